@@ -1,4 +1,4 @@
-"""Names that state nothing may become fewer, never more. CONTRIBUTING has the list of words."""
+"""Names that state nothing are bound nowhere. CONTRIBUTING has the list of words."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-MOST = {"one": 1041, "said": 326, "told": 194, "asked": 108}
-"""How often each name may stand in the sources. Lower a number when names are gone; never raise one."""
+EMPTY_NAMES = ("one", "said", "told", "asked")
 
 
 def bound_names(tree: ast.Module) -> Counter[str]:
@@ -33,9 +32,9 @@ def found() -> Counter[str]:
     return sum((bound_names(ast.parse(path.read_text("utf-8"))) for path in paths), Counter())
 
 
-@pytest.mark.parametrize("name", MOST)
-def test_a_name_that_states_nothing_does_not_spread(name: str, found: Counter[str]) -> None:
-    assert found[name] <= MOST[name], f"name what it is instead of {name!r}; CONTRIBUTING has a list of words"
+@pytest.mark.parametrize("name", EMPTY_NAMES)
+def test_no_name_states_nothing(name: str, found: Counter[str]) -> None:
+    assert not found[name], f"name what it is instead of {name!r}; CONTRIBUTING has a list of words"
 
 
 def test_all_ways_of_binding_a_name_are_counted() -> None:

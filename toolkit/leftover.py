@@ -108,7 +108,7 @@ class Leftovers:
 
     def of(self, *kinds: Kind) -> tuple[Leftover, ...]:
         """The leftovers of these kinds."""
-        return tuple(one for one in self.found if one.kind in kinds)
+        return tuple(leftover for leftover in self.found if leftover.kind in kinds)
 
 
 @dataclass(frozen=True)

@@ -288,7 +288,7 @@ def _may_stop(finding: Finding, path: str) -> bool:
 
 def document(report: Report) -> dict[str, Any]:
     """The JSON document, in a stable order."""
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "verdict": report.verdict,
         "target": dict(report.target),
@@ -298,19 +298,21 @@ def document(report: Report) -> dict[str, Any]:
         "seconds": round(report.seconds, 3),
     }
     if report.nodes is not None:
-        said["nodes"] = {**asdict(report.nodes), "lost": report.nodes.lost}
+        fields["nodes"] = {**asdict(report.nodes), "lost": report.nodes.lost}
     if report.repairs is not None:
-        said["repairs"] = [
+        fields["repairs"] = [
             {**asdict(repair), "changes": [dict(c) for c in repair.changes]} for repair in report.repairs
         ]
     if report.forecasts:
-        said["forecasts"] = [{**asdict(one), "left": list(one.left)} for one in report.forecasts]
+        fields["forecasts"] = [
+            {**asdict(forecast), "left": list(forecast.left)} for forecast in report.forecasts
+        ]
     if report.environment is not None:
-        said["environment"] = {
+        fields["environment"] = {
             **asdict(report.environment),
-            "variables": [dict(one) for one in report.environment.variables],
+            "variables": [dict(variable) for variable in report.environment.variables],
         }
-    return said
+    return fields
 
 
 def path_document(path: PathVerdict) -> dict[str, Any]:

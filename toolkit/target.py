@@ -253,13 +253,13 @@ def _named_interpreter(named: Path, machine: Machine) -> Path:
     return _absolute(path)
 
 
-def _demand_access(path: Path, said: str) -> None:
+def _demand_access(path: Path, reason: str) -> None:
     """Tell what may not be seen from what is not there."""
     try:
         os.stat(path)  # noqa: PTH116 - as above
     except PermissionError:
         raise UsageError(
-            f"{said}: you may not look there; ask its owner, or run as somebody who may"
+            f"{reason}: you may not look there; ask its owner, or run as somebody who may"
         ) from None
     except (OSError, ValueError):
         return

@@ -86,11 +86,11 @@ def judged(
             rest.setdefault(path, []).append(list(part))
     for groups in rest.values():
         groups.sort(key=lambda group: (group[0].path, group[0].line))
-        said = [say(group) for group in groups]
-        fixes = {one.fix for one in said}
+        findings = [say(group) for group in groups]
+        fixes = {finding.fix for finding in findings}
         yield (
-            said[0]
-            if len(said) == 1
+            findings[0]
+            if len(findings) == 1
             else replace(_folded(groups, fold, remedy), fix=fixes.pop() if len(fixes) == 1 else None)
         )
 
@@ -138,7 +138,10 @@ def _used(use: ApiUse) -> Subject:
 def _all_used(uses: Iterable[ApiUse]) -> Subject:
     """Several names as one subject, whatever their order in the files."""
     subjects = [_used(use) for use in uses]
-    names, details = ({one.name for one in subjects}, {one.detail for one in subjects if one.detail})
+    names, details = (
+        {subject.name for subject in subjects},
+        {subject.detail for subject in subjects if subject.detail},
+    )
     return Subject("symbol", ",".join(sorted(names)), ",".join(sorted(details)))
 
 

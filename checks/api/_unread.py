@@ -10,7 +10,7 @@ from verl_doctor.toolkit.rule import Evidence, Finding, Location, Subject, Unjud
 
 def unread_file(file: Unread, package: str, *, damaged: str = "") -> Finding:
     """The finding for a file of `package`. `damaged` stands before what is said of a text that is no Python."""
-    message, wanted, remedy = _said(file, package, damaged)
+    message, wanted, remedy = _wording(file, package, damaged)
     stops = () if file.kind == "reader" else file.paths
     return Finding(
         message,
@@ -33,7 +33,7 @@ def unjudged(files: Iterable[Unread]) -> tuple[Unjudged, ...]:
     )
 
 
-def _said(file: Unread, package: str, damaged: str) -> tuple[str, str, str]:
+def _wording(file: Unread, package: str, damaged: str) -> tuple[str, str, str]:
     """The message, what is wanted, and the next step."""
     match file.kind:
         case "missing":

@@ -28,10 +28,10 @@ DROPPED = (
 def dropped(use: ApiUse) -> Dropped | None:
     """The parameter whose loss explains that a call does not fit."""
     callee, _, argument = use.name.rstrip(")").partition("(")
-    for one in DROPPED:
-        if callee.rpartition(".")[2] == one.callee:
-            if use.kind == "keyword" and argument == one.parameter:
-                return one
-            if use.kind in {"positional", "meaning"} and one.parameter not in use.now.split(", "):
-                return one
+    for entry in DROPPED:
+        if callee.rpartition(".")[2] == entry.callee:
+            if use.kind == "keyword" and argument == entry.parameter:
+                return entry
+            if use.kind in {"positional", "meaning"} and entry.parameter not in use.now.split(", "):
+                return entry
     return None

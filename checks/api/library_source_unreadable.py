@@ -51,9 +51,9 @@ def library_source_unreadable(uses: LibraryUses, vllm: VllmUses | Unknown) -> It
     Look at the line: a half-finished merge, a manual edit, or a file truncated by a full disk. If the file
     came with a wheel, reinstall the package; if verl-doctor changed it, run `verl-doctor undo`.
     """
-    told = set() if isinstance(vllm, Unknown) else {file.path for file in vllm.unread}
+    known_unread = set() if isinstance(vllm, Unknown) else {file.path for file in vllm.unread}
     for file in uses.unread:
-        if file.path not in told:
+        if file.path not in known_unread:
             yield unread_file(file, "verl")
     for library in uses.answers:
         for file in library.unread:

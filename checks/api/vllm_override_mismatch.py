@@ -61,7 +61,7 @@ def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
     yield from judged(
         breaks(uses, "override", "result", "abstract"),
         lambda use: f"{use.name} {use.kind}",
-        lambda group: _said(group, version),
+        lambda group: _finding(group, version),
         lambda every: (
             f"{len(every)} methods with which verl extends vLLM do not fit vLLM {version}: "
             f"{listed((_method(use) for use in every), _SHOWN)}"
@@ -70,7 +70,7 @@ def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
     )
 
 
-def _said(group: list[ApiUse], version: str) -> Finding:
+def _finding(group: list[ApiUse], version: str) -> Finding:
     use = group[0]
     if use.kind == "abstract":
         message = f"a class of verl lacks {_method(use)}(), which vLLM {version} requires"

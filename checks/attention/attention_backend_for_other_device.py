@@ -35,7 +35,7 @@ _OLD_GPU = replace(BY_VARIABLE, backends=(replace(TRITON_MLA, supports_device=Fa
     ],
 )  # fmt: skip
 def attention_backend_for_other_device(
-    asked: AttentionAsked, backends: AttentionBackends, platform: VllmPlatform
+    requested: AttentionAsked, backends: AttentionBackends, platform: VllmPlatform
 ) -> Iterator[Finding]:
     """The requested attention backend is for another device.
 
@@ -49,7 +49,7 @@ def attention_backend_for_other_device(
 
     Let vLLM choose, or write a name of this platform. The usual cause is a launch script that comes from another cluster.
     """
-    for place, backend in language(asked, backends):
+    for place, backend in language(requested, backends):
         if backends.registry and not backend.path:
             continue
         if platform.name in backend.platforms:

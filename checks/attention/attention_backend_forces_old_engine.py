@@ -23,7 +23,7 @@ from verl_doctor.toolkit.text import listed
     ],
 )
 def attention_backend_forces_old_engine(
-    asked: AttentionAsked, backends: AttentionBackends
+    requested: AttentionAsked, backends: AttentionBackends
 ) -> Iterator[Finding]:
     """The requested attention backend makes vLLM fall back to its old engine (V0).
 
@@ -38,7 +38,7 @@ def attention_backend_forces_old_engine(
 
     Unset the variable.
     """
-    for place, backend in language(asked, backends):
+    for place, backend in language(requested, backends):
         there = not backends.platform or backends.platform in backend.platforms
         if there and backends.old_engine_unless and backend.name not in backends.old_engine_unless:
             yield Finding(

@@ -28,7 +28,9 @@ _INSTALL = {"flashinfer": "flashinfer-python"}
         Example("another backend is asked for", (variable("TRITON_MLA"), _WITHOUT)),
     ],
 )
-def attention_backend_lacks_package(asked: AttentionAsked, backends: AttentionBackends) -> Iterator[Finding]:
+def attention_backend_lacks_package(
+    requested: AttentionAsked, backends: AttentionBackends
+) -> Iterator[Finding]:
     """The requested attention backend needs a package that is not installed.
 
     ## Why it matters
@@ -42,7 +44,7 @@ def attention_backend_lacks_package(asked: AttentionAsked, backends: AttentionBa
     Install the package in a release that this vLLM was built with (its metadata names one, or `verl-doctor check` finds the
     conflict), or let vLLM choose.
     """
-    for place, backend in language(asked, backends):
+    for place, backend in language(requested, backends):
         if backend.lacks:
             names = " and ".join(backend.lacks)
             install = " ".join(_INSTALL.get(name, name) for name in backend.lacks)

@@ -13,8 +13,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subje
 _OPTION, _FIELD = "attention_backend", "attention_config.backend"
 
 
-def _both(*asked: AttentionAsked) -> AttentionAsked:
-    return AttentionAsked(tuple(place for part in asked for place in part.places))
+def _both(*attention_asked: AttentionAsked) -> AttentionAsked:
+    return AttentionAsked(tuple(place for part in attention_asked for place in part.places))
 
 
 @check(
@@ -38,7 +38,9 @@ def _both(*asked: AttentionAsked) -> AttentionAsked:
         ),
     ],
 )
-def attention_backend_named_twice(asked: AttentionAsked, backends: AttentionBackends) -> Iterator[Finding]:
+def attention_backend_named_twice(
+    requested: AttentionAsked, backends: AttentionBackends
+) -> Iterator[Finding]:
     """The attention backend is set in two ways that exclude each other.
 
     ## Why it matters
@@ -51,8 +53,8 @@ def attention_backend_named_twice(asked: AttentionAsked, backends: AttentionBack
 
     Keep one: the option, since later releases do not read the variable any more.
     """
-    variables = asked.by(VARIABLE) if backends.variable_sets_option else ()
-    options, fields = asked.by(_OPTION), asked.by(_FIELD)
+    variables = requested.by(VARIABLE) if backends.variable_sets_option else ()
+    options, fields = requested.by(_OPTION), requested.by(_FIELD)
     if _OPTION not in backends.options:
         return
     if options and (second := variables or fields):

@@ -47,7 +47,7 @@ def unknown_model(model: Model) -> str | None:
     ],
 )
 def attention_backend_refuses_model(
-    asked: AttentionAsked, backends: AttentionBackends, model: Model
+    requested: AttentionAsked, backends: AttentionBackends, model: Model
 ) -> Iterator[Finding]:
     """The requested attention backend does not support this model.
 
@@ -62,7 +62,7 @@ def attention_backend_refuses_model(
     Let vLLM choose: it takes the first backend that supports the model. The head size is `head_dim` in `config.json`, or
     `hidden_size` divided by `num_attention_heads`.
     """
-    for place, backend in language(asked, backends):
+    for place, backend in language(requested, backends):
         why = "" if model.mla else refusal(backend, backends)
         if why and (not backends.platform or backends.platform in backend.platforms):
             wanted = f"head size {listed(map(str, backend.head_sizes), 12)}" if backend.head_sizes else ""

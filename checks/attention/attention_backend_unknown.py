@@ -33,7 +33,7 @@ from verl_doctor.toolkit.text import listed
         Example("an old vLLM ignores what it does not know", (variable("SDPA"), TWO_ENGINES), "ignores"),
     ],
 )
-def attention_backend_unknown(asked: AttentionAsked, backends: AttentionBackends) -> Iterator[Finding]:
+def attention_backend_unknown(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[Finding]:
     """The requested attention backend does not exist in this vLLM.
 
     ## Why it matters
@@ -47,7 +47,7 @@ def attention_backend_unknown(asked: AttentionAsked, backends: AttentionBackends
     Do not name a backend unless you measured that it helps: vLLM chooses the best one for the GPU, the model and the data
     type. Otherwise write a name that this release has.
     """
-    for place, name in heeded(asked, backends):
+    for place, name in heeded(requested, backends):
         if backends.get(name) is not None:
             continue
         raises = place.by != VARIABLE or backends.variable_is_checked

@@ -37,7 +37,7 @@ _FOR_PLUGINS = "CUSTOM"
     ],
 )  # fmt: skip
 def attention_backend_without_implementation(
-    asked: AttentionAsked, backends: AttentionBackends, configuration: Configuration | Unknown
+    requested: AttentionAsked, backends: AttentionBackends, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
     """The requested attention backend has no implementation behind its name.
 
@@ -52,7 +52,7 @@ def attention_backend_without_implementation(
     Let vLLM choose. Where scaled dot-product attention is really wanted for the vision tower, vLLM 0.11.1 and later take
     `mm_encoder_attn_backend=TORCH_SDPA`.
     """
-    for place, backend in language(asked, backends):
+    for place, backend in language(requested, backends):
         why = _why(backend) if backends.registry else ""
         if why:
             but = _but(backend, backends)

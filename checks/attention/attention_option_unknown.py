@@ -27,7 +27,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
         Example("the vision tower's came later", (option("TORCH_SDPA", VISION), TWO_ENGINES), VISION),
     ],
 )  # fmt: skip
-def attention_option_unknown(asked: AttentionAsked, backends: AttentionBackends) -> Iterator[Finding]:
+def attention_option_unknown(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[Finding]:
     """This vLLM has no such option for the attention backend.
 
     ## Why it matters
@@ -40,7 +40,7 @@ def attention_option_unknown(asked: AttentionAsked, backends: AttentionBackends)
     For a vLLM without the option, set VLLM_ATTENTION_BACKEND for the workers: in the `runtime_env`, since Ray workers do not
     inherit what the driver's shell exports. Or let vLLM choose.
     """
-    for place in asked.places:
+    for place in requested.places:
         if place.by == VARIABLE or place.by in backends.options:
             continue
         backend = None if place.by == VISION else backends.get(place.name.upper())

@@ -13,7 +13,7 @@ _KEY = "actor_rollout_ref.model.override_config.attn_implementation"
 _KNOWN = ("eager", "flash_attention_3", "flash_attention_2", "flex_attention", "sdpa")
 
 
-def _asked(name: str, known: tuple[str, ...] = _KNOWN) -> TrainerAttention:
+def _attention(name: str, known: tuple[str, ...] = _KNOWN) -> TrainerAttention:
     return TrainerAttention(name, _KEY, False, "", True, "/home/me/run.sh", 7, known)
 
 
@@ -21,10 +21,10 @@ def _asked(name: str, known: tuple[str, ...] = _KNOWN) -> TrainerAttention:
     "ATT110",
     phase="workers",
     examples=lambda: [
-        Example("a name that transformers has", (_asked("flex_attention"),)),
-        Example("a name that needs no look", (_asked("sdpa", ()),)),
-        Example("vLLM's name for it", (_asked("FLASH_ATTN"),), "no attention FLASH_ATTN"),
-        Example("a number was forgotten", (_asked("flash_attention"),), "flash_attention_"),
+        Example("a name that transformers has", (_attention("flex_attention"),)),
+        Example("a name that needs no look", (_attention("sdpa", ()),)),
+        Example("vLLM's name for it", (_attention("FLASH_ATTN"),), "no attention FLASH_ATTN"),
+        Example("a number was forgotten", (_attention("flash_attention"),), "flash_attention_"),
     ],
 )
 def trainer_attention_unknown(attention: TrainerAttention) -> Iterator[Finding]:

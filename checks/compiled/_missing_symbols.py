@@ -71,7 +71,8 @@ def _alike(first: str, second: str) -> int:
     """How many characters two texts begin with in common."""
     pairs = zip(first, second, strict=False)
     return next(
-        (index for index, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second))
+        (index for index, (letter, other) in enumerate(pairs) if letter != other),
+        min(len(first), len(second)),
     )
 
 

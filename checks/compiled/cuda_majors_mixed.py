@@ -79,8 +79,10 @@ def cuda_majors_mixed(
             remedy=f"pip uninstall -y {' '.join(others)} && pip install --force-reinstall --no-deps {' '.join(keep or shared.wheels[:1])}",
             subject=Subject("package", shared.wheels[0], ",".join(shared.wheels[1:])),
         )
-    told = {name for shared in cuda_wheels.shared for name in shared.wheels}
-    strange = [wheel for wheel in cuda_wheels.wheels if own and wheel.cuda != own and wheel.name not in told]
+    reported = {name for shared in cuda_wheels.shared for name in shared.wheels}
+    strange = [
+        wheel for wheel in cuda_wheels.wheels if own and wheel.cuda != own and wheel.name not in reported
+    ]
     fitting = any(wheel.cuda == own for wheel in cuda_wheels.wheels)
     if strange and fitting:
         yield Finding(

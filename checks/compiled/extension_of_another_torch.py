@@ -110,9 +110,11 @@ def extension_of_another_torch(
             causes.setdefault(_reason(files, torch), []).append(_Broken(package, version, files))
     for reason, broken in causes.items():
         # The job's own first: what else has the same cause follows.
-        broken.sort(key=lambda one: rank(one.package, packages))
+        broken.sort(key=lambda broken_package: rank(broken_package.package, packages))
         first, worst = broken[0], broken[0].files[0]
-        names = listed((f"{one.package} {one.version}" for one in broken), _SHOWN)
+        names = listed(
+            (f"{broken_package.package} {broken_package.version}" for broken_package in broken), _SHOWN
+        )
         yield Finding(
             f"{names} cannot be loaded: {reason}",
             Evidence(
@@ -124,11 +126,16 @@ def extension_of_another_torch(
             location=Location(worst.path),
             remedy=_remedy(first.package, first.version, worst, torch, interpreter),
             severity=severity(first.package, packages),
-            also=tuple(Location(file.path) for one in broken for file in one.files if file is not worst),
+            also=tuple(
+                Location(file.path)
+                for broken_package in broken
+                for file in broken_package.files
+                if file is not worst
+            ),
             subject=Subject(
                 "package",
-                ",".join(one.package for one in broken),
-                ",".join(one.version for one in broken),
+                ",".join(broken_package.package for broken_package in broken),
+                ",".join(broken_package.version for broken_package in broken),
             ),
         )
 
@@ -163,7 +170,7 @@ def _reason(files: list[Extension], torch: TorchBuild | Unknown) -> str:
 
 def _built_for(files: list[Extension], torch: TorchBuild) -> str:
     wanted = sorted({file.built_for_torch for file in files if file.built_for_torch}, key=release)
-    if wanted and not any(fits(one, torch.version) for one in wanted):
+    if wanted and not any(fits(release, torch.version) for release in wanted):
         return f"built for torch {listed(wanted, _SHOWN)}, but torch {torch.version} is installed"
     if files[0].before_torch:
         return f"built for a torch other than the installed {torch.version}; torch was installed after it"

@@ -62,11 +62,11 @@ def no_kernel_for_gpu(
             every = list(group)
             # A package has files for several generations, of which it takes one.
             code = {code: None for file in every for code in file.code}
-            fitting = [one for one in code if one.runs_on(number)]
-            if any(one.kind == "cubin" for one in fitting):
+            fitting = [gpu_code for gpu_code in code if gpu_code.runs_on(number)]
+            if any(gpu_code.kind == "cubin" for gpu_code in fitting):
                 continue
             text = f"{number // 10}.{number % 10}"
-            has = listed((_said(one) for one in sorted(code)), _SHOWN)
+            has = listed((_architecture(gpu_code) for gpu_code in sorted(code)), _SHOWN)
             if not fitting:
                 message = f"{package} {version} has no code for compute capability {text} ({named(devices)}, {devices[0].name})"
             elif (newest := _too_new(fitting, gpus.cuda)) is not None:
@@ -90,11 +90,11 @@ def _too_new(code: list[GpuCode], driver: str) -> str | None:
     major, _, minor = driver.partition(".")
     if not (major.isdecimal() and minor.isdecimal()):
         return None
-    needed = min((cuda for one in code if (cuda := cuda_of_ptx(one.isa))), default=None)
+    needed = min((cuda for gpu_code in code if (cuda := cuda_of_ptx(gpu_code.isa))), default=None)
     return f"{needed[0]}.{needed[1]}" if needed and needed > (int(major), int(minor)) else None
 
 
-def _said(code: GpuCode) -> str:
+def _architecture(code: GpuCode) -> str:
     letter = "a" if code.exact else ""
     if code.kind == "cubin":
         return f"sm_{code.architecture}{letter}"

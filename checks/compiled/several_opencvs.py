@@ -52,11 +52,11 @@ def several_opencvs(packages: Packages) -> Iterator[Finding]:
         if any("contrib" in name for name in names)
         else "opencv-python-headless"
     )
-    kept = next((one for one in there if one.name == base), None)
+    kept = next((distribution for distribution in there if distribution.name == base), None)
     yield Finding(
         f"{' and '.join(names)} are installed into the same folder cv2",
         Evidence(
-            found=", ".join(f"{one.name} {one.version}" for one in there),
+            found=", ".join(f"{distribution.name} {distribution.version}" for distribution in there),
             wanted="one of them",
             read_from="the installed distributions",
         ),

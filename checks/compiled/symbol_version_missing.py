@@ -66,7 +66,7 @@ def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown)
         names = list(dict.fromkeys(f"{extension.package} {extension.version}" for _, extension in pairs))
         versions = sorted({version.version for version, _ in pairs})
         missing, extension = pairs[0]
-        severities = [severity(one.package, packages) for _, one in pairs]
+        severities = [severity(extension.package, packages) for _, extension in pairs]
         yield Finding(
             f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} {listed(versions, _SHOWN)}, but the loaded "
             f"{library} has none after {missing.newest or 'another name'}",

@@ -43,11 +43,11 @@ def workers_for(resources: Resources) -> int | None:
 
 
 def _settings(there: Configuration, resources: Resources) -> Iterator[tuple[str, object]]:
-    asked, gpus = there.number(GPUS), len(resources.gpus or ())
+    requested, gpus = there.number(GPUS), len(resources.gpus or ())
     workers, wanted = workers_for(resources), there.number(WORKERS)
-    if not asked or not gpus or asked <= gpus:
+    if not requested or not gpus or requested <= gpus:
         return
-    share = gpus / asked
+    share = gpus / requested
     yield GPUS, gpus
     tensor = there.number(f"{_ROLLOUT}.tensor_model_parallel_size")
     if tensor:

@@ -155,8 +155,9 @@ def _abbreviates(leaf: str, name: str) -> bool:
     """Whether each word of a name begins with that of the other, or the other way round: `max_len` is `max_length`."""
     ours, theirs = _WORD.findall(leaf), _WORD.findall(name)
     return len(ours) == len(theirs) > 1 and all(
-        one == other or (min(len(one), len(other)) >= 3 and (one.startswith(other) or other.startswith(one)))
-        for one, other in zip(ours, theirs, strict=True)
+        part == other
+        or (min(len(part), len(other)) >= 3 and (part.startswith(other) or other.startswith(part)))
+        for part, other in zip(ours, theirs, strict=True)
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from verl_doctor.checks.shared.configuration import GPUS, NODES, asked, place
+from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, place
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
@@ -56,50 +56,50 @@ def _irrelevant(configuration: Configuration) -> str | None:
     applies=_irrelevant,
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("verl's defaults", (*asked(), _EVERY)),
-        Example("this verl has no such requirement", (*asked("data.train_batch_size=100"), Demands())),
-        Example("a value that is not known", (*asked("data.train_batch_size=${oc.env:N}"), _EVERY)),
+        Example("verl's defaults", (*configured(), _EVERY)),
+        Example("this verl has no such requirement", (*configured("data.train_batch_size=100"), Demands())),
+        Example("a value that is not known", (*configured("data.train_batch_size=${oc.env:N}"), _EVERY)),
         Example(
             "100 prompts on 8 GPUs",
-            (*asked("data.train_batch_size=100", f"{_ACTOR}.ppo_mini_batch_size=32"), _EVERY),
+            (*configured("data.train_batch_size=100", f"{_ACTOR}.ppo_mini_batch_size=32"), _EVERY),
             "100 * 1 = 100 samples cannot be divided among 8 GPUs",
         ),
         Example(
             "a mini batch larger than the batch",
-            (*asked("data.train_batch_size=128"), _EVERY),
+            (*configured("data.train_batch_size=128"), _EVERY),
             "data.train_batch_size (128) is less than",
         ),
         Example(
             "both kinds of micro batch",
-            (*asked(f"{_ACTOR}.ppo_micro_batch_size=32"), _EVERY),
+            (*configured(f"{_ACTOR}.ppo_micro_batch_size=32"), _EVERY),
             "are both set",
         ),
         Example(
-            "no micro batch", (*asked(f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu=null"), _EVERY), "neither"
+            "no micro batch", (*configured(f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu=null"), _EVERY), "neither"
         ),
         Example(
             "mini batches that micro batches do not fill",
-            (*asked(f"{_ACTOR}.ppo_micro_batch_size_per_gpu=5"), _EVERY),
+            (*configured(f"{_ACTOR}.ppo_micro_batch_size_per_gpu=5"), _EVERY),
             "32 samples of a mini batch on each GPU are not a multiple of 5",
         ),
-        Example("groups that GPUs do not fill", (*asked(f"{_ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
+        Example("groups that GPUs do not fill", (*configured(f"{_ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
         Example(
             "sequence parallelism with padding",
-            (*asked(f"{_ACTOR}.ulysses_sequence_parallel_size=2", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY),
+            (*configured(f"{_ACTOR}.ulysses_sequence_parallel_size=2", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY),
             "use_remove_padding",
         ),
         Example(
             "dynamic batches of whole rows",
-            (*asked(f"{_ACTOR}.use_dynamic_bsz=True", f"+{_ACTOR}.ppo_max_token_len_per_gpu=1536", "+data.max_response_length=1024"), _EVERY),
+            (*configured(f"{_ACTOR}.use_dynamic_bsz=True", f"+{_ACTOR}.ppo_max_token_len_per_gpu=1536", "+data.max_response_length=1024"), _EVERY),
         ),
         Example(
             "dynamic batches smaller than a row",
-            (*asked(f"{_ACTOR}.use_dynamic_bsz=True", f"+{_ACTOR}.ppo_max_token_len_per_gpu=1024", "+data.max_response_length=1024"), _EVERY),
+            (*configured(f"{_ACTOR}.use_dynamic_bsz=True", f"+{_ACTOR}.ppo_max_token_len_per_gpu=1024", "+data.max_response_length=1024"), _EVERY),
             "ppo_max_token_len_per_gpu (1024) is less than the 1536 tokens of a row",
         ),
         Example(
             "validation that samples at temperature 0",
-            (*asked(f"{_ROLLOUT}.val_kwargs.do_sample=True", f"{_ROLLOUT}.temperature=0"), _EVERY),
+            (*configured(f"{_ROLLOUT}.val_kwargs.do_sample=True", f"{_ROLLOUT}.temperature=0"), _EVERY),
             "temperature",
         ),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.checkpoint_folder import HYDRA_FOLDER, CheckpointFolder, HydraFolder
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 _KEY = "trainer.default_local_dir"
-_JOB = asked(f"+{_KEY}=/data/ckpt")
+_JOB = configured(f"+{_KEY}=/data/ckpt")
 _WHY = {
     "a file is in the way": "{above} is not a folder",
     "no permission to write": "you cannot write to {above}",
@@ -27,7 +27,7 @@ _WHY = {
     examples=lambda: [
         Example("it can be created", (*_JOB, CheckpointFolder("/data/ckpt", "/data"))),
         Example("a folder of the kernel's", (*_JOB, CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")), "checkpoints go to /proc/ckpt, but nothing can be created in /proc"),
-        Example("Hydra's folder", (*asked(f"{HYDRA_FOLDER}=/proc/outputs"), HydraFolder("/proc/outputs", "/proc", "of the kernel")), "Hydra writes to /proc/outputs"),
+        Example("Hydra's folder", (*configured(f"{HYDRA_FOLDER}=/proc/outputs"), HydraFolder("/proc/outputs", "/proc", "of the kernel")), "Hydra writes to /proc/outputs"),
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
         Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you cannot write to /"),
     ],

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from verl_doctor.checks.shared.configuration import asked, place, release
+from verl_doctor.checks.shared.configuration import configured, place, release
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
 from verl_doctor.toolkit.collectors.configuration.registries import (
@@ -83,20 +83,20 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
     applies=_irrelevant,
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("names that are there", (*asked(f"{ROLLOUT}=sglang", f"{ESTIMATOR}=gae"), _HAVE)),
-        Example("a value that is not known", (*asked(f"{ESTIMATOR}=${{oc.env:ADV}}"), _HAVE)),
-        Example("trackers that are there", (*asked(f"{LOGGER}=[console,swanlab]"), _HAVE)),
+        Example("names that are there", (*configured(f"{ROLLOUT}=sglang", f"{ESTIMATOR}=gae"), _HAVE)),
+        Example("a value that is not known", (*configured(f"{ESTIMATOR}=${{oc.env:ADV}}"), _HAVE)),
+        Example("trackers that are there", (*configured(f"{LOGGER}=[console,swanlab]"), _HAVE)),
         Example(
             "a plugin has estimators, not trackers",
-            (*asked(f"{ESTIMATOR}=mine", f"{LOGGER}=[neptune]"), replace(_HAVE, extended_by="mine", closed=(LOGGER,))),
+            (*configured(f"{ESTIMATOR}=mine", f"{LOGGER}=[neptune]"), replace(_HAVE, extended_by="mine", closed=(LOGGER,))),
             "has no tracker neptune",
         ),
-        Example("the user's own trainer may have more", (*asked(f"{ESTIMATOR}=mine"), VerlRegistries())),
-        Example("an estimator with a slip", (*asked(f"{ESTIMATOR}=gpro"), _HAVE), "verl 0.6.1 has no advantage estimator gpro; did you mean grpo?"),
-        Example("a rollout of an older verl", (*asked(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
-        Example("a mode of an older verl", (*asked(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
-        Example("a trainer that verl does not know", (*asked(f"+{TRAINER}=async"), _HAVE), "has no trainer async"),
-        Example("a tracker that verl does not know", (*asked(f"{LOGGER}=[console,neptune]"), _HAVE), "has no tracker neptune"),
+        Example("the user's own trainer may have more", (*configured(f"{ESTIMATOR}=mine"), VerlRegistries())),
+        Example("an estimator with a slip", (*configured(f"{ESTIMATOR}=gpro"), _HAVE), "verl 0.6.1 has no advantage estimator gpro; did you mean grpo?"),
+        Example("a rollout of an older verl", (*configured(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
+        Example("a mode of an older verl", (*configured(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
+        Example("a trainer that verl does not know", (*configured(f"+{TRAINER}=async"), _HAVE), "has no trainer async"),
+        Example("a tracker that verl does not know", (*configured(f"{LOGGER}=[console,neptune]"), _HAVE), "has no tracker neptune"),
     ],
 )  # fmt: skip
 def choice_unknown(

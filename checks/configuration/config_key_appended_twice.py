@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place, release, tree_of
+from verl_doctor.checks.shared.configuration import configured, place, release, tree_of
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
@@ -14,11 +14,11 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
     "CFG102",
     phase="composition",
     examples=lambda: [
-        Example("set without +", asked("trainer.nnodes=2")),
-        Example("appended where nothing is", asked("+trainer.mine=2")),
-        Example("++ takes both", asked("++trainer.nnodes=2")),
-        Example("a key that is null", asked("+critic.enable=True")),
-        Example("+ in front of a key of verl", asked("+trainer.nnodes=2"), "already has trainer.nnodes"),
+        Example("set without +", configured("trainer.nnodes=2")),
+        Example("appended where nothing is", configured("+trainer.mine=2")),
+        Example("++ takes both", configured("++trainer.nnodes=2")),
+        Example("a key that is null", configured("+critic.enable=True")),
+        Example("+ in front of a key of verl", configured("+trainer.nnodes=2"), "already has trainer.nnodes"),
     ],
 )
 def config_key_appended_twice(configuration: Configuration) -> Iterator[Finding]:
@@ -32,7 +32,7 @@ def config_key_appended_twice(configuration: Configuration) -> Iterator[Finding]
     Drop the `+`. `++` sets the key whether or not it exists, which suits a script for several releases of
     verl.
     """
-    for word in configuration.asked:
+    for word in configuration.overrides:
         if word.fate == "already there":
             yield Finding(
                 f"{release(configuration)} already has {word.key}, so Hydra refuses the +",

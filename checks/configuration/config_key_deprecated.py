@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.shared.configuration import asked, place, release, tree_of
+from verl_doctor.checks.shared.configuration import configured, place, release, tree_of
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
@@ -14,7 +14,7 @@ _COMMENT = "[Will be deprecated, use log_prob_micro_batch_size_per_gpu]"
 
 
 def _with_comment(word: str) -> tuple[Configuration]:
-    return (replace(asked(word)[0], deprecated={_OLD: _COMMENT}),)
+    return (replace(configured(word)[0], deprecated={_OLD: _COMMENT}),)
 
 
 @check(
@@ -37,7 +37,7 @@ def config_key_deprecated(configuration: Configuration) -> Iterator[Finding]:
     Use the key that the comment names. `..._micro_batch_size` counts the samples on all GPUs,
     `..._micro_batch_size_per_gpu` those on one: divide by the number of GPUs.
     """
-    for word in configuration.asked:
+    for word in configuration.overrides:
         comment = configuration.deprecated.get(word.key)
         if comment and word.fate == "applied" and word.value is not None:
             yield Finding(

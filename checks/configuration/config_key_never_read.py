@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place, release, tree_of
+from verl_doctor.checks.shared.configuration import configured, place, release, tree_of
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.old_reward_keys import OldRewardKeys
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
@@ -16,7 +16,7 @@ _MINE = f"{_OLD}.path=mine.py"
 
 def _job(word: str, moved_by: str = "") -> tuple[Configuration, OldRewardKeys]:
     tree = {_OLD: {"path": None, "name": None}, "reward": {_OLD: {"path": None, "name": "compute_score"}}}
-    (job,) = asked(word, tree=tree, verl="0.9.1")
+    (job,) = configured(word, tree=tree, verl="0.9.1")
     return job, OldRewardKeys(_KEYS, moved_by)
 
 
@@ -44,7 +44,7 @@ def config_key_never_read(configuration: Configuration, old: OldRewardKeys) -> I
     """
     if old.moved_by:
         return
-    for word in configuration.asked:
+    for word in configuration.overrides:
         if word.fate == "applied" and word.key in old.keys and word.value is not None:
             yield Finding(
                 f"{release(configuration)} accepts {word.key} but never reads it",

@@ -14,7 +14,7 @@ from verl_doctor.checks.configuration._verl_keys import (
     is_slip,
     renamed,
 )
-from verl_doctor.checks.shared.configuration import SCRIPT, asked, place, release, tree_of
+from verl_doctor.checks.shared.configuration import SCRIPT, configured, place, release, tree_of
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     MISSING,
@@ -35,17 +35,17 @@ _FEW = 3  # places of one name: more say nothing about what was meant
     "CFG101",
     phase="composition",
     examples=lambda: [
-        Example("an interpolation of a key", asked("trainer.total_epochs=${trainer.nnodes}")),
-        Example("a value that reading cannot tell", (with_overrides(asked()[0], [Word(None, SCRIPT, 2, "trainer.nnodes=$N")]),)),
-        Example("one of a resolver's", asked("data.train_files=${oc.env:X}")),
-        Example("an interpolation of nothing", asked("data.train_files=x/${trainer.nodes}"), "${trainer.nodes}, which does not exist"),
-        Example("all keys are there", asked("trainer.nnodes=2", "data.train_batch_size=64")),
-        Example("a new key is appended", asked("+actor_rollout_ref.model.override_config.attn=sdpa")),
-        Example("a slip", asked("trainer.n_gpu_per_node=8"), "did you mean trainer.n_gpus_per_node?"),
-        Example("a key that verl renamed", asked("ray_init.num_cpus=8"), "renamed to ray_kwargs.ray_init.num_cpus in verl 0.6.0"),
-        Example("a key in another section", asked("actor_rollout_ref.actor.max_num_seqs=4"), "actor_rollout_ref.rollout.max_num_seqs"),
-        Example("a key of a newer verl", asked("trainer.use_v1=True", verl="0.4.1"), "verl 0.4.1 has no setting"),
-        Example("a setting of vLLM", asked("actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1"), "has no setting"),
+        Example("an interpolation of a key", configured("trainer.total_epochs=${trainer.nnodes}")),
+        Example("a value that reading cannot tell", (with_overrides(configured()[0], [Word(None, SCRIPT, 2, "trainer.nnodes=$N")]),)),
+        Example("one of a resolver's", configured("data.train_files=${oc.env:X}")),
+        Example("an interpolation of nothing", configured("data.train_files=x/${trainer.nodes}"), "${trainer.nodes}, which does not exist"),
+        Example("all keys are there", configured("trainer.nnodes=2", "data.train_batch_size=64")),
+        Example("a new key is appended", configured("+actor_rollout_ref.model.override_config.attn=sdpa")),
+        Example("a slip", configured("trainer.n_gpu_per_node=8"), "did you mean trainer.n_gpus_per_node?"),
+        Example("a key that verl renamed", configured("ray_init.num_cpus=8"), "renamed to ray_kwargs.ray_init.num_cpus in verl 0.6.0"),
+        Example("a key in another section", configured("actor_rollout_ref.actor.max_num_seqs=4"), "actor_rollout_ref.rollout.max_num_seqs"),
+        Example("a key of a newer verl", configured("trainer.use_v1=True", verl="0.4.1"), "verl 0.4.1 has no setting"),
+        Example("a setting of vLLM", configured("actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1"), "has no setting"),
     ],
 )  # fmt: skip
 def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
@@ -63,7 +63,7 @@ def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
     An interpolation `${a.b}` of a missing key ends the job when verl resolves the configuration, after Ray is
     up.
     """
-    for word in configuration.asked:
+    for word in configuration.overrides:
         if word.fate == "no such key":
             yield _finding(word, configuration)
         elif word.fate == "applied" and isinstance(word.value, str) and not word.conditional:

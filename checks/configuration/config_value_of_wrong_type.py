@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from verl_doctor.checks.shared.configuration import GPUS, NODES, asked, place, release, tree_of
+from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, place, release, tree_of
 from verl_doctor.checks.shared.corrections import as_written, healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNTOLD, Asked, Configuration
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
@@ -35,18 +35,18 @@ _COUNTS = re.compile(
     "CFG109",
     phase="validation",
     examples=lambda: [
-        Example("values of the same types", asked("trainer.nnodes=2", "actor_rollout_ref.actor.optim.lr=1", "data.train_files=[a,b]")),
-        Example("a fraction where the default is 0", asked("actor_rollout_ref.actor.entropy_coeff=0.001")),
-        Example("null is fine everywhere", asked("trainer.nnodes=null")),
-        Example("a value that is not known", asked("trainer.nnodes=${oc.env:N}")),
-        Example("False counts as 0, for Python too", asked("trainer.test_freq=False")),
-        Example("a text for a number", asked("trainer.nnodes=two"), "must be an integer"),
-        Example("a fraction for a whole number", asked("data.train_batch_size=1e3"), "must be an integer, not 1000.0"),
-        Example("a text for a truth value", asked("actor_rollout_ref.rollout.enforce_eager=yes"), "must be True or False"),
-        Example("a value for a section", asked("actor_rollout_ref.actor=dp"), "is a section"),
-        Example("a tracker that is no list", asked("trainer.logger=console")),
-        Example("a number for a list", asked("trainer.logger=0.9"), "must be a list"),
-        Example("Python's None", asked("critic.enable=None"), "the text None"),
+        Example("values of the same types", configured("trainer.nnodes=2", "actor_rollout_ref.actor.optim.lr=1", "data.train_files=[a,b]")),
+        Example("a fraction where the default is 0", configured("actor_rollout_ref.actor.entropy_coeff=0.001")),
+        Example("null is fine everywhere", configured("trainer.nnodes=null")),
+        Example("a value that is not known", configured("trainer.nnodes=${oc.env:N}")),
+        Example("False counts as 0, for Python too", configured("trainer.test_freq=False")),
+        Example("a text for a number", configured("trainer.nnodes=two"), "must be an integer"),
+        Example("a fraction for a whole number", configured("data.train_batch_size=1e3"), "must be an integer, not 1000.0"),
+        Example("a text for a truth value", configured("actor_rollout_ref.rollout.enforce_eager=yes"), "must be True or False"),
+        Example("a value for a section", configured("actor_rollout_ref.actor=dp"), "is a section"),
+        Example("a tracker that is no list", configured("trainer.logger=console")),
+        Example("a number for a list", configured("trainer.logger=0.9"), "must be a list"),
+        Example("Python's None", configured("critic.enable=None"), "the text None"),
     ],
 )  # fmt: skip
 def config_value_of_wrong_type(
@@ -63,7 +63,7 @@ def config_value_of_wrong_type(
     Write integers without an exponent or a fraction, booleans as `True` or `False`, nothing as `null`, and
     lists as `[a,b]`.
     """
-    for word in configuration.asked:
+    for word in configuration.overrides:
         if word.fate == "applied" and word.key and not word.conditional and not word.foreseen:
             wanted = _wanted(word, configuration)
             if wanted:
@@ -151,7 +151,7 @@ def _meant(value: object, default: object) -> object:
 
 def _phase(word: Asked, validation: Validation | Unknown) -> Phase | None:
     """Where verl stops: in its validation when that reads the key, else when workers use it."""
-    if isinstance(validation, Unknown) or any(word.key in one.keys for one in validation.raised):
+    if isinstance(validation, Unknown) or any(word.key in raised.keys for raised in validation.raised):
         return None
     return "workers"
 

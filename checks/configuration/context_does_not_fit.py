@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from verl_doctor.checks.shared.configuration import TREE, asked, place
+from verl_doctor.checks.shared.configuration import TREE, configured, place
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
@@ -39,7 +39,7 @@ def _job(*words: str, mode: str = "async") -> Configuration:
         "actor_rollout_ref": {**TREE["actor_rollout_ref"], "rollout": rollout},
         "data": {**TREE["data"], "max_response_length": 1024},
     }
-    return asked(*words, tree=tree)[0]
+    return configured(*words, tree=tree)[0]
 
 
 class _Broken(NamedTuple):

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 
 from verl_doctor.checks.configuration._verl_keys import is_slip
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
 from verl_doctor.toolkit.collectors.vllm.attention_requested import OPTIONS
@@ -33,12 +33,12 @@ def _irrelevant(configuration: Configuration) -> str | None:
     phase="engine",
     applies=_irrelevant,
     examples=lambda: [
-        Example("an argument that is there", (*asked(f"+{SECTION}.safetensors_load_strategy=prefetch"), _TAKEN)),
-        Example("one that verl takes itself", (*asked(f"+{SECTION}.mine=1"), _TAKEN)),
-        Example("null is not handed on", (*asked(f"+{SECTION}.gone=null"), _TAKEN)),
-        Example("attention is another rule's", (*asked(f"+{SECTION}.attention_backend=FLASH_ATTN"), _TAKEN)),
-        Example("a slip", (*asked(f"+{SECTION}.max_modellen=4096"), _TAKEN), "did you mean max_model_len?"),
-        Example("in a dictionary", (*asked(f"+{SECTION}={{gone: 1}}"), _TAKEN), "vLLM 0.12.0 has no engine argument gone"),
+        Example("an argument that is there", (*configured(f"+{SECTION}.safetensors_load_strategy=prefetch"), _TAKEN)),
+        Example("one that verl takes itself", (*configured(f"+{SECTION}.mine=1"), _TAKEN)),
+        Example("null is not handed on", (*configured(f"+{SECTION}.gone=null"), _TAKEN)),
+        Example("attention is another rule's", (*configured(f"+{SECTION}.attention_backend=FLASH_ATTN"), _TAKEN)),
+        Example("a slip", (*configured(f"+{SECTION}.max_modellen=4096"), _TAKEN), "did you mean max_model_len?"),
+        Example("in a dictionary", (*configured(f"+{SECTION}={{gone: 1}}"), _TAKEN), "vLLM 0.12.0 has no engine argument gone"),
     ],
 )  # fmt: skip
 def engine_argument_unknown(configuration: Configuration, arguments: EngineArguments) -> Iterator[Finding]:
@@ -78,7 +78,7 @@ def _correction(word: Asked, name: str, near: Sequence[str]) -> Correction | Non
 
 def _handed_on(there: Configuration) -> Iterator[tuple[Asked, str]]:
     """The words that set something below the section, and what it is called there."""
-    for word in there.asked:
+    for word in there.overrides:
         if word.fate != "applied" or word.value is None or word.sign == "~":
             continue
         if word.key == SECTION and isinstance(word.value, dict):

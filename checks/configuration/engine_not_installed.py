@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, reworded, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines, Engine
@@ -23,16 +23,16 @@ def _engine(*, installed: bool) -> ChosenEngines:
     "CFG120",
     requires=("CFG101", "CFG102", "CFG103", "CFG119"),
     examples=lambda: [
-        Example("it is installed", (*asked(f"{_ROLLOUT}=sglang"), _engine(installed=True))),
+        Example("it is installed", (*configured(f"{_ROLLOUT}=sglang"), _engine(installed=True))),
         Example(
             "it is not",
-            (*asked(f"{_ROLLOUT}=sglang"), _engine(installed=False)),
+            (*configured(f"{_ROLLOUT}=sglang"), _engine(installed=False)),
             "rollout.name is sglang, but SGLang is not installed",
         ),
         Example(
             "a trainer",
             (
-                *asked(f"{_STRATEGY}=megatron"),
+                *configured(f"{_STRATEGY}=megatron"),
                 ChosenEngines((Engine(_STRATEGY, "megatron", "Megatron Core", "megatron.core", False),)),
             ),
             "actor.strategy is megatron, but Megatron Core is not installed",
@@ -77,11 +77,13 @@ def _correction(there: Configuration, engine: Engine) -> Correction | None:
     """Verl's default where it is another one; for the rollout vLLM."""
     if engine.key == _ROLLOUT:
         return None if engine.name == "vllm" else settings(there, {_ROLLOUT: "vllm"})
-    chosen = next((word for word in there.asked if word.fate == "chosen" and word.value == engine.name), None)
+    chosen = next(
+        (word for word in there.overrides if word.fate == "chosen" and word.value == engine.name), None
+    )
     if chosen is not None:
         both = [word for word in (chosen, there.asked_for(engine.key)) if word is not None]
         gone = [reworded(word, None) for word in both]
-        rewrites = tuple(rewrite for one in gone if one for rewrite in one.rewrites)
+        rewrites = tuple(rewrite for correction in gone if correction for rewrite in correction.rewrites)
         effect = f"the job runs with verl's default, without {' and '.join(word.text for word in both)}"
         return Correction("", rewrites, effect=effect) if all(gone) else None
     return (

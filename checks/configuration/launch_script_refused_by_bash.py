@@ -52,17 +52,17 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     for error in launch.refused:
         if dict(launch.files).get(error.path) == "runtime_env":
             yield Finding(
-                f"Ray cannot read this runtime_env: {error.said}",
-                Evidence(found=error.said, wanted="YAML with env_vars: and the variables below it"),
+                f"Ray cannot read this runtime_env: {error.message}",
+                Evidence(found=error.message, wanted="YAML with env_vars: and the variables below it"),
                 location=Location(error.path, error.line or None),
                 remedy="Correct the file at that line or the one above it",
                 subject=Subject("file", error.path),
             )
             continue
         yield Finding(
-            f"bash cannot parse the script: {error.said}",
+            f"bash cannot parse the script: {error.message}",
             Evidence(
-                found=f"{error.path}: line {error.line}: {error.said}", read_from=f"bash -n {error.path}"
+                found=f"{error.path}: line {error.line}: {error.message}", read_from=f"bash -n {error.path}"
             ),
             location=Location(error.path, error.line),
             remedy=_remedy(error),
@@ -71,8 +71,8 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
 
     for error in launch.stopped:
         yield Finding(
-            f"bash stops here: {error.said}",
-            Evidence(found=error.said, wanted="a script that reaches the training command"),
+            f"bash stops here: {error.message}",
+            Evidence(found=error.message, wanted="a script that reaches the training command"),
             location=Location(error.path, error.line),
             remedy=f"Correct line {error.line}",
             subject=Subject("file", error.path, str(error.line)),
@@ -81,8 +81,8 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
 
 
 def _remedy(error: ScriptError) -> str:
-    if "looking for matching" in error.said:
+    if "looking for matching" in error.message:
         return f"Close what begins on line {error.line}"
-    if "unexpected end of file" in error.said:
+    if "unexpected end of file" in error.message:
         return "End the if, the loop or the function that is still open there"
     return f"Correct line {error.line} or the one above it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.configuration._machine_settings import recommended
-from verl_doctor.checks.shared.configuration import GPUS, NODES, SCRIPT, asked, place
+from verl_doctor.checks.shared.configuration import GPUS, NODES, SCRIPT, configured, place
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
@@ -42,16 +42,16 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
     severity="warning",
     requires={"CUDA152", "CUDA155"},
     examples=lambda: [
-        Example("as many as there are", (*asked(), _machine(8))),
-        Example("no driver here: a login node", (*asked(), Resources(None, 4, None, "there is no NVIDIA GPU here"))),
-        Example("a value that is not known", (*asked(f"{GPUS}=${{oc.env:N}}"), _machine(1))),
-        Example("all that it asks for are visible", (*asked(), _machine(8), JobVariables({_VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH)),
-        Example("a Ray that runs already", (*asked(), _machine(8), JobVariables({_VISIBLE: "0", _RAY_ADDRESS: "10.0.0.1:6379"}), _LAUNCH)),
-        Example("2 are visible", (*asked(), _machine(8), JobVariables({_VISIBLE: "0,1"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "CUDA_VISIBLE_DEVICES leaves it 2 GPUs"),
-        Example("Ray is given fewer", (*asked(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH), "starts its own Ray with 4"),
-        Example("two nodes, and a Ray of one", (*asked(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH), "8 * 2 = 16 GPUs"),
-        Example("Ray is given enough", (*asked(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
-        Example("8 of 1", (*asked(), _machine(1)), "asks for 8 GPUs on each node, but this machine has 1 GPU"),
+        Example("as many as there are", (*configured(), _machine(8))),
+        Example("no driver here: a login node", (*configured(), Resources(None, 4, None, "there is no NVIDIA GPU here"))),
+        Example("a value that is not known", (*configured(f"{GPUS}=${{oc.env:N}}"), _machine(1))),
+        Example("all that it asks for are visible", (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH)),
+        Example("a Ray that runs already", (*configured(), _machine(8), JobVariables({_VISIBLE: "0", _RAY_ADDRESS: "10.0.0.1:6379"}), _LAUNCH)),
+        Example("2 are visible", (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "CUDA_VISIBLE_DEVICES leaves it 2 GPUs"),
+        Example("Ray is given fewer", (*configured(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH), "starts its own Ray with 4"),
+        Example("two nodes, and a Ray of one", (*configured(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH), "8 * 2 = 16 GPUs"),
+        Example("Ray is given enough", (*configured(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
+        Example("8 of 1", (*configured(), _machine(1)), "asks for 8 GPUs on each node, but this machine has 1 GPU"),
     ],
 )  # fmt: skip
 def more_gpus_than_there_are(
@@ -80,7 +80,7 @@ def more_gpus_than_there_are(
     has = configuration.number(f"{_RAY_INIT}.num_gpus")
     own = isinstance(launch, Launch) and not launch.submitted and not launch.ray_starts
     if own and configuration.complete and wanted and nodes and has is not None and has < wanted * nodes:
-        yield _told(configuration, wanted, nodes, has)
+        yield _own_cluster_finding(configuration, wanted, nodes, has)
         return
     if (
         wanted
@@ -119,7 +119,7 @@ def more_gpus_than_there_are(
     )
 
 
-def _told(configuration: Configuration, wanted: float, nodes: float, has: float) -> Finding:
+def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: float, has: float) -> Finding:
     """Where the job tells `ray.init()` how many GPUs there are: no cluster may be joined then, so there are no others."""
     word = configuration.asked_for(NODES if has >= wanted else f"{_RAY_INIT}.num_gpus")
     return Finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.configuration._machine_settings import relief, workers_for
-from verl_doctor.checks.shared.configuration import WORKERS, asked, place
+from verl_doctor.checks.shared.configuration import WORKERS, configured, place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
@@ -26,13 +26,13 @@ def _irrelevant(resources: Resources) -> str | None:
     severity="warning",
     applies=_irrelevant,
     examples=lambda: [
-        Example("a login node", (*asked(), Resources(None, 2, None))),
-        Example("enough CPUs", (*asked(), _cpus(64))),
-        Example("the number of CPUs is not known", (*asked(), _cpus(None))),
-        Example("8 agent workers on 4 CPUs", (*asked(), _cpus(4)), "asks for 8 agent workers, but this machine has 4 CPUs"),
+        Example("a login node", (*configured(), Resources(None, 2, None))),
+        Example("enough CPUs", (*configured(), _cpus(64))),
+        Example("the number of CPUs is not known", (*configured(), _cpus(None))),
+        Example("8 agent workers on 4 CPUs", (*configured(), _cpus(4)), "asks for 8 agent workers, but this machine has 4 CPUs"),
         Example(
             "more CPUs for Ray than there are",
-            (*asked(f"{_RAY}=64", f"{WORKERS}=1"), _cpus(4)),
+            (*configured(f"{_RAY}=64", f"{WORKERS}=1"), _cpus(4)),
             "num_cpus is 64, but",
         ),
     ],
@@ -69,10 +69,10 @@ def more_workers_than_cpus(configuration: Configuration, resources: Resources) -
             + (f"; if memory is short as well: {' '.join(less)}" if less else ""),
             subject=Subject("setting", WORKERS),
         )
-    told, word = configuration.number(_RAY), configuration.asked_for(_RAY)
-    if told and word and told > resources.cpus:
+    cpus_given, word = configuration.number(_RAY), configuration.asked_for(_RAY)
+    if cpus_given and word and cpus_given > resources.cpus:
         yield Finding(
-            f"{_RAY} is {told:g}, but this machine has {here}",
+            f"{_RAY} is {cpus_given:g}, but this machine has {here}",
             Evidence(found=word.text, wanted=f"{_RAY}={int(resources.cpus) or 1}"),
             location=place(word),
             remedy=f"Set {_RAY}={int(resources.cpus) or 1}, or remove it",

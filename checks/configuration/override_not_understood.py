@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import Healed, healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
@@ -21,22 +21,22 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
     "CFG103",
     phase="composition",
     examples=lambda: [
-        Example("overrides", asked("trainer.nnodes=2", "~data.max_prompt_length", "trainer.logger=[console]")),
+        Example("overrides", configured("trainer.nnodes=2", "~data.max_prompt_length", "trainer.logger=[console]")),
         Example(
             "a value that must be quoted",
-            asked("data.train_files=~/x"),
+            configured("data.train_files=~/x"),
             "`~` must be quoted in a value",
         ),
-        Example("two values", asked("trainer.logger=console,wandb"), "[console,wandb]"),
-        Example("a list with a space", asked("trainer.logger=[console,", "wandb]"), "a space inside a list"),
-        Example("an option", asked("--config=mine"), "Hydra has no option --config"),
-        Example("nothing to delete", asked("~trainer.mine"), "deletes a key that does not exist"),
+        Example("two values", configured("trainer.logger=console,wandb"), "[console,wandb]"),
+        Example("a list with a space", configured("trainer.logger=[console,", "wandb]"), "a space inside a list"),
+        Example("an option", configured("--config=mine"), "Hydra has no option --config"),
+        Example("nothing to delete", configured("~trainer.mine"), "deletes a key that does not exist"),
         Example(
             "a folder that does not exist",
-            (replace(asked()[0], refused="no mine", missing_folder="/home/me/recipe/config"),),
+            (replace(configured()[0], refused="no mine", missing_folder="/home/me/recipe/config"),),
             "the folder /home/me/recipe/config does not exist",
         ),
-        Example("no such group", asked("actor@critic=mine"), "has no group actor"),
+        Example("no such group", configured("actor@critic=mine"), "has no group actor"),
     ],
 )  # fmt: skip
 def override_not_understood(configuration: Configuration, launch: Launch | Unknown) -> Iterator[Finding]:
@@ -50,19 +50,19 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
     Quote the value for Hydra, and the whole word for the shell: `'data.path="~/x"'`. Write a list as
     `'a=[1,2]'`. A word that is not an override often comes from a space after the `\` at the end of a line.
     """
-    for index, word in enumerate(configuration.asked):
-        if _goes_on(configuration.asked[max(index - 1, 0) : index], word):
+    for index, word in enumerate(configuration.overrides):
+        if _goes_on(configuration.overrides[max(index - 1, 0) : index], word):
             continue
-        said = _said(word, configuration.asked[index + 1 :])
-        if said is not None:
-            message, remedy = said
+        explanation = _explanation(word, configuration.overrides[index + 1 :])
+        if explanation is not None:
+            message, remedy = explanation
             yield Finding(
                 message,
                 Evidence(found=word.text or "an empty word", wanted="key=value"),
                 location=place(word),
                 remedy=remedy,
                 subject=Subject("setting", word.key or word.text or "''"),
-                **_healed(word, configuration.asked[index + 1 :], configuration),
+                **_healed(word, configuration.overrides[index + 1 :], configuration),
             )
     if folder := configuration.missing_folder:
         yield Finding(
@@ -93,16 +93,16 @@ def _without_option(launch: Launch | Unknown, options: Sequence[str]) -> Correct
         if option not in options or word.path == COMMAND_LINE or word.conditional:
             continue
         gone = (word,) if equals or following is None else (word, following)
-        if any(one.text is None for one in gone):
+        if any(word.text is None for word in gone):
             return None
-        rewrites = tuple(Rewrite(one.text or "", None, Location(one.path, one.line)) for one in gone)
+        rewrites = tuple(Rewrite(word.text or "", None, Location(word.path, word.line)) for word in gone)
         return Correction("", rewrites, effect=f"the job uses verl's own configuration, without {option}")
     return None
 
 
 def _goes_on(before: Sequence[Asked], word: Asked) -> bool:
     """Whether a word is what a space has cut off from a list or a dictionary, which is said of the word before it."""
-    return any(_open(one) and word.fate == "not an override" for one in before)
+    return any(_open(override) and word.fate == "not an override" for override in before)
 
 
 def _open(word: Asked) -> bool:
@@ -112,7 +112,7 @@ def _open(word: Asked) -> bool:
     )
 
 
-def _said(word: Asked, following: Sequence[Asked]) -> tuple[str, str] | None:
+def _explanation(word: Asked, following: Sequence[Asked]) -> tuple[str, str] | None:
     if following and _open(word) and _goes_on((word,), following[0]):
         return (
             f"{word.text} ends at a space inside a list: the shell splits it into two words",
@@ -177,9 +177,13 @@ def _cut_apart(word: Asked, following: Sequence[Asked], there: Configuration) ->
     """The words behind one that belong to it: the rest of a list, or what stands behind an equals sign with blanks around it."""
     if _open(word):
         for count in range(1, len(following) + 1):
-            text = " ".join(one.text for one in (word, *following[:count]))
+            text = " ".join(override.text for override in (word, *following[:count]))
             if not _missing_brackets(text):
-                return following[:count] if all("=" not in one.text for one in following[:count]) else ()
+                return (
+                    following[:count]
+                    if all("=" not in override.text for override in following[:count])
+                    else ()
+                )
         return ()
     if "=" not in word.text and there.has(word.text.lstrip("+")) and following:
         if following[0].text == "=" and len(following) > 1 and "=" not in following[1].text:
@@ -193,12 +197,14 @@ def _joined(words: Sequence[Asked]) -> Correction | None:
     """One word of several that blanks have cut apart."""
     lead = " " if _open(words[0]) else ""
     found = [
-        reworded(word, None if number else lead.join(one.text for one in words))
+        reworded(word, None if number else lead.join(override.text for override in words))
         for number, word in enumerate(words)
     ]
     if not all(found):
         return None
-    return Correction("", tuple(rewrite for one in found if one for rewrite in one.rewrites))
+    return Correction(
+        "", tuple(rewrite for correction in found if correction for rewrite in correction.rewrites)
+    )
 
 
 def _missing_brackets(text: str) -> str:

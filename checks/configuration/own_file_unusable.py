@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.own_files import OwnFile, OwnFiles, Trouble
@@ -17,7 +17,7 @@ _RESUME_MODE = "trainer.resume_mode"
 _FILE = "/home/me/mine.py"
 _WORDS: Mapping[Trouble, tuple[str, str]] = {
     "missing": ("{path} does not exist", "an existing file or folder"),
-    "no Python": ("{path} {said}", "a file that Python can read"),
+    "no Python": ("{path} {error}", "a file that Python can read"),
     "no such name": ("{path} has no {name}", "the name of a class in that file"),
     "no data set": ("{name} in {path} is not a data set: it has no base class", "a subclass of torch.utils.data.Dataset"),
 }  # fmt: skip
@@ -27,11 +27,11 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
     "CFG126",
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("all of them exist", (*asked(), OwnFiles())),
-        Example("a file of tools", (*asked(f"+{_TOOLS}=/home/me/tools.yaml"), OwnFiles((OwnFile(_TOOLS, "/home/me/tools.yaml", "missing", "first batch"),))), "/home/me/tools.yaml does not exist"),
-        Example("a syntax error", (*asked(), OwnFiles((OwnFile("data.custom_cls.path", _FILE, "no Python", "workers", said="cannot be parsed: SyntaxError"),))), "cannot be parsed"),
-        Example("another class", (*asked(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no such name", "workers", "Mine"),))), "has no Mine"),
-        Example("a class without a base", (*asked(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a data set"),
+        Example("all of them exist", (*configured(), OwnFiles())),
+        Example("a file of tools", (*configured(f"+{_TOOLS}=/home/me/tools.yaml"), OwnFiles((OwnFile(_TOOLS, "/home/me/tools.yaml", "missing", "first batch"),))), "/home/me/tools.yaml does not exist"),
+        Example("a syntax error", (*configured(), OwnFiles((OwnFile("data.custom_cls.path", _FILE, "no Python", "workers", error="cannot be parsed: SyntaxError"),))), "cannot be parsed"),
+        Example("another class", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no such name", "workers", "Mine"),))), "has no Mine"),
+        Example("a class without a base", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a data set"),
     ],
 )  # fmt: skip
 def own_file_unusable(configuration: Configuration, own: OwnFiles) -> Iterator[Finding]:
@@ -45,27 +45,27 @@ def own_file_unusable(configuration: Configuration, own: OwnFiles) -> Iterator[F
     Correct the path or the name. Paths are resolved as verl resolves them: without expanding `~`, from the
     folder in which the job starts.
     """
-    for one in own.files:
-        word = configuration.asked_for(one.key)
-        message, wanted = _WORDS[one.trouble]
+    for file in own.files:
+        word = configuration.asked_for(file.key)
+        message, wanted = _WORDS[file.trouble]
         yield Finding(
-            message.format(path=one.path, name=one.name, said=one.said),
-            Evidence(found=word.text if word else f"{one.key}={configuration.get(one.key)}", wanted=wanted),
+            message.format(path=file.path, name=file.name, error=file.error),
+            Evidence(found=word.text if word else f"{file.key}={configuration.get(file.key)}", wanted=wanted),
             location=place(word) if word else None,
-            remedy=f"Correct {one.key}, or {one.path}",
-            subject=Subject("setting", one.key, one.name),
+            remedy=f"Correct {file.key}, or {file.path}",
+            subject=Subject("setting", file.key, file.name),
             stops=(EVERY_JOB,),
-            phase=one.phase,
-            **healed("CFG126", _correction(configuration, one)),
+            phase=file.phase,
+            **healed("CFG126", _correction(configuration, file)),
         )
 
 
-def _correction(there: Configuration, one: OwnFile) -> Correction | None:
+def _correction(there: Configuration, own_file: OwnFile) -> Correction | None:
     """The file that lies beside; a run that begins anew where the checkpoint to resume from is gone."""
-    if one.beside:
-        effect = f"the job reads {one.beside} instead of {one.path}"
-        return settings(there, {one.key: one.beside}, effect=effect)
-    if one.key == _RESUME and one.trouble == "missing":
+    if own_file.beside:
+        effect = f"the job reads {own_file.beside} instead of {own_file.path}"
+        return settings(there, {own_file.key: own_file.beside}, effect=effect)
+    if own_file.key == _RESUME and own_file.trouble == "missing":
         effect = "the job resumes from its last checkpoint if there is one, and starts over otherwise"
         return settings(there, {_RESUME: LEAVE_OUT, _RESUME_MODE: "auto"}, effect=effect)
     return None

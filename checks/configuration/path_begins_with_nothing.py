@@ -35,14 +35,14 @@ def path_begins_with_nothing(paths: HollowPaths) -> Iterator[Finding]:
     ## How to fix
     Set the variable in the script, or `export` it in the shell from which the job starts, and check there.
     """
-    for one in paths.paths:
-        names = listed(one.names, 3)
-        are = "is" if len(one.names) == 1 else "are"
+    for path in paths.paths:
+        names = listed(path.names, 3)
+        are = "is" if len(path.names) == 1 else "are"
         yield Finding(
-            f"{one.key} is {one.path}, which does not exist: {names} {are} set neither here nor in the script",
-            Evidence(found=one.word.written, wanted=f"a value of {names}", read_from=one.word.path),
-            location=Location(one.word.path, None if one.word.path == COMMAND_LINE else one.word.line),
+            f"{path.key} is {path.path}, which does not exist: {names} {are} set neither here nor in the script",
+            Evidence(found=path.word.written, wanted=f"a value of {names}", read_from=path.word.path),
+            location=Location(path.word.path, None if path.word.path == COMMAND_LINE else path.word.line),
             remedy=f"Set {names} in the script, or export it before the job is started",
-            subject=Subject("setting", one.key),
+            subject=Subject("setting", path.key),
             stops=(EVERY_JOB,),
         )

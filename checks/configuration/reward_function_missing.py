@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.reward_function import RewardFunction
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.text import listed
 _SECTION = "custom_reward_function"
 _SHOWN = 6
 _TREE = {_SECTION: {"path": None, "name": "compute_score"}}
-_JOB = asked(f"{_SECTION}.path=/home/me/reward.py", tree=_TREE)
+_JOB = configured(f"{_SECTION}.path=/home/me/reward.py", tree=_TREE)
 _THERE = RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there", True, ("compute_score",))
 
 

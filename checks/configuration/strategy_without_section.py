@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place, tree_of
+from verl_doctor.checks.shared.configuration import configured, place, tree_of
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
@@ -20,10 +20,10 @@ _ENGINE = "model_engine"  # the group that chooses the sections, from verl 0.7 o
     "CFG121",
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("verl's default", asked()),
-        Example("a value that is not known", asked(f"{_STRATEGY}=${{oc.env:S}}")),
-        Example("the section is appended", asked(f"{_STRATEGY}=megatron", f"+{_MEGATRON}.tensor_model_parallel_size=1")),
-        Example("Megatron with the sections of FSDP", asked(f"{_STRATEGY}=megatron"), "actor.strategy is megatron, but the configuration has no actor.megatron"),
+        Example("verl's default", configured()),
+        Example("a value that is not known", configured(f"{_STRATEGY}=${{oc.env:S}}")),
+        Example("the section is appended", configured(f"{_STRATEGY}=megatron", f"+{_MEGATRON}.tensor_model_parallel_size=1")),
+        Example("Megatron with the sections of FSDP", configured(f"{_STRATEGY}=megatron"), "actor.strategy is megatron, but the configuration has no actor.megatron"),
     ],
 )  # fmt: skip
 def strategy_without_section(configuration: Configuration) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place, release
+from verl_doctor.checks.shared.configuration import configured, place, release
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
@@ -35,9 +35,9 @@ _BARE = Validation(
     phase="validation",
     requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG109", "CFG115"),
     examples=lambda: [
-        Example("verl accepts it", (*asked(), Validation())),
-        Example("a value that verl does not have", (*asked(f"+{_MODE}=token_mean"), _REFUSED), "Invalid loss_agg_mode: token_mean"),
-        Example("an assertion without words", (*asked(), _BARE), "the assertion self.style in ['constant'] fails"),
+        Example("verl accepts it", (*configured(), Validation())),
+        Example("a value that verl does not have", (*configured(f"+{_MODE}=token_mean"), _REFUSED), "Invalid loss_agg_mode: token_mean"),
+        Example("an assertion without words", (*configured(), _BARE), "the assertion self.style in ['constant'] fails"),
     ],
 )  # fmt: skip
 def verl_would_refuse_config(configuration: Configuration, validation: Validation) -> Iterator[Finding]:
@@ -55,7 +55,7 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
         words = [word for key in raised.keys if (word := configuration.asked_for(key)) is not None]
         shown = [f"{key}={_shown(configuration.get(key))}" for key in raised.keys[:6]]
         yield Finding(
-            f"{release(configuration)} refuses these values: {_said(raised)}",
+            f"{release(configuration)} refuses these values: {_error_text(raised)}",
             Evidence(
                 found=", ".join(shown) or raised.condition,
                 wanted=f"not {raised.condition}" if raised.text and raised.condition else "",
@@ -82,7 +82,7 @@ def _correction(there: Configuration, raised: Raised) -> Correction | None:
     return settings(there, {raised.nearest_key: raised.nearest}, why, "" if meant else None)
 
 
-def _said(raised: Raised) -> str:
+def _error_text(raised: Raised) -> str:
     if raised.text:
         return f"{raised.raised}: {raised.text}"
     return f"the assertion {raised.condition} fails" if raised.raised == "AssertionError" else raised.raised

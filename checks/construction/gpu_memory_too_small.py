@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import ceil, floor
 
 from verl_doctor.checks.construction._world import GIB, SHARE, a_world, parts_of
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.construction import SOUND
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.construction.construction import Construction
@@ -36,15 +36,15 @@ def _irrelevant(construction: Construction) -> str | None:
     requires=("CUDA157",),
     applies=_irrelevant,
     examples=lambda: [
-        Example("it fits", (a_world(), _A100, *asked())),
-        Example("no world was made", (SOUND, _A100, *asked())),
-        Example("training alone", (a_world(28.0), _A100, *asked()), "the actor's step needs at least 140 GiB on each of 8 GPUs, which have 80.0 GiB"),
-        Example("the engine cannot start", (a_world(15.0, share=0.85), _A100, *asked(f"{SHARE}=0.85")), "the engine needs 68.0 GiB at its start, but the trainer's weights take 15.0 GiB of 80.0 GiB"),
-        Example("the second rollout", (a_world(12.0, share=0.7), _A100, *asked(f"{SHARE}=0.7")), "from the second step on the trainer keeps 36.0 GiB"),
-        Example("offloaded", (a_world(12.0, share=0.7, away="between"), _A100, *asked(f"{SHARE}=0.7"))),
-        Example("a share below the weights", (a_world(share=0.15), _A100, *asked(f"{SHARE}=0.15")), "an engine needs at least 16.8 GiB"),
-        Example("an engine that never sleeps", (a_world(4.0, share=0.85, sleeps=False), _A100, *asked(f"{SHARE}=0.85")), "beside an engine that keeps its memory"),
-        Example("an engine on GPUs of its own", (a_world(12.0, share=0.9, apart=True), _A100, *asked(f"{SHARE}=0.9"))),
+        Example("it fits", (a_world(), _A100, *configured())),
+        Example("no world was made", (SOUND, _A100, *configured())),
+        Example("training alone", (a_world(28.0), _A100, *configured()), "the actor's step needs at least 140 GiB on each of 8 GPUs, which have 80.0 GiB"),
+        Example("the engine cannot start", (a_world(15.0, share=0.85), _A100, *configured(f"{SHARE}=0.85")), "the engine needs 68.0 GiB at its start, but the trainer's weights take 15.0 GiB of 80.0 GiB"),
+        Example("the second rollout", (a_world(12.0, share=0.7), _A100, *configured(f"{SHARE}=0.7")), "from the second step on the trainer keeps 36.0 GiB"),
+        Example("offloaded", (a_world(12.0, share=0.7, away="between"), _A100, *configured(f"{SHARE}=0.7"))),
+        Example("a share below the weights", (a_world(share=0.15), _A100, *configured(f"{SHARE}=0.15")), "an engine needs at least 16.8 GiB"),
+        Example("an engine that never sleeps", (a_world(4.0, share=0.85, sleeps=False), _A100, *configured(f"{SHARE}=0.85")), "beside an engine that keeps its memory"),
+        Example("an engine on GPUs of its own", (a_world(12.0, share=0.9, apart=True), _A100, *configured(f"{SHARE}=0.9"))),
     ],
 )  # fmt: skip
 def gpu_memory_too_small(
@@ -148,7 +148,7 @@ def _room(world: World, whole: int) -> str:
     share = floor((whole - world.resident - _MARGIN) / whole / _STEP) * _STEP
     least = world.engine.least or 0
     ways = [f"set {SHARE}={share:.2f}"] if share * whole > least else []
-    actor = next((one for one in world.shares if one.name == "actor"), None)
+    actor = next((share for share in world.shares if share.name == "actor"), None)
     if actor is not None:
         ways += [f"set {_FSDP}.optimizer_offload=True"] * (actor.states_away == "no")
         ways += [f"set {_FSDP}.param_offload=True"] * (actor.weights_away == "no")

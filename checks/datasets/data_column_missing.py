@@ -48,16 +48,16 @@ def data_column_missing(tables: DataTables, demands: DataDemands) -> Iterator[Fi
     for table in readable(tables, demands):
         names = [column.name for column in table.columns]
         missing = [name for name in (demands.prompt, demands.source, owner) if name and name not in names]
-        said = [f"no column {name}" for name in missing]
+        problems = [f"no column {name}" for name in missing]
         absent = list(missing)
         kind = table.kind(owner)
         if inner and kind.startswith("struct<") and f"{inner}:" not in kind:
-            said.append(f"no {inner} in the column {owner}")
+            problems.append(f"no {inner} in the column {owner}")
             absent.append(demands.truth)
-        if said:
+        if problems:
             hints = [_other_name(name, keys[name], names) for name in missing if name in keys]
             yield Finding(
-                f"{table.file.path} has {' and '.join(said)}",
+                f"{table.file.path} has {' and '.join(problems)}",
                 Evidence(
                     listed(names, 12),
                     ", ".join(filter(None, (demands.prompt, demands.source, demands.truth))),

@@ -49,14 +49,14 @@ def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator
     owner = demands.truth.partition(".")[0]
     for table in readable(tables, demands):
         wrong = {
-            name: said
+            name: problem
             for name, wanted in ((demands.prompt, _MESSAGES), (owner, "struct"), ("extra_info", "struct"))
-            if name and (said := _wrong(table.kind(name), wanted))
+            if name and (problem := _wrong(table.kind(name), wanted))
         }
         if wrong:
-            said = ", ".join(f"{name} is {what}" for name, what in wrong.items())
+            problem = ", ".join(f"{name} is {what}" for name, what in wrong.items())
             yield Finding(
-                f"{table.file.path}: {said}",
+                f"{table.file.path}: {problem}",
                 Evidence(
                     "; ".join(f"{name}: {table.kind(name)[:100]}" for name in wrong),
                     f"{demands.prompt}: {_MESSAGES}, dictionaries in the others",

@@ -63,7 +63,10 @@ def _correction(data: DataFiles, file: DataFile, there: Configuration | Unknown)
     if file.beside:
         effect = f"the job reads {file.beside} instead of {file.path}"
         return reworded(word, word.text.replace(file.path, file.beside), effect=effect)
-    trained = next((one.path for one in data.files if one.role == "train" and not one.trouble), "")
+    trained = next(
+        (data_file.path for data_file in data.files if data_file.role == "train" and not data_file.trouble),
+        "",
+    )
     if file.role == "val" and trained and _validates_never(there):
         effect = f"no validation runs; {trained} takes the place of the missing file"
         return reworded(word, word.text.replace(file.path, trained), effect=effect)

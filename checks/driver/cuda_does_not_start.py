@@ -17,11 +17,11 @@ _FABRIC, _MISMATCH = 802, 803
 _NO_NVML = (Gpus, Unknown("no NVML"))
 _NO_FABRIC = Gpus((Device(0, fabric=Fabric("in progress")),))
 _UVM = (("/dev/nvidia-uvm", "Operation not permitted"),)
-_HUNG = CudaInit(CudaAnswer(OWN.real, said="it did not end within 15 s", hangs=True))
+_HUNG = CudaInit(CudaAnswer(OWN.real, error="it did not end within 15 s", hangs=True))
 _EMPTY = CudaInit(CudaAnswer(OWN.real, 100), "", all_devices=WORKS)
 _NO_SUCH = CudaInit(CudaAnswer(OWN.real, 0, devices=0), "9", all_devices=WORKS)
 _BY_LIBRARY = CudaInit(CudaAnswer(COMPAT.real, 804), own_file=WORKS)
-_UNLOADABLE = CudaInit(CudaAnswer(said="libcuda.so.1: undefined symbol: x"))
+_UNLOADABLE = CudaInit(CudaAnswer(error="libcuda.so.1: undefined symbol: x"))
 
 
 @check(
@@ -114,7 +114,7 @@ def _is_said(init: CudaInit, gpus: Gpus | Unknown, visible: VisibleDevices | Unk
 def _error(answer: CudaAnswer) -> CudaError:
     """What was heard, in words. No GPU without an error is the same as the error for no GPU."""
     if answer.code is None:
-        return CudaError("", answer.said, "run nvidia-smi; look for NVRM and Xid in dmesg")
+        return CudaError("", answer.error, "run nvidia-smi; look for NVRM and Xid in dmesg")
     name = answer.name or "an unknown error"
     unknown = CudaError(name, "see CUDA's list of error codes", "look for NVRM and Xid in dmesg")
     return CUDA_ERRORS.get(answer.code or 100, unknown)

@@ -29,7 +29,7 @@ _NO_ANSWER = Unknown("NVML could not be queried: the process ended with status 0
 _NO_GPU = Absent("there is no NVIDIA GPU here")
 
 
-def _asked(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Unknown | None:
+def _applies(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Unknown | None:
     """Nothing stands in the way of a judgement where NVML answered, or where there are GPUs that it should have told of."""
     if isinstance(gpus, (Absent, Broken)):
         return gpus
@@ -39,7 +39,7 @@ def _asked(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Unknown | None:
 @check(
     "CUDA140",
     phase="workers",
-    applies=_asked,
+    applies=_applies,
     examples=lambda: [
         Example("eight GPUs that answer", (node(),)),
         Example("another driver was installed", (Gpus(refused=_MISMATCH),), "version mismatch"),
@@ -100,5 +100,5 @@ def _untold(gpus: Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]:
     )
 
 
-def _remedy(said: str, otherwise: str) -> str:
-    return next((remedy for words, remedy in _REMEDIES.items() if words in said), otherwise)
+def _remedy(message: str, otherwise: str) -> str:
+    return next((remedy for words, remedy in _REMEDIES.items() if words in message), otherwise)

@@ -41,7 +41,7 @@ def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
     """
     if libcuda.loaded is not None:
         return
-    stopper = next((one for one in libcuda.candidates if one.ends_search), None)
+    stopper = next((candidate for candidate in libcuda.candidates if candidate.ends_search), None)
     own = libcuda.drivers_own
     if stopper is not None:
         what = "is damaged" if stopper.trouble == "damaged" else f"is {stopper.trouble}"
@@ -69,8 +69,8 @@ def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
         )
     else:
         there = ", ".join(
-            f"{one.path} ({one.trouble or ('a stub' if one.stub else 'of compat')})"
-            for one in (*libcuda.candidates, *libcuda.elsewhere)
+            f"{candidate.path} ({candidate.trouble or ('a stub' if candidate.stub else 'of compat')})"
+            for candidate in (*libcuda.candidates, *libcuda.elsewhere)
         )
         yield Finding(
             f"this machine has NVIDIA devices but no {SONAME}" + (" of the driver" if there else ""),

@@ -53,16 +53,16 @@ def triton_cannot_link(
     if build.compiler_error or not (build.lookup_error or build.link_error):
         return
     searched = ", ".join(build.folders) or "no folder"
-    said = build.lookup_error.splitlines()[0] if build.lookup_error else _complaint(build.link_error)
+    error = build.lookup_error.splitlines()[0] if build.lookup_error else _complaint(build.link_error)
     own = None
     if not isinstance(libcuda, Unknown):
         own = libcuda.drivers_own
         if own is None and libcuda.loaded is None:
             return  # there is nothing to link with: CUDA101 says so
     yield Finding(
-        f"Triton cannot link {build.library or 'libcuda'}: {said}",
+        f"Triton cannot link {build.library or 'libcuda'}: {error}",
         Evidence(
-            f"{said}; it names {searched} to the linker", f"libcuda where {build.compiler or 'the compiler'} looks", build.folder
+            f"{error}; it names {searched} to the linker", f"libcuda where {build.compiler or 'the compiler'} looks", build.folder
         ),
         remedy=f"name a folder with libcuda.so -> {own.path if own else 'libcuda.so.1'} in {LIBCUDA_PATH} and LIBRARY_PATH",
         stops=(EVERY_JOB,),

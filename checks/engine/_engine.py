@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.ray.engine_ray import EngineRay
 from verl_doctor.toolkit.collectors.ray.engine_reach import EngineReach
@@ -50,7 +50,7 @@ def places(engine: EngineRay) -> tuple[Location, ...]:
 
 def rollout(*words: str) -> tuple[Any, ...]:
     """The facts of an example: a job with these overrides."""
-    return asked(*(f"+{word}" for word in words), verl="0.4.1")
+    return configured(*(f"+{word}" for word in words), verl="0.4.1")
 
 
 ASYNC = rollout(f"{MODE}=async")

@@ -42,7 +42,7 @@ class LostEngine:
     @property
     def namespaces(self) -> str:
         """Where its workers are, in words."""
-        names = sorted({one.namespace for one in self.workers})
+        names = sorted({worker.namespace for worker in self.workers})
         return f"namespace{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
@@ -51,12 +51,19 @@ def lost_engines(clusters: RayClusters) -> Iterator[LostEngine]:
 
     Its parent is the last server that was started on its node before it, in its own cluster if there is one.
     """
-    read = [one for one in clusters.clusters if one.knows("actors") and one.knows("jobs")]
+    read = [
+        cluster_read
+        for cluster_read in clusters.clusters
+        if cluster_read.knows("actors") and cluster_read.knows("jobs")
+    ]
     for joined in read:
-        others = [one for one in read if one is not joined]
+        others = [cluster_read for cluster_read in read if cluster_read is not joined]
         for job in joined.jobs:
             if _ENGINE.search(job.entrypoint) and not _workers(joined, job.namespace):
-                theirs = next((one for one in (joined, *others) if _has_server_of(job, one)), None)
+                theirs = next(
+                    (cluster_read for cluster_read in (joined, *others) if _has_server_of(job, cluster_read)),
+                    None,
+                )
                 workers = _workers(theirs) if theirs is not None else ()
                 if theirs is not None and workers and not _is_replaced(job, theirs):
                     yield LostEngine(job, joined, theirs, workers)
@@ -65,20 +72,20 @@ def lost_engines(clusters: RayClusters) -> Iterator[LostEngine]:
 def _workers(cluster: RayCluster, namespace: str | None = None) -> tuple[RayActor, ...]:
     """The workers that are alive, in one namespace where it is named."""
     return tuple(
-        one
-        for one in cluster.actors
-        if one.state == "ALIVE" and _WORKER.fullmatch(one.name) and namespace in (None, one.namespace)
+        actor
+        for actor in cluster.actors
+        if actor.state == "ALIVE" and _WORKER.fullmatch(actor.name) and namespace in (None, actor.namespace)
     )
 
 
 def _has_server_of(job: RayJob, cluster: RayCluster) -> bool:
     """Whether a server that may have started an engine process is alive in a cluster: on its node, and there before it."""
     return any(
-        one.state == "ALIVE"
-        and _SERVER.fullmatch(one.class_name)
-        and one.address == job.address
-        and one.started <= job.started
-        for one in cluster.actors
+        actor.state == "ALIVE"
+        and _SERVER.fullmatch(actor.class_name)
+        and actor.address == job.address
+        and actor.started <= job.started
+        for actor in cluster.actors
     )
 
 
@@ -103,8 +110,8 @@ def actor(name: str, namespace: str = "train", **changes: Any) -> RayActor:
 def engine(namespace: str = "train", **changes: Any) -> RayJob:
     """The driver that an engine process is."""
     command = '/env/bin/python -c "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=44)"'
-    told = {"address": "10.0.0.5", "pid": 99, "started": 120.0, "entrypoint": command}
-    return RayJob("02000000", namespace, **{**told, **changes})
+    fields = {"address": "10.0.0.5", "pid": 99, "started": 120.0, "entrypoint": command}
+    return RayJob("02000000", namespace, **{**fields, **changes})
 
 
 SERVER = actor("", class_name="AsyncvLLMServer", started=110.0)

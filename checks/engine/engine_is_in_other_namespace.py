@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
-_DEAD = tuple(replace(one, state="DEAD") for one in ELSEWHERE)
+_DEAD = tuple(replace(actor, state="DEAD") for actor in ELSEWHERE)
 _ENGINE = (engine(),)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import GPUS, asked, place
+from verl_doctor.checks.shared.configuration import GPUS, configured, place
 from verl_doctor.checks.shared.gpus import NVML, about, healthy, named, node, of_job
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus, MigDevice
@@ -26,9 +26,9 @@ _NO_SCRIPT = (Configuration, Unknown("no launch script"))
     severity="warning",
     requires={"CUDA140"},
     examples=lambda: [
-        Example("MIG is off", (node(), _ALL, *asked())),
-        Example("one part for a job on one GPU", (node(_DIVIDED), _ALL, *asked(f"{GPUS}=1"))),
-        Example("parts for a job on several", (node(_DIVIDED), _ALL, *asked(f"{GPUS}=2")), "cannot work together"),
+        Example("MIG is off", (node(), _ALL, *configured())),
+        Example("one part for a job on one GPU", (node(_DIVIDED), _ALL, *configured(f"{GPUS}=1"))),
+        Example("parts for a job on several", (node(_DIVIDED), _ALL, *configured(f"{GPUS}=2")), "cannot work together"),
         Example("divided into nothing", (node(healthy(mig=True)), _ALL, _NO_SCRIPT), "has no MIG device"),
     ],
 )  # fmt: skip

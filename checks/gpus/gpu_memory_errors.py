@@ -46,11 +46,11 @@ def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator
     rows could not be replaced, have the GPU replaced; on a rented machine take another one.
     """
     for health, devices in alike(of_job(gpus, visible), _now).items():
-        said = "; ".join(_said(health))
-        if said:
+        faults = "; ".join(_faults(health))
+        if faults:
             yield Finding(
-                f"{named(devices)}: {said}",
-                Evidence(found=said, wanted="none", read_from=f"{NVML}, driver {gpus.driver}"),
+                f"{named(devices)}: {faults}",
+                Evidence(found=faults, wanted="none", read_from=f"{NVML}, driver {gpus.driver}"),
                 remedy="have the GPU replaced, or take another machine"
                 if health.remap_failed
                 else "reset the GPU while nothing uses it, or reboot",
@@ -64,7 +64,7 @@ def _now(device: Device) -> Health:
     return replace(device.health, uncorrected_ever=None)
 
 
-def _said(health: Health) -> Iterator[str]:
+def _faults(health: Health) -> Iterator[str]:
     if health.remap_failed:
         yield "bad memory could not be replaced, the GPU must be replaced"
     if health.recovery:

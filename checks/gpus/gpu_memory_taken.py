@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from math import floor
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.gpus import NVML, about, gib, healthy, named, node, of_job
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.gpu.gpus import CONTEXT, Device, Gpus, Memory
@@ -39,16 +39,16 @@ _NO_SCRIPT = (Configuration, Unknown("no launch script"))
     phase="engine",
     requires={"CUDA140"},
     examples=lambda: [
-        Example("an idle node", (node(), _ALL, *asked(), _NONE_LEFT)),
+        Example("an idle node", (node(), _ALL, *configured(), _NONE_LEFT)),
         Example("no launch script, and a job runs", (node(_used(130_000, Holder(7, 130_000, "ray worker", "ray::WorkerDict", mine=True))), _ALL, _NO_SCRIPT, _NONE_LEFT)),
-        Example("in use, and yet enough is free", (node(_used(20_000, _ENGINE)), _ALL, *asked(), _LEFT)),
-        Example("in use where the job does not look", (node(_used(0), _used(140_000, index=1)), VisibleDevices((0,)), *asked(), _NONE_LEFT)),
-        Example("left over by a run that was killed", (node(_used(130_000, _ENGINE)), _ALL, *asked(), _LEFT), "VLLM::EngineCore (process 4711, 127.0 GiB), left over"),
-        Example("of a run that goes on", (node(_used(130_000, _ENGINE)), _ALL, *asked(), _NONE_LEFT), "held by VLLM::EngineCore (process 4711, 127.0 GiB)"),
-        Example("of another user", (node(_used(130_000, Holder(9, 130_000, "", "python"))), _ALL, *asked(), _NONE_LEFT), "of another user"),
-        Example("of another container", (node(_used(130_000)), _ALL, *asked(), _NONE_LEFT), "held by no process that NVML names here"),
-        Example("of a process that NVML does not name", (node(_used(130_000), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, *asked(), _NONE_LEFT), "these have a GPU open: python (process 8)"),
-        Example("a display's remainder", (node(_used(76)), _ALL, *asked(f"{_UTILISATION}=1.0"), _NONE_LEFT), "0.1 GiB of it are missing"),
+        Example("in use, and yet enough is free", (node(_used(20_000, _ENGINE)), _ALL, *configured(), _LEFT)),
+        Example("in use where the job does not look", (node(_used(0), _used(140_000, index=1)), VisibleDevices((0,)), *configured(), _NONE_LEFT)),
+        Example("left over by a run that was killed", (node(_used(130_000, _ENGINE)), _ALL, *configured(), _LEFT), "VLLM::EngineCore (process 4711, 127.0 GiB), left over"),
+        Example("of a run that goes on", (node(_used(130_000, _ENGINE)), _ALL, *configured(), _NONE_LEFT), "held by VLLM::EngineCore (process 4711, 127.0 GiB)"),
+        Example("of another user", (node(_used(130_000, Holder(9, 130_000, "", "python"))), _ALL, *configured(), _NONE_LEFT), "of another user"),
+        Example("of another container", (node(_used(130_000)), _ALL, *configured(), _NONE_LEFT), "held by no process that NVML names here"),
+        Example("of a process that NVML does not name", (node(_used(130_000), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, *configured(), _NONE_LEFT), "these have a GPU open: python (process 8)"),
+        Example("a display's remainder", (node(_used(76)), _ALL, *configured(f"{_UTILISATION}=1.0"), _NONE_LEFT), "0.1 GiB of it are missing"),
     ],
 )  # fmt: skip
 def gpu_memory_taken(
@@ -101,7 +101,7 @@ def gpu_memory_taken(
 def _proven(left: LeftProcesses | Unknown) -> frozenset[int]:
     """The numbers of the processes that are left over by a run that has ended."""
     found = () if isinstance(left, Unknown) else left.found
-    return frozenset(one.removal.pid for one in found if isinstance(one.removal, EndProcess))
+    return frozenset(leftover.removal.pid for leftover in found if isinstance(leftover.removal, EndProcess))
 
 
 def _wanted(device: Device, share: float) -> float:

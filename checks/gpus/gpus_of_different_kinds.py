@@ -49,12 +49,12 @@ def gpus_of_different_kinds(
         kinds.setdefault((device.name, device.memory.total if device.memory else 0), []).append(device)
     if len(kinds) < 2:
         return
-    said = ", ".join(_described(same) for same in kinds.values())
+    kinds_text = ", ".join(_described(same) for same in kinds.values())
     most = max(kinds.values(), key=len)
     order = "" if variables.get(_ORDER) == "PCI_BUS_ID" else f"{_ORDER}=PCI_BUS_ID "
     yield Finding(
-        f"the GPUs of the job are of different kinds: {said}",
-        Evidence(found=said, wanted="one kind", read_from=f"{NVML}, driver {gpus.driver}"),
+        f"the GPUs of the job are of different kinds: {kinds_text}",
+        Evidence(found=kinds_text, wanted="one kind", read_from=f"{NVML}, driver {gpus.driver}"),
         remedy=f"for instance: {order}CUDA_VISIBLE_DEVICES={','.join(str(device.index) for device in most)}",
         subject=about(mine),
     )

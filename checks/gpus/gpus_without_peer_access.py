@@ -49,9 +49,9 @@ def gpus_without_peer_access(gpus: Gpus, visible: VisibleDevices | Unknown) -> I
     pairs = linked or apart
     if pairs:
         ends = {index for pair in pairs for index in (pair.first, pair.second)}
-        said = listed((f"{pair.first} and {pair.second}" for pair in pairs), _SHOWN)
+        pairs_text = listed((f"{pair.first} and {pair.second}" for pair in pairs), _SHOWN)
         yield Finding(
-            f"GPUs {said} cannot access each other's memory: {pairs[0].read}"
+            f"GPUs {pairs_text} cannot access each other's memory: {pairs[0].read}"
             + (", although they have NVLinks" if linked else ""),
             Evidence(
                 found=f"{counted(len(pairs), 'pair')}: {', '.join(sorted({pair.read for pair in pairs}))}",

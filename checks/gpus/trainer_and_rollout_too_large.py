@@ -19,7 +19,7 @@ from verl_doctor.checks.gpus._gpu_memory import (
     gpus_of,
     trainer_of,
 )
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.limits_examples import gpus
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.gpu_memory import GpuMemory
@@ -48,7 +48,7 @@ def _example(
     memory = HostMemory(gib * _GIB, gib * _GIB)
     here = resources or gpus(8)
     (gpu, *_) = here.gpus or ()
-    return asked(*words)[0], size, _SHAPE, here, memory, GpuMemory(gpu.memory << 20, gpu.name)
+    return configured(*words)[0], size, _SHAPE, here, memory, GpuMemory(gpu.memory << 20, gpu.name)
 
 
 def _irrelevant(

@@ -55,19 +55,21 @@ def visible_devices_of_amd(
     verl-project/verl#2876, verl-project/verl#1914
     """
     for name in foreign.refused:
-        one = environment.get(name)
-        value = one.worker.text if one is not None else None
-        if one is None or not value or (name == _HIP and value == "0" and len(gpus.devices) == 1):
+        variable = environment.get(name)
+        value = variable.worker.text if variable is not None else None
+        if variable is None or not value or (name == _HIP and value == "0" and len(gpus.devices) == 1):
             continue
         yield Finding(
             f"{name}={value} reaches the workers, and verl stops there: these are NVIDIA GPUs",
             Evidence(
-                found=f"{name}={value}, from {one.decided_by}", wanted="not set", read_from=foreign.read_from
+                found=f"{name}={value}, from {variable.decided_by}",
+                wanted="not set",
+                read_from=foreign.read_from,
             ),
-            location=Location(one.path, one.line or None) if one.path else None,
+            location=Location(variable.path, variable.line or None) if variable.path else None,
             remedy=f"before Ray is started: unset {name}",
             stops=(EVERY_JOB,),
             phase="start",
-            fix=None if one.path else "no-foreign-devices",
+            fix=None if variable.path else "no-foreign-devices",
             subject=Subject("variable", name),
         )

@@ -44,12 +44,12 @@ def actors(configuration: Configuration | Unknown, gpus: int) -> int:
     return _PROCESSES_A_GPU * gpus + (number_of(configuration, WORKERS) or _DEFAULT_WORKERS) + _OTHER_ACTORS
 
 
-def started_at_once(told: float, limits: HostLimits) -> int:
+def started_at_once(ray_cpus: float, limits: HostLimits) -> int:
     """The workers that Ray starts for the first driver: one for each CPU that it hands out, as far as the machine has them.
 
     `maximum_startup_concurrency` in ray/_private/services.py; Ray 2.60 with 12 CPUs to hand out on a machine with 2 starts 2.
     """
-    return int(min(told, limits.online or told))
+    return int(min(ray_cpus, limits.online or ray_cpus))
 
 
 def threads_needed(cores: int, workers: int, gpus: int, *, running: bool, lean: bool) -> int:
@@ -103,8 +103,8 @@ def registration(
     bound = cpus_of(limits.subjects[0], variables)
     given = job.get(REGISTER)
     counted = 0 if isinstance(ray, Unknown) else ray.counted
-    told = limits.raylets[0].told if limits.raylets else told_cpus(configuration)
-    workers = started_at_once(told or counted or limits.online or 1, limits)
+    ray_cpus = limits.raylets[0].ray_cpus if limits.raylets else told_cpus(configuration)
+    workers = started_at_once(ray_cpus or counted or limits.online or 1, limits)
     needed = ray_import.seconds * max(1.0, workers / bound.amount) if bound else ray_import.seconds
     allowed = float(given) if given.isdecimal() else 60.0
     return Registration(workers, bound.amount if bound else 1, needed, allowed)

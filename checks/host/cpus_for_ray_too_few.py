@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.shared.configuration import GPUS, NODES, asked, number_of
+from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, number_of
 from verl_doctor.checks.shared.job_here import HERE
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.checks.shared.ray_cpus import NUM_CPUS, num_cpus_key, tickets_for, told_cpus
@@ -28,7 +28,7 @@ def _example(
     start: tuple[RayStart, ...] = (),
 ) -> tuple[object, ...]:
     return (
-        *asked(*words),
+        *configured(*words),
         RayTickets(each, "/env/verl/single_controller/ray/base.py:192"),
         RayCpus(counted, "/sys/fs/cgroup/cpu.max", "2.49.2"),
         limits or an_h200_node(),
@@ -51,7 +51,7 @@ def _example(
         Example("a raylet with enough", _example(8, limits=an_h200_node(None, healthy(7, 64)))),
         Example("a pod with 8 CPUs and 8 GPUs", _example(8), "asks Ray for 25 CPUs here, and Ray will have 8"),
         Example("told of too few", _example(64, f"{NUM_CPUS[0]}=16"), "Ray will have 16"),
-        Example("a raylet with too few", _example(64, limits=an_h200_node(None, replace(healthy(7), told=8.0))), "the raylet (process 7) has 8"),
+        Example("a raylet with too few", _example(64, limits=an_h200_node(None, replace(healthy(7), ray_cpus=8.0))), "the raylet (process 7) has 8"),
     ],
 )  # fmt: skip
 def cpus_for_ray_too_few(
@@ -81,12 +81,12 @@ def cpus_for_ray_too_few(
     alone = number_of(configuration, NODES) <= 1
     need = tickets_for(configuration, wanted, tickets) if alone else tickets.of_each_gpu * wanted
     for subject in limits.raylets:
-        if subject.told and subject.told < need:
+        if subject.ray_cpus and subject.ray_cpus < need:
             yield _finding(
                 configuration,
                 need,
                 tickets,
-                f"{subject.name} has {subject.told:g}",
+                f"{subject.name} has {subject.ray_cpus:g}",
                 "its command line",
                 # ray.init refuses num_cpus when it joins a Ray that runs.
                 remedy=f"ray stop, then ray start --num-cpus={need}",

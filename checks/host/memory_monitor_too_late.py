@@ -63,15 +63,15 @@ def memory_monitor_too_late(
         group.memory for group in limits.shell.groups.groups if group.folder in _READ_BY_RAY and group.memory
     ]
     known = min([total, *seen])
-    told = variables.get(_VARIABLE)
-    threshold = float(told) if told.replace(".", "", 1).isdigit() else _RAYS_OWN
+    value = variables.get(_VARIABLE)
+    threshold = float(value) if value.replace(".", "", 1).isdigit() else _RAYS_OWN
     if threshold * known < limit:
         return
     right = int(_RAYS_OWN * limit / known * 100) / 100
     yield Finding(
         f"Ray's memory monitor acts at {in_bytes(threshold * known)}, and the job may use {in_bytes(limit)}: the kernel kills first",
         Evidence(
-            found=f"{_VARIABLE} {threshold:g} of {in_bytes(known)}" + ("" if told else ", Ray's own"),
+            found=f"{_VARIABLE} {threshold:g} of {in_bytes(known)}" + ("" if value else ", Ray's own"),
             wanted=f"less than {in_bytes(limit)}",
             read_from=next(
                 (group.folder for group in limits.shell.groups.groups if group.memory == limit), ""
@@ -80,5 +80,5 @@ def memory_monitor_too_late(
         subject=Subject("variable", _VARIABLE),
         remedy=f"set {_VARIABLE}={right:g} before Ray starts"
         + ("" if known == limit else ", if no other job runs on this machine"),
-        severity=hint(here) or (None if told else "info"),
+        severity=hint(here) or (None if value else "info"),
     )

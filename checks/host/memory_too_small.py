@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from verl_doctor.checks.shared.configuration import GPUS, NODES, WORKERS, asked, number_of
+from verl_doctor.checks.shared.configuration import GPUS, NODES, WORKERS, configured, number_of
 from verl_doctor.checks.shared.hidden_groups import hidden_groups
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -32,7 +32,7 @@ def _example(
 ) -> tuple[object, ...]:
     groups = (Group("/sys/fs/cgroup/job", memory=group * _GIB, memory_used=0),) if group else ()
     return (
-        asked(*words)[0],
+        configured(*words)[0],
         size,
         HostMemory(gib * _GIB, gib * _GIB),
         an_h200_node(healthy(groups=groups)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.host._ray_needs import actors, files_needed, started_at_once
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.job_here import HERE, gpus_used
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.checks.shared.ray_cpus import told_cpus
@@ -19,7 +19,7 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
 
 
 def _example(limits: HostLimits, cpus: int, here: JobHere = HERE) -> tuple[object, ...]:
-    return limits, RayCpus(cpus, "/sys/devices/system/cpu/online"), gpus(8), asked()[0], here
+    return limits, RayCpus(cpus, "/sys/devices/system/cpu/online"), gpus(8), configured()[0], here
 
 
 _LOW = Limit(1024, 524288)
@@ -63,7 +63,7 @@ def open_files_too_few(
     number = gpus_used(here, resources, configuration)
     for subject in limits.subjects:
         counted = 0 if isinstance(ray, Unknown) else ray.counted
-        started = started_at_once(subject.told or told_cpus(configuration) or counted, limits)
+        started = started_at_once(subject.ray_cpus or told_cpus(configuration) or counted, limits)
         workers = max(started, actors(configuration, number))
         need, own = files_needed(workers), subject.files
         if own is None or own.soft is None or own.soft >= need:

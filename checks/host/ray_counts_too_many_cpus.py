@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.host._ray_needs import started_at_once
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.hidden_groups import hidden_groups
 from verl_doctor.checks.shared.job_here import HERE, hint
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
@@ -47,7 +47,7 @@ def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int
         HERE,
         (RayTickets, Unknown("no verl")),
         given.get(Variables, Variables()),
-        given.get(Configuration, asked()[0]),
+        given.get(Configuration, configured()[0]),
         given.get(RayStarts, RayStarts()),
     )
 
@@ -59,15 +59,15 @@ def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int
     unjudged=hidden_groups,
     examples=lambda: [
         Example("as many as there are", _example(an_h200_node(healthy(cpus=128)))),
-        Example("Ray is told", _example(an_h200_node(_FEW), _ALL, *asked(f"{NUM_CPUS[0]}=8"))),
+        Example("Ray is told", _example(an_h200_node(_FEW), _ALL, *configured(f"{NUM_CPUS[0]}=8"))),
         Example("Ray is told when it is started", _example(an_h200_node(_FEW), _ALL, RayStarts((RayStart("run.sh", 3, {"num-cpus": "$N"}),)))),
         Example("a raylet that was told", _example(an_h200_node(_FEW, healthy(7, cpus=8)))),
         Example("a Slurm job with 8 of 128", _example(an_h200_node(_FEW), number=1), "Ray will count 128 CPUs here, and the job may use 8"),
         Example("what the job asks Ray for is not more than Ray counts", _example(an_h200_node(_FEW), RayCpus(16, "", ""))),
         Example("a pod whose limit lies in a group that Ray does not read", _example(an_h200_node(_POD)), "the job may use 16"),
         Example("Slurm gave 8 and enforces nothing", _example(an_h200_node(healthy(cpus=128)), _ALL, Variables({"SLURM_CPUS_ON_NODE": "8"})), "may use 8"),
-        Example("a raylet that was told more than the machine has", _example(an_h200_node(None, replace(_FEW, pid=7, told=96.0), online=8))),
-        Example("a raylet counted", _example(an_h200_node(None, replace(_FEW, pid=7, told=128.0), online=128)), "the raylet (process 7) hands out 128 CPUs, and may use 8"),
+        Example("a raylet that was told more than the machine has", _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=96.0), online=8))),
+        Example("a raylet counted", _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=128.0), online=128)), "the raylet (process 7) hands out 128 CPUs, and may use 8"),
         Example("less than one", _example(an_h200_node(_FEW), RayCpus(0, "/sys/fs/cgroup/cpu.max", "2.49.2")), "Ray will count no CPU"),
     ],
 )  # fmt: skip
@@ -99,15 +99,15 @@ def ray_counts_too_many_cpus(
     number = len(resources.gpus or ())
     for subject in limits.raylets:
         bound = cpus_of(subject, variables)
-        if bound is None or not subject.told:
+        if bound is None or not subject.ray_cpus:
             continue
         right = cpus_to_tell(configuration, number, bound.amount, tickets)
-        started = started_at_once(subject.told, limits)
+        started = started_at_once(subject.ray_cpus, limits)
         if started > right + _HARMLESS:
             yield Finding(
-                f"{subject.name} hands out {subject.told:g} CPUs, and may use {bound.amount:g}",
+                f"{subject.name} hands out {subject.ray_cpus:g} CPUs, and may use {bound.amount:g}",
                 Evidence(
-                    found=f"{subject.told:g} CPUs in its --static_resource_list",
+                    found=f"{subject.ray_cpus:g} CPUs in its --static_resource_list",
                     wanted=_wanted(right, bound),
                     read_from=bound.by,
                 ),
@@ -115,9 +115,9 @@ def ray_counts_too_many_cpus(
                 remedy=f"stop this Ray, and start it with ray start --num-cpus={right}",
                 severity=hint(here) or (None if started >= _HARMFUL * right else "info"),
             )
-    told = told_cpus(configuration) or (not isinstance(starts, Unknown) and starts.gives("num-cpus"))
+    number_given = told_cpus(configuration) or (not isinstance(starts, Unknown) and starts.gives("num-cpus"))
     bound = cpus_of(limits.shell, variables)
-    if limits.raylets or told or isinstance(ray, Unknown) or bound is None:
+    if limits.raylets or number_given or isinstance(ray, Unknown) or bound is None:
         return
     right = cpus_to_tell(configuration, number, bound.amount, tickets)
     if ray.counted < 1 or ray.counted > right + _HARMLESS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.job_here import HERE, gpus_used
 from verl_doctor.checks.shared.limits_examples import gpus
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -26,7 +26,7 @@ _STORE_PART, _STORE_LARGE = 0.3, 10 * 10**9
 
 
 def _example(shm: SharedMemory, number: int = 8, *start: RayStart) -> tuple[object, ...]:
-    return shm, gpus(number), asked()[0], RayStarts(start), HERE
+    return shm, gpus(number), configured()[0], RayStarts(start), HERE
 
 
 _DOCKER = SharedMemory(64 << 20, 64 << 20)

@@ -69,8 +69,8 @@ def temporary_folder_full(
     RAY_TMPDIR or `ray start --temp-dir` with a short path on a large local disk. Where the percentage alone is high,
     set RAY_local_fs_capacity_threshold before Ray starts.
     """
-    told = variables.get(_VARIABLE)
-    threshold = float(told) if told.replace(".", "", 1).isdigit() else _RAYS_OWN
+    value = variables.get(_VARIABLE)
+    threshold = float(value) if value.replace(".", "", 1).isdigit() else _RAYS_OWN
     spilled = min((resources.memory or 0) * _STORE_PART, _STORE_MOST)
     for folder in file_systems(folders):
         if folder.full is None or folder.size is None or folder.free is None:

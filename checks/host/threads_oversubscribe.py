@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.host._threads import too_large
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.effective import decided_at, own, row
 from verl_doctor.checks.shared.job_here import HERE, hint
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
@@ -20,7 +20,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
 def _example(*rows: Effective, cpus: int = 128) -> tuple[object, ...]:
-    return own(*rows), an_h200_node(healthy(cpus=cpus)), gpus(8), Variables(), asked()[0], HERE
+    return own(*rows), an_h200_node(healthy(cpus=cpus)), gpus(8), Variables(), configured()[0], HERE
 
 
 @check(

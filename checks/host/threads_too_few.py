@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from verl_doctor.checks.host._ray_needs import actors, started_at_once, threads_needed
 from verl_doctor.checks.host._threads import LEAN
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.hidden_groups import hidden_groups
 from verl_doctor.checks.shared.job_here import HERE, at_most_warning, gpus_used
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
@@ -36,7 +36,7 @@ def _example(limits: HostLimits, ray: RayCpus = _RAY, **variables: str) -> tuple
         ray,
         gpus(8),
         Variables(),
-        asked()[0],
+        configured()[0],
         JobVariables(variables),
         HERE,
         (Raylets, Absent("no raylet runs here")),
@@ -94,7 +94,7 @@ def threads_too_few(
     for subject in limits.subjects:
         bound = cpus_of(subject, variables)
         of_ray = 0 if isinstance(ray, Unknown) else ray.counted
-        prestarted = started_at_once(subject.told or told_cpus(configuration) or of_ray, limits)
+        prestarted = started_at_once(subject.ray_cpus or told_cpus(configuration) or of_ray, limits)
         needed = max(prestarted if here.certain else 0, actors(configuration, number))
         running, lean = bool(subject.pid), _is_lean(subject, job, raylets)
         need = threads_needed(cores, needed, number, running=running, lean=lean)

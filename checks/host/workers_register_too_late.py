@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.host._ray_needs import REGISTER, registration
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.job_here import HERE, hint
 from verl_doctor.checks.shared.limits_examples import an_h200_node, healthy
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -26,7 +26,7 @@ def _example(seconds: float, counted: int = 32, cpus: int = 32, **variables: str
         an_h200_node(healthy(cpus=cpus), online=counted),
         Variables(),
         JobVariables(variables),
-        asked()[0],
+        configured()[0],
         HERE,
     )
 

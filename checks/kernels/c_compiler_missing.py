@@ -54,12 +54,12 @@ def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
         )
     if not build.compiler_error:
         return
-    said = _complaint(build.compiler_error)
+    complaint = _complaint(build.compiler_error)
     yield Finding(
-        f"the compiler that Triton uses does not work: {build.compiler}: {said}"
+        f"the compiler that Triton uses does not work: {build.compiler}: {complaint}"
         if build.compiler
         else "Triton finds no C compiler: CC is not set, and neither gcc nor clang is on PATH",
-        Evidence(said, "a C compiler", "Triton's own search"),
+        Evidence(complaint, "a C compiler", "Triton's own search"),
         remedy=_remedy(build.compiler),
         stops=(EVERY_JOB,),
         phase="engine",

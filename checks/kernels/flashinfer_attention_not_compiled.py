@@ -40,7 +40,7 @@ def flashinfer_attention_not_compiled(
     flashinfer: FlashInfer,
     attention: FlashInferAttention,
     torch: TorchBuild | Unknown,
-    asked: AttentionAsked | Unknown,
+    requested: AttentionAsked | Unknown,
     backends: AttentionBackends | Unknown,
 ) -> Iterator[Finding]:
     """FlashInfer's attention is compiled when the engine first starts.
@@ -56,8 +56,8 @@ def flashinfer_attention_not_compiled(
     Install `flashinfer-jit-cache` of exactly FlashInfer's version, or name a backend that is compiled already, such as FLASH_ATTN.
     """
     places = (
-        list(heeded(asked, backends))
-        if isinstance(asked, AttentionAsked) and isinstance(backends, AttentionBackends)
+        list(heeded(requested, backends))
+        if isinstance(requested, AttentionAsked) and isinstance(backends, AttentionBackends)
         else []
     )
     named = next((place for place, name in places if name == NAME), None)

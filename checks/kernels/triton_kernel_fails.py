@@ -42,13 +42,13 @@ def triton_kernel_fails(kernel: TritonKernel) -> Iterator[Finding]:
     if not kernel.step:
         message = f"a Triton kernel that adds two vectors gives wrong sums{where}"
     elif doing:
-        message = f"a Triton kernel fails{where} {doing}: {kernel.said}"
+        message = f"a Triton kernel fails{where} {doing}: {kernel.error}"
     else:
-        message = f"no Triton kernel can be tried: '{kernel.step}' fails: {kernel.said}"
+        message = f"no Triton kernel can be tried: '{kernel.step}' fails: {kernel.error}"
     took = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in kernel.seconds.items())
     yield Finding(
         message,
-        Evidence(kernel.said or "wrong sums", "a kernel that runs", f"a child of the target's Python ({took})" if took else ""),
+        Evidence(kernel.error or "wrong sums", "a kernel that runs", f"a child of the target's Python ({took})" if took else ""),
         remedy="check --deep again with TRITON_CACHE_DIR set to an empty folder: what is cached may be for another GPU or driver",
         stops=(EVERY_JOB,),
         phase="start",

@@ -23,7 +23,7 @@ def file(kind: Kind, name: str, size: int) -> Leftover:
 
 def held(leftovers: Iterable[Leftover]) -> int:
     """Bytes that they take together."""
-    return sum(one.size or 0 for one in leftovers)
+    return sum(leftover.size or 0 for leftover in leftovers)
 
 
 def severity(taken: int, free: int | None) -> Severity:
@@ -33,15 +33,15 @@ def severity(taken: int, free: int | None) -> Severity:
 
 def named(leftovers: Iterable[Leftover]) -> str:
     """The largest ones, with their sizes."""
-    ordered = sorted(leftovers, key=lambda one: -(one.size or 0))
-    return listed((f"{one.name} ({in_bytes(one.size or 0)})" for one in ordered), _SHOWN)
+    ordered = sorted(leftovers, key=lambda leftover: -(leftover.size or 0))
+    return listed((f"{leftover.name} ({in_bytes(leftover.size or 0)})" for leftover in ordered), _SHOWN)
 
 
 def parents(leftovers: Iterable[Leftover]) -> str:
     """The folders in which they lie: their own names are others each time."""
-    return ", ".join(sorted({str(PurePath(one.name).parent) for one in leftovers}))
+    return ", ".join(sorted({str(PurePath(leftover.name).parent) for leftover in leftovers}))
 
 
 def proven(leftovers: Iterable[Leftover]) -> str:
     """What shows that the largest one is nobody's."""
-    return "; ".join(max(leftovers, key=lambda one: one.size or 0).proof)
+    return "; ".join(max(leftovers, key=lambda leftover: leftover.size or 0).proof)

@@ -66,7 +66,7 @@ def actors_left_over(left: LeftActors) -> Iterator[Finding]:
     ]
     yield Finding(
         f"{' and '.join(counts)} of finished jobs {'is' if len(left.found) == 1 else 'are'} left in Ray: "
-        + listed((one.name for one in left.found), _SHOWN),
+        + listed((leftover.name for leftover in left.found), _SHOWN),
         Evidence(
             found=f"{left.found[0].name}: {'; '.join(left.found[0].proof)}",
             wanted="nothing of a job that has finished",
@@ -79,5 +79,7 @@ def actors_left_over(left: LeftActors) -> Iterator[Finding]:
 
 def _clusters(left: LeftActors) -> str:
     """The addresses of the clusters in which something is left."""
-    removals = (one.removal for one in left.found)
-    return ", ".join(sorted({one.address for one in removals if isinstance(one, KillActor | RemoveGroup)}))
+    removals = (leftover.removal for leftover in left.found)
+    return ", ".join(
+        sorted({removal.address for removal in removals if isinstance(removal, KillActor | RemoveGroup)})
+    )

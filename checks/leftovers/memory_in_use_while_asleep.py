@@ -68,7 +68,7 @@ def _shares(engine: SleepingEngine) -> Iterator[str]:
         "cannot be told apart)"
     )
     if engine.others:
-        yield listed(map(_share, sorted(engine.others, key=lambda one: -(one.memory or 0))), _SHOWN)
+        yield listed(map(_share, sorted(engine.others, key=lambda other: -(other.memory or 0))), _SHOWN)
     if engine.nobody:
         yield f"{gib(engine.nobody)} no process visible from here"
 

@@ -79,31 +79,32 @@ def processes_left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Iterator[F
     """
     if left.found:
         yield _left_over(left, gpus)
-    for one in left.kept:
-        if one.store == "GPU memory" and one.size:
+    for kept_entry in left.kept:
+        if kept_entry.store == "GPU memory" and kept_entry.size:
             yield Finding(
-                f"{one.name} has lost its parent and holds {in_bytes(one.size)} of GPU memory; it is kept, as {one.why}",
+                f"{kept_entry.name} has lost its parent and holds {in_bytes(kept_entry.size)} of GPU memory; it is kept, as {kept_entry.why}",
                 Evidence(
-                    found=one.why,
+                    found=kept_entry.why,
                     wanted="a parent that runs, or proof that nobody needs it",
                     read_from="/proc",
                 ),
-                subject=Subject("process", one.name),
+                subject=Subject("process", kept_entry.name),
                 severity="info",
                 remedy="if it is yours and nothing needs it, end it by its number",
             )
 
 
 def _left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Finding:
-    numbers = {one.removal.pid for one in left.found if isinstance(one.removal, EndProcess)}
+    numbers = {leftover.removal.pid for leftover in left.found if isinstance(leftover.removal, EndProcess)}
     held = (
         listed(_by_gpu(numbers, gpus), _SHOWN)
-        or f"{in_bytes(sum(one.size or 0 for one in left.found))} of memory"
+        or f"{in_bytes(sum(leftover.size or 0 for leftover in left.found))} of memory"
     )
     many = len(left.found) > 1
     return Finding(
         f"{counted(len(left.found), 'process', 'processes')} of jobs that have ended still run{'' if many else 's'}, and "
-        f"hold{'' if many else 's'} {held}: " + listed((one.name for one in _largest(left)), _SHOWN),
+        f"hold{'' if many else 's'} {held}: "
+        + listed((leftover.name for leftover in _largest(left)), _SHOWN),
         Evidence(
             found=f"{left.found[0].name}: {'; '.join(left.found[0].proof)}",
             wanted="nothing of a job that has ended",
@@ -123,4 +124,4 @@ def _by_gpu(numbers: Collection[int], gpus: Gpus | Unknown) -> Iterator[str]:
 
 
 def _largest(left: LeftProcesses) -> list[Leftover]:
-    return sorted(left.found, key=lambda one: (one.store != "GPU memory", -(one.size or 0)))
+    return sorted(left.found, key=lambda leftover: (leftover.store != "GPU memory", -(leftover.size or 0)))

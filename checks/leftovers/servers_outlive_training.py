@@ -65,11 +65,11 @@ def servers_outlive_training(servers: RolloutServers) -> Iterator[Finding]:
     careless = [trainer for trainer in servers.trainers if not trainer.ends]
     if servers.mode not in ("", "async") or not (lacking or careless):
         return
-    said = [f"{part.name} has no {END}()" for part in lacking]
-    said += [f"{trainer.name} does not call it" for trainer in careless]
-    places = [Location(one.path, one.line) for one in (*lacking, *careless)]
+    lacks = [f"{part.name} has no {END}()" for part in lacking]
+    lacks += [f"{trainer.name} does not call it" for trainer in careless]
+    places = [Location(serving_class.path, serving_class.line) for serving_class in (*lacking, *careless)]
     yield Finding(
-        f"nothing ends the servers of an asynchronous rollout: {', '.join(said)}",
+        f"nothing ends the servers of an asynchronous rollout: {', '.join(lacks)}",
         Evidence(
             found=f"{MANAGER} is only put to sleep",
             wanted=f"{MANAGER}.{END}() when fit ends",

@@ -56,7 +56,9 @@ def in_words(speed: LoadSpeed) -> str:
         ("past the page cache", speed.direct),
         ("from memory", speed.warm),
     )
-    return ", ".join(f"{way} {in_bytes(rate(one))}/s" if one else f"{way} not possible" for way, one in ways)
+    return ", ".join(
+        f"{way} {in_bytes(rate(speed))}/s" if speed else f"{way} not possible" for way, speed in ways
+    )
 
 
 def in_seconds(seconds: float) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verl_doctor.checks.loading._weights import shard
-from verl_doctor.checks.shared.configuration import NODES, asked
+from verl_doctor.checks.shared.configuration import NODES, configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
 from verl_doctor.toolkit.collectors.host.limits import HostLimits
 from verl_doctor.toolkit.collectors.host.memory import HostMemory
@@ -81,8 +81,8 @@ def load_format(configuration: Configuration | Unknown) -> str:
 
 def engine_reads(configuration: Configuration | Unknown) -> bool:
     """Whether vLLM reads weights itself for certain. With "dummy", verl's default, it gets them from the trainer."""
-    told = load_format(configuration)
-    return bool(told) and not told.startswith("dummy")
+    format_ = load_format(configuration)
+    return bool(format_) and not format_.startswith("dummy")
 
 
 def copies_once(configuration: Configuration | Unknown) -> bool:
@@ -147,4 +147,4 @@ def memory_left(memory: HostMemory | Unknown, limits: HostLimits | Unknown) -> f
 
 def job(*words: str) -> Configuration:
     """The configuration of the examples with these overrides."""
-    return asked(*words)[0]
+    return configured(*words)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
@@ -36,12 +36,12 @@ def _irrelevant(configuration: Configuration) -> str | None:
     "LOAD117",
     applies=_irrelevant,
     examples=lambda: [
-        Example("the tokenizer has one", (*asked(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json"))),
-        Example("the job brings one", (*asked(f"++{_TEMPLATE}=mine"), _NONE)),
-        Example("as an argument", (*asked(f"++{_ARGUMENTS}.chat_template=mine"), _NONE)),
-        Example("the user's own dataset", (*asked("++data.custom_cls.path=/home/me/data.py"), _NONE)),
-        Example("no tokenizer", (*asked(f"{_PATH}=/models/base"), _NO_TOKENIZER), "/models/base has no tokenizer"),
-        Example("a base model", (*asked(f"{_PATH}=/models/base"), _NONE), "the tokenizer in /models/base has no chat template"),
+        Example("the tokenizer has one", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json"))),
+        Example("the job brings one", (*configured(f"++{_TEMPLATE}=mine"), _NONE)),
+        Example("as an argument", (*configured(f"++{_ARGUMENTS}.chat_template=mine"), _NONE)),
+        Example("the user's own dataset", (*configured("++data.custom_cls.path=/home/me/data.py"), _NONE)),
+        Example("no tokenizer", (*configured(f"{_PATH}=/models/base"), _NO_TOKENIZER), "/models/base has no tokenizer"),
+        Example("a base model", (*configured(f"{_PATH}=/models/base"), _NONE), "the tokenizer in /models/base has no chat template"),
     ],
 )  # fmt: skip
 def chat_template_missing(configuration: Configuration, template: ChatTemplate) -> Iterator[Finding]:

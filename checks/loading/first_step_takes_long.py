@@ -86,9 +86,9 @@ def first_step_takes_long(
     total = sum(part.saved for part in saved)
     if total < _WORTH_IT:
         return
-    told = ", ".join(f"{part.what} {in_seconds(part.saved)}" for part in saved)
+    savings = ", ".join(f"{part.what} {in_seconds(part.saved)}" for part in saved)
     yield Finding(
-        f"about {in_seconds(total)} of the time until the first step can be saved: {told}",
+        f"about {in_seconds(total)} of the time until the first step can be saved: {savings}",
         Evidence(
             found="; ".join(f"{part.what}: {in_seconds(part.seconds)} as things are" for part in parts),
             wanted=f"not in it: {_unmeasured(configuration, speed)}",
@@ -107,11 +107,14 @@ def _weights(
 ) -> Iterator[_Part]:
     who = readers(configuration, 1)
     fits = storage.bytes <= left
-    told = None if isinstance(speed, Unknown) else reading(storage, speed, len(who), fits=fits)
-    if told is not None:
+    prediction = None if isinstance(speed, Unknown) else reading(storage, speed, len(who), fits=fits)
+    if prediction is not None:
         how = "LOAD114 shows how to load the weights faster"
         yield _Part(
-            f"weights, read by {named(who)}" if len(who) > 1 else "weights", told.cold, told.gain, how
+            f"weights, read by {named(who)}" if len(who) > 1 else "weights",
+            prediction.cold,
+            prediction.gain,
+            how,
         )
 
 

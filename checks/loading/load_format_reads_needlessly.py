@@ -66,13 +66,13 @@ def load_format_reads_needlessly(configuration: Configuration, files: ModelFiles
     LOAD114 (with `--deep`) shows what makes reading itself faster.
     """
     word = configuration.asked_for(LOAD_FORMAT)
-    told = load_format(configuration)
+    format_ = load_format(configuration)
     if word is None or not engine_reads(configuration):
         return
     yield Finding(
-        f"with load_format={told} vLLM reads {in_bytes(files.bytes)} that the trainer gives it anyway",
+        f"with load_format={format_} vLLM reads {in_bytes(files.bytes)} that the trainer gives it anyway",
         Evidence(
-            found=f"{word.text}: {_SHORT[told]}" if told in _SHORT else word.text,
+            found=f"{word.text}: {_SHORT[format_]}" if format_ in _SHORT else word.text,
             wanted=f"{LOAD_FORMAT}={configuration.default(LOAD_FORMAT)}, the default, which reads nothing",
             read_from=files.folder,
         ),

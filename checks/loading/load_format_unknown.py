@@ -53,24 +53,24 @@ def load_format_unknown(
     Leave it out: verl's default is `dummy`, with which the trainer gives vLLM its weights. Or install the package.
     """
     word = configuration.asked_for(LOAD_FORMAT)
-    told = load_format(configuration)
-    if word is None or not told or _translated(configuration, told):
+    format_ = load_format(configuration)
+    if word is None or not format_ or _translated(configuration, format_):
         return
-    package = PACKAGE_OF.get(told, "")
-    if told in vllm.formats and (not package or packages.get(package)):
+    package = PACKAGE_OF.get(format_, "")
+    if format_ in vllm.formats and (not package or packages.get(package)):
         return
     near = ""
-    if told in vllm.formats:
-        message = f"load_format={told} needs the package {package}, which is not installed"
+    if format_ in vllm.formats:
+        message = f"load_format={format_} needs the package {package}, which is not installed"
         remedy = f"install {package}, or leave load_format out"
     else:
         near = (
             "dummy"
-            if told.startswith("dummy")
-            else next(iter(difflib.get_close_matches(told, vllm.formats, 1)), "")
+            if format_.startswith("dummy")
+            else next(iter(difflib.get_close_matches(format_, vllm.formats, 1)), "")
         )
-        old = f", and {release(configuration)} hands it on as it is" if told.startswith("dummy") else ""
-        message = f"vLLM {vllm.version} has no load format {told}{old}"
+        old = f", and {release(configuration)} hands it on as it is" if format_.startswith("dummy") else ""
+        message = f"vLLM {vllm.version} has no load format {format_}{old}"
         remedy = (
             f"write {LOAD_FORMAT}={near}" if near else "leave load_format out"
         ) + ", unless a plugin of vLLM's brings it"
@@ -84,8 +84,10 @@ def load_format_unknown(
     )
 
 
-def _translated(configuration: Configuration, told: str) -> bool:
+def _translated(configuration: Configuration, format_: str) -> bool:
     """Whether verl itself makes vLLM's `dummy` of it: with its own words as defaults, and in its synchronous rollout."""
     default = configuration.default(LOAD_FORMAT)
     own = isinstance(default, str) and default.startswith("dummy_")
-    return told.startswith("dummy") and (own or configuration.get("actor_rollout_ref.rollout.mode") == "sync")
+    return format_.startswith("dummy") and (
+        own or configuration.get("actor_rollout_ref.rollout.mode") == "sync"
+    )

@@ -24,10 +24,10 @@ _OLD = replace(VLLM, version="0.12.0", strategies=("eager", "lazy"), reads_ahead
 def _irrelevant(configuration: Configuration) -> str | None:
     if configuration.get("actor_rollout_ref.rollout.name") != "vllm":
         return "the rollout is not vLLM's"
-    asked = configuration.get(STRATEGY_KEY)
+    strategy = configuration.get(STRATEGY_KEY)
     return (
         None
-        if isinstance(asked, str) and word_of(configuration, STRATEGY_KEY)
+        if isinstance(strategy, str) and word_of(configuration, STRATEGY_KEY)
         else f"the job sets no {STRATEGY}"
     )
 
@@ -60,11 +60,11 @@ def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading
     are for jobs whose vLLM reads weights itself.
     """
     word = word_of(configuration, STRATEGY_KEY)
-    told, format_ = configuration.get(STRATEGY_KEY), load_format(configuration)
+    strategy, format_ = configuration.get(STRATEGY_KEY), load_format(configuration)
     if word is None or not vllm.strategies or not format_:
         return
-    if told not in vllm.strategies:
-        why = f"vLLM {vllm.version} has no strategy {told}"
+    if strategy not in vllm.strategies:
+        why = f"vLLM {vllm.version} has no strategy {strategy}"
     elif format_.startswith("dummy"):
         why = f"with load_format={format_} vLLM reads no weights: the trainer gives them to it"
     elif format_ not in _BY_DEFAULT:
@@ -72,7 +72,7 @@ def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading
     else:
         return
     yield Finding(
-        f"{STRATEGY}={told} has no effect: {why}",
+        f"{STRATEGY}={strategy} has no effect: {why}",
         Evidence(word.text, f"one of {', '.join(vllm.strategies)}, where vLLM reads weights", vllm.read_from),
         subject=Subject("setting", STRATEGY_KEY),
         location=place(word),

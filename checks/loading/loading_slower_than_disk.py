@@ -89,27 +89,27 @@ def loading_slower_than_disk(
     """
     left = memory_left(memory, limits)
     who = readers(configuration, 1)
-    told = reading(storage, speed, len(who), fits=storage.bytes <= left)
-    if told is None:
+    prediction = reading(storage, speed, len(who), fits=storage.bytes <= left)
+    if prediction is None:
         return
     mapped = rate(speed.mapped)
     options = list(remedies(storage, left, configuration, vllm, packages, shm))
     evidence = Evidence(
         found=f"{in_words(speed)}; " + "; ".join(_settings(storage)),
-        wanted=_prediction(told, named(who), number_of(configuration, NODES) if storage.shared else 1),
+        wanted=_prediction(prediction, named(who), number_of(configuration, NODES) if storage.shared else 1),
         read_from=f"{storage.folder}, cold parts of it",
     )
-    if told.gain >= _FEW_SECONDS and speed.best >= _RATIO * mapped:
+    if prediction.gain >= _FEW_SECONDS and speed.best >= _RATIO * mapped:
         yield Finding(
             f"{in_bytes(storage.cold)} of weights come at {in_bytes(mapped)}/s, where {storage.where} gives {in_bytes(speed.best)}/s"
-            f" ({speed.best / mapped:.0f} times as fast): reading takes {in_seconds(told.cold)}, and could take {in_seconds(told.ahead)}",
+            f" ({speed.best / mapped:.0f} times as fast): reading takes {in_seconds(prediction.cold)}, and could take {in_seconds(prediction.ahead)}",
             evidence,
             subject=Subject("model", storage.folder),
-            remedy="; or ".join(options) + f" (saves {in_seconds(told.gain)} of each start)",
+            remedy="; or ".join(options) + f" (saves {in_seconds(prediction.gain)} of each start)",
         )
     elif storage.cold / speed.best >= _LONG:
         yield Finding(
-            f"{storage.where} gives {in_bytes(speed.best)}/s to whoever reads: {in_bytes(storage.cold)} of weights take {in_seconds(told.cold)}",
+            f"{storage.where} gives {in_bytes(speed.best)}/s to whoever reads: {in_bytes(storage.cold)} of weights take {in_seconds(prediction.cold)}",
             evidence,
             subject=Subject("model", storage.folder),
             remedy="; or ".join(options) or "keep the weights on a faster disk",
@@ -124,9 +124,9 @@ def _settings(storage: ModelStorage) -> Iterator[str]:
     yield from storage.options
 
 
-def _prediction(told: Reading, who: str, nodes: int) -> str:
+def _prediction(prediction: Reading, who: str, nodes: int) -> str:
     together = f" on one node; {nodes} that read at once share what the storage gives" if nodes > 1 else ""
     return (
-        f"{who} together: {in_seconds(told.cold)} as things are, {in_seconds(told.ahead)} at the path's speed, "
-        f"{in_seconds(told.warm)} from memory (reading alone; predicted{together})"
+        f"{who} together: {in_seconds(prediction.cold)} as things are, {in_seconds(prediction.ahead)} at the path's speed, "
+        f"{in_seconds(prediction.warm)} from memory (reading alone; predicted{together})"
     )

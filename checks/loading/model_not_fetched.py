@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.hub_models import HubModel, HubModels
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
@@ -17,7 +17,7 @@ def _example(*, cached: bool) -> tuple[object, ...]:
     models = HubModels(
         (HubModel(_KEY, _NAME, cached),), "HF_HUB_OFFLINE=1", "/home/me/.cache/huggingface/hub"
     )
-    return (*asked(f"{_KEY}={_NAME}"), models)
+    return (*configured(f"{_KEY}={_NAME}"), models)
 
 
 @check(

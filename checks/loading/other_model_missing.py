@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.other_models import OtherModel, OtherModels
@@ -24,10 +24,10 @@ def _critic(*, exists: bool, path: str = _DEFAULT) -> OtherModels:
     "LOAD118",
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("no critic is trained", (*asked(), OtherModels(()))),
-        Example("the folder is there", (*asked("algorithm.adv_estimator=gae"), _critic(exists=True))),
-        Example("verl's default, which is nowhere", (*asked("algorithm.adv_estimator=gae"), _critic(exists=False)), "critic.model.path is verl's default, and there is no folder"),
-        Example("a path with a slip", (*asked("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"), _critic(exists=False, path="/models/critc")), "there is no folder /models/critc"),
+        Example("no critic is trained", (*configured(), OtherModels(()))),
+        Example("the folder is there", (*configured("algorithm.adv_estimator=gae"), _critic(exists=True))),
+        Example("verl's default, which is nowhere", (*configured("algorithm.adv_estimator=gae"), _critic(exists=False)), "critic.model.path is verl's default, and there is no folder"),
+        Example("a path with a slip", (*configured("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"), _critic(exists=False, path="/models/critc")), "there is no folder /models/critc"),
     ],
 )  # fmt: skip
 def other_model_missing(configuration: Configuration, models: OtherModels) -> Iterator[Finding]:

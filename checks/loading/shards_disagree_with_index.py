@@ -52,9 +52,9 @@ def shards_disagree_with_index(files: ModelFiles) -> Iterator[Finding]:
     )
     for pairs, number, how, what, severity in kinds:
         if number:
-            said = what.format("is" if number == 1 else "are")
+            problem = what.format("is" if number == 1 else "are")
             yield Finding(
-                f"{counted(number, 'tensor')} {said}: {listed((name for name, _ in pairs), 2)}",
+                f"{counted(number, 'tensor')} {problem}: {listed((name for name, _ in pairs), 2)}",
                 Evidence(
                     found=f"{pairs[0][0]}, for which the index names {pairs[0][1] or 'nothing'}",
                     wanted="each tensor in one shard, the one that the index names",

@@ -10,6 +10,8 @@ from verl_doctor.toolkit.rule import Location
 def places(name: str, variables: NetworkVariables) -> list[Place]:
     """Where the value comes from that workers see."""
     return [
-        Place(name, one.value, Location(one.path, one.line or None) if one.path else None, one.where)
-        for one in variables.of(name)
+        Place(
+            name, given.value, Location(given.path, given.line or None) if given.path else None, given.where
+        )
+        for given in variables.of(name)
     ]

@@ -50,16 +50,16 @@ def head_unreachable(reached: HeadsReached, addresses: RayAddresses | Unknown) -
         if knock.reply == "connected" or (taken and (taken.host, taken.port) == (head.host, head.port)):
             continue
         at = with_port(head.address or head.host, head.port)
-        said = {
+        message = {
             "refused": f"nothing listens at {at}: Ray is not started there, or on another port",
             "silence": f"{at} does not answer: a firewall, or an address that no machine has",
-            "no route": f"{at} cannot be reached from here: {knock.said}",
+            "no route": f"{at} cannot be reached from here: {knock.error}",
             "no such name": f"{head.host} does not resolve to an address",
         }[knock.reply]
         yield Finding(
-            f"{said}; {head.said_by} names it",
+            f"{message}; {head.said_by} names it",
             Evidence(
-                knock.said or knock.reply,
+                knock.error or knock.reply,
                 "an answer",
                 f"a connection from {head.source} ({head.interface})"
                 if head.source

@@ -60,7 +60,7 @@ def host_address_not_own(
     Leave the variable away: vLLM finds the address by its route. If it must be set, set it on each node before Ray is
     started, never in a `runtime_env`.
     """
-    everywhere = {one.value for one in variables.of(HOST_ADDRESS) if one.everywhere}
+    everywhere = {given.value for given in variables.of(HOST_ADDRESS) if given.everywhere}
     for place in places(HOST_ADDRESS, variables):
         value = place.value or ""
         owner = network.owner_of(value)

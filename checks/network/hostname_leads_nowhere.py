@@ -61,11 +61,11 @@ def hostname_leads_nowhere(
     if gloo_chooses(network) or not nodes.several or chosen(GLOO, variables):
         return
     if host.failed:
-        said = f"{host.name} does not resolve: {host.failed}"
+        message = f"{host.name} does not resolve: {host.failed}"
     else:
-        said = f"{host.name} resolves to {host.addresses[0]}, which no interface of this machine has"
+        message = f"{host.name} resolves to {host.addresses[0]}, which no interface of this machine has"
     yield Finding(
-        f"{said}; gloo falls back to 127.0.0.1, where no other node reaches it",
+        f"{message}; gloo falls back to 127.0.0.1, where no other node reaches it",
         Evidence(
             f"{', '.join(host.addresses) or host.failed}; {nodes.several}",
             "an address of this machine",

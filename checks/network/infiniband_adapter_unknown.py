@@ -59,13 +59,13 @@ def infiniband_adapter_unknown(
         missing = [name for name in wanted.names if not any(adapter.startswith(name) for adapter in there)]
         if not value or (taken and (wanted.exclude or not missing)):
             continue
-        said = (
+        problem = (
             f"{' and '.join(missing)} is no adapter with an active port"
             if taken
             else "no active port of this machine is selected"
         )
         yield Finding(
-            f"{place.assignment}: {said}" + ("" if taken else ", so NCCL falls back to TCP"),
+            f"{place.assignment}: {problem}" + ("" if taken else ", so NCCL falls back to TCP"),
             Evidence(f"{place.assignment} in {place.where}", " or ".join(there), "/sys/class/infiniband"),
             subject=Subject("variable", ADAPTERS),
             location=place.location,

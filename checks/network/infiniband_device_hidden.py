@@ -48,11 +48,11 @@ def infiniband_device_hidden(
         return
     ports = f"{len(rdma.active)} InfiniBand or RoCE ports are active"
     if not rdma.devices:
-        said = f"{ports}, and there is no /dev/infiniband/uverbs* here"
+        problem = f"{ports}, and there is no /dev/infiniband/uverbs* here"
     else:
-        said = f"{ports}, and {rdma.closed[0]} may not be opened by this user"
+        problem = f"{ports}, and {rdma.closed[0]} may not be opened by this user"
     yield Finding(
-        f"{said}: NCCL falls back to TCP",
+        f"{problem}: NCCL falls back to TCP",
         Evidence(
             f"{', '.join(map(str, rdma.active))}; {nodes.several}",
             "/dev/infiniband/uverbs* that may be read and written",

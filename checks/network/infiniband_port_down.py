@@ -43,12 +43,12 @@ def infiniband_port_down(
     DOWN: the cable, its transceiver or the switch port; `ibstat` shows it. INIT: ask the fabric's administrator for the
     subnet manager. Until then leave this node out, or name the good ports in NCCL_IB_HCA on all nodes.
     """
-    asked = next((one.value for one in variables.of(ADAPTERS) if one.value), "")
-    bad = [port for port in rdma.ports if not port.active and _meant(port, rdma, asked)]
+    requested = next((given.value for given in variables.of(ADAPTERS) if given.value), "")
+    bad = [port for port in rdma.ports if not port.active and _meant(port, rdma, requested)]
     if bad:
-        said = ", ".join(f"{port} is {port.state or 'in no state'}" for port in bad)
+        states = ", ".join(f"{port} is {port.state or 'in no state'}" for port in bad)
         yield Finding(
-            f"{said}: NCCL passes over {'it' if len(bad) == 1 else 'them'}; {len(rdma.active)} of {len(rdma.ports)} ports are active",
+            f"{states}: NCCL passes over {'it' if len(bad) == 1 else 'them'}; {len(rdma.active)} of {len(rdma.ports)} ports are active",
             Evidence(
                 "; ".join(f"{port}: {port.state}, {port.physical}, {port.link}" for port in bad),
                 "ACTIVE",
@@ -56,20 +56,20 @@ def infiniband_port_down(
             ),
             subject=Subject("interface", ", ".join(map(str, bad))),
             remedy="look at the cable and the switch port (ibstat), and ask for the subnet manager where the state is INIT",
-            severity=None if _named(asked) or any(port.state != "DOWN" for port in bad) else "info",
+            severity=None if _named(requested) or any(port.state != "DOWN" for port in bad) else "info",
         )
 
 
-def _named(asked: str) -> bool:
+def _named(requested: str) -> bool:
     """Whether NCCL_IB_HCA names what is wanted, rather than what is not."""
-    return bool(asked) and not asked.startswith("^")
+    return bool(requested) and not requested.startswith("^")
 
 
-def _meant(port: Port, rdma: Rdma, asked: str) -> bool:
+def _meant(port: Port, rdma: Rdma, requested: str) -> bool:
     """Whether the job would use this port: it is named, it waits for its subnet manager, or the others like it are in use."""
-    if not takes_port(asked, port):
+    if not takes_port(requested, port):
         return False
-    if _named(asked):
+    if _named(requested):
         return True
     like = [each for each in rdma.ports if each.link == port.link and each.rate == port.rate]
     return port.link == "InfiniBand" and (

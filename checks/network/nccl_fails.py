@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from verl_doctor.checks.shared.configuration import GPUS, asked
+from verl_doctor.checks.shared.configuration import GPUS, configured
 from verl_doctor.checks.shared.variables import places
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.cuda.collective import Collective
@@ -22,7 +22,7 @@ _APART = Trial((("NCCL_P2P_DISABLE", "1"),), works=True, bandwidth=9)
 _NO_PEERS = Trial(
     stuck="the first all-reduce",
     ended=(1, 1),
-    said=("NCCL WARN Cuda failure 217 'peer access is not supported between these two devices'",),
+    messages=("NCCL WARN Cuda failure 217 'peer access is not supported between these two devices'",),
     seconds=9.0,
 )
 
@@ -45,7 +45,7 @@ def _tried(*trials: Trial, **shell: str) -> tuple[Any, ...]:
         Example("what it needs is set", _tried(_HANGS, _HANGS, _APART, NCCL_P2P_DISABLE="1")),
         Example("it hangs, and not without peer access", _tried(_HANGS, _HANGS, _APART), "works with NCCL_P2P_DISABLE=1"),
         Example("it fails, and not without host memory of cuMem", _tried(_NO_PEERS, Trial((("NCCL_CUMEM_HOST_ENABLE", "0"),), works=True, bandwidth=20)), "works with NCCL_CUMEM_HOST_ENABLE=0"),
-        Example("a job on one GPU", (*_tried(_HANGS, _HANGS, _APART)[:3], *asked(f"{GPUS}=1")), "hangs in the first all-reduce"),
+        Example("a job on one GPU", (*_tried(_HANGS, _HANGS, _APART)[:3], *configured(f"{GPUS}=1")), "hangs in the first all-reduce"),
         Example("nothing helps", _tried(*(_NO_PEERS,) * 4), "and no variable that is known to help changes that"),
         Example("numbers arrive damaged", _tried(Trial(wrong=True), *(_HANGS,) * 3), "gives wrong results"),
     ],
@@ -82,7 +82,7 @@ def nccl_fails(
         f"NCCL {collective.nccl} {how} on GPUs {', '.join(map(str, collective.gpus))}"
         + (f", and works with {words}" if words else ", and no variable that is known to help changes that"),
         Evidence(
-            found=" | ".join(plain.said) or how,
+            found=" | ".join(plain.messages) or how,
             wanted=f"{words}: {cure.bandwidth:g} GB/s" if words else "the sum on all ranks",
             read_from=f"{counted(len(collective.trials), 'trial')} of an all-reduce with the torch of this environment",
         ),

@@ -40,9 +40,9 @@ def port_may_be_taken(ports: Ports) -> Iterator[Finding]:
         first, last = max(wanted.first, ports.ephemeral[0]), min(wanted.last, ports.ephemeral[1])
         if first > last or any(low <= first and last <= high for low, high in ports.reserved):
             continue
-        said = f"port {first}" if first == last else f"ports {first} to {last}"
+        ports_text = f"port {first}" if first == last else f"ports {first} to {last}"
         yield Finding(
-            f"{said} of {wanted.what} may be taken by an outgoing connection",
+            f"{ports_text} of {wanted.what} may be taken by an outgoing connection",
             Evidence(
                 f"ip_local_port_range is {ports.ephemeral[0]} to {ports.ephemeral[1]}",
                 f"below {ports.ephemeral[0]}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.effective import own, row
 from verl_doctor.checks.shared.gpus import healthy, node
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -34,8 +34,8 @@ _NO_JOB = (Configuration, Unknown("no launch script"))
         Example("vLLM's own processes", (_OWN_PROCESSES, own(), node(), _NO_JOB)),
         Example("a vLLM that must be asked", (_OFF, own(), node(), _NO_JOB)),
         Example("GPUs for which vLLM does not use it", (_BAD, own(), _OLDER_GPU, _NO_JOB)),
-        Example("one rank", (_BAD, own(), node(), *asked(f"{_RANKS}=1"))),
-        Example("two ranks", (_BAD, own(), node(), *asked(f"{_RANKS}=2")), "stops verl's workers"),
+        Example("one rank", (_BAD, own(), node(), *configured(f"{_RANKS}=1"))),
+        Example("two ranks", (_BAD, own(), node(), *configured(f"{_RANKS}=2")), "stops verl's workers"),
         Example("it is not known how many", (_BAD, own(), node(), _NO_JOB), "stops verl's workers"),
     ],
 )  # fmt: skip

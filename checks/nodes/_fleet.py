@@ -42,12 +42,12 @@ _ABOUT: Mapping[str, tuple[SubjectKind, str, str]] = {
 class Words:
     """How a rule speaks of its subjects.
 
-    `say` says what a node has: "vllm 0.10.2", "no vllm". `one` and `several` are the word for a subject. `severity` is the
+    `say` says what a node has: "vllm 0.10.2", "no vllm". `singular` and `several` are the word for a subject. `severity` is the
     rule's own unless it says otherwise.
     """
 
     say: Callable[[Subject, str], str]
-    one: str
+    singular: str
     several: str
     read_from: str
     remedy: str
@@ -55,7 +55,7 @@ class Words:
 
     def more(self, names: Sequence[str]) -> str:
         """Further subjects: "3 more packages: numpy, ray, torch"."""
-        return f"{len(names):,} more {self.one if len(names) == 1 else self.several}: {listed(names, _NAMED)}"
+        return f"{len(names):,} more {self.singular if len(names) == 1 else self.several}: {listed(names, _NAMED)}"
 
 
 def differences(subjects: Iterable[Subject], words: Words) -> Iterator[Finding]:
@@ -65,45 +65,47 @@ def differences(subjects: Iterable[Subject], words: Words) -> Iterator[Finding]:
     """
     odd: dict[str, list[tuple[Subject, Said]]] = {}
     divided: dict[str, list[Subject]] = {}
-    for subject in sorted(subjects, key=lambda one: _BAD.index(words.severity(one))):
+    for subject in sorted(subjects, key=lambda subject: _BAD.index(words.severity(subject))):
         if subject.usual is not None:
-            for said in subject.answers[1:]:
-                odd.setdefault(said.nodes, []).append((subject, said))
+            for answer in subject.answers[1:]:
+                odd.setdefault(answer.nodes, []).append((subject, answer))
         else:
-            divided.setdefault(" ".join(sorted(said.nodes for said in subject.answers)), []).append(subject)
+            divided.setdefault(" ".join(sorted(answer.nodes for answer in subject.answers)), []).append(
+                subject
+            )
     groups = sorted(
         odd.values(), key=lambda pairs: (_BAD.index(words.severity(pairs[0][0])), -pairs[0][1].count)
     )
-    told = len(groups) if len(groups) <= _TOLD else _TOLD - 1
-    yield from (_odd_ones(pairs, words) for pairs in groups[:told])
-    if groups[told:]:
-        yield _further([pair for pairs in groups[told:] for pair in pairs], words)
+    shown = len(groups) if len(groups) <= _TOLD else _TOLD - 1
+    yield from (_odd_ones(pairs, words) for pairs in groups[:shown])
+    if groups[shown:]:
+        yield _further([pair for pairs in groups[shown:] for pair in pairs], words)
     yield from (_divided(several, words) for several in divided.values())
 
 
 def _odd_ones(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
-    subject, said = pairs[0]
+    subject, answer = pairs[0]
     usual = subject.answers[0]
     others = f"the other {usual.count:,}" if len(subject.answers) == 2 else f"{usual.count:,} others"
     message = (
-        f"{said.named} {_have(said.count)} {words.say(subject, said.value)}, {others}{_of_a_kind(subject)} "
+        f"{answer.named} {_have(answer.count)} {words.say(subject, answer.value)}, {others}{_of_a_kind(subject)} "
         f"{_have(usual.count)} {words.say(subject, usual.value)}"
     )
     if more := [subject.name for subject, _ in pairs[1:]]:
-        differ = "it differs" if said.count == 1 else "they differ"
+        differ = "it differs" if answer.count == 1 else "they differ"
         message += f"; {differ} in {words.more(more)}"
-    return _finding(message, pairs, said.nodes, words)
+    return _finding(message, pairs, answer.nodes, words)
 
 
 def _further(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
     """All groups of nodes that are too many to be told one by one."""
     names = listed(dict.fromkeys(subject.name for subject, _ in pairs), _NAMED)
-    nodes = together(said.nodes for _, said in pairs)
+    nodes = together(answer.nodes for _, answer in pairs)
     return _finding(f"{nodes.count:,} more nodes differ from most: in {names}", pairs, nodes.nodes, words)
 
 
 def _finding(message: str, pairs: list[tuple[Subject, Said]], nodes: str, words: Words) -> Finding:
-    found = (words.say(subject, said.value) for subject, said in pairs)
+    found = (words.say(subject, answer.value) for subject, answer in pairs)
     wanted = (words.say(subject, subject.answers[0].value) for subject, _ in pairs)
     return Finding(
         message,
@@ -119,18 +121,19 @@ def _divided(subjects: list[Subject], words: Words) -> Finding:
     """Subjects on which the same nodes are of the same different opinions."""
     subject = subjects[0]
     answers = [
-        f"{said.named} {_have(said.count)} {words.say(subject, said.value)}" for said in subject.answers
+        f"{answer.named} {_have(answer.count)} {words.say(subject, answer.value)}"
+        for answer in subject.answers
     ]
     message = f"there is no majority{_of_a_kind(subject)}: {listed(answers, _NAMED)}"
     if more := [other.name for other in subjects[1:]]:
         message += f"; they differ in {words.more(more)}"
     return Finding(
         message,
-        Evidence(listed(answers, _SHOWN), f"one {words.one} on all nodes", words.read_from),
+        Evidence(listed(answers, _SHOWN), f"one {words.singular} on all nodes", words.read_from),
         subject=_about(subject),
         remedy=words.remedy,
         severity=words.severity(subject),
-        node=together(said.nodes for said in subject.answers).nodes,
+        node=together(answer.nodes for answer in subject.answers).nodes,
     )
 
 

@@ -14,13 +14,15 @@ def fleet_of(nodes: int, *disputed: tuple[str, str, Answers], among: str = "") -
     """A cluster whose nodes differ in these subjects: kind, name and answers."""
     kinds = (NodeKind("NVIDIA H200", nodes, ""),)
     return Fleet(
-        nodes, kinds, tuple(Subject(kind, name, _said(answers), among) for kind, name, answers in disputed)
+        nodes,
+        kinds,
+        tuple(Subject(kind, name, _counted_answers(answers), among) for kind, name, answers in disputed),
     )
 
 
-def _said(answers: Answers) -> tuple[Said, ...]:
-    said = [Said(value, *(who if isinstance(who, tuple) else (who, ""))) for value, who in answers.items()]
-    return tuple(sorted(said, key=lambda one: -one.count))
+def _counted_answers(answers: Answers) -> tuple[Said, ...]:
+    counted = [Said(value, *(who if isinstance(who, tuple) else (who, ""))) for value, who in answers.items()]
+    return tuple(sorted(counted, key=lambda answer: -answer.count))
 
 
 def fleet_of_kinds(*kinds: tuple[str, int, str]) -> Fleet:

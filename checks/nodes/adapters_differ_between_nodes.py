@@ -43,7 +43,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="port",
+    singular="port",
     several="ports",
     read_from="/sys/class/infiniband on each node",
     remedy="ibstat, on these nodes",

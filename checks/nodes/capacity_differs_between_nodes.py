@@ -47,7 +47,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="capacity",
+    singular="capacity",
     several="capacities",
     read_from="/proc/meminfo, statvfs of /dev/shm, and affinity and control groups on each node",
     remedy="look at the limits of the container, and at the hardware, of these nodes",

@@ -43,7 +43,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="clock",
+    singular="clock",
     several="clocks",
     read_from="the time that each node reported",
     remedy="timedatectl set-ntp true, on these hosts",

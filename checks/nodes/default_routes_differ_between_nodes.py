@@ -43,7 +43,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="route",
+    singular="route",
     several="routes",
     read_from="/proc/net/route on each node",
     remedy="ip route, on one of these nodes and on another",

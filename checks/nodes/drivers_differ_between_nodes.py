@@ -43,7 +43,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="driver",
+    singular="driver",
     several="drivers",
     read_from="NVML on each node",
     remedy="install the driver that the other nodes have, on the hosts",

@@ -44,7 +44,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="edited file",
+    singular="edited file",
     several="edited files",
     read_from="the packages' RECORD files on each node",
     remedy="apply the same patches on these nodes, or reinstall the package",

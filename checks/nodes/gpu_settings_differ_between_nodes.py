@@ -42,7 +42,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="setting",
+    singular="setting",
     several="settings",
     read_from="NVML on each node",
     remedy="nvidia-smi -q on one of these nodes and on another, side by side",

@@ -43,7 +43,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="number",
+    singular="number",
     several="numbers",
     read_from="NVML on each node",
     remedy="nvidia-smi -L and dmesg | grep -i xid, on these nodes",

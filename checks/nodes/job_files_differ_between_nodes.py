@@ -53,7 +53,7 @@ def _severity(subject: Subject) -> Severity:
 
 _WORDS = Words(
     say=_say,
-    one="path",
+    singular="path",
     several="paths",
     read_from="names and sizes in the folder on each node",
     remedy="copy it to these nodes again, or mount what the others have",

@@ -43,7 +43,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="limit",
+    singular="limit",
     several="limits",
     read_from="/proc/PID/limits of the raylet on each node",
     remedy="start Ray there with the limits of the other nodes",

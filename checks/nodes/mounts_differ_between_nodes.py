@@ -43,7 +43,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="folder",
+    singular="folder",
     several="folders",
     read_from="/proc/self/mountinfo on each node",
     remedy="mount what the other nodes have",

@@ -47,7 +47,9 @@ def packages_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     Install the same lock file on all nodes, or start them from the same image. The finding names the nodes in the way that
     `srun -w` and `pdsh -w` take them.
     """
-    yield from differences((one for one in fleet.about("package", "build") if one.name != "ray"), _WORDS)
+    yield from differences(
+        (subject for subject in fleet.about("package", "build") if subject.name != "ray"), _WORDS
+    )
 
 
 def _say(subject: Subject, value: str) -> str:
@@ -62,7 +64,7 @@ def _severity(subject: Subject) -> Severity:
 
 _WORDS = Words(
     say=_say,
-    one="package",
+    singular="package",
     several="packages",
     read_from="the metadata of the installed packages on each node",
     remedy="install the same versions on these nodes",

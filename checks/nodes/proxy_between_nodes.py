@@ -54,14 +54,14 @@ def proxy_between_nodes(proxied: Proxied) -> Iterator[Finding]:
         return
     hosts = [host for host in proxied.hosts if any(host in found for found in through.values())]
     networks = _networks(proxied, hosts)
-    said = (
+    limitation = (
         f"; {' and '.join(through)} does not understand {', '.join(networks)}"
         if networks and len(through) == 1
         else ""
     )
     yield Finding(
         f"{' and '.join(through)} send{'s' if len(through) == 1 else ''} what is meant for {', '.join(hosts)} to the proxy of "
-        f"{' and '.join(proxied.named_by)}{said}",
+        f"{' and '.join(proxied.named_by)}{limitation}",
         Evidence(
             "; ".join(f"{name}={value}" for name, value in proxied.no_proxy.items()) or "no_proxy is not set",
             f"no_proxy and NO_PROXY with {','.join(hosts)}",

@@ -44,7 +44,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="version",
+    singular="version",
     several="versions",
     read_from="the interpreter on each node",
     remedy="create the environment on these nodes with the same Python",

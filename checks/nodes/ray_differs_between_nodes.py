@@ -35,7 +35,7 @@ def ray_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     Install the same Ray on these nodes and start it anew there.
     """
-    yield from differences((one for one in fleet.about("package") if one.name == "ray"), _WORDS)
+    yield from differences((subject for subject in fleet.about("package") if subject.name == "ray"), _WORDS)
 
 
 def _say(_: Subject, value: str) -> str:
@@ -44,7 +44,7 @@ def _say(_: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="package",
+    singular="package",
     several="packages",
     read_from="the metadata of the installed packages on each node",
     remedy="install the same Ray, then restart Ray on these nodes",

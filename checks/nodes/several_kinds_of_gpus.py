@@ -47,8 +47,8 @@ def several_kinds_of_gpus(fleet: Fleet) -> Iterator[Finding]:
     lone = [kind for kind in kinds if kind.count == 1]
     stranger = bool(lone) and kinds[0].count > 2
     yield Finding(
-        f"the nodes have different GPUs: {listed(map(_said, kinds), _NAMED)}",
-        Evidence(listed(map(_said, kinds), _NAMED), "one kind for each job", "NVML on each node"),
+        f"the nodes have different GPUs: {listed(map(_kind_text, kinds), _NAMED)}",
+        Evidence(listed(map(_kind_text, kinds), _NAMED), "one kind for each job", "NVML on each node"),
         subject=Subject("device", "GPU"),
         remedy="keep a job on nodes of one kind",
         severity="warning" if stranger else None,
@@ -56,6 +56,6 @@ def several_kinds_of_gpus(fleet: Fleet) -> Iterator[Finding]:
     )
 
 
-def _said(kind: NodeKind) -> str:
+def _kind_text(kind: NodeKind) -> str:
     where = f" ({kind.nodes})" if kind.nodes else ""
     return f"{counted(kind.count, 'node')} with {kind.gpus}{where}"

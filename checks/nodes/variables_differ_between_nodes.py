@@ -44,7 +44,7 @@ def _say(subject: Subject, value: str) -> str:
 
 _WORDS = Words(
     say=_say,
-    one="variable",
+    singular="variable",
     several="variables",
     read_from="the environment of a Ray worker on each node",
     remedy="put it into the runtime_env of the job",

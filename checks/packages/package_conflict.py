@@ -113,8 +113,8 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
     for position, finding in enumerate(findings):
         yield _with_fix(finding) if position == 0 or finding.severity == "error" else finding
     yield from _other_combination(judged)
-    told = {unmet.name for unmet in serious}
-    yield from _noise(unmet for unmet in judged if _harmless(unmet) and unmet.name not in told)
+    reported = {unmet.name for unmet in serious}
+    yield from _noise(unmet for unmet in judged if _harmless(unmet) and unmet.name not in reported)
     if requirements.unreadable:
         yield Finding(
             f"{counted(len(requirements.unreadable), 'requirement')} could not be judged",
@@ -170,10 +170,12 @@ def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
             others += wishes
     if others:
         further = "further " if len(others) < sum(map(len, by_name.values())) else ""
-        said = [f"{_by(unmet)} requires {unmet.name}{unmet.wanted}, not {unmet.there}" for unmet in others]
+        contradictions = [
+            f"{_by(unmet)} requires {unmet.name}{unmet.wanted}, not {unmet.there}" for unmet in others
+        ]
         yield Finding(
             f"{counted(len(others), f'{further}requirement is', f'{further}requirements are')} not met: "
-            + listed(said, _SHOWN),
+            + listed(contradictions, _SHOWN),
             Evidence(
                 listed((f"{unmet.name} {unmet.there}" for unmet in others), _SHOWN),
                 listed((f"{unmet.name}{unmet.wanted}" for unmet in others), _SHOWN),
@@ -205,17 +207,24 @@ def _contradiction(wishes: list[Unmet]) -> Finding:
 
 def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
     """Tell what verl's extra names and what is there instead: another combination, perhaps a good one."""
-    differing = {one.name: one for one in unmet if not required(one) and one.there and not _harmless(one)}
+    differing = {
+        requirement.name: requirement
+        for requirement in unmet
+        if not required(requirement) and requirement.there and not _harmless(requirement)
+    }
     if not differing:
         return
-    ordered = sorted(differing.values(), key=lambda one: (_rank(one.name), one.name))
+    ordered = sorted(differing.values(), key=lambda requirement: (_rank(requirement.name), requirement.name))
     first = ordered[0]
     yield Finding(
         f"verl {first.by_version} was released for another combination: its extra '{first.extra}' names "
-        + listed((f"{one.name}{one.wanted} (here {one.there})" for one in ordered), _SHOWN),
+        + listed(
+            (f"{requirement.name}{requirement.wanted} (here {requirement.there})" for requirement in ordered),
+            _SHOWN,
+        ),
         Evidence(
-            found=", ".join(f"{one.name} {one.there}" for one in ordered),
-            wanted=", ".join(f"{one.name}{one.wanted}" for one in ordered),
+            found=", ".join(f"{requirement.name} {requirement.there}" for requirement in ordered),
+            wanted=", ".join(f"{requirement.name}{requirement.wanted}" for requirement in ordered),
             read_from=f"the metadata of verl {first.by_version}",
         ),
         remedy="Trust this combination only as far as the VLLM rules and a short test run confirm it",

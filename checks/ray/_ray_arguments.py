@@ -26,4 +26,8 @@ def refused_arguments(configuration: Configuration | Unknown) -> tuple[Asked, ..
     if isinstance(configuration, Unknown):
         return ()
     found = (configuration.asked_for(f"{folder}.{name}") for folder in _FOLDERS for name in _REFUSED)
-    return tuple(one for one in found if one is not None and one.value is not None and not one.conditional)
+    return tuple(
+        override
+        for override in found
+        if override is not None and override.value is not None and not override.conditional
+    )

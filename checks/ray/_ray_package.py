@@ -36,11 +36,11 @@ def _is_named(part: PackagePart, launch: Launch) -> bool:
     name = part.name.rstrip("/")
     words = launch.command.words if launch.command is not None else ()
     return any(
-        said == name or said.startswith(f"{name}/") or name.startswith(f"{said}/") for said in _said(words)
+        path == name or path.startswith(f"{name}/") or name.startswith(f"{path}/") for path in _paths(words)
     )
 
 
-def _said(words: Iterable[Word]) -> Iterator[str]:
+def _paths(words: Iterable[Word]) -> Iterator[str]:
     for word in words:
-        for said in _BETWEEN.split(word.text or word.written):
-            yield said.removeprefix("./").rstrip("/")
+        for path in _BETWEEN.split(word.text or word.written):
+            yield path.removeprefix("./").rstrip("/")

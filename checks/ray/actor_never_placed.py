@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, short, told
+from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, resources_text, short
 from verl_doctor.checks.shared.running_job import of_another_job
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
@@ -55,7 +55,7 @@ def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
             if actor.state not in ("PENDING_CREATION", "RESTARTING") or actor.group or (job and job.finished):
                 continue
             if any(
-                all(one.resources.get(k, 0) >= v for k, v in actor.needs.items()) for one in cluster.alive
+                all(node.resources.get(k, 0) >= v for k, v in actor.needs.items()) for node in cluster.alive
             ):
                 continue
             name = (
@@ -64,9 +64,9 @@ def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
                 else f"{actor.class_name} {short(actor.actor)}"
             )
             yield Finding(
-                f"actor {name} asks for {told(actor.needs)}, which no node has: it is never started",
+                f"actor {name} asks for {resources_text(actor.needs)}, which no node has: it is never started",
                 Evidence(
-                    f"{told(actor.needs)}, asked for by job {actor.job}",
+                    f"{resources_text(actor.needs)}, asked for by job {actor.job}",
                     "no more than one node has",
                     f"the GCS at {cluster.address}",
                 ),

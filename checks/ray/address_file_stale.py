@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.ray._ray_arguments import refused_arguments
-from verl_doctor.checks.shared.configuration import asked
-from verl_doctor.checks.shared.ray import FILE, MINE, said
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.checks.shared.ray import FILE, MINE, ray_place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.ray.addresses import AddressFile, RayAddresses
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import in_time
 
-_DEAD = said(source="address file", reply="refused", said="Connection refused")
+_DEAD = ray_place(source="address file", reply="refused", error="Connection refused")
 _NO_SCRIPT = (Configuration, Absent("no launch script was named"))
 _STALE = RayAddresses((_DEAD,), file=AddressFile(FILE, "me", age=7200))
 
@@ -22,14 +22,14 @@ _STALE = RayAddresses((_DEAD,), file=AddressFile(FILE, "me", age=7200))
     "RAY102",
     phase="ray",
     examples=lambda: [
-        Example("its Ray answers", (RayAddresses((said(source="address file"),)), _NO_SCRIPT)),
+        Example("its Ray answers", (RayAddresses((ray_place(source="address file"),)), _NO_SCRIPT)),
         Example("no file", (RayAddresses(), _NO_SCRIPT)),
-        Example("RAY_ADDRESS goes before it", (RayAddresses((said(), _DEAD)), _NO_SCRIPT)),
-        Example("a new Ray is asked for", (RayAddresses((said("local"), _DEAD)), _NO_SCRIPT)),
-        Example("the script starts a head, which writes it anew", (RayAddresses((_DEAD, said(source="ray start --head", reply="refused"))), _NO_SCRIPT)),
+        Example("RAY_ADDRESS goes before it", (RayAddresses((ray_place(), _DEAD)), _NO_SCRIPT)),
+        Example("a new Ray is asked for", (RayAddresses((ray_place("local"), _DEAD)), _NO_SCRIPT)),
+        Example("the script starts a head, which writes it anew", (RayAddresses((_DEAD, ray_place(source="ray start --head", reply="refused"))), _NO_SCRIPT)),
         Example("its processes live, in a network of their own", (RayAddresses((_DEAD,), (MINE,)), _NO_SCRIPT)),
         Example("a job that was killed", (_STALE, _NO_SCRIPT), "ray.init() would wait for it for ever"),
-        Example("with the CPUs that verl tells Ray of", (_STALE, *asked("ray_kwargs.ray_init.num_cpus=16")), "num_cpus and num_gpus must not be provided"),
+        Example("with the CPUs that verl tells Ray of", (_STALE, *configured("ray_kwargs.ray_init.num_cpus=16")), "num_cpus and num_gpus must not be provided"),
         Example("another user's", (RayAddresses((_DEAD,), file=AddressFile(FILE, "eve", mine=False)), _NO_SCRIPT), "which eve wrote, names"),
     ],
 )  # fmt: skip
@@ -64,7 +64,7 @@ def address_file_stale(addresses: RayAddresses, configuration: Configuration | U
     yield Finding(
         f"{place.said_by}{whose} names {place.address}, where no Ray answers: {effect}",
         Evidence(
-            f"{place.address}: {place.said or place.reply}{age}",
+            f"{place.address}: {place.error or place.reply}{age}",
             "no such file, or a Ray that answers",
             place.said_by,
         ),

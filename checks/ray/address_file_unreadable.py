@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.ray import FILE, said
+from verl_doctor.checks.shared.ray import FILE, ray_place
 from verl_doctor.toolkit.collectors.ray.addresses import AddressFile, RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
@@ -17,7 +17,7 @@ _CLOSED = AddressFile(FILE, "eve", mine=False, readable=False)
     examples=lambda: [
         Example("it may be read", (RayAddresses(file=AddressFile(FILE, "eve", mine=False)),)),
         Example("none", (RayAddresses(),)),
-        Example("an address is named", (RayAddresses((said(),), file=_CLOSED),)),
+        Example("an address is named", (RayAddresses((ray_place(),), file=_CLOSED),)),
         Example("of another user", (RayAddresses(file=_CLOSED),), "is eve's and may not be read"),
     ],
 )  # fmt: skip

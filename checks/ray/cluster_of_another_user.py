@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.shared.ray import MINE, finding_its_place, said
+from verl_doctor.checks.shared.ray import MINE, finding_its_place, ray_place
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
@@ -18,12 +18,12 @@ _EVES = replace(MINE, mine=False, user="eve")
     phase="ray",
     severity="error",
     examples=lambda: [
-        Example("yours", (RayAddresses((said(source="address file"),), (MINE,)),)),
+        Example("yours", (RayAddresses((ray_place(source="address file"),), (MINE,)),)),
         Example("another user's that is not joined", (RayAddresses(running=(_EVES,)),)),
-        Example("where the script starts its own, of which RAY110 speaks", (RayAddresses((said(source="ray start --head"),), (_EVES,)),)),
-        Example("of another machine", (RayAddresses((said("10.0.0.9:6379"),), (MINE,)),)),
-        Example("found in the common folder", (RayAddresses((said(source="address file"),), (_EVES,)),), "eve runs the Ray at 10.0.0.5:6379"),
-        Example("named, so perhaps meant", (RayAddresses((said(),), (_EVES,)),), "actors would run as eve"),
+        Example("where the script starts its own, of which RAY110 speaks", (RayAddresses((ray_place(source="ray start --head"),), (_EVES,)),)),
+        Example("of another machine", (RayAddresses((ray_place("10.0.0.9:6379"),), (MINE,)),)),
+        Example("found in the common folder", (RayAddresses((ray_place(source="address file"),), (_EVES,)),), "eve runs the Ray at 10.0.0.5:6379"),
+        Example("named, so perhaps meant", (RayAddresses((ray_place(),), (_EVES,)),), "actors would run as eve"),
     ],
 )  # fmt: skip
 def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:

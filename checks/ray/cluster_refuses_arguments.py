@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.ray._ray_arguments import refused_arguments
-from verl_doctor.checks.shared.configuration import asked, place
-from verl_doctor.checks.shared.ray import said
+from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.ray import ray_place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _CPUS = "ray_kwargs.ray_init.num_cpus"
-_LIVE = RayAddresses((said(source="address file"),))
+_LIVE = RayAddresses((ray_place(source="address file"),))
 
 
 @check(
     "RAY103",
     phase="ray",
     examples=lambda: [
-        Example("a Ray of the job's own", (RayAddresses(), *asked(f"{_CPUS}=16"))),
-        Example("null", (_LIVE, *asked(f"{_CPUS}=null"))),
-        Example("a new one is asked for", (RayAddresses((said("local"), *_LIVE.places)), *asked(f"{_CPUS}=16"))),
-        Example("nobody answers, which is another matter", (RayAddresses((said(source="address file", reply="refused"),)), *asked(f"{_CPUS}=16"))),
-        Example("the script starts a Ray itself", (RayAddresses((said(source="ray start --head", reply="refused"),)), *asked(f"{_CPUS}=16")), "the script starts one at 10.0.0.5:6379"),
-        Example("CPUs", (_LIVE, *asked(f"{_CPUS}=16")), f"{_CPUS}=16 is refused"),
-        Example("GPUs, and an address that is given", (RayAddresses((said(),)), *asked("+ray_kwargs.ray_init.num_gpus=8")), "10.0.0.5:6379 runs already"),
+        Example("a Ray of the job's own", (RayAddresses(), *configured(f"{_CPUS}=16"))),
+        Example("null", (_LIVE, *configured(f"{_CPUS}=null"))),
+        Example("a new one is asked for", (RayAddresses((ray_place("local"), *_LIVE.places)), *configured(f"{_CPUS}=16"))),
+        Example("nobody answers, which is another matter", (RayAddresses((ray_place(source="address file", reply="refused"),)), *configured(f"{_CPUS}=16"))),
+        Example("the script starts a Ray itself", (RayAddresses((ray_place(source="ray start --head", reply="refused"),)), *configured(f"{_CPUS}=16")), "the script starts one at 10.0.0.5:6379"),
+        Example("CPUs", (_LIVE, *configured(f"{_CPUS}=16")), f"{_CPUS}=16 is refused"),
+        Example("GPUs, and an address that is given", (RayAddresses((ray_place(),)), *configured("+ray_kwargs.ray_init.num_gpus=8")), "10.0.0.5:6379 runs already"),
     ],
 )  # fmt: skip
 def cluster_refuses_arguments(addresses: RayAddresses, configuration: Configuration) -> Iterator[Finding]:

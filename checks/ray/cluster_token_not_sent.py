@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.ray import a_cluster, finding_its_place, joins, said
+from verl_doctor.checks.shared.ray import a_cluster, finding_its_place, joins, ray_place
 from verl_doctor.toolkit.collectors.launch.ray_start import RayStart, RayStarts
 from verl_doctor.toolkit.collectors.ray.addresses import Place, RayAddresses
 from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
@@ -12,15 +12,15 @@ from verl_doctor.toolkit.collectors.ray.token import RayToken
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
-_NAMED = RayAddresses((said(),))
-_FOUND = RayAddresses((said(source="address file"),))
+_NAMED = RayAddresses((ray_place(),))
+_FOUND = RayAddresses((ray_place(source="address file"),))
 _THERE = RayToken(path="/home/me/.ray/auth_token", by_itself=True)
 _LOCKED = joins(a_cluster(token=True))
 _REFUSED = joins(a_cluster(token=True, refused="AuthenticationError: InvalidAuthToken"))
 _VARIABLE = "RAY_AUTH_MODE"
 _NONE = (RayClusters, Absent("no Ray answers at any address that is known here"))
 _NO_SCRIPT = (RayStarts, Absent("no launch script was named"))
-_START = RayAddresses((said(source="ray start --head", reply="refused"),))
+_START = RayAddresses((ray_place(source="ray start --head", reply="refused"),))
 _HEAD = RayStart("run.sh", 4, {"head": ""})
 _ALONE = RayStarts((_HEAD,))
 _NODES = RayStarts((_HEAD, RayStart("run.sh", 8, {"address": "$HEAD:6379"})))
@@ -88,8 +88,10 @@ def _now(cluster: RayCluster, taken: Place, token: RayToken) -> Iterator[Finding
 
 def _ahead(addresses: RayAddresses, starts: RayStarts) -> Iterator[Finding]:
     """A script that starts a head, which then wants the token, and names its address to others, which show none."""
-    head = next((one for one in starts.commands if "head" in one.options), None)
-    joins = next((one for one in starts.commands if one.options.get("address", "auto") != "auto"), None)
+    head = next((command for command in starts.commands if "head" in command.options), None)
+    joins = next(
+        (command for command in starts.commands if command.options.get("address", "auto") != "auto"), None
+    )
     named = (
         addresses.taken if addresses.taken and addresses.taken.source in ("RAY_ADDRESS", "ray.init") else None
     )

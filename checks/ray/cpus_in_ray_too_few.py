@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import GPUS, NODES, asked
+from verl_doctor.checks.shared.configuration import GPUS, NODES, configured
 from verl_doctor.checks.shared.ray import a_cluster, a_node, asked_of_ray, free, joins, total
 from verl_doctor.checks.shared.ray_cpus import tickets_for
 from verl_doctor.checks.shared.ray_holders import holders, in_words
@@ -29,11 +29,11 @@ _TAKEN = a_cluster(
     phase="ray",
     requires={"HOST116", "RAY111"},
     examples=lambda: [
-        Example("enough", (joins(a_cluster()), *asked(), _EACH)),
-        Example("a verl that asks for one", (joins(_FEW), *asked(), RayTickets(1, "base.py:192"))),
-        Example("the table was not read", (joins(a_cluster(a_node(resources={}), refused="x")), *asked(), _EACH)),
-        Example("a head with few", (joins(_FEW), *asked(), _EACH), "asks Ray for 25 CPUs, and the one at 10.0.0.5:6379 has 16"),
-        Example("left by a job that has ended", (joins(_TAKEN), *asked(), _EACH), "4 of 64 are free"),
+        Example("enough", (joins(a_cluster()), *configured(), _EACH)),
+        Example("a verl that asks for one", (joins(_FEW), *configured(), RayTickets(1, "base.py:192"))),
+        Example("the table was not read", (joins(a_cluster(a_node(resources={}), refused="x")), *configured(), _EACH)),
+        Example("a head with few", (joins(_FEW), *configured(), _EACH), "asks Ray for 25 CPUs, and the one at 10.0.0.5:6379 has 16"),
+        Example("left by a job that has ended", (joins(_TAKEN), *configured(), _EACH), "4 of 64 are free"),
     ],
 )  # fmt: skip
 def cpus_in_ray_too_few(
@@ -60,7 +60,7 @@ def cpus_in_ray_too_few(
     if idle >= need:
         return
     found = holders(cluster, "CPU") if have >= need else ()
-    left = [one for one in found if one.left]
+    left = [holder for holder in found if holder.left]
     severity: Severity | None = "warning" if found and not left else None
     yield Finding(
         f"the job asks Ray for {need} CPUs, and the one at {cluster.address} has {have:g}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.ray import a_cluster, finding_its_place, joins, said
+from verl_doctor.checks.shared.ray import a_cluster, finding_its_place, joins, ray_place
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-_NAMED = RayAddresses((said(),))
+_NAMED = RayAddresses((ray_place(),))
 _SILENT = "the GCS did not answer all questions within 4 s"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import GPUS, NODES, asked
+from verl_doctor.checks.shared.configuration import GPUS, NODES, configured
 from verl_doctor.checks.shared.ray import a_cluster, a_node, asked_of_ray, free, joins, total
 from verl_doctor.checks.shared.ray_holders import holders, in_words
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
 from verl_doctor.toolkit.text import counted
 
-_TWO_NODES = asked(f"{NODES}=2", f"{GPUS}=8")
+_TWO_NODES = configured(f"{NODES}=2", f"{GPUS}=8")
 _TAKEN = a_node(free={"CPU": 40.0})
 _OVER, _RUNS = RayJob("01000000", finished=True), RayJob("02000000")
 _GROUP = RayGroup(
@@ -40,11 +40,11 @@ _ACTOR = RayActor("cd" * 16, "ALIVE", "engine", job="02000000", needs={"GPU": 8.
         Example("the table was not read", (joins(a_cluster(unread=("nodes",))), *_TWO_NODES)),
         Example("a node is missing", (joins(a_cluster()), *_TWO_NODES), "asks Ray for 16 GPUs (2 nodes with 8 each), and the one at 10.0.0.5:6379 has 8"),
         Example("a node that died", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6", alive=False))), *_TWO_NODES), "has 8"),
-        Example("the machine has no more itself, of which CFG111 speaks", (joins(a_cluster(a_node(resources={"GPU": 1.0}))), *asked(), Resources((Gpu("NVIDIA H200", 143771),), 64, None))),
-        Example("a raylet that was started without GPUs", (joins(a_cluster(a_node(resources={"CPU": 64.0}))), *asked()), "has 0"),
+        Example("the machine has no more itself, of which CFG111 speaks", (joins(a_cluster(a_node(resources={"GPU": 1.0}))), *configured(), Resources((Gpu("NVIDIA H200", 143771),), 64, None))),
+        Example("a raylet that was started without GPUs", (joins(a_cluster(a_node(resources={"CPU": 64.0}))), *configured()), "has 0"),
         Example("enough in all, spread over too many", (joins(a_cluster(*(a_node(f"n{n}", resources={"GPU": 4.0}) for n in range(4)))), *_TWO_NODES), "no node of the Ray at 10.0.0.5:6379 has 8"),
-        Example("left by a job that has ended", (joins(a_cluster(_TAKEN, jobs=(_OVER,), groups=(_GROUP,))), *asked()), "0 of 8 are free"),
-        Example("another job is running", (joins(a_cluster(_TAKEN, jobs=(_RUNS,), actors=(_ACTOR,))), *asked()), "0 of 8 are free"),
+        Example("left by a job that has ended", (joins(a_cluster(_TAKEN, jobs=(_OVER,), groups=(_GROUP,))), *configured()), "0 of 8 are free"),
+        Example("another job is running", (joins(a_cluster(_TAKEN, jobs=(_RUNS,), actors=(_ACTOR,))), *configured()), "0 of 8 are free"),
     ],
 )  # fmt: skip
 def gpus_in_ray_too_few(
@@ -71,7 +71,7 @@ def gpus_in_ray_too_few(
     if len(cluster.alive) == 1 and _fewer_here(resources, each):
         return
     want, have = nodes * each, total(cluster.alive, "GPU")
-    enough = [one for one in cluster.alive if one.resources.get("GPU", 0) >= each]
+    enough = [node for node in cluster.alive if node.resources.get("GPU", 0) >= each]
     asks = f"the job asks Ray for {counted(want, 'GPU')} ({counted(nodes, 'node')} with {each} each), and"
     wanted = f"{NODES}={nodes}, {GPUS}={each}"
     at = f"the GCS at {cluster.address}"
@@ -92,7 +92,7 @@ def gpus_in_ray_too_few(
         )
     elif (idle := free(cluster.alive, "GPU")) < want:
         found = holders(cluster, "GPU")
-        left = [one for one in found if one.left]
+        left = [holder for holder in found if holder.left]
         severity: Severity | None = None if left or not found else "warning"
         yield Finding(
             f"{asks} {idle:g} of {have:g} are free in the one at {cluster.address}",
@@ -113,14 +113,14 @@ def _fewer_here(resources: Resources | Unknown, each: int) -> bool:
 
 def _nodes(cluster: RayCluster) -> str:
     """The nodes with their GPUs."""
-    known = sorted(cluster.nodes, key=lambda one: not one.alive)[:12]
+    known = sorted(cluster.nodes, key=lambda node: not node.alive)[:12]
     return "; ".join(
-        f"{one.address}: {one.resources.get('GPU', 0):g}{'' if one.alive else ' (dead)'}" for one in known
+        f"{node.address}: {node.resources.get('GPU', 0):g}{'' if node.alive else ' (dead)'}" for node in known
     )
 
 
 def _remedy(cluster: RayCluster) -> str:
-    none = next((one.address for one in cluster.alive if not one.resources.get("GPU")), "")
+    none = next((node.address for node in cluster.alive if not node.resources.get("GPU")), "")
     if none:
         return f"on {none}: nvidia-smi -L and echo $CUDA_VISIBLE_DEVICES, then restart its raylet where GPUs are seen"
     return f"join the missing nodes: ray start --address={cluster.address}; or ask for what is there"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, short, told
+from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, resources_text, short
 from verl_doctor.checks.shared.ray_room import bundles, never_placed
 from verl_doctor.checks.shared.running_job import of_another_job
 from verl_doctor.toolkit.collectors.launch.launch import Launch
@@ -84,6 +84,6 @@ def group_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
 def _totals(cluster: RayCluster) -> str:
     wanted = ("GPU", "CPU")
     return "; ".join(
-        f"{one.address} has {told({name: one.resources[name] for name in wanted if name in one.resources}) or 'none'}"
-        for one in cluster.alive[:6]
+        f"{node.address} has {resources_text({name: node.resources[name] for name in wanted if name in node.resources}) or 'none'}"
+        for node in cluster.alive[:6]
     )

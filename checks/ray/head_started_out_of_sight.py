@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.ray import said
+from verl_doctor.checks.shared.ray import ray_place
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
 from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, Place, RayAddresses
 from verl_doctor.toolkit.collectors.ray.job_nodes import option
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 _OPTION = "--temp-dir"
-_HEAD = said(source="ray start --head", reply="refused")
+_HEAD = ray_place(source="ray start --head", reply="refused")
 
 
 def _script(*words: str, trains: bool = True) -> Launch:
@@ -30,8 +30,8 @@ def _looks(*places: Place, folder: str = "/tmp/ray") -> RayAddresses:
     examples=lambda: [
         Example("the usual folder", (_looks(), _script())),
         Example("the same folder", (_looks(folder="/scratch/me/ray"), _script("--temp-dir=/scratch/me/ray/"))),
-        Example("the job is told where it is", (_looks(said()), _script("--temp-dir=/scratch/me"))),
-        Example("auto finds its processes", (_looks(said("auto")), _script("--temp-dir=/scratch/me"))),
+        Example("the job is told where it is", (_looks(ray_place()), _script("--temp-dir=/scratch/me"))),
+        Example("auto finds its processes", (_looks(ray_place("auto")), _script("--temp-dir=/scratch/me"))),
         Example("the job is started by something else", (_looks(), _script("--temp-dir=/scratch/me", trains=False))),
         Example("where the job looks is not known", (_looks(folder=UNTOLD), _script("--temp-dir=/scratch/me"))),
         Example("a folder of its own", (_looks(), _script("--temp-dir", "/scratch/me")), "the job looks for it in /tmp/ray"),
@@ -57,7 +57,7 @@ def head_started_out_of_sight(addresses: RayAddresses, launch: Launch) -> Iterat
     head = addresses.head.address if addresses.head is not None else "the head's address"
     for words in launch.ray_starts:
         word = option(words, _OPTION)
-        if not any(one.text == "--head" for one in words) or word is None or not word.text:
+        if not any(word.text == "--head" for word in words) or word is None or not word.text:
             continue
         if word.text.rstrip("/") == addresses.folder.rstrip("/"):
             continue

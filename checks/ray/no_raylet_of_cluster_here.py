@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.shared.ray import MINE, a_cluster, a_node, finding_its_place, joins, said
+from verl_doctor.checks.shared.ray import MINE, a_cluster, a_node, finding_its_place, joins, ray_place
 from verl_doctor.toolkit.collectors.network.network import Interface, Network, Resolved
 from verl_doctor.toolkit.collectors.processes.processes import Processes
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
@@ -26,14 +26,14 @@ _HERE = joins(a_cluster())
     "RAY108",
     phase="ray",
     examples=lambda: [
-        Example("a raylet of it runs here", (RayAddresses((said(),), (MINE,)), _HERE, _NETWORK, _SEEN)),
-        Example("known by its session", (RayAddresses((said(),), (replace(MINE, address="head:6379"),)), _HERE, _NETWORK, _SEEN)),
+        Example("a raylet of it runs here", (RayAddresses((ray_place(),), (MINE,)), _HERE, _NETWORK, _SEEN)),
+        Example("known by its session", (RayAddresses((ray_place(),), (replace(MINE, address="head:6379"),)), _HERE, _NETWORK, _SEEN)),
         Example("nothing is joined", (RayAddresses(), RayClusters((a_cluster(),)), _NETWORK, _SEEN)),
-        Example("the doctor is only told to look at it", (RayAddresses((said(source="--ray-address"),)), _AWAY, _NETWORK, _SEEN)),
-        Example("through Ray's client, which needs none", (RayAddresses((said("ray://10.0.0.9:10001"),)), RayClusters((), "10.0.0.9:10001"), _NETWORK, _SEEN)),
-        Example("a script that joins it first", (RayAddresses((said(), said(source="ray start --address"))), _AWAY, _NETWORK, _SEEN)),
-        Example("a login node", (RayAddresses((said("10.0.0.9:6379"),)), _AWAY, _NETWORK, _SEEN), "has no node on this machine"),
-        Example("a container with the host's network", (RayAddresses((said(),)), _HERE, _NETWORK, _SEEN), "its processes are not visible from here"),
+        Example("the doctor is only told to look at it", (RayAddresses((ray_place(source="--ray-address"),)), _AWAY, _NETWORK, _SEEN)),
+        Example("through Ray's client, which needs none", (RayAddresses((ray_place("ray://10.0.0.9:10001"),)), RayClusters((), "10.0.0.9:10001"), _NETWORK, _SEEN)),
+        Example("a script that joins it first", (RayAddresses((ray_place(), ray_place(source="ray start --address"))), _AWAY, _NETWORK, _SEEN)),
+        Example("a login node", (RayAddresses((ray_place("10.0.0.9:6379"),)), _AWAY, _NETWORK, _SEEN), "has no node on this machine"),
+        Example("a container with the host's network", (RayAddresses((ray_place(),)), _HERE, _NETWORK, _SEEN), "its processes are not visible from here"),
     ],
 )  # fmt: skip
 def no_raylet_of_cluster_here(
@@ -62,7 +62,7 @@ def no_raylet_of_cluster_here(
         return
     if addresses.of("ray start --address") is not None or addresses.of("ray start --head") is not None:
         return
-    here = [one for one in cluster.alive if network.owner_of(one.address) is not None]
+    here = [node for node in cluster.alive if network.owner_of(node.address) is not None]
     what = (
         "says that it has a node on this machine, and its processes are not visible from here: it is in another container"
         if here
@@ -71,7 +71,7 @@ def no_raylet_of_cluster_here(
     yield Finding(
         f"the Ray at {cluster.address} {what}: a driver cannot join it from here",
         Evidence(
-            f"nodes {', '.join(one.address for one in cluster.alive[:4])}; here run {len(addresses.running)} Rays",
+            f"nodes {', '.join(node.address for node in cluster.alive[:4])}; here run {len(addresses.running)} Rays",
             "a raylet of that cluster on this machine",
             f"the GCS at {cluster.address}, the table of processes ({len(processes.running)} of jobs)",
         ),

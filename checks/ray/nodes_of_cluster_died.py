@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, told
+from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, resources_text
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.collectors.ray.state import RayNode
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
@@ -45,19 +45,21 @@ def nodes_of_cluster_died(clusters: RayClusters) -> Iterator[Finding]:
     cluster = clusters.chosen
     if cluster is None or not cluster.knows("nodes"):
         return
-    back = {one.address for one in cluster.alive}
+    back = {node.address for node in cluster.alive}
     lost = [
-        one for one in cluster.nodes if not one.alive and one.end not in _WISHED and one.address not in back
+        node
+        for node in cluster.nodes
+        if not node.alive and node.end not in _WISHED and node.address not in back
     ]
-    different = {one.address: one for one in lost}
+    different = {node.address: node for node in lost}
     if not different:
         return
-    last = max(different.values(), key=lambda one: one.ended)
+    last = max(different.values(), key=lambda node: node.ended)
     has = {name: last.resources[name] for name in ("GPU", "CPU") if name in last.resources}
     yield Finding(
         f"{counted(len(different), 'node')} of the Ray at {cluster.address} died: {listed(different, _MOST)}",
         Evidence(
-            f"{last.host or last.address} with {told(has) or 'its resources'}: {last.died or last.end or 'Ray does not say why'}",
+            f"{last.host or last.address} with {resources_text(has) or 'its resources'}: {last.died or last.end or 'Ray does not say why'}",
             "nodes that are alive",
             f"the GCS at {cluster.address}",
         ),

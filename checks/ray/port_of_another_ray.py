@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.shared.ray import MINE, a_cluster, finding_its_place, said
+from verl_doctor.checks.shared.ray import MINE, a_cluster, finding_its_place, ray_place
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-_HEAD = said(source="ray start --head", path="run.sh", line=4)
+_HEAD = ray_place(source="ray start --head", path="run.sh", line=4)
 _THERE = RayClusters((a_cluster(),))
 _SCRIPT = Launch((("run.sh", "shell script"),))
 _STOPS = replace(_SCRIPT, stops_ray=True)
-_FILE = said(source="address file")
+_FILE = ray_place(source="address file")
 
 
 @check(
@@ -58,13 +58,13 @@ def port_of_another_ray(addresses: RayAddresses, clusters: RayClusters, launch: 
         if there is None
         else f"a Ray of {there.user}"
     )
-    said = (
+    complaint = (
         f"'Ray is trying to start at {head.address}, but is already running at {head.address}'"
         if there is not None and file is not None and file.address == head.address
         else "'Session name ... does not match persisted value'"
     )
     yield Finding(
-        f"{whose} has {head.address}, where the script starts its head: it would stop with {said}",
+        f"{whose} has {head.address}, where the script starts its head: it would stop with {complaint}",
         Evidence(
             f"{cluster.session or 'a Ray that wants a token'} at {head.address}",
             "a free port",

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.network_examples import ONE, TWO
-from verl_doctor.checks.shared.ray import MINE, finding_its_place, live, said
+from verl_doctor.checks.shared.ray import MINE, finding_its_place, live, ray_place
 from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, Place, RayAddresses
 from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
 
-_STARTS = said(source="ray start --head", reply="refused")
+_STARTS = ray_place(source="ray start --head", reply="refused")
 
 
 @check(
     "RAY109",
     phase="ray",
     examples=lambda: [
-        Example("host and port", (RayAddresses((said(),)), ONE)),
-        Example("auto, and a Ray is there", (RayAddresses((said("auto"), said(source="raylet"))), ONE)),
-        Example("auto, and the script starts one", (RayAddresses((said("auto"), _STARTS)), ONE)),
-        Example("local, and one node", (RayAddresses((said("local"),)), ONE)),
-        Example("what reading the script cannot tell", (RayAddresses((said(UNTOLD, host="", path="run.sh"),)), ONE)),
-        Example("Ray's client", (RayAddresses((said("ray://10.0.0.5:10001"),)), ONE)),
-        Example("where a job is submitted to", (RayAddresses((said("http://10.0.0.5:8265"),), submitted=True), ONE)),
-        Example("auto, and none is there", (RayAddresses((said("auto"),)), ONE), "no Ray runs here that it could find"),
-        Example("local, and two nodes", (RayAddresses((said("local"),)), TWO), "starts a Ray on this machine alone"),
-        Example("local, and a Ray is there", (RayAddresses((said("local"), said(source="address file")), (MINE,)), ONE), "passes over the Ray at 10.0.0.5:6379"),
-        Example("the dashboard", (RayAddresses((said("http://10.0.0.5:8265"),)), ONE), "is the address of a web service"),
-        Example("no port", (RayAddresses((said("10.0.0.5"),)), ONE), "names no port"),
+        Example("host and port", (RayAddresses((ray_place(),)), ONE)),
+        Example("auto, and a Ray is there", (RayAddresses((ray_place("auto"), ray_place(source="raylet"))), ONE)),
+        Example("auto, and the script starts one", (RayAddresses((ray_place("auto"), _STARTS)), ONE)),
+        Example("local, and one node", (RayAddresses((ray_place("local"),)), ONE)),
+        Example("what reading the script cannot tell", (RayAddresses((ray_place(UNTOLD, host="", path="run.sh"),)), ONE)),
+        Example("Ray's client", (RayAddresses((ray_place("ray://10.0.0.5:10001"),)), ONE)),
+        Example("where a job is submitted to", (RayAddresses((ray_place("http://10.0.0.5:8265"),), submitted=True), ONE)),
+        Example("auto, and none is there", (RayAddresses((ray_place("auto"),)), ONE), "no Ray runs here that it could find"),
+        Example("local, and two nodes", (RayAddresses((ray_place("local"),)), TWO), "starts a Ray on this machine alone"),
+        Example("local, and a Ray is there", (RayAddresses((ray_place("local"), ray_place(source="address file")), (MINE,)), ONE), "passes over the Ray at 10.0.0.5:6379"),
+        Example("the dashboard", (RayAddresses((ray_place("http://10.0.0.5:8265"),)), ONE), "is the address of a web service"),
+        Example("no port", (RayAddresses((ray_place("10.0.0.5"),)), ONE), "names no port"),
     ],
 )  # fmt: skip
 def ray_address_is_none(addresses: RayAddresses, nodes: JobNodes) -> Iterator[Finding]:
@@ -72,7 +72,9 @@ def _wrong(place: Place, addresses: RayAddresses, nodes: JobNodes) -> tuple[str,
     if text == "local":
         if nodes.several:
             return f"it starts a Ray on this machine alone, and {nodes.several}", None
-        joined = next((one.address for one in addresses.running if one.mine and one.address), "")
+        joined = next(
+            (local_ray.address for local_ray in addresses.running if local_ray.mine and local_ray.address), ""
+        )
         return (f"it passes over the Ray at {joined}, and starts another" if joined else ""), "warning"
     if text.startswith(("http://", "https://")):
         return "that is the address of a web service, and ray.init() refuses it", None

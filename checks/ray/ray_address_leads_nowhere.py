@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.ray import finding_its_place, other_than, said
+from verl_doctor.checks.shared.ray import finding_its_place, other_than, ray_place
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _FOUND = ("address file", "raylet", "ray start --head")
-_DEAD = said(reply="refused", said="Connection refused")
+_DEAD = ray_place(reply="refused", error="Connection refused")
 
 
 @check(
     "RAY101",
     phase="ray",
     examples=lambda: [
-        Example("somebody answers", (RayAddresses((said(),)),)),
+        Example("somebody answers", (RayAddresses((ray_place(),)),)),
         Example("nothing is said of a cluster", (RayAddresses(),)),
-        Example("the script starts a head there", (RayAddresses((_DEAD, said(source="ray start --head", reply="refused"))),)),
-        Example("a program that names another one", (RayAddresses((said(source="ray.init"), _DEAD)),)),
+        Example("the script starts a head there", (RayAddresses((_DEAD, ray_place(source="ray start --head", reply="refused"))),)),
+        Example("a program that names another one", (RayAddresses((ray_place(source="ray.init"), _DEAD)),)),
         Example("ray job submit is told where to submit", (RayAddresses((_DEAD,), submitted=True),)),
         Example("a dead port", (RayAddresses((_DEAD,)),), "nothing listens at 10.0.0.5:6379"),
-        Example("a firewall", (RayAddresses((said(reply="silence"),)),), "10.0.0.5:6379 does not answer"),
-        Example("no route", (RayAddresses((said(reply="no route", said="No route to host"),)),), "No route to host"),
-        Example("a name that nobody knows", (RayAddresses((said("haed:6379", reply="no such name"),)),), "haed does not resolve"),
-        Example("where the script joins", (RayAddresses((said(source="ray start --address", reply="refused", path="run.sh", line=4),)),), "ray start --address names it"),
-        Example("in the command", (RayAddresses((said(source="ray.init", reply="refused", path="run.sh", line=7),)),), "Ray would try it again"),
+        Example("a firewall", (RayAddresses((ray_place(reply="silence"),)),), "10.0.0.5:6379 does not answer"),
+        Example("no route", (RayAddresses((ray_place(reply="no route", error="No route to host"),)),), "No route to host"),
+        Example("a name that nobody knows", (RayAddresses((ray_place("haed:6379", reply="no such name"),)),), "haed does not resolve"),
+        Example("where the script joins", (RayAddresses((ray_place(source="ray start --address", reply="refused", path="run.sh", line=4),)),), "ray start --address names it"),
+        Example("in the command", (RayAddresses((ray_place(source="ray.init", reply="refused", path="run.sh", line=7),)),), "Ray would try it again"),
     ],
 )  # fmt: skip
 def ray_address_leads_nowhere(addresses: RayAddresses) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ def ray_address_leads_nowhere(addresses: RayAddresses) -> Iterator[Finding]:
     yield Finding(
         f"{place.trouble}, and {place.said_by} names it: Ray would try it again forever",
         Evidence(
-            f"{place.said_by}: {place.text}", "an address at which a Ray answers", place.said or place.reply
+            f"{place.said_by}: {place.text}", "an address at which a Ray answers", place.error or place.reply
         ),
         subject=Subject("address", place.address or place.text),
         location=finding_its_place(place),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
-from verl_doctor.checks.shared.ray import finding_its_place, said
+from verl_doctor.checks.shared.ray import finding_its_place, ray_place
 from verl_doctor.toolkit.collectors.launch.ray_start import RayStart, RayStarts
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.facts import Unknown
@@ -34,12 +34,12 @@ _HTTP = "http://127.0.0.1:8265"
         Example("two clusters, each with its workers", (RayStarts((_HEAD, _start(4, head="", port="6390"), _start(5, address="$B:6390"))), _NONE)),
         Example("the job goes to the dashboard", (RayStarts((_HEAD,), (_start(6, address=_HTTP),)), _NONE)),
         Example("to another cluster's", (RayStarts((_HEAD,), (_start(6, address="http://10.0.0.9:8265"),)), _NONE)),
-        Example("one address, twice", (RayStarts(), RayAddresses((said(source="ray.init"), said())))),
+        Example("one address, twice", (RayStarts(), RayAddresses((ray_place(source="ray.init"), ray_place())))),
         Example("workers join another port", (RayStarts((_HEAD, _start(5, address="$HEAD:6379"))), _NONE), "ray start --address joins port 6379, and the head is started with 6380"),
         Example("the head has Ray's own port", (RayStarts((_start(head=""), _start(5, address="$HEAD:6380"))), _NONE), "joins port 6380, and the head is started with 6379"),
         Example("the job goes to another port than the dashboard's", (RayStarts((_start(head="", dashboard_port="8270"),), (_start(6, address=_HTTP),)), _NONE), "is sent to port 8265, and the head's dashboard is started with 8270"),
         Example("no dashboard", (RayStarts((_start(head="", include_dashboard="false"),), (_start(6, address=_HTTP),)), _NONE), "without a dashboard"),
-        Example("the driver is told another address than all else", (RayStarts(), RayAddresses((said("10.0.0.9:6379", "ray.init"), said()))), "joins 10.0.0.9:6379"),
+        Example("the driver is told another address than all else", (RayStarts(), RayAddresses((ray_place("10.0.0.9:6379", "ray.init"), ray_place()))), "joins 10.0.0.9:6379"),
     ],
 )  # fmt: skip
 def ray_addresses_disagree(
@@ -59,7 +59,7 @@ def ray_addresses_disagree(
     everywhere.
     """
     if isinstance(starts, RayStarts):
-        heads = [one for one in starts.commands if "head" in one.options]
+        heads = [command for command in starts.commands if "head" in command.options]
         if heads:
             yield from _of_joining(heads, starts.commands)
             yield from _of_submitting(heads, starts.submits)
@@ -69,14 +69,14 @@ def ray_addresses_disagree(
 
 def _of_joining(heads: list[RayStart], commands: Iterable[RayStart]) -> Iterator[Finding]:
     ports = {head.options.get("port") or _GCS for head in heads}
-    for one in commands:
-        port = one.options.get("address", "").rpartition(":")[2]
+    for command in commands:
+        port = command.options.get("address", "").rpartition(":")[2]
         if port.isdigit() and _known(ports) and port not in ports:
             yield Finding(
                 f"ray start --address joins port {port}, and the head is started with {' and '.join(sorted(ports))}",
-                Evidence(found=f"--address={one.options['address']}", wanted=f"port {min(ports)}"),
-                subject=Subject("address", one.options["address"]),
-                location=Location(one.path, one.line),
+                Evidence(found=f"--address={command.options['address']}", wanted=f"port {min(ports)}"),
+                subject=Subject("address", command.options["address"]),
+                location=Location(command.path, command.line),
                 also=_places(heads),
                 remedy="put the port into a variable, and give it to both",
             )
@@ -86,8 +86,8 @@ def _of_submitting(heads: list[RayStart], submits: Iterable[RayStart]) -> Iterat
     """A job that is sent to this machine. One that goes elsewhere has nothing to do with a head that is started here."""
     ports = {head.options.get("dashboard-port") or _DASHBOARD for head in heads}
     without = all(head.options.get("include-dashboard", "").lower() in ("false", "0", "no") for head in heads)
-    for one in submits:
-        address = one.options.get("address", "")
+    for submit in submits:
+        address = submit.options.get("address", "")
         host, _, port = urlsplit(address).netloc.rpartition(":")
         if host not in ("127.0.0.1", "localhost"):
             continue
@@ -104,7 +104,7 @@ def _of_submitting(heads: list[RayStart], submits: Iterable[RayStart]) -> Iterat
                 message,
                 Evidence(found=f"--address={address}", wanted=f"port {min(ports)}"),
                 subject=Subject("address", address),
-                location=Location(one.path, one.line),
+                location=Location(submit.path, submit.line),
                 also=_places(heads),
                 remedy=remedy,
             )

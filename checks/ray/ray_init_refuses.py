@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded, settings
-from verl_doctor.checks.shared.ray import said
+from verl_doctor.checks.shared.ray import ray_place
 from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.collectors.ray.init_arguments import KEYS, RayInitArguments
@@ -29,11 +29,11 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
     phase="ray",
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("arguments that it has", (*asked(f"{_INIT}.num_cpus=8", f"+{_INIT}.{_STORE}=100000000"), _TAKES, RayAddresses())),
-        Example("one that it has not", (*asked(f"+{_INIT}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
-        Example("a small object store", (*asked(f"+{_INIT}.{_STORE}=1000000"), _TAKES, RayAddresses()), "Ray takes no less than 75.0 MiB"),
-        Example("of a Ray that runs", (*asked(f"+{_INIT}.{_STORE}=1000000"), _TAKES, RayAddresses((said(),)))),
-        Example("a folder that is not there", (*asked(f"+{_INIT}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to send along, is not there"),
+        Example("arguments that it has", (*configured(f"{_INIT}.num_cpus=8", f"+{_INIT}.{_STORE}=100000000"), _TAKES, RayAddresses())),
+        Example("one that it has not", (*configured(f"+{_INIT}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
+        Example("a small object store", (*configured(f"+{_INIT}.{_STORE}=1000000"), _TAKES, RayAddresses()), "Ray takes no less than 75.0 MiB"),
+        Example("of a Ray that runs", (*configured(f"+{_INIT}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),)))),
+        Example("a folder that is not there", (*configured(f"+{_INIT}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to send along, is not there"),
     ],
 )  # fmt: skip
 def ray_init_refuses(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.shared.ray import MINE, said
+from verl_doctor.checks.shared.ray import MINE, ray_place
 from verl_doctor.toolkit.collectors.ray.addresses import LocalRay, RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _OTHER = LocalRay("10.0.0.5:7777", "session_2026-11-21_11-00-00_000000_99", (99,), 98, "me")
 _MOST = 4
-_FILE = said(source="address file")
-_PLACES = (_FILE, said(source="raylet"), said("10.0.0.5:7777", "raylet"))
+_FILE = ray_place(source="address file")
+_PLACES = (_FILE, ray_place(source="raylet"), ray_place("10.0.0.5:7777", "raylet"))
 
 
 @check(
@@ -22,9 +22,9 @@ _PLACES = (_FILE, said(source="raylet"), said("10.0.0.5:7777", "raylet"))
     examples=lambda: [
         Example("one", (RayAddresses((_FILE,), (MINE,)),)),
         Example("one with two raylets", (RayAddresses((_FILE,), (replace(MINE, raylets=(77, 78)),)),)),
-        Example("the address is named", (RayAddresses((said(), *_PLACES), (MINE, _OTHER)),)),
+        Example("the address is named", (RayAddresses((ray_place(), *_PLACES), (MINE, _OTHER)),)),
         Example("the other is another user's", (RayAddresses(_PLACES, (MINE, replace(_OTHER, mine=False))),)),
-        Example("the one that is joined has ended, which is another matter", (RayAddresses((said(source="address file", reply="refused"),), (MINE, _OTHER)),)),
+        Example("the one that is joined has ended, which is another matter", (RayAddresses((ray_place(source="address file", reply="refused"),), (MINE, _OTHER)),)),
         Example("jobs that each have their own: the next one starts a third", (RayAddresses(_PLACES[1:], (MINE, _OTHER)),)),
         Example("two", (RayAddresses(_PLACES, (MINE, _OTHER)),), "2 Rays of yours run on this machine; a job joins the one at 10.0.0.5:6379"),
     ],

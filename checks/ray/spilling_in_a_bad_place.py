@@ -18,8 +18,12 @@ _MOUNTS = "/proc/self/mountinfo"
 _REMEDY = "name a folder on a local disk: ray start --object-spilling-directory; without it Ray takes that of its session"
 
 
-def _example(told: Spilling = _TOLD, **about: object) -> tuple[object, ...]:
-    return told, Folders((roomy(), roomy("spilled objects", "/scratch/spill", given_by=_BY, **about))), HERE
+def _example(spilling: Spilling = _TOLD, **about: object) -> tuple[object, ...]:
+    return (
+        spilling,
+        Folders((roomy(), roomy("spilled objects", "/scratch/spill", given_by=_BY, **about))),
+        HERE,
+    )
 
 
 @check(

@@ -17,18 +17,18 @@ _SPECIAL = ("MLA", "MSA", "SPARSE")
 _ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm"
 
 
-def heeded(asked: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, str]]:
+def heeded(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, str]]:
     """The places that this vLLM heeds, with the name as it looks it up: options are turned into capitals first."""
-    for place in asked.places:
+    for place in requested.places:
         if place.by == VARIABLE and backends.variable_is_read:
             yield place, place.name
         elif place.by in backends.options and place.name.lower() != backends.automatic:
             yield place, place.name.upper()
 
 
-def language(asked: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, Backend]]:
+def language(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, Backend]]:
     """The heeded places that name an existing backend for the language model."""
-    for place, name in heeded(asked, backends):
+    for place, name in heeded(requested, backends):
         backend = backends.get(name)
         if backend is not None and place.by != VISION:
             yield place, backend

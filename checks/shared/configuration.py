@@ -62,7 +62,7 @@ TREE: Mapping[str, Any] = {
 }
 
 
-def asked(*words: str, verl: str = "0.6.1", tree: Mapping[str, Any] = TREE) -> tuple[Configuration]:
+def configured(*words: str, verl: str = "0.6.1", tree: Mapping[str, Any] = TREE) -> tuple[Configuration]:
     """The facts of an example: a miniature, with these overrides from the lines of a script."""
     there = Configuration(
         "/env/verl/trainer/main_ppo.py", "/env/verl/trainer/config", "ppo_trainer", before=tree, verl=verl

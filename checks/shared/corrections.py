@@ -56,17 +56,17 @@ def settings(
     for key, value in values.items():
         word = there.asked_for(key)
         if word is None:
-            if value is LEAVE_OUT or not _has_file(there.asked) or _is_broken(there, key):
+            if value is LEAVE_OUT or not _has_file(there.overrides) or _is_broken(there, key):
                 return None
             sign = "" if there.has(key) else "+"
             rewrites.append(Rewrite("", f"{sign}{key}={as_written(value)}"))
             continue
         head = word.text.partition("=")[0]
         new = None if value is LEAVE_OUT else f"{head}={as_written(value)}"
-        one = reworded(word, new)
-        if one is None:
+        correction = reworded(word, new)
+        if correction is None:
             return None
-        rewrites += one.rewrites
+        rewrites += correction.rewrites
     return Correction("", tuple(rewrites), why, effect_of(there, values) if effect is None else effect)
 
 
@@ -101,7 +101,7 @@ def _shown(value: Any) -> str:
 
 def _is_broken(there: Configuration, key: str) -> bool:
     """Whether a word speaks of the key that Hydra does not take: that has to be mended first."""
-    return any(key in word.text for word in there.asked if word.fate not in {"applied", "chosen"})
+    return any(key in word.text for word in there.overrides if word.fate not in {"applied", "chosen"})
 
 
 def _has_file(words: Iterable[Asked]) -> bool:

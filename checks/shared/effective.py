@@ -50,7 +50,7 @@ def is_for_workers(name: str) -> bool:
     return _FOR_WORKERS.fullmatch(name) is not None and _LABEL.fullmatch(name) is None
 
 
-def said(value: Value) -> str:
+def value_text(value: Value) -> str:
     """A value in a sentence."""
     if value.untold:
         return (
@@ -88,18 +88,20 @@ def decided_at(row: Effective) -> Location | None:
 
 def dead(readers: VariableReaders | Unknown) -> frozenset[str]:
     """The variables that nothing reads anywhere: other rules speak of them."""
-    return frozenset() if isinstance(readers, Unknown) else frozenset(one.name for one in readers.dead())
+    return (
+        frozenset() if isinstance(readers, Unknown) else frozenset(reading.name for reading in readers.dead())
+    )
 
 
 def lost_on_the_way(environment: EffectiveEnvironment) -> list[Effective]:
     """The variables for workers that the driver has and they do not, for certain. Not those that verl has a default for."""
     return [
-        one
-        for one in environment.rows
-        if is_for_workers(one.name)
-        and one.driver.is_set is True
-        and one.worker.is_set is False
-        and one.dropped is None
+        variable
+        for variable in environment.rows
+        if is_for_workers(variable.name)
+        and variable.driver.is_set is True
+        and variable.worker.is_set is False
+        and variable.dropped is None
     ]
 
 

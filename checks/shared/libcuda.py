@@ -40,7 +40,7 @@ def answers(code: int, name: str = "", **more: Any) -> CudaInit:
     return CudaInit(CudaAnswer(OWN.real, code, name), **more)
 
 
-def build(**told: Any) -> TritonBuild:
+def build(**fields: Any) -> TritonBuild:
     """A Triton whose compiler works, as far as nothing else is said."""
     usual = {
         "folder": "/env/lib/python3.12/site-packages/triton",
@@ -51,7 +51,7 @@ def build(**told: Any) -> TritonBuild:
         "linked": f"{FOLDER}/libcuda.so",
         "reads_variable": True,
     }
-    return TritonBuild(**{**usual, **told})
+    return TritonBuild(**{**usual, **fields})
 
 
 def way_out(library: Library) -> str:

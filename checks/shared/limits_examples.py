@@ -15,7 +15,7 @@ def healthy(pid: int = 0, cpus: int = 32, groups: tuple[Group, ...] = (), **othe
     """A process without limits that matter, for examples."""
     unlimited = Limit(None, None)
     limits = {"files": Limit(1048576, 1048576), "processes": unlimited, "locked": unlimited, **others}
-    return Limits(pid, cpus, groups=ControlGroups(groups), told=float(cpus) if pid else None, **limits)  # type: ignore[arg-type]
+    return Limits(pid, cpus, groups=ControlGroups(groups), ray_cpus=float(cpus) if pid else None, **limits)  # type: ignore[arg-type]
 
 
 def gpus(number: int, cpus: float = 32) -> Resources:

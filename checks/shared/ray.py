@@ -20,7 +20,7 @@ FILE = "/tmp/ray/ray_current_cluster"
 SESSION = "session_2026-11-21_10-00-00_000000_77"
 
 
-def said(text: str = ADDRESS, source: Source = "RAY_ADDRESS", **others: Any) -> Place:
+def ray_place(text: str = ADDRESS, source: Source = "RAY_ADDRESS", **others: Any) -> Place:
     """A place that says an address, at which somebody answers."""
     host, _, port = text.rpartition("://")[2].partition(":")
     names = {
@@ -62,7 +62,9 @@ def finding_its_place(place: Place) -> Location | None:
 
 def live(addresses: RayAddresses) -> str:
     """An address at which somebody answers, for the remedy; "" when there is none."""
-    return next((one.address for one in addresses.places if one.reply == "connected" and one.address), "")
+    return next(
+        (place.address for place in addresses.places if place.reply == "connected" and place.address), ""
+    )
 
 
 def other_than(place: Place, addresses: RayAddresses) -> str:
@@ -82,15 +84,15 @@ def asked_of_ray(configuration: Configuration | Unknown) -> tuple[int, int]:
 
 def total(nodes: tuple[RayNode, ...], name: str) -> float:
     """How much of one resource these nodes have."""
-    return sum(one.resources.get(name, 0) for one in nodes)
+    return sum(node.resources.get(name, 0) for node in nodes)
 
 
 def free(nodes: tuple[RayNode, ...], name: str) -> float:
     """How much of one resource nobody has on these nodes."""
-    return sum(one.free.get(name, 0) for one in nodes)
+    return sum(node.free.get(name, 0) for node in nodes)
 
 
-def told(resources: Mapping[str, float]) -> str:
+def resources_text(resources: Mapping[str, float]) -> str:
     """Resources as one reads them: "1 GPU, 3 CPU"."""
     return ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items(), reverse=True))
 

@@ -23,7 +23,7 @@ class Holder:
 
 def holders(cluster: RayCluster, resource: str) -> tuple[Holder, ...]:
     """Those that have some of it, the largest first."""
-    return tuple(sorted(_holders(cluster, resource), key=lambda one: -one.amount))
+    return tuple(sorted(_holders(cluster, resource), key=lambda holder: -holder.amount))
 
 
 def _holders(cluster: RayCluster, resource: str) -> Iterator[Holder]:
@@ -60,4 +60,4 @@ def _job(cluster: RayCluster, job: str) -> str:
 
 def in_words(found: tuple[Holder, ...], resource: str) -> str:
     """The holders in one line."""
-    return listed((f"{one.amount:g} {resource}: {one.what}" for one in found), _MOST)
+    return listed((f"{holder.amount:g} {resource}: {holder.what}" for holder in found), _MOST)

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from verl_doctor.checks.shared.ray import told
+from verl_doctor.checks.shared.ray import resources_text
 from verl_doctor.toolkit.collectors.ray.clusters import RayCluster
 from verl_doctor.toolkit.collectors.ray.state import RayGroup
 
 
 def never_placed(group: RayGroup, cluster: RayCluster) -> str:
     """Why it has no place even on empty nodes; "" when it has one."""
-    nodes = [one.resources for one in cluster.alive]
-    lacking = next((one for one in group.bundles if not any(fits(one, has) for has in nodes)), None)
+    nodes = [node.resources for node in cluster.alive]
+    lacking = next((bundle for bundle in group.bundles if not any(fits(bundle, has) for has in nodes)), None)
     if lacking is not None:
-        return f"no node has {told(lacking)}"
+        return f"no node has {resources_text(lacking)}"
     whole: Counter[str] = Counter()
     for bundle in group.bundles:
         whole.update(bundle)
     if group.strategy == "STRICT_PACK" and not any(fits(whole, has) for has in nodes):
-        return f"all of it is to be on one node, and no node has {told(whole)}"
+        return f"all of it is to be on one node, and no node has {resources_text(whole)}"
     if group.strategy == "STRICT_SPREAD" and len(group.bundles) > len(nodes):
         return f"{len(group.bundles)} nodes are wanted, and {len(nodes)} {'is' if len(nodes) == 1 else 'are'} alive"
     together: Counter[str] = Counter()
     for has in nodes:
         together.update(has)
     if not fits(whole, together):
-        return f"it asks for {bundles(group)}, and all nodes together have {told({name: together[name] for name in whole})}"
+        return f"it asks for {bundles(group)}, and all nodes together have {resources_text({name: together[name] for name in whole})}"
     return "Ray calls it infeasible" if group.waits_for == "INFEASIBLE" else ""
 
 
@@ -38,5 +38,5 @@ def fits(wanted: Mapping[str, float], has: Mapping[str, float]) -> bool:
 
 def bundles(group: RayGroup) -> str:
     """The parts, equal ones counted: "8 times 1 CPU"."""
-    kinds = Counter(told(bundle) for bundle in group.bundles)
+    kinds = Counter(resources_text(bundle) for bundle in group.bundles)
     return " and ".join(f"{number} times {what}" if number > 1 else what for what, number in kinds.items())

@@ -40,8 +40,13 @@ class Place:
 def places(name: str, variables: Variables, launch: Launch | Unknown) -> list[Place]:
     """Where a variable is set for the job."""
     return [
-        Place(name, one.value, Location(one.path, one.line) if one.in_file else None, one.path)
-        for one in where_set(name, variables, launch)
+        Place(
+            name,
+            setting.value,
+            Location(setting.path, setting.line) if setting.in_file else None,
+            setting.path,
+        )
+        for setting in where_set(name, variables, launch)
     ]
 
 
@@ -80,13 +85,13 @@ def unread(
     """One finding for one variable, however many places set it."""
     here = [place.location for place in found if place.location is not None]
     shells = dict.fromkeys(place.where for place in found if place.location is None)
-    said = ", ".join(dict.fromkeys(place.assignment for place in found))
-    said += f" in {' and '.join(shells)}" if shells else ""
+    assignments = ", ".join(dict.fromkeys(place.assignment for place in found))
+    assignments += f" in {' and '.join(shells)}" if shells else ""
     warned = readers.vllm_warns and reading.owner == "vllm" and reading.declared is None
-    said += "; vLLM warns about it at each start" if warned else ""
+    assignments += "; vLLM warns about it at each start" if warned else ""
     return Finding(
         message,
-        Evidence(said, wanted, str(reading.declared or readers.folders.get(reading.owner, ""))),
+        Evidence(assignments, wanted, str(reading.declared or readers.folders.get(reading.owner, ""))),
         location=here[0] if here else None,
         remedy=remedy,
         severity=severity,

@@ -8,10 +8,10 @@ from verl_doctor.checks.shared.effective import (
     CONSTANTS,
     own,
     row,
-    said,
     script,
     set_at,
     standing,
+    value_text,
     who_starts,
 )
 from verl_doctor.toolkit.collectors.launch.environment import Variables
@@ -56,27 +56,27 @@ def default_of_verl_lost(
     Set the variable before `ray start`, on every node (`verl-doctor fix --output-env DIR` writes the file), or hand it on with
     `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`, which no default takes away. Or do not set it at all.
     """
-    for one in environment.rows:
-        if one.dropped is None or not one.driver.differs(one.worker):
+    for variable in environment.rows:
+        if variable.dropped is None or not variable.driver.differs(variable.worker):
             continue
-        location, where = set_at(one.name, variables, launch)
-        default = Location(one.dropped.path, one.dropped.line)
-        seen = said(one.worker)
+        location, where = set_at(variable.name, variables, launch)
+        default = Location(variable.dropped.path, variable.dropped.line)
+        seen = value_text(variable.worker)
         gets = (
-            f"so the workers get {seen}, not {said(one.driver)}"
-            if one.worker == one.dropped.value
-            else f"and the workers get neither that nor {said(one.driver)}: {seen}"
+            f"so the workers get {seen}, not {value_text(variable.driver)}"
+            if variable.worker == variable.dropped.value
+            else f"and the workers get neither that nor {value_text(variable.driver)}: {seen}"
         )
         yield Finding(
-            f"{one.name}: verl leaves its default {said(one.dropped.value)} out because the driver sets it, {gets}",
+            f"{variable.name}: verl leaves its default {value_text(variable.dropped.value)} out because the driver sets it, {gets}",
             Evidence(
-                f"driver {said(one.driver)} ({where}), workers {seen}",
-                f"{said(one.driver)} in the environment of {who_starts(environment)}",
+                f"driver {value_text(variable.driver)} ({where}), workers {seen}",
+                f"{value_text(variable.driver)} in the environment of {who_starts(environment)}",
                 str(default),
             ),
             location=location or default,
             remedy="set it before ray start on every node, or pass it in the job's runtime_env",
             severity=None if location or not isinstance(launch, Unknown) else "info",
             fix="default-for-workers",
-            subject=Subject("variable", one.name),
+            subject=Subject("variable", variable.name),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.effective import own, row, said
+from verl_doctor.checks.shared.effective import own, row, value_text
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
 from verl_doctor.toolkit.collectors.variables.effective_environment import (
@@ -75,13 +75,13 @@ def megatron_lacks_max_connections(
         device.capability and int(device.capability.partition(".")[0]) >= _BLACKWELL
         for device in gpus.devices
     )
-    given_later = row is not None and any(one.value.text == "1" for one in row.later)
+    given_later = row is not None and any(assigned.value.text == "1" for assigned in row.later)
     if value.untold or value.text == "1" or newer or given_later:
         return
-    gets = f"get {NAME}={said(value)}" if value.text is not None else f"do not get {NAME}"
+    gets = f"get {NAME}={value_text(value)}" if value.text is not None else f"do not get {NAME}"
     yield Finding(
         f"Megatron's workers {gets}",
-        Evidence(said(value), "1", environment.verl),
+        Evidence(value_text(value), "1", environment.verl),
         subject=Subject("variable", NAME),
         remedy="set it to 1 before ray start on every node, or in the job's runtime_env",
         severity="warning" if value.text is not None else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.effective import PER_NODE, decided_at, own, row, said
+from verl_doctor.checks.shared.effective import PER_NODE, decided_at, own, row, value_text
 from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
 from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
@@ -38,17 +38,17 @@ def node_value_for_all_nodes(environment: EffectiveEnvironment, nodes: JobNodes)
     """
     if nodes.nodes is None or nodes.nodes < 2:
         return
-    for one in environment.rows:
-        if one.name in PER_NODE and one.decided_by == "the runtime_env" and one.worker.is_set:
+    for variable in environment.rows:
+        if variable.name in PER_NODE and variable.decided_by == "the runtime_env" and variable.worker.is_set:
             yield Finding(
-                f"the runtime_env gives all {nodes.nodes} nodes {one.name}={said(one.worker)}",
+                f"the runtime_env gives all {nodes.nodes} nodes {variable.name}={value_text(variable.worker)}",
                 Evidence(
-                    said(one.worker),
+                    value_text(variable.worker),
                     "the value of each node, from its own environment",
-                    str(decided_at(one) or ""),
+                    str(decided_at(variable) or ""),
                 ),
-                subject=Subject("variable", one.name),
-                location=decided_at(one),
+                subject=Subject("variable", variable.name),
+                location=decided_at(variable),
                 remedy="set it on each node before ray start",
-                severity="warning" if one.name == _ADDRESS else None,
+                severity="warning" if variable.name == _ADDRESS else None,
             )

@@ -10,10 +10,10 @@ from verl_doctor.checks.shared.effective import (
     own,
     read_from,
     row,
-    said,
     script,
     set_at,
     standing,
+    value_text,
     who_starts,
 )
 from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus
@@ -70,39 +70,39 @@ def raylet_has_other_value(
     there), or hand the value on with `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`.
     """
     unread = dead(readers)
-    for one in environment.rows:
-        if not _is_the_raylets(one, gpus) or one.name in unread:
+    for variable in environment.rows:
+        if not _is_the_raylets(variable, gpus) or variable.name in unread:
             continue
-        location, where = set_at(one.name, variables, launch)
-        sees = f"the workers see {said(one.raylet)}, the raylet's"
-        if one.decided_by == "Ray":
-            which = f"GPUs of {said(one.raylet)}" if one.raylet.is_set else "any GPU"
+        location, where = set_at(variable.name, variables, launch)
+        sees = f"the workers see {value_text(variable.raylet)}, the raylet's"
+        if variable.decided_by == "Ray":
+            which = f"GPUs of {value_text(variable.raylet)}" if variable.raylet.is_set else "any GPU"
             sees = f"the raylet gives its workers {which}"
         yield Finding(
-            f"{one.name} is {said(one.driver)} for the driver, but {sees}",
+            f"{variable.name} is {value_text(variable.driver)} for the driver, but {sees}",
             Evidence(
-                f"{said(one.driver)} in {where}",
-                f"the same in {who_starts(environment)}: {said(one.raylet)}",
+                f"{value_text(variable.driver)} in {where}",
+                f"the same in {who_starts(environment)}: {value_text(variable.raylet)}",
                 read_from(environment),
             ),
             location=location,
             remedy="restart Ray from a shell with the right value, on every node",
             severity=None if location or not isinstance(launch, Unknown) else "info",
             fix="value-for-workers",
-            subject=Subject("variable", one.name),
+            subject=Subject("variable", variable.name),
         )
 
 
-def _is_the_raylets(one: Effective, gpus: Gpus | Unknown) -> bool:
+def _is_the_raylets(variable: Effective, gpus: Gpus | Unknown) -> bool:
     """Whether the workers have the raylet's value, or GPUs by it, and the driver another one."""
-    if one.decided_by == "Ray":
-        decides = one.name.endswith("_VISIBLE_DEVICES") and not isinstance(gpus, Unknown)
+    if variable.decided_by == "Ray":
+        decides = variable.name.endswith("_VISIBLE_DEVICES") and not isinstance(gpus, Unknown)
     else:
-        decides = one.decided_by == "the raylet" and one.raylet.is_set is True
+        decides = variable.decided_by == "the raylet" and variable.raylet.is_set is True
     return (
         decides
-        and is_for_workers(one.name)
-        and one.driver.is_set is True
-        and one.dropped is None
-        and one.driver.differs(one.raylet)
+        and is_for_workers(variable.name)
+        and variable.driver.is_set is True
+        and variable.dropped is None
+        and variable.driver.differs(variable.raylet)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.effective import decided_at, own, row, said, script, set_at
+from verl_doctor.checks.shared.effective import decided_at, own, row, script, set_at, value_text
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
@@ -41,16 +41,18 @@ def runtime_env_overrules_shell(
 
     Say it in one place. `verl-doctor explain variables` shows who decides.
     """
-    for one in environment.rows:
-        if one.decided_by != "the runtime_env" or one.driver.is_set is not True:
+    for variable in environment.rows:
+        if variable.decided_by != "the runtime_env" or variable.driver.is_set is not True:
             continue
-        if one.driver.differs(one.worker):
-            location, where = set_at(one.name, variables, launch)
-            at = decided_at(one)
+        if variable.driver.differs(variable.worker):
+            location, where = set_at(variable.name, variables, launch)
+            at = decided_at(variable)
             yield Finding(
-                f"{one.name} is {said(one.driver)} for the driver, but the runtime_env gives the workers {said(one.worker)}",
-                Evidence(f"{said(one.driver)} in {where}", said(one.worker), str(at or "")),
-                subject=Subject("variable", one.name),
+                f"{variable.name} is {value_text(variable.driver)} for the driver, but the runtime_env gives the workers {value_text(variable.worker)}",
+                Evidence(
+                    f"{value_text(variable.driver)} in {where}", value_text(variable.worker), str(at or "")
+                ),
+                subject=Subject("variable", variable.name),
                 location=at or location,
                 remedy="set it in one place only",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import asked, place
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import Healed, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
@@ -26,13 +26,13 @@ def _there(*, installed: bool = True, key: str = "", mode: str = "", offline: st
     "ENV118",
     severity="warning",
     examples=lambda: [
-        Example("only the console", (*asked('trainer.logger=["console"]'), _there())),
-        Example("a key is set", (*asked(), _there(key="WANDB_API_KEY"))),
-        Example("it works without a server", (*asked(), _there(mode="offline"))),
-        Example("verl's own default, and no key", (*asked(), _there()), "reports to wandb, and there is no key for it"),
-        Example("it is certain that it stops", (*asked(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "there is no key for it: the job stops"),
-        Example("the package is not there", (*asked("trainer.logger=[wandb]"), _there(installed=False, mode="offline")), "wandb, which is not installed"),
-        Example("a key, and no network", (*asked(), _there(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
+        Example("only the console", (*configured('trainer.logger=["console"]'), _there())),
+        Example("a key is set", (*configured(), _there(key="WANDB_API_KEY"))),
+        Example("it works without a server", (*configured(), _there(mode="offline"))),
+        Example("verl's own default, and no key", (*configured(), _there()), "reports to wandb, and there is no key for it"),
+        Example("it is certain that it stops", (*configured(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "there is no key for it: the job stops"),
+        Example("the package is not there", (*configured("trainer.logger=[wandb]"), _there(installed=False, mode="offline")), "wandb, which is not installed"),
+        Example("a key, and no network", (*configured(), _there(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
     ],
 )  # fmt: skip
 def tracker_without_key(
@@ -55,7 +55,7 @@ def tracker_without_key(
     """
     loggers = configuration.get(_KEY)
     wanted = [loggers] if isinstance(loggers, str) else loggers if isinstance(loggers, (list, tuple)) else []
-    word = next((word for word in configuration.asked if word.key == _KEY), None)
+    word = next((word for word in configuration.overrides if word.key == _KEY), None)
     where = place(word) if word else None
     for tracker in trackers.trackers:
         if tracker.name in wanted:

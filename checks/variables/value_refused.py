@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from packaging.version import InvalidVersion, Version
 
-from verl_doctor.checks.shared.configuration import GPUS, NODES, asked, number_of
+from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, number_of
 from verl_doctor.checks.shared.variables import Place, places
 from verl_doctor.checks.variables._variable_examples import SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -49,10 +49,10 @@ def _script(name: str, value: str, *words: str) -> tuple[Variables, Launch]:
         Example("there is no sleep mode", (_OLD, *_script(_ALLOCATOR, EXPANDABLE, "a.rollout.free_cache_engine=False"))),
         Example("other settings of the allocator", (_OLD, *_script(_ALLOCATOR, "max_split_size_mb:512"))),
         Example("the new engine is asked for", (_LAST_V0, *_script(_ENGINE, "1"))),
-        Example("an algorithm of NCCL", (_NEW, *_script(_ALGORITHM, "Ring,Tree"), _NCCL_INSTALLED, *asked())),
-        Example("by function, and without one", (_NEW, *_script(_ALGORITHM, "allreduce:^nvls;broadcast:ring"), _NCCL_INSTALLED, *asked())),
-        Example("one GPU needs no algorithm", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *asked("trainer.n_gpus_per_node=1"))),
-        Example("a slip", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *asked()), "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?"),
+        Example("an algorithm of NCCL", (_NEW, *_script(_ALGORITHM, "Ring,Tree"), _NCCL_INSTALLED, *configured())),
+        Example("by function, and without one", (_NEW, *_script(_ALGORITHM, "allreduce:^nvls;broadcast:ring"), _NCCL_INSTALLED, *configured())),
+        Example("one GPU needs no algorithm", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured("trainer.n_gpus_per_node=1"))),
+        Example("a slip", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured()), "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?"),
         Example("expandable segments", (_OLD, *_script(_ALLOCATOR, EXPANDABLE)), "does not start sleep mode with"),
         Example("the engine that is gone", (_LAST_V0, *_script(_ENGINE, "0")), "no V0 engine any more"),
     ],

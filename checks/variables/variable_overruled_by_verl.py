@@ -10,9 +10,9 @@ from verl_doctor.checks.shared.effective import (
     is_for_workers,
     own,
     row,
-    said,
     script,
     set_at,
+    value_text,
 )
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
@@ -68,16 +68,20 @@ def variable_overruled_by_verl(
     gives to the rollout servers can only be changed in its sources, at the line that is named; newer releases may ask your
     environment first.
     """
-    for one in environment.rows:
-        if not is_for_workers(one.name) or one.driver.is_set is not True:
+    for variable in environment.rows:
+        if not is_for_workers(variable.name) or variable.driver.is_set is not True:
             continue
-        location, where = set_at(one.name, variables, launch)
+        location, where = set_at(variable.name, variables, launch)
         severity: Severity | None = None if location or not isinstance(launch, Unknown) else "info"
-        for to, value, at in _overruled(one):
+        for to, value, at in _overruled(variable):
             yield Finding(
-                f"{one.name}: verl gives the {to} {said(value)}, whatever the driver sets ({said(one.driver)})",
-                Evidence(f"{said(one.driver)} in {where}", f"{said(value)} for the {to}", str(at or "")),
-                subject=Subject("variable", one.name, to),
+                f"{variable.name}: verl gives the {to} {value_text(value)}, whatever the driver sets ({value_text(variable.driver)})",
+                Evidence(
+                    f"{value_text(variable.driver)} in {where}",
+                    f"{value_text(value)} for the {to}",
+                    str(at or ""),
+                ),
+                subject=Subject("variable", variable.name, to),
                 location=location or at,
                 remedy="pass your value in ray_kwargs.ray_init.runtime_env.env_vars"
                 if to == "workers"
@@ -87,11 +91,15 @@ def variable_overruled_by_verl(
             )
 
 
-def _overruled(one: Effective) -> Iterator[tuple[str, Value, Location | None]]:
+def _overruled(variable: Effective) -> Iterator[tuple[str, Value, Location | None]]:
     """To whom verl gives another value than the driver's, and where."""
-    if one.decided_by == "verl" and not one.worker.untold and one.driver.differs(one.worker):
-        yield "workers", one.worker, decided_at(one)
+    if (
+        variable.decided_by == "verl"
+        and not variable.worker.untold
+        and variable.driver.differs(variable.worker)
+    ):
+        yield "workers", variable.worker, decided_at(variable)
         return
-    for given in one.later:
-        if given.to == "rollout servers" and given.value.is_set and one.driver.differs(given.value):
+    for given in variable.later:
+        if given.to == "rollout servers" and given.value.is_set and variable.driver.differs(given.value):
             yield given.to, given.value, Location(given.path, given.line)

@@ -73,10 +73,10 @@ def variable_stays_with_driver(
     `verl-doctor explain variables` shows the whole table.
     """
     unread = dead(readers)
-    lost = [one for one in lost_on_the_way(environment) if one.name not in unread]
+    lost = [variable for variable in lost_on_the_way(environment) if variable.name not in unread]
     for rows in (
-        [one for one in lost if one.driver.whole is not None],
-        [one for one in lost if one.driver.whole is None],
+        [variable for variable in lost if variable.driver.whole is not None],
+        [variable for variable in lost if variable.driver.whole is None],
     ):
         if rows:
             yield _finding(rows, environment, variables, launch)
@@ -86,9 +86,9 @@ def _finding(
     rows: list[Effective], environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
 ) -> Finding:
     """One finding for all whose values a file may hold, and one for the others."""
-    places = [set_at(one.name, variables, launch) for one in rows]
+    places = [set_at(variable.name, variables, launch) for variable in rows]
     locations = [location for location, _ in places if location is not None]
-    names = listed((one.name for one in rows), _SHOWN)
+    names = listed((variable.name for variable in rows), _SHOWN)
     may_be_written = rows[0].driver.whole is not None
     handed_on = ", or pass it in the job's runtime_env" if may_be_written else ""
     return Finding(
@@ -103,5 +103,5 @@ def _finding(
         severity=None if locations or not isinstance(launch, Unknown) else "info",
         fix="variables-for-workers" if may_be_written else None,
         also=tuple(dict.fromkeys(locations[1:])),
-        subject=Subject("variable", ", ".join(one.name for one in rows)),
+        subject=Subject("variable", ", ".join(variable.name for variable in rows)),
     )

@@ -67,7 +67,7 @@ def variable_unread(
         if misspelt(reading) or what_became_of(reading.name) or _is_label(reading.name, found):
             continue
         who = owner_of(reading, vllm, packages)
-        said = (
+        message = (
             f"{who} declares {reading.name}, but no installed code reads it"
             if reading.declared
             else f"nothing of {who} reads {reading.name}"
@@ -78,7 +78,7 @@ def variable_unread(
             readers,
             reading,
             found,
-            said,
+            message,
             wanted=f"{reading.near} is the nearest name that is read" if reading.near else "",
             remedy="remove it, unless a program of your own reads it",
             severity=None if weighs else "info",

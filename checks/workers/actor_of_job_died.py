@@ -55,19 +55,19 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
     for cluster in clusters.concerned:
         if not cluster.knows("actors") or not cluster.knows("jobs"):
             continue
-        there = {(one.namespace, one.name) for one in cluster.actors if one.state != "DEAD"}
-        running = {one.job for one in cluster.jobs if not one.finished}
+        there = {(actor.namespace, actor.name) for actor in cluster.actors if actor.state != "DEAD"}
+        running = {job.job for job in cluster.jobs if not job.finished}
         dead = [
-            one
-            for one in cluster.actors
-            if one.job in running and _is_missed(one) and (one.namespace, one.name) not in there
+            actor
+            for actor in cluster.actors
+            if actor.job in running and _is_missed(actor) and (actor.namespace, actor.name) not in there
         ]
-        for job, number in Counter(one.job for one in dead).items():
-            mine = [one for one in dead if one.job == job]
-            first = max(mine, key=lambda one: -one.ended)
+        for job, number in Counter(actor.job for actor in dead).items():
+            mine = [actor for actor in dead if actor.job == job]
+            first = max(mine, key=lambda actor: -actor.ended)
             yield Finding(
                 f"{counted(number, 'actor')} of job {job} {'has' if number == 1 else 'have'} died: "
-                + listed((f"{one.name} ({one.class_name.rpartition('.')[2]})" for one in mine), _MOST),
+                + listed((f"{actor.name} ({actor.class_name.rpartition('.')[2]})" for actor in mine), _MOST),
                 Evidence(
                     f"{first.name}, process {first.pid} on {first.address}: {why_dead(first)}",
                     "alive as long as their job",

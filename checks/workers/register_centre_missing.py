@@ -57,19 +57,19 @@ def register_centre_missing(clusters: RayClusters) -> Iterator[Finding]:
     for cluster, group in running_groups(clusters):
         name = group.prefix + REGISTER_CENTRE
         centres = [
-            one
-            for one in cluster.actors
-            if (one.name, one.job, one.namespace) == (name, group.job, group.namespace)
+            actor
+            for actor in cluster.actors
+            if (actor.name, actor.job, actor.namespace) == (name, group.job, group.namespace)
         ]
-        first = next((one for one in group.members if one.rank == 0), None)
+        first = next((member for member in group.members if member.rank == 0), None)
         if (
             not centres
             or first is None
             or first.state == "dead"
-            or any(one.state != "DEAD" for one in centres)
+            or any(centre.state != "DEAD" for centre in centres)
         ):
             continue
-        late = [one.rank for one in group.of("waiting", "starting")] + list(group.absent)
+        late = [member.rank for member in group.of("waiting", "starting")] + list(group.absent)
         verb = "starts" if len(late) == 1 else "start"
         yield Finding(
             f"the register centre of {named(group)} is dead"

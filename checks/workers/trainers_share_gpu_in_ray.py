@@ -32,7 +32,7 @@ _SEEN = Gpus((Device(0, "H200", memory=Memory(140_000, 90_000, 50_000), holders=
         Example("colocated roles in one process", (runs(a_rank(0), a_rank(1)), _NO_GPU)),
         Example("a group that generates beside one that trains", (runs(a_rank(0), a_rank(0, prefix="rollout_colocate_0")), _NO_GPU)),
         Example("two groups on GPUs of their own", (runs(a_rank(0), a_rank(0, prefix="def456", gpus=(1,))), _NO_GPU)),
-        Example("without GPUs", (runs(*(a_rank(0, prefix=one, gpus=()) for one in ("a", "b"))), _NO_GPU)),
+        Example("without GPUs", (runs(*(a_rank(0, prefix=prefix, gpus=()) for prefix in ("a", "b"))), _NO_GPU)),
         Example("NVML sees both, which CUDA151 says", (runs(*_PAIR), _SEEN)),
         Example("actor and critic apart", (runs(*_PAIR), _NO_GPU), "2 trainers share GPU 0 of 10.0.0.5: abc123WorkerDict, def456WorkerDict"),
     ],
@@ -58,9 +58,9 @@ def trainers_share_gpu_in_ray(clusters: RayClusters, gpus: Gpus | Unknown) -> It
             shared.setdefault((at, node, names), []).append((gpu, members))
     for (at, node, names), places in shared.items():
         numbers = [gpu for gpu, _ in places]
-        one = len(numbers) == 1
+        is_single = len(numbers) == 1
         yield Finding(
-            f"{len(names)} trainers share {'GPU' if one else 'each of GPUs'} {ranges(numbers)} of {node}: {listed(names, _MOST)}",
+            f"{len(names)} trainers share {'GPU' if is_single else 'each of GPUs'} {ranges(numbers)} of {node}: {listed(names, _MOST)}",
             Evidence(
                 "; ".join(
                     f"GPU {gpu}: {', '.join(f'{_roles(member)} (process {member.actor.pid})' for member in members)}"
@@ -79,20 +79,20 @@ def _on_gpus(clusters: RayClusters) -> dict[tuple[str, str, int], list[tuple[Wor
     found: dict[tuple[str, str, int], list[tuple[WorkerGroup, Member]]] = {}
     for cluster, group in running_groups(clusters):
         if _trains(group):
-            for one in group.of("alive"):
-                for gpu in one.actor.gpus:
-                    found.setdefault((cluster.address, one.actor.address, gpu), []).append((group, one))
+            for member in group.of("alive"):
+                for gpu in member.actor.gpus:
+                    found.setdefault((cluster.address, member.actor.address, gpu), []).append((group, member))
     return found
 
 
 def _trains(group: WorkerGroup) -> bool:
-    said = " ".join(group.roles or (group.class_name,)).lower()
-    return not group.prefix.startswith(_GENERATES) and any(word in said for word in _TRAINS)
+    roles = " ".join(group.roles or (group.class_name,)).lower()
+    return not group.prefix.startswith(_GENERATES) and any(word in roles for word in _TRAINS)
 
 
 def _seen(members: list[Member], gpus: Gpus | Unknown) -> bool:
     """Whether NVML names two of them on one GPU of this machine, with memory that counts."""
-    pids = {one.actor.pid for one in members}
+    pids = {member.actor.pid for member in members}
     devices = () if isinstance(gpus, Unknown) else gpus.sound
     return any(
         sum(holder.pid in pids and (holder.memory or 0) >= CONTEXT for holder in device.holders) > 1

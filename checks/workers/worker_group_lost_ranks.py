@@ -52,7 +52,7 @@ def worker_group_lost_ranks(clusters: RayClusters, launch: Launch | Unknown) -> 
     """
     for cluster, group in running_groups(clusters):
         dead = group.of("dead")
-        gone = [*group.lost, *(one.rank for one in dead)]
+        gone = [*group.lost, *(member.rank for member in dead)]
         if gone:
             are, them = ("is", "it") if len(gone) == 1 else ("are", "them")
             yield Finding(
@@ -67,15 +67,19 @@ def worker_group_lost_ranks(clusters: RayClusters, launch: Launch | Unknown) -> 
 
 
 def _why(dead: tuple[Member, ...], group: WorkerGroup) -> Iterator[str]:
-    for one in dead:
-        where = f"process {one.actor.pid} on {one.actor.address}" if one.actor.address else "never started"
-        yield f"rank {one.rank} ({where}): {why_dead(one.actor)}"
+    for member in dead:
+        where = (
+            f"process {member.actor.pid} on {member.actor.address}"
+            if member.actor.address
+            else "never started"
+        )
+        yield f"rank {member.rank} ({where}): {why_dead(member.actor)}"
     if group.lost:
         yield f"{ranks(group.lost, 0)}: Ray has forgotten them"
 
 
 def _remedy(dead: tuple[Member, ...], cluster: RayCluster) -> str:
-    ends = {one.actor.end for one in dead}
+    ends = {member.actor.end for member in dead}
     if "NODE_DIED" in ends:
         why = "a node died: look at it first"
     elif "OUT_OF_MEMORY" in ends:
@@ -83,7 +87,7 @@ def _remedy(dead: tuple[Member, ...], cluster: RayCluster) -> str:
     elif ends & {"OUT_OF_SCOPE", "REF_DELETED"}:
         why = "nothing referred to it any more: keep the worker group that made it"
     else:
-        pid = next((one.actor.pid for one in dead if one.actor.pid), 0)
+        pid = next((member.actor.pid for member in dead if member.actor.pid), 0)
         why = (
             f"its last words are in {cluster.session or 'the session'}/logs/worker-*-{pid}.err on its node"
             if pid

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, short, told
+from verl_doctor.checks.shared.ray import a_cluster, a_node, joins, resources_text, short
 from verl_doctor.checks.shared.ray_holders import holders, in_words
 from verl_doctor.checks.shared.ray_room import bundles, never_placed
 from verl_doctor.checks.shared.running_job import of_another_job
@@ -89,15 +89,17 @@ def _unplaced(group: RayGroup, cluster: RayCluster, launch: Launch | Unknown) ->
     wanted: Counter[str] = Counter()
     for bundle in group.bundles:
         wanted.update(bundle)
-    free = {name: sum(one.free.get(name, 0) for one in cluster.alive) for name in wanted}
+    free = {name: sum(node.free.get(name, 0) for node in cluster.alive) for name in wanted}
     short_of = [name for name, amount in wanted.items() if free[name] < amount]
     if not short_of or never_placed(group, cluster):
         return
     name = short_of[0]
     found = holders(cluster, name)
     own = any(
-        one.job == group.job and one.state == "CREATED" and any(name in bundle for bundle in one.bundles)
-        for one in cluster.groups
+        other_group.job == group.job
+        and other_group.state == "CREATED"
+        and any(name in bundle for bundle in other_group.bundles)
+        for other_group in cluster.groups
     )
     yield Finding(
         f"placement group {group.name or short(group.group)} of job {group.job} waits for {wanted[name]:g} {name}, "
@@ -109,33 +111,43 @@ def _unplaced(group: RayGroup, cluster: RayCluster, launch: Launch | Unknown) ->
         ),
         subject=Subject("resource", group.name or short(group.group), group.job),
         remedy="verl-doctor clean shows what jobs that have ended left behind"
-        if any(one.left for one in found)
+        if any(holder.left for holder in found)
         else "give the job's pools less: what one of them has is never free for another"
         if own
         else "wait for the jobs that have them, or end one",
-        severity=of_another_job(launch) if own or any(one.left for one in found) else "warning",
+        severity=of_another_job(launch) if own or any(holder.left for holder in found) else "warning",
     )
 
 
 def _crowded(group: WorkerGroup, cluster: RayCluster, launch: Launch | Unknown) -> Iterator[Finding]:
     waiting = group.of("waiting")
     rooms = {name: _Room(pool, cluster) for name, pool in _pools(waiting, cluster).items()}
-    full = [one for one in waiting if one.actor.group in rooms and rooms[one.actor.group].lacks(one.actor)]
+    full = [
+        member
+        for member in waiting
+        if member.actor.group in rooms and rooms[member.actor.group].lacks(member.actor)
+    ]
     if not full:
         return
     first = full[0].actor
     room = rooms[first.group]
-    kinds = {name.partition("_group_")[0] for one in full for name in rooms[one.actor.group].lacks(one.actor)}
+    kinds = {
+        name.partition("_group_")[0]
+        for member in full
+        for name in rooms[member.actor.group].lacks(member.actor)
+    }
     neighbours = (
-        f"{one.name or one.class_name}: {told(_own(one.needs))}"
-        for one in room.inside
-        if room.lacks(first) & one.needs.keys()
+        f"{actor.name or actor.class_name}: {resources_text(_own(actor.needs))}"
+        for actor in room.inside
+        if room.lacks(first) & actor.needs.keys()
     )
     verb, their = ("waits", "its") if len(full) == 1 else ("wait", "their")
     yield Finding(
-        f"{ranks((one.rank for one in full), group.world_size)} of {named(group)} {verb} for "
+        f"{ranks((member.rank for member in full), group.world_size)} of {named(group)} {verb} for "
         f"{' and '.join(sorted(kinds))} that other actors of {their} placement group have",
-        Evidence(listed(neighbours, _MOST), told(_own(first.needs)), f"the GCS at {cluster.address}"),
+        Evidence(
+            listed(neighbours, _MOST), resources_text(_own(first.needs)), f"the GCS at {cluster.address}"
+        ),
         subject=Subject("worker group", group.name),
         severity=of_another_job(launch),
         remedy="let both groups share one process, or give the resource pool a larger max_colocate_count",
@@ -144,23 +156,27 @@ def _crowded(group: WorkerGroup, cluster: RayCluster, launch: Launch | Unknown) 
 
 def _pools(waiting: Iterable[Member], cluster: RayCluster) -> dict[str, RayGroup]:
     """The placement groups of these members that have their place."""
-    wanted = {one.actor.group for one in waiting}
-    return {one.group: one for one in cluster.groups if one.group in wanted and one.state == "CREATED"}
+    wanted = {member.actor.group for member in waiting}
+    return {
+        group.group: group for group in cluster.groups if group.group in wanted and group.state == "CREATED"
+    }
 
 
 class _Room:
     """What a placement group has in its parts, and what actors that are alive have taken of it."""
 
     def __init__(self, group: RayGroup, cluster: RayCluster) -> None:
-        self.inside = [one for one in cluster.actors if one.state == "ALIVE" and one.group == group.group]
+        self.inside = [
+            actor for actor in cluster.actors if actor.state == "ALIVE" and actor.group == group.group
+        ]
         self._has = {
             f"{name}_group_{number}_{group.group}": amount
             for number, bundle in enumerate(group.bundles)
             for name, amount in bundle.items()
         }
         self._taken: Counter[str] = Counter()
-        for one in self.inside:
-            self._taken.update(one.needs)
+        for actor in self.inside:
+            self._taken.update(actor.needs)
 
     def lacks(self, actor: RayActor) -> set[str]:
         """What an actor asks for of one part and does not find there."""

@@ -57,8 +57,12 @@ def no_expandable_segments(
 
 def _edit(place: Location, launch: Launch) -> LineEdit:
     """Write what is left of the value; a line that sets nothing else is commented out."""
-    here = [one for one in launch.settings if (one.path, one.line) == (place.path, place.line)]
-    found = [one for one in here if one.name in CONFIGURATIONS and is_expandable(one.value or "")]
+    here = [
+        setting for setting in launch.settings if (setting.path, setting.line) == (place.path, place.line)
+    ]
+    found = [
+        setting for setting in here if setting.name in CONFIGURATIONS and is_expandable(setting.value or "")
+    ]
     if len(found) != 1 or found[0].value is None:
         raise CannotEdit(f"{place}: this line does not set one list of options; edit it by hand")
     rest = without_expandable(found[0].value)

@@ -27,7 +27,7 @@ def script_key(
     def correct(place: Location) -> LineEdit:
         found = [
             (word.key, new)
-            for word in configuration.asked
+            for word in configuration.overrides
             if (word.path, word.line) == (place.path, place.line)
             and finding.subject == Subject("setting", word.key, word.text)
             and (new := certain(word, configuration))

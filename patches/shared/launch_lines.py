@@ -44,7 +44,7 @@ def edit_lines(
 def variable_at(place: Location, launch: Launch | Unknown, readers: VariableReaders) -> Reading:
     """The variable that this line sets and nothing reads. Raises CannotEdit when it sets none, or several."""
     settings = () if isinstance(launch, Unknown) else launch.settings
-    names = {one.name for one in settings if (one.path, one.line) == (place.path, place.line)}
+    names = {setting.name for setting in settings if (setting.path, setting.line) == (place.path, place.line)}
     found = [reading for reading in readers.dead() if reading.name in names]
     if len(found) != 1:
         raise CannotEdit(f"{place}: this line does not set one variable that nothing reads; edit it by hand")

@@ -104,9 +104,9 @@ def repaired(source: SourceText, comment: str) -> bytes:
     after = source.edited(_edits(source), comment)
     tree = SourceText(after, source.path).tree
     left = [
-        one.function.lineno
-        for one in engine_lookups(tree)
-        if None in (one.given("address"), one.given("namespace"))
+        engine_lookup.function.lineno
+        for engine_lookup in engine_lookups(tree)
+        if None in (engine_lookup.given("address"), engine_lookup.given("namespace"))
     ]
     if told_by(tree) is None or left:
         raise CannotEdit(f"{source.path}: the edited source would still leave the address to chance")
@@ -117,7 +117,9 @@ def _edits(source: SourceText) -> Iterator[Edit]:
     """One edit for each place of the parent, and two for each function that looks for actors."""
     lookups = list(engine_lookups(source.tree))
     parents = [
-        one for one in identified(source.tree) if not any(one in walk(each.function) for each in lookups)
+        statement
+        for statement in identified(source.tree)
+        if not any(statement in walk(each.function) for each in lookups)
     ]
     if not lookups:
         raise CannotEdit(f"{source.path}: no function calls ray.init and picks named actors by their prefix")
@@ -199,7 +201,7 @@ def _connecting(source: SourceText, lookup: EngineLookup) -> ast.stmt:
         if (
             isinstance(node, ast.Try)
             and _is_about_connecting(node)
-            and all(one in walk(node) for one in lookup.inits)
+            and all(call in walk(node) for call in lookup.inits)
         ):
             return node
     if len(lookup.inits) > 1:
@@ -216,24 +218,24 @@ def _is_about_connecting(node: ast.Try) -> bool:
     """Whether a `try` only connects to Ray, in one way or another, and says so."""
     inner = [*node.body, *node.orelse, *node.finalbody]
     inner += [statement for handler in node.handlers for statement in handler.body]
-    said = ("ray.init", "ray.shutdown", "print", "logger.", "logging.")
+    calls = ("ray.init", "ray.shutdown", "print", "logger.", "logging.")
     return all(
         isinstance(part, (ast.Pass, ast.Raise))
-        or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and dotted(part.value.func).startswith(said))
+        or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Call) and dotted(part.value.func).startswith(calls))
         for part in inner
     )  # fmt: skip
 
 
 def _arguments(source: SourceText, lookup: EngineLookup) -> Iterator[str]:
     """What `ray.init` is given: the address, the namespace, and whatever it was given that joins no other cluster."""
-    if any(one.arg is None for one in lookup.inits[0].keywords):
+    if any(keyword.arg is None for keyword in lookup.inits[0].keywords):
         raise _no(source, lookup.inits[0], "it is given arguments with **")
     yield f'address=os.environ.get("{ADDRESS}") or "auto"'
     yield f"namespace={_namespace(source, lookup)}"
     yield "ignore_reinit_error=True"
-    for one in lookup.inits[0].keywords:
-        if one.arg not in _FOR_A_NEW_RAY:
-            yield f"{one.arg}={ast.unparse(one.value)}"
+    for keyword in lookup.inits[0].keywords:
+        if keyword.arg not in _FOR_A_NEW_RAY:
+            yield f"{keyword.arg}={ast.unparse(keyword.value)}"
 
 
 def _namespace(source: SourceText, lookup: EngineLookup) -> str:

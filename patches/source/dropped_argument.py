@@ -48,14 +48,14 @@ def _edit(source: SourceText, use: ApiUse) -> Edit:
     callee = dotted(call.func)
     if not callee:
         raise CannotEdit(f"{where}: {text_of(call.func)} is no plain name")
-    asked = f'"{lost.parameter}" in __import__("inspect").signature({callee}).parameters'
+    condition = f'"{lost.parameter}" in __import__("inspect").signature({callee}).parameters'
     if use.kind == "keyword":
-        keyword = next(one for one in call.keywords if one.arg == lost.parameter)
-        given = f'**({{"{lost.parameter}": {source.of(keyword.value)}}} if {asked} else {{}})'
+        keyword = next(passed for passed in call.keywords if passed.arg == lost.parameter)
+        given = f'**({{"{lost.parameter}": {source.of(keyword.value)}}} if {condition} else {{}})'
         return Edit(source.start(keyword), source.end(keyword), given)
     argument = _positional(call, lost, where)
     return Edit(
-        source.start(argument), source.end(argument), f"*(({source.of(argument)},) if {asked} else ())"
+        source.start(argument), source.end(argument), f"*(({source.of(argument)},) if {condition} else ())"
     )
 
 
@@ -63,16 +63,16 @@ def _call(tree: ast.Module, use: ApiUse) -> ast.Call | None:
     """The call that a use speaks of: it stands where that begins, or where its keyword does."""
     for node in walk(tree):
         if isinstance(node, ast.Call):
-            keywords = [one for one in node.keywords if one.arg == use.last]
+            keywords = [keyword for keyword in node.keywords if keyword.arg == use.last]
             places: list[ast.expr | ast.keyword] = [*keywords] if use.kind == "keyword" else [node]
-            if any((one.lineno, one.col_offset) == (use.line, use.column) for one in places):
+            if any((place.lineno, place.col_offset) == (use.line, use.column) for place in places):
                 return node
     return None
 
 
 def _positional(call: ast.Call, lost: Dropped, where: str) -> ast.expr:
     """The one argument that is named like the lost parameter: that is how verl writes it."""
-    named = [one for one in call.args if dotted(one).rpartition(".")[2] == lost.parameter]
-    if len(named) != 1 or any(isinstance(one, ast.Starred) for one in call.args):
+    named = [argument for argument in call.args if dotted(argument).rpartition(".")[2] == lost.parameter]
+    if len(named) != 1 or any(isinstance(argument, ast.Starred) for argument in call.args):
         raise CannotEdit(f"{where}: which argument is {lost.parameter} cannot be told")
     return named[0]

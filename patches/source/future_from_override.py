@@ -64,7 +64,7 @@ def _waits(use: ApiUse, uses: VllmUses, sources: SourceFiles) -> str:
     path = Path(uses.library.folder).joinpath(*module.split(".")[1:]).with_suffix(".py")
     source = sources.read(str(path))
     tree = parse(source, path) if isinstance(source, bytes) else source
-    told = {
+    ways = {
         how
         for node in (tree.body if isinstance(tree, ast.Module) else ())
         if isinstance(node, ast.ClassDef) and node.name == name
@@ -72,9 +72,9 @@ def _waits(use: ApiUse, uses: VllmUses, sources: SourceFiles) -> str:
         if isinstance(part, ast.FunctionDef)
         for how in _handed_on(part, method)
     }
-    if len(told) != 1:
+    if len(ways) != 1:
         raise CannotEdit(f"{path}: what {name} does with the answer of {method}() cannot be told")
-    return told.pop()
+    return ways.pop()
 
 
 def _handed_on(node: ast.FunctionDef, method: str) -> Iterator[str]:
@@ -116,9 +116,11 @@ def _edits(source: SourceText, use: ApiUse, waits: str) -> Iterator[Edit]:
         isinstance(p, (ast.Yield, ast.YieldFrom)) for p in _own(node)
     ):
         raise CannotEdit(f"{where}: {node.name} is a coroutine or a generator")
-    asked, insertion = _question(source, node, where)
-    if any(isinstance(p, ast.Name) and p.id in asked and not isinstance(p.ctx, ast.Load) for p in _own(node)):
-        raise CannotEdit(f"{where}: {node.name} binds {asked} anew")
+    condition, insertion = _question(source, node, where)
+    if any(
+        isinstance(p, ast.Name) and p.id in condition and not isinstance(p.ctx, ast.Load) for p in _own(node)
+    ):
+        raise CannotEdit(f"{where}: {node.name} binds {condition} anew")
     if not _ends(node.body):
         raise CannotEdit(f"{where}: {node.name} may end without an answer")
     yield from insertion
@@ -126,7 +128,7 @@ def _edits(source: SourceText, use: ApiUse, waits: str) -> Iterator[Edit]:
         if isinstance(part, ast.Return):
             if part.value is None:
                 raise CannotEdit(f"{source.path}:{part.lineno}: {node.name} returns nothing here")
-            text = _answer(source, part.value, asked, waits)
+            text = _answer(source, part.value, condition, waits)
             yield Edit(source.start(part.value), source.end(part.value), text)
 
 
@@ -158,13 +160,13 @@ def _question(source: SourceText, node: _Function, where: str) -> tuple[str, lis
     return ASKED, [Edit(last, last, f", {ASKED}=False")]
 
 
-def _answer(source: SourceText, value: ast.expr, asked: str, waits: str) -> str:
+def _answer(source: SourceText, value: ast.expr, condition: str, waits: str) -> str:
     """What is returned: futures that are done when vLLM asked not to block, else what was returned before."""
     text = source.of(value)
     plain = isinstance(value, ast.Name) and text != "future"  # the name that _DONE binds
     name = text if plain else "answer"
     done = f"[{_DONE.format('one')} for one in {name}]" if waits == "each" else _DONE.format(name)
-    chosen = f"{done} if {asked} else {name}"
+    chosen = f"{done} if {condition} else {name}"
     given = f"({text})" if isinstance(value, ast.Tuple) else text  # `return a, b` gives one tuple
     return chosen if plain else f"(lambda {name}: {chosen})({given})"
 
@@ -179,6 +181,6 @@ def _ends(body: list[ast.stmt]) -> bool:
         case ast.With(body=inner):
             return _ends(inner)
         case ast.Try(body=inner, handlers=handlers, orelse=otherwise, finalbody=final):
-            finished = _ends(otherwise or inner) and all(_ends(one.body) for one in handlers)
+            finished = _ends(otherwise or inner) and all(_ends(handler.body) for handler in handlers)
             return finished or bool(final and _ends(final))
     return False

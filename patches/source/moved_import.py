@@ -65,7 +65,7 @@ class _Kinds:
     def obstacle(self, use: ApiUse, tree: ast.Module, local: str) -> str:
         """Why the definition at the new place is another thing, "" when nothing says so."""
         found = self._definition(use)
-        kind = next((said for node, said in _KINDS.items() if isinstance(found, node)), "")
+        kind = next((title for node, title in _KINDS.items() if isinstance(found, node)), "")
         wanted = _taken_for(use.last, tree, local)
         if not kind or not wanted or (wanted == "a class") == (kind == "a class"):
             return ""
@@ -97,8 +97,8 @@ def _as_class(tree: ast.Module) -> Iterator[str]:
                 yield from _names(parts)
             case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]):
                 yield from _names([kinds])
-            case ast.arg(annotation=ast.expr() as said) | ast.AnnAssign(annotation=said):
-                yield from _names([said])
+            case ast.arg(annotation=ast.expr() as annotation) | ast.AnnAssign(annotation=annotation):
+                yield from _names([annotation])
 
 
 def _names(parts: Iterable[ast.expr]) -> Iterator[str]:

@@ -121,10 +121,10 @@ class _Repair:
             return f"{text_of(call.func)} is no plain name of something of vLLM"
         if _position(keyword) not in self.recorded:
             return f"{callee} is not known to be of vLLM and to take it"
-        stars = [one for one in call.args if isinstance(one, ast.Starred)]
+        stars = [argument for argument in call.args if isinstance(argument, ast.Starred)]
         if any(_position(star) > _position(keyword) for star in stars):
             return "an argument with * follows it"
-        return f"the same call passes {NEW}" if any(one.arg == NEW for one in call.keywords) else ""
+        return f"the same call passes {NEW}" if any(keyword_.arg == NEW for keyword_ in call.keywords) else ""
 
     def edits(self, node: ast.AST) -> Iterator[Edit]:
         """One edit for each outermost use below a node; what lies inside it is part of its text."""
@@ -165,10 +165,10 @@ class _Repair:
     def _keyword(self, value: ast.expr, callee: ast.expr) -> str:
         """A dict with the name that is taken: that of vLLM's own object when it is read there, else what the callee says."""
         other, same = self._inverted(value), self._text(value)
-        asked = f'"{NEW}" in __import__("inspect").signature({self._text(callee)}).parameters'
+        condition = f'"{NEW}" in __import__("inspect").signature({self._text(callee)}).parameters'
         if (owner := self._name_read(value)) and _position(value) in self.recorded:
-            other, same, asked = f"{owner}.{NEW}", f"{owner}.{OLD}", f'hasattr({owner}, "{NEW}")'
-        return f'**({{"{NEW}": {other}}} if {asked} else {{"{OLD}": {same}}})'
+            other, same, condition = f"{owner}.{NEW}", f"{owner}.{OLD}", f'hasattr({owner}, "{NEW}")'
+        return f'**({{"{NEW}": {other}}} if {condition} else {{"{OLD}": {same}}})'
 
     def _inverted(self, value: ast.expr) -> str:
         if isinstance(value, ast.Constant) and isinstance(value.value, bool):

@@ -20,8 +20,8 @@ def as_the_driver(rows: Iterable[Effective], why: str) -> list[Change] | Refusal
         if value is None:
             hidden.append(row.name)
             continue
-        said = why.format(name=row.name)
-        changes.append(SetVariable(row.name, value, said, node_only=row.name in PER_NODE))
+        reason = why.format(name=row.name)
+        changes.append(SetVariable(row.name, value, reason, node_only=row.name in PER_NODE))
     if not changes:
         named = ", ".join(hidden)
         return Refusal(

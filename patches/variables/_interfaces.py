@@ -58,9 +58,9 @@ def interface_fix(identifier: str, *, repairs: str, title: str) -> Fix:
 def _edit(launch: Launch, variable: str, value: str, place: Location) -> LineEdit:
     """The variable's new value in the line of the launch file that sets it. Raises CannotEdit where the old one is not known."""
     old = [
-        one.value
-        for one in launch.settings
-        if (one.name, one.path, one.line) == (variable, place.path, place.line) and one.value
+        setting.value
+        for setting in launch.settings
+        if (setting.name, setting.path, setting.line) == (variable, place.path, place.line) and setting.value
     ]
     if not old:
         raise CannotEdit(f"{place}: this line does not set {variable} to a value that is known")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from measure import Run, run
 
-from verl_doctor.toolkit.commands.matrix.releases import one, releases
+from verl_doctor.toolkit.commands.matrix.releases import release_of, releases
 from verl_doctor.toolkit.index.listing import PackageIndex
 from verl_doctor.toolkit.index.settings import index_settings
 from verl_doctor.toolkit.index.web import Part, Web
@@ -115,7 +115,7 @@ def _read(version: str) -> Read:
     wheels = PackageIndex(settings, web).listing("vllm").wheels
     found = releases("vllm", [wheel for wheel in wheels if platform.machine() in wheel.filename], None)
     before, started = web.received, time.perf_counter()
-    unpacked = WheelSources(web).of(one(found, version).wheel)
+    unpacked = WheelSources(web).of(release_of(found, version).wheel)
     seconds = time.perf_counter() - started
     web.close()
     files = sum(1 for _ in unpacked.folder.rglob("*.py"))

@@ -78,7 +78,7 @@ def _round(stage: Stage) -> tuple[float, float, float, float]:
         ran = stage.run(script(stage.python, smoke_imports, "cpu", *modules))
         if ran.code != 0:
             _refuse(stage, failed(ran, {"": ""}))
-        costs.append(float(ran.told[-1]["cpu"]))
+        costs.append(float(ran.documents[-1]["cpu"]))
     load = os.getloadavg()[0]
     begun = time.monotonic()
     outcome = imports.climb(stage)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from support.machine_facts import known
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.interpreter_examples import PYTHON
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus
 from verl_doctor.checks.shared.network_examples import ONE, TWO, named
-from verl_doctor.checks.shared.ray import ADDRESS, MINE, a_cluster, a_node, joins, said
+from verl_doctor.checks.shared.ray import ADDRESS, MINE, a_cluster, a_node, joins, ray_place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.connections.ports import Listener, Ports, Wanted
 from verl_doctor.toolkit.collectors.host.job_here import JobHere
@@ -35,17 +35,17 @@ from verl_doctor.toolkit.engine.judge import DEEP, Selection, judge
 from verl_doctor.toolkit.facts import Absent
 
 RULES = (*(f"RAY{number}" for number in range(101, 120)), "NET114", "NET116", "HOST116", "CFG111")
-TAKEN = said(source="address file")
-DEAD = {"reply": "refused", "said": "Connection refused"}
+TAKEN = ray_place(source="address file")
+DEAD = {"reply": "refused", "error": "Connection refused"}
 GONE = replace(TAKEN, reply="refused")
 WELL: dict[type, Any] = {
-    RayAddresses: RayAddresses((TAKEN, said(source="raylet")), (MINE,), "/tmp/ray"),
+    RayAddresses: RayAddresses((TAKEN, ray_place(source="raylet")), (MINE,), "/tmp/ray"),
     RayClusters: joins(a_cluster()),
     RayToken: RayToken(by_itself=True),
     RayMatch: RayMatch(variable=True),
     LibraryTrees: LibraryTrees((Tree("/env/ray", "ray", "2.60.0", "site-packages"),)),
     Interpreter: PYTHON,
-    Configuration: asked()[0],
+    Configuration: configured()[0],
     RayTickets: RayTickets(3, "base.py:192"),
     Launch: Launch((("run.sh", "shell script"),), command=Command("verl.trainer.main_ppo", (), "run.sh", 9)),
     JobNodes: ONE,
@@ -56,7 +56,7 @@ WELL: dict[type, Any] = {
     HostLimits: an_h200_node(),
     Ports: Ports(),
 }
-HEAD = said(source="ray start --head", path="run.sh", line=4)
+HEAD = ray_place(source="ray start --head", path="run.sh", line=4)
 
 
 def spoken(**edits: Any) -> set[str]:
@@ -87,18 +87,18 @@ def test_a_machine_without_any_ray() -> None:
 @pytest.mark.parametrize(
     ("codes", "edits"),
     [
-        ("RAY101", {"RayAddresses": RayAddresses((said(**DEAD), TAKEN), (MINE,)), "RayClusters": RayClusters((a_cluster(),), ADDRESS[:-1])}),
+        ("RAY101", {"RayAddresses": RayAddresses((ray_place(**DEAD), TAKEN), (MINE,)), "RayClusters": RayClusters((a_cluster(),), ADDRESS[:-1])}),
         ("RAY102", {"RayAddresses": RayAddresses((GONE,), file=AddressFile("/tmp/ray/x", "me")), "RayClusters": Absent("none answers")}),
-        ("RAY102", {"RayAddresses": RayAddresses((GONE,)), "RayClusters": Absent("none answers"), "Configuration": asked("ray_kwargs.ray_init.num_cpus=64")[0]}),
-        ("RAY103", {"Configuration": asked("ray_kwargs.ray_init.num_cpus=64")[0]}),
+        ("RAY102", {"RayAddresses": RayAddresses((GONE,)), "RayClusters": Absent("none answers"), "Configuration": configured("ray_kwargs.ray_init.num_cpus=64")[0]}),
+        ("RAY103", {"Configuration": configured("ray_kwargs.ray_init.num_cpus=64")[0]}),
         ("RAY104", {"RayClusters": joins(a_cluster(ray="2.9.3"))}),
         ("RAY105", {"RayClusters": joins(a_cluster(python="3.11.2"))}),
-        ("RAY106", {"RayAddresses": RayAddresses((said(),), (MINE,)), "RayClusters": joins(a_cluster(token=True)), "RayToken": RayToken(path="/t", by_itself=True)}),
+        ("RAY106", {"RayAddresses": RayAddresses((ray_place(),), (MINE,)), "RayClusters": joins(a_cluster(token=True)), "RayToken": RayToken(path="/t", by_itself=True)}),
         ("RAY106", {"RayClusters": joins(a_cluster(token=True, refused="InvalidAuthToken", silent=True, nodes=())), "RayToken": RayToken()}),
         ("RAY107", {"RayAddresses": RayAddresses((TAKEN,), (MINE, replace(MINE, address="10.0.0.5:7", session="s2", raylets=(99,))))}),
-        ("RAY108", {"RayAddresses": RayAddresses((said(),))}),
-        ("RAY109", {"RayAddresses": RayAddresses((said("auto"),)), "RayClusters": Absent("none answers")}),
-        ("RAY109", {"RayAddresses": RayAddresses((said("local"),)), "RayClusters": Absent("none answers"), "JobNodes": TWO}),
+        ("RAY108", {"RayAddresses": RayAddresses((ray_place(),))}),
+        ("RAY109", {"RayAddresses": RayAddresses((ray_place("auto"),)), "RayClusters": Absent("none answers")}),
+        ("RAY109", {"RayAddresses": RayAddresses((ray_place("local"),)), "RayClusters": Absent("none answers"), "JobNodes": TWO}),
         ("RAY110", {"RayAddresses": RayAddresses((HEAD,), (MINE,)), "RayClusters": RayClusters((a_cluster(),)), "Ports": Ports((Listener(6379, "10.0.0.5", 70, "gcs_server", mine=True),), (Wanted(6379, 6379, "ray start --port"),))}),
         ("RAY111", {"RayClusters": joins(a_cluster(a_node(resources={"CPU": 64.0})))}),
         ("RAY111", {"RayClusters": joins(a_cluster(a_node(free={"CPU": 4.0})))}),

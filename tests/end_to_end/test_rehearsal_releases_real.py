@@ -65,7 +65,7 @@ def test_each_word_is_one_that_the_release_takes(
     verl = wheel_tree("verl", release) / "verl"
     out = words_for(configured(verl), (), [*ANYWHERE, *more], Names(verl).__contains__)
     after = configured(verl, *out.words)
-    assert {asked.fate for asked in after.asked} == {"applied"}
+    assert {asked.fate for asked in after.overrides} == {"applied"}
     assert after.get("actor_rollout_ref.model.path") == "/m odel"
     assert after.get("trainer.total_training_steps") == 1
     assert set(unsaid(after.after)) <= {"reward.reward_model.rollout.name"}  # which is off

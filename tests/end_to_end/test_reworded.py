@@ -53,7 +53,7 @@ def given(example: Example) -> dict[type, Any]:
     for setting in launch.settings if isinstance(launch, Launch) else ():
         if setting.line:
             lines[setting.path][setting.line].append(f"export {setting.name}={setting.value}")
-    for word in configuration.asked if isinstance(configuration, Configuration) else ():
+    for word in configuration.overrides if isinstance(configuration, Configuration) else ():
         if word.line:
             lines[word.path][word.line].append(f"{word.text} \\")
     scripts = Launch(tuple((path, "shell script") for path in lines), command=_command(configuration))
@@ -62,7 +62,7 @@ def given(example: Example) -> dict[type, Any]:
 
 def _command(configuration: Any) -> Command | None:
     """The command whose words an example's configuration asks for."""
-    asked = configuration.asked if isinstance(configuration, Configuration) else ()
+    asked = configuration.overrides if isinstance(configuration, Configuration) else ()
     words = tuple(Word(word.text, word.path, word.line, word.text) for word in asked)
     return Command("verl.trainer.main_ppo", words, words[0].path, words[0].line) if words else None
 

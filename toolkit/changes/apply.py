@@ -97,9 +97,9 @@ def apply(
                 _carry_out(entry, held)
                 entry = journal.mark(entry, "applied")
             except BaseException as error:
-                told = roll_back(entry)
+                outcome = roll_back(entry)
                 if isinstance(error, (OSError, Refused)):
-                    raise Refused(f"{sentence(error)}; {told}") from error
+                    raise Refused(f"{sentence(error)}; {outcome}") from error
                 raise
             return transaction(entry, (entry,), None)
 

@@ -141,16 +141,16 @@ def remaining(entry: Entry, index: int, record: BytecodeRecord) -> Remaining:
 
 def _cache_tag(python: str) -> str:
     try:
-        asked = subprocess.run(
+        result = subprocess.run(
             [python, "-I", "-S", "-c", _ASK_TAG], capture_output=True, text=True, check=False, timeout=60
         )
     except OSError as error:
         raise Refused(f"{said_by(error)}: this interpreter cannot be run") from None
     except subprocess.TimeoutExpired:
         raise Refused(f"{python} did not answer within 60 s") from None
-    tag = asked.stdout.strip()
-    if asked.returncode or not tag.replace("-", "").isalnum():
-        raise Refused(f"{python} did not say which bytecode it reads: {asked.stderr.strip()[-200:]}")
+    tag = result.stdout.strip()
+    if result.returncode or not tag.replace("-", "").isalnum():
+        raise Refused(f"{python} did not say which bytecode it reads: {result.stderr.strip()[-200:]}")
     return tag
 
 
@@ -200,8 +200,8 @@ def _run(record: BytecodeRecord, manifest: Path, lock: int) -> str:
             if isinstance(error, subprocess.TimeoutExpired):
                 raise Refused(f"writing bytecode took longer than {_LIMIT:.0f} s and was stopped") from None
             raise
-        said = child.stderr.read().decode("utf-8", "replace").strip() if child.stderr else ""
-    return (said.splitlines() or ["the interpreter failed"])[0] if child.returncode else ""
+        complaint = child.stderr.read().decode("utf-8", "replace").strip() if child.stderr else ""
+    return (complaint.splitlines() or ["the interpreter failed"])[0] if child.returncode else ""
 
 
 def _remove_half_written(folder: Path) -> None:

@@ -35,13 +35,13 @@ def run(entry: Entry, index: int, record: CommandRecord) -> None:
         done = subprocess.run(record.argv, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, check=False)
     except (OSError, ValueError) as error:
         cause = said_by(error) if isinstance(error, OSError) else str(error)
-        raise Refused(f"`{said(record)}` could not be started: {cause}") from None
+        raise Refused(f"`{command_line(record)}` could not be started: {cause}") from None
     journal.note(entry, index, _OUTCOME, _document(done.returncode))
     if done.returncode:
         ended = (
             f"with exit code {done.returncode}" if done.returncode > 0 else f"by signal {-done.returncode}"
         )
-        raise Refused(f"`{said(record)}` ended {ended}; its messages are above")
+        raise Refused(f"`{command_line(record)}` ended {ended}; its messages are above")
 
 
 def was_run(entry: Entry) -> bool:
@@ -52,7 +52,7 @@ def was_run(entry: Entry) -> bool:
     )
 
 
-def said(record: CommandRecord) -> str:
+def command_line(record: CommandRecord) -> str:
     """The command as a person would type it."""
     return shlex.join(record.argv)
 

@@ -132,7 +132,7 @@ def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
 
 def around(plan: Sequence[Planned]) -> tuple[FolderRecord, ...]:
     """The folders whose entries a plan changes, as they are now. Raises OSError."""
-    files = [Path(one.record.file) for one in plan if isinstance(one.record, FileRecord)]
+    files = [Path(planned.record.file) for planned in plan if isinstance(planned.record, FileRecord)]
     there = dict.fromkeys(next(folder for folder in file.parents if os.path.isdir(folder)) for file in files)
     return tuple(_folder(folder) for folder in there)
 

@@ -251,7 +251,9 @@ def begin(
     all journals of its run.
     """
     homes = dict.fromkeys((home, *map(Path, run.homes)))
-    number = 1 + max((int(found["number"]) for one in homes for found in _folders(one)), default=0)
+    number = 1 + max(
+        (int(found["number"]) for home_folder in homes for found in _folders(home_folder)), default=0
+    )
     if number > _LARGEST_NUMBER:
         raise Refused(f"{home} has no number left for another transaction; move it elsewhere")
     # Milliseconds, because "the last one" may be in another journal.
@@ -425,16 +427,16 @@ def _read_entry(home: Path, number: int, state: Any, folder: Path, owner: int) -
                 f"this one reads {' and '.join(map(str, _READ))}); use that version to undo it"
             )
         changes = tuple(_read_record(raw) for raw in document["changes"])
-        said = {name: _text(document[name]) for name in ("time", "fix", "code", "token")}
+        texts = {name: _text(document[name]) for name in ("time", "fix", "code", "token")}
         run = _record(Run, document.get("run", {}))
-        around = tuple(_read_folder(one) for one in document.get("around", []))
+        around = tuple(_read_folder(folder) for folder in document.get("around", []))
     except OSError as error:
         raise Refused(_unreadable(file, said_by(error))) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, dacite.DaciteError) as error:
         raise Refused(_unreadable(file, f"{type(error).__name__}: {str(error)[:100]}")) from None
-    if not re.fullmatch(r"[0-9a-f]{8}", said["token"]):
+    if not re.fullmatch(r"[0-9a-f]{8}", texts["token"]):
         raise Refused(_unreadable(file, "its token is not one"))
-    return Entry(home, number, state, changes=changes, run=run, around=around, owner=owner, **said)
+    return Entry(home, number, state, changes=changes, run=run, around=around, owner=owner, **texts)
 
 
 def _record(kind: type[T], raw: Any) -> T:

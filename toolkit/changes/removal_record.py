@@ -16,23 +16,26 @@ _FIX, _CODE = "clean", "LEFT"
 
 def begin(home: Path, leftovers: Sequence[Leftover]) -> Entry:
     """Write down what is going to be removed. Raises Refused and OSError."""
-    records = [RemovalRecord("removal", one.kind, one.name, one.proof, one.size) for one in leftovers]
+    records = [
+        RemovalRecord("removal", leftover.kind, leftover.name, leftover.proof, leftover.size)
+        for leftover in leftovers
+    ]
     return journal.begin(home, _FIX, _CODE, [Planned(record, {}) for record in records])
 
 
 def note(entry: Entry, index: int, outcome: Outcome) -> None:
     """Write down what became of one of them. Raises OSError."""
-    said = {"state": outcome.state, "why": outcome.why}
-    journal.note(entry, index, _OUTCOME, json.dumps(said).encode("ascii"))
+    content = {"state": outcome.state, "why": outcome.why}
+    journal.note(entry, index, _OUTCOME, json.dumps(content).encode("ascii"))
 
 
-def told(entry: Entry, index: int) -> str:
+def outcome_text(entry: Entry, index: int) -> str:
     """What became of one of them, as far as it was written down."""
     content = journal.noted(entry, index, _OUTCOME)
     if content is None:
         return "its removal was not completed"
     try:
-        said = json.loads(content)
-        return f"{said['state']} ({said['why']})" if said["why"] else str(said["state"])
+        recorded = json.loads(content)
+        return f"{recorded['state']} ({recorded['why']})" if recorded["why"] else str(recorded["state"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return "what became of it cannot be read"

@@ -134,19 +134,22 @@ def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry])
             standing, newer = _file_now(entry, record, entries)
             return Changed(kind, path, f"{_DONE[kind]} {path}", standing, (file,), newer)
         case BytecodeRecord(kind, _, roots):
-            said, now = _bytecode_now(entry, bytecode.remaining(entry, index, record))
-            return Changed(kind, ", ".join(roots), said, now, tuple(roots))
+            state, now = _bytecode_now(entry, bytecode.remaining(entry, index, record))
+            return Changed(kind, ", ".join(roots), state, now, tuple(roots))
         case CommandRecord(kind):
             return Changed(
-                kind, record.argv[0] if record.argv else "", f"ran {command.said(record)}", "cannot be undone"
+                kind,
+                record.argv[0] if record.argv else "",
+                f"ran {command.command_line(record)}",
+                "cannot be undone",
             )
         case InstallRecord(kind):
             there = entry.state not in {"undone", "failed"} and installation.is_there(entry, index, record)
             standing = "in place" if there else "restored"
             return Changed(kind, record.copy, installation.description(record), standing, (record.copy,))
         case RemovalRecord(kind, what, name):
-            told = removal_record.told(entry, index)
-            return Changed(kind, name, f"{what} {name}: {told}", "cannot be undone")
+            outcome = removal_record.outcome_text(entry, index)
+            return Changed(kind, name, f"{what} {name}: {outcome}", "cannot be undone")
 
 
 def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, Standing]:

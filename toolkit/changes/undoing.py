@@ -69,18 +69,27 @@ def undo_together(
     `named` are the trees that the user names: a journal of an environment may speak of them. Returns what was undone, newest
     first. Raises Refused; what was undone before is then put in place again. What commands did is left.
     """
-    asked = list(dict.fromkeys(names))
+    requested = list(dict.fromkeys(names))
     with sentences("nothing was undone"), ExitStack() as held:
-        for home in sorted({home for home, _ in asked}):
+        for home in sorted({home for home, _ in requested}):
             if not journal.is_journal(home):
                 raise Refused(f"there is nothing to undo: {home} is no journal, or an empty one")
             journal.demand_own(home)
             held.enter_context(lock.exclusive(home, patience))
-        journals = {home: (recover_locked(home, named), journal.entries(home)) for home, _ in asked}
-        parts = [(_chosen(journals[home][1], number), home) for home, number in asked]
-        recovered = [one for home, (done, _) in journals.items() for one in done if (home, one.id) in asked]
+        journals = {home: (recover_locked(home, named), journal.entries(home)) for home, _ in requested}
+        parts = [(_chosen(journals[home][1], number), home) for home, number in requested]
+        recovered = [
+            transaction
+            for home, (done, _) in journals.items()
+            for transaction in done
+            if (home, transaction.id) in requested
+        ]
         return recovered + _undo_parts(
-            [part for part, home in parts if part.id not in {one.id for one in journals[home][0]}],
+            [
+                part
+                for part, home in parts
+                if part.id not in {transaction.id for transaction in journals[home][0]}
+            ],
             {home: entries for home, (_, entries) in journals.items()},
             named,
             alone=len(parts) == 1,
@@ -104,8 +113,8 @@ def _undo_parts(
         for part in going:
             undone.append(_undo(part, journal.entries(part.home)))  # noqa: PERF401 - what was undone counts when one is refused
     except (Refused, OSError) as error:
-        told = [f"{part.id}: {_put_again(part)}" for part in reversed(undone)]
-        raise Refused("; ".join([sentence(error), *told])) from error
+        outcomes = [f"{part.id}: {_put_again(part)}" for part in reversed(undone)]
+        raise Refused("; ".join([sentence(error), *outcomes])) from error
     return [_over(part, journals[part.home]) for part in undone]
 
 
@@ -263,9 +272,9 @@ def _undo(entry: Entry, entries: Sequence[Entry]) -> Entry:
         return journal.mark(undoing, "undone")
     except BaseException as error:
         if entry.state == "applied":
-            told = _put_again(undoing)
+            outcome = _put_again(undoing)
             if isinstance(error, (OSError, Refused)):
-                raise Refused(f"{entry.id} was not undone: {sentence(error)}; {told}") from error
+                raise Refused(f"{entry.id} was not undone: {sentence(error)}; {outcome}") from error
         raise
 
 
@@ -316,7 +325,7 @@ def _why_not_undoable(entry: Entry) -> str:
         return "removed what dead jobs had left, which cannot be undone"
     if not _cannot_be_undone(entry):
         return ""
-    ran = ", ".join(f"`{command.said(r)}`" for r in entry.changes if isinstance(r, CommandRecord))
+    ran = ", ".join(f"`{command.command_line(r)}`" for r in entry.changes if isinstance(r, CommandRecord))
     return f"ran {ran}, which cannot be undone"
 
 

@@ -78,10 +78,10 @@ class Gathering:
 
     def so_far(self) -> str:
         """One line for a person who waits."""
-        said = [counted(len(self._names), "node") + " answered"]
-        said += [f"{len(self._missing):,} did not"] if self._missing else []
-        said += [f"{code} fails on {nodes:,}" for code, nodes in self._judge.failing.most_common(3)]
-        return ", ".join(said)
+        parts = [counted(len(self._names), "node") + " answered"]
+        parts += [f"{len(self._missing):,} did not"] if self._missing else []
+        parts += [f"{code} fails on {nodes:,}" for code, nodes in self._judge.failing.most_common(3)]
+        return ", ".join(parts)
 
     def fleet(self) -> Fleet:
         """What the nodes that answered say, as far as they differ."""
@@ -99,7 +99,8 @@ class Gathering:
             agree=fleet.nodes - fleet.odd,
             kinds=tuple(NodeGroup(kind.gpus, kind.count, kind.nodes) for kind in fleet.kinds),
             missing=tuple(
-                NodeGroup(one.message, len(expand(one.node or "")), one.node or "") for one in missing
+                NodeGroup(finding.message, len(expand(finding.node or "")), finding.node or "")
+                for finding in missing
             ),
         )
 
@@ -108,7 +109,9 @@ class Gathering:
         most = max(self._environments.values(), default=0)
         usual = (self._one_with[key] for key, count in self._environments.items() if count == most)
         return min(
-            usual, key=lambda facts: repr([facts.get(one) for one in _ENVIRONMENT]), default=NodeFacts({}, {})
+            usual,
+            key=lambda facts: repr([facts.get(fact) for fact in _ENVIRONMENT]),
+            default=NodeFacts({}, {}),
         )
 
     def results(self) -> tuple[CheckResult, ...]:
@@ -154,10 +157,10 @@ def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
     about_all = tuple(check for check in session.registry.checks if check.cost == "cluster")
     comparing = replace(session.at_cost("cluster"), registry=replace(session.registry, checks=about_all))
     here = comparing.check(Collection((), {**given, Fleet: fleet}))
-    asked = {"python": "", "chosen_by": chosen_by, "passed_over": "", "arguments": []}
+    target = {"python": "", "chosen_by": chosen_by, "passed_over": "", "arguments": []}
     return replace(
         here,
-        target={**describe(session.target, gathering.usual(), None), **asked},
+        target={**describe(session.target, gathering.usual(), None), **target},
         results=tuple(sorted((*here.results, *gathering.results()), key=lambda result: result.code)),
         nodes=gathering.nodes(fleet),
     )

@@ -23,14 +23,14 @@ class _Comparing:
     subject: SubjectReader
     needs: tuple[Need, ...]
     known: Recent[tuple[int, ...], tuple[_Answers | None]] = field(default_factory=Recent)
-    said: dict[_Answers, array[int]] = field(default_factory=dict)
+    nodes_by_answers: dict[_Answers, array[int]] = field(default_factory=dict)
 
     def add(self, node: int, facts: NodeFacts) -> None:
         """Ask one node. One whose facts could not be had says nothing, which is no difference."""
         key = tuple(facts.numbers.get(need.fact, 0) for need in self.needs)
         (answers,) = self.known.get(key) or self.known.put(key, (self._answers(facts),))
         if answers is not None:
-            self.said.setdefault(answers, array("I")).append(node)
+            self.nodes_by_answers.setdefault(answers, array("I")).append(node)
 
     def _answers(self, facts: NodeFacts) -> _Answers | None:
         arguments = arguments_from(self.needs, facts.get)
@@ -43,7 +43,7 @@ class _Comparing:
         among = set(members)
         groups = [
             (dict(answers), own)
-            for answers, nodes in self.said.items()
+            for answers, nodes in self.nodes_by_answers.items()
             if (own := [node for node in nodes if node in among])
         ]
         for key in dict.fromkeys(key for answers, _ in groups for key in answers) if len(groups) > 1 else ():
@@ -81,7 +81,7 @@ class Comparison:
             groups = kinds if apart else [("", range(len(names)))]
             for among, members in groups:
                 for (kind, name), by_value in comparing.differing(members):
-                    subject = Subject(kind, name, folds.said(by_value), among)
+                    subject = Subject(kind, name, folds.counted_answers(by_value), among)
                     differ.append(subject)
                     if not comparing.subject.weak:
                         odd.update(_unlike(subject.usual, by_value))
@@ -129,7 +129,7 @@ class _Folds:
             self._known[key] = fold(self._names[node] for node in key)
         return self._known[key]
 
-    def said(self, by_value: Mapping[str, Sequence[int]]) -> tuple[Said, ...]:
+    def counted_answers(self, by_value: Mapping[str, Sequence[int]]) -> tuple[Said, ...]:
         """The answers, the most frequent one first."""
         ordered = sorted(by_value.items(), key=lambda pair: (-len(pair[1]), pair[0]))
         every = sum(len(nodes) for nodes in by_value.values())

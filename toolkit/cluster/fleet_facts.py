@@ -68,7 +68,7 @@ class NodeFacts:
     def __init__(self, given: Mapping[type, Any], shared: Mapping[type, Shared]) -> None:
         self._given = given
         self._shared = shared
-        self.numbers = {fact: one.number for fact, one in shared.items()}
+        self.numbers = {fact: column.number for fact, column in shared.items()}
         """Of each fact that the node told: equal values have equal numbers."""
 
     def get(self, fact: type[F]) -> F | Unknown:

@@ -70,14 +70,14 @@ def folded(
             groups[cause].add(finding, nodes, quantities)
         else:
             groups[cause] = _Group(1, finding, set(nodes), quantities, quantities, {finding.subject})
-    told: list[_Told] = [
+    entries: list[_Told] = [
         (_in_words(cause, group, names, addresses), group.nodes) for cause, group in groups.items()
     ]
     for alike in (_identity, _message, _severity):
-        told = _bounded(told, alike)
+        entries = _bounded(entries, alike)
     return tuple(
         replace(finding, node=fold(names[node] for node in nodes))
-        for finding, nodes in sorted(told, key=lambda pair: (-len(pair[1]), repr(pair[0])))
+        for finding, nodes in sorted(entries, key=lambda pair: (-len(pair[1]), repr(pair[0])))
     )
 
 
@@ -91,9 +91,9 @@ def _anonymous(finding: Finding, name: str, address: str) -> Finding:
     """The finding of one node without that node's name and address, so that it can equal another's."""
 
     def mask(text: str) -> str:
-        for own, said in ((name, _ITS_NAME), (address, _ITS_ADDRESS)):
+        for own, own_text in ((name, _ITS_NAME), (address, _ITS_ADDRESS)):
             if own and own in text:
-                text = re.sub(rf"(?<![\w.-]){re.escape(own)}(?![\w-]|\.\d)", said, text)
+                text = re.sub(rf"(?<![\w.-]){re.escape(own)}(?![\w-]|\.\d)", own_text, text)
         return text
 
     return _mapped(finding, mask)
@@ -152,10 +152,10 @@ def _range(least: _Quantity, most: _Quantity) -> str:
     return least[1] if least[0] == most[0] else f"{least[1]} to {most[1]}"
 
 
-def _bounded(told: Sequence[_Told], alike: Callable[[Finding], object]) -> list[_Told]:
+def _bounded(entries: Sequence[_Told], alike: Callable[[Finding], object]) -> list[_Told]:
     """The same, but of those that are alike only a few, on most nodes; one of the rest speaks for the rest."""
     groups: dict[object, list[_Told]] = {}
-    for finding, nodes in told:
+    for finding, nodes in entries:
         groups.setdefault(alike(finding), []).append((finding, nodes))
     kept = []
     for members in groups.values():

@@ -31,14 +31,14 @@ class _Rule:
     requires: tuple[str, ...]
     wanted: bool
     known: Recent[tuple[object, ...], CheckResult] = field(default_factory=Recent)
-    said: list[tuple[int, CheckResult]] = field(default_factory=list)
+    results: list[tuple[int, CheckResult]] = field(default_factory=list)
     seconds: float = 0.0
 
     def by_result(self, nodes: int) -> dict[CheckResult, list[int]]:
         """Which of so many nodes have which result."""
         found: dict[CheckResult, list[int]] = {}
-        ends = [*(first for first, _ in self.said[1:]), nodes]
-        for (first, result), end in zip(self.said, ends, strict=True):
+        ends = [*(first for first, _ in self.results[1:]), nodes]
+        for (first, result), end in zip(self.results, ends, strict=True):
             found.setdefault(result, []).extend(range(first, end))
         return found
 
@@ -75,7 +75,7 @@ class NodeJudge:
             result = self._judge_one(rule, facts)
             if result != self._results.get(code):
                 self._results[code] = result
-                rule.said.append((self._nodes, result))
+                rule.results.append((self._nodes, result))
                 (self._failing.add if result.status == "fail" else self._failing.discard)(code)
         self.failing.update(self._failing)
         self._nodes += 1
@@ -115,13 +115,13 @@ class NodeJudge:
 
 
 def _joined(
-    said: Mapping[CheckResult, Iterable[int]], names: Sequence[str], addresses: Sequence[str]
+    by_result: Mapping[CheckResult, Iterable[int]], names: Sequence[str], addresses: Sequence[str]
 ) -> CheckResult:
     """What one rule said of all nodes, as one result: the worst status, and why it could not be judged on some."""
-    first = min(said, key=lambda result: (result.status, result.reason))
+    first = min(by_result, key=lambda result: (result.status, result.reason))
     by_finding: dict[Finding, list[int]] = {}
     by_reason: dict[tuple[Status, str], list[int]] = {}
-    for result, nodes in said.items():
+    for result, nodes in by_result.items():
         for finding in result.findings:
             by_finding.setdefault(finding, []).extend(nodes)
         by_reason.setdefault((result.status, result.reason), []).extend(nodes)
@@ -129,7 +129,7 @@ def _joined(
     status = worst(status for status, _ in by_reason)
     if status in {"fail", "warn", "pass"}:
         status = status_of(findings)
-    ended_so = [result for result in said if result.status == status] or list(said)
+    ended_so = [result for result in by_result if result.status == status] or list(by_result)
     return replace(
         first,
         status=status,
@@ -137,10 +137,10 @@ def _joined(
         follows_from=common(result.follows_from for result in ended_so),
         reason=_reason(by_reason, status, names),
         findings=findings,
-        paths=tuple(sorted({path for result in said for path in result.paths})),
-        trace=min((result.trace for result in said if result.trace), default=""),
-        deliberate=all(result.deliberate for result in said),
-        unjudged=tuple(sorted({entry for result in said for entry in result.unjudged}, key=repr)),
+        paths=tuple(sorted({path for result in by_result for path in result.paths})),
+        trace=min((result.trace for result in by_result if result.trace), default=""),
+        deliberate=all(result.deliberate for result in by_result),
+        unjudged=tuple(sorted({entry for result in by_result for entry in result.unjudged}, key=repr)),
     )
 
 
@@ -161,13 +161,13 @@ def _reason(
     """Why the rule ended as it did; and where it could not be judged on some nodes, on which, and why there."""
     if len(by_reason) == 1:
         return next(iter(by_reason))[1]
-    told = []
+    reasons = []
     for (ended, reason), nodes in sorted(by_reason.items(), key=lambda pair: (-len(pair[1]), pair[0])):
         if reason and ended in {"error", "skipped"}:
-            told.append(f"{reason} on {_named(nodes, names)}")
+            reasons.append(f"{reason} on {_named(nodes, names)}")
         elif reason and ended == status:
-            told.append(reason)
-    return listed(told, _REASONS)
+            reasons.append(reason)
+    return listed(reasons, _REASONS)
 
 
 def _named(nodes: Sequence[int], names: Sequence[str]) -> str:

@@ -96,18 +96,22 @@ def gpus_of(facts: Facts) -> str:
 
 
 def _versions(packages: Packages) -> Answers:
-    return {("package", one.name): one.version.partition("+")[0] for one in packages.distributions}
+    return {
+        ("package", distribution.name): distribution.version.partition("+")[0]
+        for distribution in packages.distributions
+    }
 
 
 def _builds(packages: Packages) -> Answers:
     """What a head without GPUs may well have otherwise: builds for other hardware, and packages that only GPUs need."""
-    return {("build", one.name): _build(one) for one in packages.distributions}
+    return {("build", distribution.name): _build(distribution) for distribution in packages.distributions}
 
 
-def _build(one: Distribution) -> str:
-    local = one.version.partition("+")[2]
+def _build(distribution: Distribution) -> str:
+    local = distribution.version.partition("+")[2]
     return (
-        " ".join(filter(None, (f"+{local}" if local else "", "editable" if one.editable else ""))) or "plain"
+        " ".join(filter(None, (f"+{local}" if local else "", "editable" if distribution.editable else "")))
+        or "plain"
     )
 
 
@@ -150,11 +154,11 @@ def compared_variables(variables: Variables) -> Answers:
 
 def read_limits(limits: HostLimits) -> Answers:
     """What each process of the job may have."""
-    one = limits.subjects[0]
+    subject = limits.subjects[0]
     return {
-        ("limit", "open files"): _limit(one.files),
-        ("limit", "processes"): "unlimited" if one.exempt else _limit(one.processes),
-        ("limit", "locked memory"): "unlimited" if one.may_lock else _limit(one.locked),
+        ("limit", "open files"): _limit(subject.files),
+        ("limit", "processes"): "unlimited" if subject.exempt else _limit(subject.processes),
+        ("limit", "locked memory"): "unlimited" if subject.may_lock else _limit(subject.locked),
     }
 
 

@@ -75,7 +75,7 @@ def parcel_for(run: Session, collection: Collection) -> Parcel:
         "modules": modules,
         "facts": [collector.name for collector in wanted],
         "given": factsfile.entries(given, run.registry.collectors),
-        **_said(run, collection),
+        **_run_settings(run, collection),
     }
     return Parcel(packed(modules), request)
 
@@ -83,13 +83,20 @@ def parcel_for(run: Session, collection: Collection) -> Parcel:
 def place_parcel(run: Session, collection: Collection) -> Parcel:
     """Ask for nothing but where the environment lies."""
     modules = [environment_place.collect.__module__]
-    request = {"modules": modules, "facts": [environment_place.name], "given": {}, **_said(run, collection)}
+    request = {
+        "modules": modules,
+        "facts": [environment_place.name],
+        "given": {},
+        **_run_settings(run, collection),
+    }
     return Parcel(packed(modules), request)
 
 
-def warm_parcel(run: Session, asked: WarmRequest, seconds: float) -> Parcel:
+def warm_parcel(run: Session, warm_request: WarmRequest, seconds: float) -> Parcel:
     """Ask for files in the page cache, within so many seconds."""
-    return Parcel(packed([_WARM]), {"warm": asdict(asked), "seconds": seconds, "cwd": str(run.machine.cwd)})
+    return Parcel(
+        packed([_WARM]), {"warm": asdict(warm_request), "seconds": seconds, "cwd": str(run.machine.cwd)}
+    )
 
 
 def repair_parcel(run: Session, collection: Collection, *, unsafe: bool) -> Parcel:
@@ -97,12 +104,12 @@ def repair_parcel(run: Session, collection: Collection, *, unsafe: bool) -> Parc
     chosen = run.selection
     wanted = {"select": chosen.select, "ignore": (*chosen.ignore, *chosen.ignores), "unsafe": unsafe}
     without_job = replace(run, target=replace(run.target, files=(), words=(), data=()))
-    return Parcel(_whole_doctor(), {"repair": wanted, **_said(without_job, collection)})
+    return Parcel(_whole_doctor(), {"repair": wanted, **_run_settings(without_job, collection)})
 
 
 def undo_parcel(run: Session, collection: Collection, *, everything: bool) -> Parcel:
     """Ask that the last repair of the environment be taken back, or `everything`."""
-    return Parcel(packed([_UNDO]), {"undo": {"everything": everything}, **_said(run, collection)})
+    return Parcel(packed([_UNDO]), {"undo": {"everything": everything}, **_run_settings(run, collection)})
 
 
 @functools.cache
@@ -204,7 +211,7 @@ def _package(name: str) -> Iterator[tuple[str, str]]:
         yield str(path.relative_to(top.parent.parent)), path.read_text("utf-8")
 
 
-def _said(run: Session, collection: Collection) -> dict[str, Any]:
+def _run_settings(run: Session, collection: Collection) -> dict[str, Any]:
     """What of this run counts on the nodes too, as JSON has it."""
     target = run.target
     model = _model(run, collection)

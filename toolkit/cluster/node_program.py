@@ -36,15 +36,15 @@ WARMED = "warmed"
 """The same for a warm-up."""
 
 
-def main(asked: str, told: str) -> None:
+def main(request_path: str, answer_path: str) -> None:
     """Answer one request."""
-    request = json.loads(Path(asked).read_text("ascii"))
+    request = json.loads(Path(request_path).read_text("ascii"))
     _lend_psutil()
     machine = Machine(cwd=Path(request["cwd"]))
     os.environ["XDG_CACHE_HOME"] = str(
-        Path(told).with_name("cache")
+        Path(answer_path).with_name("cache")
     )  # what is remembered goes with the folder
-    Path(told).write_text(json.dumps(answered(request, machine)), "ascii")
+    Path(answer_path).write_text(json.dumps(answered(request, machine)), "ascii")
 
 
 def answered(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
@@ -61,8 +61,8 @@ def answered(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
     if "undo" in request:
         from verl_doctor.toolkit.cluster.node_undo import undone  # noqa: PLC0415 - it is in few parcels
 
-        told = undone(machine, _target(request["target"]), request["undo"])
-        return {UNDONE: packed_text(json.dumps(told))}
+        outcome = undone(machine, _target(request["target"]), request["undo"])
+        return {UNDONE: packed_text(json.dumps(outcome))}
     return entries(request, machine)
 
 
@@ -78,9 +78,9 @@ def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
         **_given(request["given"], collectors),
     }
     collection = Collection(collectors, given)
-    asked = [collector for collector in collectors if collector.name in wanted]
-    collection.start(collector.fact for collector in asked)
-    return {collector.name: packed(_plain(collection.get(collector.fact))) for collector in asked}
+    requested = [collector for collector in collectors if collector.name in wanted]
+    collection.start(collector.fact for collector in requested)
+    return {collector.name: packed(_plain(collection.get(collector.fact))) for collector in requested}
 
 
 def packed(answer: Any) -> str:
@@ -119,25 +119,25 @@ def _collectors(modules: list[str]) -> list[Collector]:
     return list(dict.fromkeys(found))
 
 
-def _target(said: Mapping[str, Any]) -> Target:
+def _target(fields: Mapping[str, Any]) -> Target:
     """The same paths as on the driver's node, looked at here, and the interpreter that runs this."""
 
     def path(name: str) -> Path | None:
-        return Path(said[name]) if said[name] else None
+        return Path(fields[name]) if fields[name] else None
 
     return Target(
         python=Path(sys.executable),
         chosen_by="--python",
-        libraries=tuple((name, Path(folder)) for name, folder in said["libraries"]),
-        files=tuple(map(Path, said["files"])),
-        words=tuple(said["words"]),
-        data=tuple(map(Path, said["data"])),
+        libraries=tuple((name, Path(folder)) for name, folder in fields["libraries"]),
+        files=tuple(map(Path, fields["files"])),
+        words=tuple(fields["words"]),
+        data=tuple(map(Path, fields["data"])),
         verl=path("verl"),
         vllm=path("vllm"),
         model=path("model"),
-        model_by=said["model_by"],
-        ray_address=said["ray_address"],
-        gpu_memory=said.get("gpu_memory", 0),
+        model_by=fields["model_by"],
+        ray_address=fields["ray_address"],
+        gpu_memory=fields.get("gpu_memory", 0),
     )
 
 

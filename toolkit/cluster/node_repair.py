@@ -22,4 +22,4 @@ def repairs(machine: Machine, target: Target, marker: str, wanted: Mapping[str, 
     run = Session(machine, target, Config(marker=marker), registry.load(), selection)
     found = examine(Request(run))
     report = repair.carry_out(run, found.facts, found.report, unsafe=wanted["unsafe"], in_place=True)
-    return [asdict(one) for one in report.repairs or ()]
+    return [asdict(repair) for repair in report.repairs or ()]

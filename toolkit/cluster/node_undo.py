@@ -16,6 +16,6 @@ def undone(machine: Machine, target: Target, wanted: Mapping[str, Any]) -> dict[
     if found.damaged:
         return {"lines": [], "refused": list(found.damaged)}
     standing = found.standing(everything=wanted["everything"])
-    done, refused = take_back(one.parts for one in standing)
+    done, refused = take_back(recorded.parts for recorded in standing)
     lines = [line for transaction in done for line in undone_words(transaction)]
     return {"lines": lines or (["there is nothing to undo"] if not refused else []), "refused": refused}

@@ -15,9 +15,9 @@ from verl_doctor.toolkit.warm.request import warmed as summed_up
 from verl_doctor.toolkit.warm.warm import Moment, Plan
 
 
-def warmed(machine: Machine, asked: Any, seconds: float) -> dict[str, Any]:
+def warmed(machine: Machine, fields: Any, seconds: float) -> dict[str, Any]:
     """What became of the request within so many seconds, as JSON has it. Where nothing is missing, nobody asks whether they were enough."""
-    found = summed_up(machine, restored(WarmRequest, asked), Ending(seconds), _unseen)
+    found = summed_up(machine, restored(WarmRequest, fields), Ending(seconds), _unseen)
     return asdict(found if found.missing else replace(found, ended=""))
 
 

@@ -49,11 +49,11 @@ class Environments:
 
     def sentence(self) -> str:
         """How many there are, and where."""
-        said = f"the environment lies in {counted(1 + len(self.others), 'place')}: here"
+        sentence = f"the environment lies in {counted(1 + len(self.others), 'place')}: here"
         if self.here:
-            said += f" for {fold(node.node for node in self.here)}"
-        said += "".join(f", on {fold(node.node for node in nodes)}" for nodes in self.others)
-        return said + (f"; not known of {fold(node.node for node in self.untold)}" if self.untold else "")
+            sentence += f" for {fold(node.node for node in self.here)}"
+        sentence += "".join(f", on {fold(node.node for node in nodes)}" for nodes in self.others)
+        return sentence + (f"; not known of {fold(node.node for node in self.untold)}" if self.untold else "")
 
 
 def environments(way: Way, run: Session, collection: Collection, watch: Watch) -> Environments:
@@ -94,17 +94,17 @@ def carry_out(
     found = environments(way, run, collection, watch)
     announce(found.sentence())
     done = list(repair.carry_out(run, collection, report, unsafe=unsafe, in_place=True).repairs or ())
-    tried = any(one.outcome == "repaired" for one in done)
+    tried = any(repair.outcome == "repaired" for repair in done)
     left = list(found.untold)
     for turn in _turns(found, alone=not tried):
-        if any(one.outcome in _FAILED for one in done):
-            announce(f"leaves {fold(one.node for one in turn)} as it is: the first repair did not help")
+        if any(repair.outcome in _FAILED for repair in done):
+            announce(f"leaves {fold(answer.node for answer in turn)} as it is: the first repair did not help")
             left += turn
             continue
         repaired, unheard = _repaired(way, run, collection, turn, unsafe=unsafe, watch=watch)
         done += repaired
         left += unheard
-    if any(one.outcome == "repaired" and one.transaction is None for one in done):
+    if any(repair.outcome == "repaired" and repair.transaction is None for repair in done):
         announce(f"undo --all {_named(nodes, run)} takes all of it back, here and there")
     after = examine(Request(run, ReachedNodes(way)), watch).report
     return with_repairs(after, done, applied=True), tuple(left)
@@ -136,7 +136,7 @@ def _repaired(
 ) -> tuple[list[Repair], list[NodeAnswer]]:
     """Have these nodes repair their environments; besides, those that did not tell."""
     parcel = repair_parcel(run, collection, unsafe=unsafe)
-    told: dict[Repair, list[str]] = {}
+    nodes_by_repair: dict[Repair, list[str]] = {}
     unheard = []
     with contextlib.closing(way.ask(parcel, turn, watch, LONGEST)) as answers:
         for answer in answers:
@@ -144,22 +144,24 @@ def _repaired(
                 announce(f"could not repair {answer.node}: {answer.missing or 'it did not tell'}")
                 unheard.append(answer)
                 continue
-            for one in json.loads(answer.facts[REPAIRS]):
-                told.setdefault(_as_one(one), []).append(_with_journal(answer.node, one["transaction"]))
-    return [_on(nodes, one) for one, nodes in told.items()], unheard
+            for fields in json.loads(answer.facts[REPAIRS]):
+                nodes_by_repair.setdefault(_as_one(fields), []).append(
+                    _with_journal(answer.node, fields["transaction"])
+                )
+    return [_on(nodes, repair) for repair, nodes in nodes_by_repair.items()], unheard
 
 
-def _as_one(told: dict[str, object]) -> Repair:
+def _as_one(fields: dict[str, object]) -> Repair:
     """A repair without what differs from node to node, so that equal ones are one."""
-    texts = {name: str(told[name]) for name in ("fix", "code", "title", "safety", "reason", "restart")}
-    return Repair(**texts, outcome=told["outcome"])  # type: ignore[arg-type]
+    texts = {name: str(fields[name]) for name in ("fix", "code", "title", "safety", "reason", "restart")}
+    return Repair(**texts, outcome=fields["outcome"])  # type: ignore[arg-type]
 
 
 def _with_journal(node: str, transaction: object) -> str:
     return f"{node} ({transaction})" if transaction else node
 
 
-def _on(nodes: Iterable[str], one: Repair) -> Repair:
+def _on(nodes: Iterable[str], repair: Repair) -> Repair:
     """Say where it was done; the names in brackets are those of the journal on that node."""
     where = ", ".join(nodes)
-    return replace(one, reason=f"on {where}" + (f": {one.reason}" if one.reason else ""))
+    return replace(repair, reason=f"on {where}" + (f": {repair.reason}" if repair.reason else ""))

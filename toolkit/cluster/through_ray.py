@@ -106,14 +106,14 @@ class _Roll:
             _, found, rest = line.partition(token.encode())
             if not found:
                 continue
-            told = json.loads(rest)
-            if "refused" in told:
-                raise CouldNotAsk(told["refused"])
-            connected = connected or "job" in told
-            if "broke" in told:
-                ended = f"the driver broke: {told['broke']}"
-            yield from self._understood(told)
-            if "done" in told or "broke" in told:
+            message = json.loads(rest)
+            if "refused" in message:
+                raise CouldNotAsk(message["refused"])
+            connected = connected or "job" in message
+            if "broke" in message:
+                ended = f"the driver broke: {message['broke']}"
+            yield from self._understood(message)
+            if "done" in message or "broke" in message:
                 break
         else:
             if not connected:
@@ -123,12 +123,12 @@ class _Roll:
         for name, place in self._unheard.values():
             yield NodeAnswer(name, place, missing=ended)
 
-    def _understood(self, told: Mapping[str, Any]) -> Iterator[NodeAnswer]:
-        if "nodes" in told:
-            yield from self._called(told["nodes"])
-        elif (node := told.get("node")) in self._unheard:
+    def _understood(self, message: Mapping[str, Any]) -> Iterator[NodeAnswer]:
+        if "nodes" in message:
+            yield from self._called(message["nodes"])
+        elif (node := message.get("node")) in self._unheard:
             name, place = self._unheard.pop(node)
-            yield self._answer(told, name, place)
+            yield self._answer(message, name, place)
             self._watch(f"{self._count - len(self._unheard)} of {counted(self._count, 'node')} heard")
 
     def _called(self, rows: list[dict[str, Any]]) -> Iterator[NodeAnswer]:
@@ -147,15 +147,15 @@ class _Roll:
         for row in gone.values() if not self._only else ():
             yield NodeAnswer(names[row["node"]], row["address"], missing=row["died"])
 
-    def _answer(self, told: Mapping[str, Any], name: str, place: str) -> NodeAnswer:
-        seconds = float(told.get("seconds") or 0.0)
-        if "answer" not in told:
-            missing = told.get("missing") or _STAGES[str(told.get("stage", ""))]
-            return NodeAnswer(name, place, missing=str(missing), seconds=seconds, number=told["node"])
-        facts, missing = node_reader.read(told["answer"])
-        if facts and (clock := told.get("clock")):
+    def _answer(self, message: Mapping[str, Any], name: str, place: str) -> NodeAnswer:
+        seconds = float(message.get("seconds") or 0.0)
+        if "answer" not in message:
+            missing = message.get("missing") or _STAGES[str(message.get("stage", ""))]
+            return NodeAnswer(name, place, missing=str(missing), seconds=seconds, number=message["node"])
+        facts, missing = node_reader.read(message["answer"])
+        if facts and (clock := message.get("clock")):
             facts = {**facts, ClockOffset.__name__: json.dumps(entry(ClockOffset(*clock)))}
-        return NodeAnswer(name, place, facts, missing, seconds, told["node"])
+        return NodeAnswer(name, place, facts, missing, seconds, message["node"])
 
 
 def _names(rows: list[dict[str, Any]]) -> dict[str, str]:

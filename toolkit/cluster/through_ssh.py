@@ -81,27 +81,27 @@ def _answer(
         return NodeAnswer(host, missing="it was not asked: the time was up")
     token = f"verl-doctor {secrets.token_hex(8)} "
     order = parcel.order(max(left - _LATE, 1.0), detached=False)
-    said = ""
+    answer = ""
     try:
         with machine.speak(
             command(via, host, python, text, token), order, env=_home(machine), patience=1.0
         ) as dialogue:
             for line in dialogue.lines(deadline):
                 _, found, rest = line.decode("ascii", "replace").partition(token)
-                said = rest.strip() if found else said
+                answer = rest.strip() if found else answer
                 if found:
                     break
             complaint = dialogue.complaint
     except OSError as error:
         return NodeAnswer(host, missing=f"{via} cannot be started: {error.strerror}")
     seconds = round(time.monotonic() - begun, 3)
-    if said:
-        facts, missing = node_reader.read(said)
+    if answer:
+        facts, missing = node_reader.read(answer)
         return NodeAnswer(host, host, facts, missing, seconds)
     if time.monotonic() >= deadline:
         return NodeAnswer(host, missing="it did not answer in time", seconds=seconds)
-    said = complaint.removeprefix(f"{via}: ").replace(host, "HOST")[:_LONGEST]  # one cause, one sentence
-    return NodeAnswer(host, missing=f"{via}: {said}", seconds=seconds)
+    answer = complaint.removeprefix(f"{via}: ").replace(host, "HOST")[:_LONGEST]  # one cause, one sentence
+    return NodeAnswer(host, missing=f"{via}: {answer}", seconds=seconds)
 
 
 def _home(machine: Machine) -> dict[str, str]:

@@ -117,7 +117,7 @@ def _cluster(run: Session, collection: Collection) -> RayCluster:
     if found is None and len(clusters.clusters) == 1:
         found = clusters.clusters[0]
     if found is None:
-        addresses = ", ".join(one.address for one in clusters.clusters)
+        addresses = ", ".join(cluster.address for cluster in clusters.clusters)
         raise CouldNotAsk(f"several Ray clusters answer: {addresses}; choose with --ray-address")
     if found.refused and not found.nodes:
         raise CouldNotAsk(f"the Ray cluster at {found.address} cannot be read: {found.refused}; {_OTHERWISE}")

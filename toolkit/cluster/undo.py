@@ -56,7 +56,7 @@ def others(nodes: AskedNodes, options: Options, watch: Watch) -> Others:
 def take_back(there: Others, *, everything: bool, watch: Watch) -> Told:
     """Have the first node of each environment that is not that of this machine take back the last repair, or `everything`."""
     lines, refused = [], []
-    unheard = [f"nothing is undone on {fold(one.node for one in there.found.untold)}: where its environment lies is not known"] * bool(there.found.untold)  # fmt: skip
+    unheard = [f"nothing is undone on {fold(answer.node for answer in there.found.untold)}: where its environment lies is not known"] * bool(there.found.untold)  # fmt: skip
     first = [nodes[0] for nodes in there.found.others]
     parcel = undo_parcel(there.run, there.seen, everything=everything)
     if not first:
@@ -68,7 +68,7 @@ def take_back(there: Others, *, everything: bool, watch: Watch) -> Told:
                     f"whether {answer.node} has undone it is not known: {answer.missing or 'it did not tell'}"
                 )
                 continue
-            told = json.loads(answer.facts[UNDONE])
-            lines += [f"{answer.node}: {line}" for line in told["lines"]]
-            refused += [f"{answer.node}: {why}" for why in told["refused"]]
+            outcome = json.loads(answer.facts[UNDONE])
+            lines += [f"{answer.node}: {line}" for line in outcome["lines"]]
+            refused += [f"{answer.node}: {why}" for why in outcome["refused"]]
     return Told(tuple(lines), tuple(refused), tuple(unheard))

@@ -68,21 +68,21 @@ def cause_of(
 ) -> Difference | None:
     """The difference without which this rule does not find that, None when no single one is known."""
     wanted = list(facts_of([check]))
-    concerned = [one for one in found if one.kind != "fact"]
-    named = [one for one in concerned if _names(finding, one.subject)]
-    others = [one for one in concerned if one not in named and _read(one, wanted)]
-    for one in [*named, *others][:_TRIED]:
-        ways = [put_back(one, wanted, old, new)]
-        if one in named or _is_lead(one):
-            ways.append(whole_facts(one, wanted, old))
+    concerned = [difference for difference in found if difference.kind != "fact"]
+    named = [difference for difference in concerned if _names(finding, difference.subject)]
+    others = [difference for difference in concerned if difference not in named and _read(difference, wanted)]
+    for difference in [*named, *others][:_TRIED]:
+        ways = [put_back(difference, wanted, old, new)]
+        if difference in named or _is_lead(difference):
+            ways.append(whole_facts(difference, wanted, old))
         for changed in ways:
             if changed and not _still(check, finding, _WithOneBack(new, changed), selection):
-                return one
+                return difference
     if lost := _patch_of(finding, check.code, concerned):
         return lost
     # What compares nodes reads all of them, and what reads sources reads no entry: only what is named can be told.
     of_nodes = Fleet in wanted
-    likely = [one for one in named if of_nodes or _is_lead(one)]
+    likely = [difference for difference in named if of_nodes or _is_lead(difference)]
     return likely[0] if len(likely) == 1 else None
 
 
@@ -90,20 +90,22 @@ def _patch_of(finding: Finding, code: str, found: Iterable[Difference]) -> Diffe
     """The patch that stood where a finding is: of several in one file the one that names the rule."""
     places = [place.path for place in (finding.location, *finding.also) if place]
     here = [
-        one
-        for one in found
-        if one.kind == "patch" and one.old and any(place.endswith(f"/{one.path}") for place in places)
+        difference
+        for difference in found
+        if difference.kind == "patch"
+        and difference.old
+        and any(place.endswith(f"/{difference.path}") for place in places)
     ]
-    naming = [one for one in here if code in one.subject]
+    naming = [difference for difference in here if code in difference.subject]
     return naming[0] if naming else here[0] if len(here) == 1 else None
 
 
-def _read(one: Difference, wanted: Iterable[type]) -> bool:
-    return any(fact.__name__ in one.facts for fact in wanted)
+def _read(difference: Difference, wanted: Iterable[type]) -> bool:
+    return any(fact.__name__ in difference.facts for fact in wanted)
 
 
-def _is_lead(one: Difference) -> bool:
-    return one.kind == "package" and one.subject in LEAD
+def _is_lead(difference: Difference) -> bool:
+    return difference.kind == "package" and difference.subject in LEAD
 
 
 def _names(finding: Finding, subject: str) -> bool:
@@ -118,4 +120,4 @@ def _names(finding: Finding, subject: str) -> bool:
 
 def _still(check: Check, finding: Finding, facts: Facts, selection: Selection) -> bool:
     result = judge_one(check, facts, selection, {}, date.today())  # noqa: DTZ011 - ignores end on days of the user's
-    return key_of(check.code, finding) in {key_of(check.code, one) for one in result.findings}
+    return key_of(check.code, finding) in {key_of(check.code, finding) for finding in result.findings}

@@ -64,25 +64,31 @@ def differences(old: Snapshot, new: Snapshot, collectors: Iterable[Collector] = 
 def between(old: Side, new: Side) -> list[Difference]:
     """The same for two sides."""
     context = _Context(old, new)
-    found = [one for reader in READERS for one in _of_reader(reader, context)]
+    found = [difference for reader in READERS for difference in _of_reader(reader, context)]
     patches = list(_patches(old.snapshot, new.snapshot))
-    patched = tuple(f"/{one.path}" for one in patches)
-    told: dict[tuple[str, str], tuple[str, ...]] = {}
+    patched = tuple(f"/{patch.path}" for patch in patches)
+    seen: dict[tuple[str, str], tuple[str, ...]] = {}
     first = []
-    for one in found:
+    for difference in found:
         # The first reader that tells of a subject wins, for later ones may see it less well; and a file that lost a patch is said to have lost it.
-        by = told.setdefault((one.kind, one.subject), one.facts)
-        if by == one.facts and not (one.kind == "edited file" and one.subject.endswith(patched)):
-            first.append(one)
-    kept = [_without_advice(one, old, new) for one in first]
+        by = seen.setdefault((difference.kind, difference.subject), difference.facts)
+        if by == difference.facts and not (
+            difference.kind == "edited file" and difference.subject.endswith(patched)
+        ):
+            first.append(difference)
+    kept = [_without_advice(difference, old, new) for difference in first]
     return in_order([*kept, *patches, *_rest(old.snapshot, new.snapshot, [*found, *patches])])
 
 
-def _without_advice(one: Difference, old: Side, new: Side) -> Difference:
+def _without_advice(difference: Difference, old: Side, new: Side) -> Difference:
     """A variable that verl or the launch files give to the workers cannot be taken back in the shell, and verl's is not to be."""
-    if one.kind != "variable" or not _is_decided_elsewhere(one.subject, new):
-        return one
-    return replace(one, next="") if not one.old or _is_decided_elsewhere(one.subject, old) else one
+    if difference.kind != "variable" or not _is_decided_elsewhere(difference.subject, new):
+        return difference
+    return (
+        replace(difference, next="")
+        if not difference.old or _is_decided_elsewhere(difference.subject, old)
+        else difference
+    )
 
 
 def _is_decided_elsewhere(name: str, side: Side) -> bool:
@@ -91,44 +97,44 @@ def _is_decided_elsewhere(name: str, side: Side) -> bool:
 
 def in_order(found: Iterable[Difference]) -> list[Difference]:
     """By weight, and the packages of verl's stack before others; otherwise as they come."""
-    return sorted(found, key=lambda one: (WEIGHTS.index(one.weight), _rank(one)))
+    return sorted(found, key=lambda difference: (WEIGHTS.index(difference.weight), _rank(difference)))
 
 
-def _rank(one: Difference) -> int:
+def _rank(difference: Difference) -> int:
     """The packages of the stack, then all that is no package, then the other packages."""
-    if one.kind != "package":
+    if difference.kind != "package":
         return len(LEAD)
-    return LEAD.index(one.subject) if one.subject in LEAD else len(LEAD) + 1
+    return LEAD.index(difference.subject) if difference.subject in LEAD else len(LEAD) + 1
 
 
 def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
     """Sentences on what one side tells and the other could not."""
-    said: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for fact in old.facts:
         for side, other, name in ((old, new, "old"), (new, old, "new")):
             answer = side.get(fact)
             if not isinstance(answer, Unknown) or isinstance(other.get(fact), Unknown):
                 continue
             if isinstance(answer, NotHeld) and not side.nodes:
-                said.setdefault(f"the {name} side holds no {{}}", []).append(fact.__name__)
+                names_by_reason.setdefault(f"the {name} side holds no {{}}", []).append(fact.__name__)
             elif not isinstance(answer, (Absent, NotHeld)):
-                said.setdefault(f"the {name} side does not tell {{}}: {answer.reason}", []).append(
+                names_by_reason.setdefault(f"the {name} side does not tell {{}}: {answer.reason}", []).append(
                     fact.__name__
                 )
-    sentences = [sentence.replace("{}", listed(names, 4), 1) for sentence, names in said.items()]
+    sentences = [sentence.replace("{}", listed(names, 4), 1) for sentence, names in names_by_reason.items()]
     return sentences + list(_not_asked(old, new))
 
 
 def _not_asked(old: Snapshot, new: Snapshot) -> Iterator[str]:
     """What nobody named on one side."""
-    for asked in dict.fromkeys(reader.asked for reader in READERS if reader.asked):
-        facts = [needs_of(reader.read)[0].fact for reader in READERS if reader.asked == asked]
+    for requirement in dict.fromkeys(reader.requires for reader in READERS if reader.requires):
+        facts = [needs_of(reader.read)[0].fact for reader in READERS if reader.requires == requirement]
         for side, other, name in ((old, new, "old"), (new, old, "new")):
             if any(
                 isinstance(side.get(fact), Absent) and not isinstance(other.get(fact), Unknown)
                 for fact in facts
             ):
-                yield f"the {name} side was looked at without {ASKED[asked]}"
+                yield f"the {name} side was looked at without {ASKED[requirement]}"
 
 
 class _Context:
@@ -165,7 +171,7 @@ def _some(side: Side) -> list[str]:
 
 def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
     """What one reader finds different between a new node and the old node with which it is compared."""
-    if reader.asked == "script" and context.one_has_a_script:
+    if reader.requires == "script" and context.one_has_a_script:
         return
     now = context.new.answers(reader)
     usual = Usual(context.old, context.old.answers(reader))
@@ -259,7 +265,7 @@ def _markers(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
     before, after = old.get(Markers), new.get(Markers)
     if isinstance(before, Unknown) or isinstance(after, Unknown):
         return
-    counts = [_by_file(one) for one in (before, after)]
+    counts = [_by_file(markers) for markers in (before, after)]
     for key in dict.fromkeys([*counts[0], *counts[1]]):
         was, now = counts[0].get(key, 0), counts[1].get(key, 0)
         if was != now:
@@ -289,9 +295,9 @@ def _by_file(markers: Markers) -> dict[tuple[str, str], int]:
     return found
 
 
-def _rest(old: Snapshot, new: Snapshot, told: Iterable[Difference]) -> Iterator[Difference]:
+def _rest(old: Snapshot, new: Snapshot, differences: Iterable[Difference]) -> Iterator[Difference]:
     """The facts that differ in what no reader reads: where most is what is free, busy or running at the moment."""
-    known = {name for one in told for name in one.facts}
+    known = {name for difference in differences for name in difference.facts}
     for fact in new.facts:
         before, after = old.get(fact), new.get(fact)
         if fact.__name__ in known or isinstance(before, Unknown) != isinstance(after, Unknown):

@@ -33,7 +33,7 @@ def document(of: Comparison) -> dict[str, Any]:
         "verdict": of.verdict,
         "old": _side(of.old),
         "new": _side(of.new),
-        "differences": [_difference(one) for one in of.differences],
+        "differences": [_difference(difference) for difference in of.differences],
         "gone": [{"code": code, "message": message} for code, message in of.gone],
         "untold": list(of.untold),
         "lost": list(of.lost),
@@ -41,45 +41,47 @@ def document(of: Comparison) -> dict[str, Any]:
     }
 
 
-def _difference(one: Difference) -> dict[str, Any]:
-    said = asdict(one)
-    del said["facts"], said["path"]
-    return {**said, "codes": list(one.codes)}
+def _difference(difference: Difference) -> dict[str, Any]:
+    fields = asdict(difference)
+    del fields["facts"], fields["path"]
+    return {**fields, "codes": list(difference.codes)}
 
 
-def _side(one: Snapshot) -> dict[str, Any]:
+def _side(snapshot: Snapshot) -> dict[str, Any]:
     return {
-        "file": one.path,
-        "machine": one.machine,
-        "taken": one.taken,
-        "verl_doctor": one.version,
-        "nodes": len(one.nodes),
-        "missing": len(one.nodes.missing),
+        "file": snapshot.path,
+        "machine": snapshot.machine,
+        "taken": snapshot.taken,
+        "verl_doctor": snapshot.version,
+        "nodes": len(snapshot.nodes),
+        "missing": len(snapshot.nodes.missing),
     }
 
 
 def headline(of: Comparison) -> str:
     """How many differences there are of each weight."""
     breaks, matters, noise = (len(of.of(weight)) for weight in WEIGHTS)
-    said = (
+    parts = (
         [f"{counted(breaks, 'difference')} {'breaks' if breaks == 1 else 'break'} what worked"]
         if breaks
         else []
     )
-    said += [f"{counted(matters, 'difference')} {'matters' if matters == 1 else 'matter'}"] if matters else []
-    said += ["nothing that matters differs"] if not said and not of.lost else []
-    said += list(of.lost)
-    return "; ".join(said) + (
+    parts += (
+        [f"{counted(matters, 'difference')} {'matters' if matters == 1 else 'matter'}"] if matters else []
+    )
+    parts += ["nothing that matters differs"] if not parts and not of.lost else []
+    parts += list(of.lost)
+    return "; ".join(parts) + (
         f"; {noise:,} more {'does' if noise == 1 else 'do'} not matter" if noise else ""
     )
 
 
-def side(one: Snapshot, otherwise: str) -> str:
+def side(snapshot: Snapshot, otherwise: str) -> str:
     """Of what a snapshot is, in one line."""
-    asked = f" asked from {one.machine}" if one.machine else ""
-    nodes = f"{counted(len(one.nodes), 'node')}{asked}" if one.nodes else one.machine
-    told = (nodes, one.taken.replace("T", " ").replace("Z", " UTC"), one.path)
-    return ", ".join(filter(None, told)) or otherwise
+    asker = f" asked from {snapshot.machine}" if snapshot.machine else ""
+    nodes = f"{counted(len(snapshot.nodes), 'node')}{asker}" if snapshot.nodes else snapshot.machine
+    parts = (nodes, snapshot.taken.replace("T", " ").replace("Z", " UTC"), snapshot.path)
+    return ", ".join(filter(None, parts)) or otherwise
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Group:
 
 def groups(found: Iterable[Difference], *, every: bool) -> Iterator[Group]:
     """What is said once: a kind of differences, why they matter, and what to do."""
-    for (kind, why), members in groupby(found, key=lambda one: (one.kind, one.why)):
+    for (kind, why), members in groupby(found, key=lambda difference: (difference.kind, difference.why)):
         several = tuple(members)
         most = len(several) if every else _shown_of(several)
         yield Group(kind, why, several[:most], several[most:], _together(several[:most]))
@@ -104,21 +106,21 @@ def groups(found: Iterable[Difference], *, every: bool) -> Iterator[Group]:
 def by_kind(found: Iterable[Difference]) -> Mapping[str, list[Difference]]:
     """Differences by the kind of thing that differs, in the order in which each kind comes first."""
     kinds: dict[str, list[Difference]] = {}
-    for one in found:
-        kinds.setdefault(one.kind, []).append(one)
+    for difference in found:
+        kinds.setdefault(difference.kind, []).append(difference)
     return kinds
 
 
 def _shown_of(several: tuple[Difference, ...]) -> int:
     """All packages of the stack, and a few others; one that would stay behind alone is shown too."""
-    lead = sum(one.kind == "package" and one.subject in LEAD for one in several)
+    lead = sum(difference.kind == "package" and difference.subject in LEAD for difference in several)
     most = max(lead, _MOST)
     return len(several) if len(several) <= most + 1 else most
 
 
 def _together(several: tuple[Difference, ...]) -> str:
     """One command for several: what is one step anyway, and packages, for pip looks for releases that go together."""
-    steps = [one.next for one in several]
+    steps = [difference.next for difference in several]
     if len(several) > 1 and len(set(steps)) == 1:
         return steps[0]
     if len(several) < 2 or not all(step.startswith("pip install ") for step in steps):
@@ -126,19 +128,19 @@ def _together(several: tuple[Difference, ...]) -> str:
     return " ".join(["pip install", *(step.removeprefix("pip install ") for step in steps)])
 
 
-def values(one: Difference) -> tuple[str, str]:
+def values(difference: Difference) -> tuple[str, str]:
     """How it was and is."""
-    nothing = "not set" if one.kind in {"variable", "configuration"} else "none"
-    return one.old or nothing, one.new or nothing
+    nothing = "not set" if difference.kind in {"variable", "configuration"} else "none"
+    return difference.old or nothing, difference.new or nothing
 
 
-def where(one: Difference, of: Comparison) -> str:
+def where(difference: Difference, of: Comparison) -> str:
     """On which nodes; "" on a single machine."""
-    if not one.nodes:
+    if not difference.nodes:
         return ""
-    count = len(expand(one.nodes))
+    count = len(expand(difference.nodes))
     return (
         f"on all {counted(count, 'node')}"
         if count == len(of.new.nodes) > 1
-        else f"on {shortened(one.nodes, count)}"
+        else f"on {shortened(difference.nodes, count)}"
     )

@@ -54,7 +54,7 @@ class Comparison:
 
     def of(self, weight: str) -> tuple[Difference, ...]:
         """The differences of one weight."""
-        return tuple(one for one in self.differences if one.weight == weight)
+        return tuple(difference for difference in self.differences if difference.weight == weight)
 
     @property
     def verdict(self) -> Verdict:
@@ -76,14 +76,16 @@ def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
     found = between(*sides)
     # Rules of --deep too: their facts were tried when a snapshot was taken, or are not known.
     costly = run.at_cost(*DEEP)
-    before, after = (examine(Request(costly, WholeSnapshot(one))).report for one in (old, new))
-    told = {key_of(result.code, finding) for result, finding in before.findings()}
+    before, after = (examine(Request(costly, WholeSnapshot(snapshot))).report for snapshot in (old, new))
+    reported = {key_of(result.code, finding) for result, finding in before.findings()}
     still = {key_of(result.code, finding) for result, finding in after.findings()}
     news = [
-        (result, finding) for result, finding in after.findings() if key_of(result.code, finding) not in told
+        (result, finding)
+        for result, finding in after.findings()
+        if key_of(result.code, finding) not in reported
     ]
     joined = _joined(
-        sorted(news, key=lambda one: one[1].severity != "error"),
+        sorted(news, key=lambda entry: entry[1].severity != "error"),
         found,
         sides,
         before,
@@ -105,7 +107,7 @@ def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
         tuple(gone.values()),
         (*old.unread, *new.unread, *not_compared(old, new)),
         tuple(_lost(old, new)),
-        frozenset(told & still),
+        frozenset(reported & still),
     )
 
 
@@ -118,7 +120,7 @@ def _joined(
 ) -> list[Difference]:
     """The differences, with each finding at the one that it comes from, or beside them when none is known."""
     was = {result.code: result for result in before.results}
-    places = {id(one): number for number, one in enumerate(found)}
+    places = {id(cause): number for number, cause in enumerate(found)}
     joined, alone = list(found), []
     selection = run.at_cost(*DEEP).selection
     for result, finding in news:
@@ -129,10 +131,10 @@ def _joined(
         theirs = _counterpart(sides[0], node, sides[1].kinds.get(node, ""))
         if check and _lacks(check, mine, theirs):
             continue
-        here = [one for one in found if _is_on(one, nodes)]
-        one = check and cause_of(finding, check, here, theirs, mine, selection)
-        if one:
-            joined[places[id(one)]] = _breaking(joined[places[id(one)]], result, finding)
+        here = [cause for cause in found if _is_on(cause, nodes)]
+        cause = check and cause_of(finding, check, here, theirs, mine, selection)
+        if cause:
+            joined[places[id(cause)]] = _breaking(joined[places[id(cause)]], result, finding)
         else:
             alone.append(_alone(result, finding, was.get(result.code)))
     return [*joined, *alone]
@@ -145,8 +147,8 @@ def _lacks(check: Check, mine: Facts, theirs: Facts) -> bool:
     return lacking == facts or any(not isinstance(theirs.get(fact), NotHeld) for fact in lacking)
 
 
-def _is_on(one: Difference, nodes: list[str]) -> bool:
-    return not one.nodes or nodes == [HERE] or not set(expand(one.nodes)).isdisjoint(nodes)
+def _is_on(difference: Difference, nodes: list[str]) -> bool:
+    return not difference.nodes or nodes == [HERE] or not set(expand(difference.nodes)).isdisjoint(nodes)
 
 
 def _counterpart(old: Side, node: str, kind: str) -> Facts:
@@ -157,15 +159,17 @@ def _counterpart(old: Side, node: str, kind: str) -> Facts:
     return old.facts((alike or list(old.nodes))[0])
 
 
-def _breaking(one: Difference, result: CheckResult, finding: Finding) -> Difference:
+def _breaking(difference: Difference, result: CheckResult, finding: Finding) -> Difference:
     """The same difference, which is now known to break something. The first finding speaks."""
-    first = one.weight != "breaks"
+    first = difference.weight != "breaks"
     return replace(
-        one,
-        weight=one.weight if finding.severity == "info" and one.weight != "noise" else _weight(finding),
-        codes=tuple(dict.fromkeys((*one.codes, result.code))),
-        why=finding.message if first else one.why,
-        next=one.next or _next(result, finding),
+        difference,
+        weight=difference.weight
+        if finding.severity == "info" and difference.weight != "noise"
+        else _weight(finding),
+        codes=tuple(dict.fromkeys((*difference.codes, result.code))),
+        why=finding.message if first else difference.why,
+        next=difference.next or _next(result, finding),
     )
 
 

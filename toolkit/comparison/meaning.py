@@ -136,8 +136,8 @@ def ulimit(name: str, old: str, _new: str) -> str:
         return ""
     letter, unit = _ULIMIT[name]
     amount = str(int(old) // unit) if old.isdecimal() else old
-    told = old.isdecimal() or old == "unlimited"
-    return f"ulimit -{letter} {amount}  # before Ray is started" if told else ""
+    comparable = old.isdecimal() or old == "unlimited"
+    return f"ulimit -{letter} {amount}  # before Ray is started" if comparable else ""
 
 
 def shm_size(_name: str, old: str, _new: str) -> str:

@@ -22,37 +22,37 @@ _MOST = 200
 """Values of one fact that are looked at."""
 
 
-def put_back(one: Difference, wanted: Iterable[type], old: Facts, new: Facts) -> dict[type, Any]:
+def put_back(difference: Difference, wanted: Iterable[type], old: Facts, new: Facts) -> dict[type, Any]:
     """Those of the wanted facts that are otherwise when the difference is undone."""
-    told = [(fact, old.get(fact), new.get(fact)) for fact in wanted]
+    triples = [(fact, old.get(fact), new.get(fact)) for fact in wanted]
     entries = {
         fact: changed
-        for fact, before, after in told
-        if before != after and (changed := _with_entry(after, before, one.subject)) is not after
+        for fact, before, after in triples
+        if before != after and (changed := _with_entry(after, before, difference.subject)) is not after
     }
-    return entries or _with_values(one, wanted, old, new)
+    return entries or _with_values(difference, wanted, old, new)
 
 
-def whole_facts(one: Difference, wanted: Iterable[type], old: Facts) -> dict[type, Any]:
+def whole_facts(difference: Difference, wanted: Iterable[type], old: Facts) -> dict[type, Any]:
     """The facts that tell the difference as they were, with what else they say: for a finding that names the subject."""
-    return {fact: old.get(fact) for fact in wanted if fact.__name__ in one.facts}
+    return {fact: old.get(fact) for fact in wanted if fact.__name__ in difference.facts}
 
 
-def _with_values(one: Difference, wanted: Iterable[type], old: Facts, new: Facts) -> dict[type, Any]:
-    key = (one.kind, one.subject)
+def _with_values(difference: Difference, wanted: Iterable[type], old: Facts, new: Facts) -> dict[type, Any]:
+    key = (difference.kind, difference.subject)
     known = set(wanted)
     for reader in READERS:
         (need, *_) = needs_of(reader.read)
         before, after = old.get(need.fact), new.get(need.fact)
-        if need.fact.__name__ not in one.facts or need.fact not in known or before == after:
+        if need.fact.__name__ not in difference.facts or need.fact not in known or before == after:
             continue
         if isinstance(before, Unknown) or isinstance(after, Unknown):
             return {need.fact: before}
-        said = _said(reader, need, after, new, key)
+        value_read = _value_read(reader, need, after, new, key)
         own = [
             path
             for path in list(_differing(after, before))[:_MOST]
-            if _said(reader, need, _with_old(after, before, path), new, key) != said
+            if _value_read(reader, need, _with_old(after, before, path), new, key) != value_read
         ]
         for path in own:
             after = _with_old(after, before, path)
@@ -61,7 +61,7 @@ def _with_values(one: Difference, wanted: Iterable[type], old: Facts, new: Facts
     return {}
 
 
-def _said(reader: Reader, need: Need, value: Any, facts: Facts, key: tuple[str, str]) -> str | None:
+def _value_read(reader: Reader, need: Need, value: Any, facts: Facts, key: tuple[str, str]) -> str | None:
     """What a reader says of one subject, with another value of its first fact."""
     others = tuple(
         other for other in needs_of(reader.read) if other is not need and other.fact is not need.fact
@@ -113,10 +113,10 @@ def _entry_back(new: Any, old: Any, name: str) -> Any:
     if isinstance(new, Mapping) and isinstance(old, Mapping):
         return _key_back(new, old, name)
     if isinstance(new, tuple) and isinstance(old, tuple) and new != old:
-        mine = [one for one in new if _is_called(one, name)]
-        theirs = [one for one in old if _is_called(one, name)]
+        mine = [entry for entry in new if _is_called(entry, name)]
+        theirs = [entry for entry in old if _is_called(entry, name)]
         if mine != theirs:
-            return (*(one for one in new if not _is_called(one, name)), *theirs)
+            return (*(entry for entry in new if not _is_called(entry, name)), *theirs)
     return new
 
 
@@ -134,15 +134,17 @@ def _key_back(new: Mapping[str, Any], old: Mapping[str, Any], name: str) -> Mapp
     return new
 
 
-def _is_called(one: Any, name: str) -> bool:
+def _is_called(entry: Any, name: str) -> bool:
     """Whether an entry is about what has this name: a text that is it, or a record that begins with it or names it."""
-    if isinstance(one, str):
-        return _same(one, name)
-    if not is_dataclass(one):
+    if isinstance(entry, str):
+        return _same(entry, name)
+    if not is_dataclass(entry):
         return False
-    called = (fields(one)[0].name, "name", "package", "key")
-    return any(isinstance(said := getattr(one, field, None), str) and _same(said, name) for field in called)
+    called = (fields(entry)[0].name, "name", "package", "key")
+    return any(
+        isinstance(value := getattr(entry, field, None), str) and _same(value, name) for field in called
+    )
 
 
-def _same(one: str, name: str) -> bool:
-    return one == name or one.replace("_", "-").lower() == name
+def _same(value: str, name: str) -> bool:
+    return value == name or value.replace("_", "-").lower() == name

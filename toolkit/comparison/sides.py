@@ -29,7 +29,11 @@ class Side:
     def nodes(self) -> Mapping[str, NodeFacts]:
         """The nodes that answered, by name; none of a single machine."""
         store = FactStore(self._collectors, {})
-        return {one.node: store.facts_of(one) for one in self.snapshot.nodes.answers() if not one.missing}
+        return {
+            answer.node: store.facts_of(answer)
+            for answer in self.snapshot.nodes.answers()
+            if not answer.missing
+        }
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
@@ -43,10 +47,10 @@ class Side:
     def answers(self, reader: Reader) -> dict[str, Answers | Unknown]:
         """What each node says, by its name: the nodes where they tell such facts, else the machine, which has the job's."""
         needs = needs_of(reader.read)
-        asked = {name: facts for name, facts in self.nodes.items() if _told(needs, facts)}
+        answering = {name: facts for name, facts in self.nodes.items() if _has_facts(needs, facts)}
         known: dict[tuple[int, ...], Answers | Unknown] = {}
         found: dict[str, Answers | Unknown] = {}
-        for name, facts in asked.items():
+        for name, facts in answering.items():
             key = tuple(facts.numbers.get(need.fact, 0) for need in needs)
             if key not in known:
                 known[key] = _answers(reader, needs, facts)
@@ -54,14 +58,14 @@ class Side:
         return found or {HERE: _answers(reader, needs, self.snapshot)}
 
 
-def _told(needs: Iterable[Need], facts: NodeFacts) -> bool:
+def _has_facts(needs: Iterable[Need], facts: NodeFacts) -> bool:
     return all(need.fact in facts.numbers for need in needs if not need.tolerant)
 
 
 def _answers(reader: Reader, needs: tuple[Need, ...], facts: Facts) -> Answers | Unknown:
     """What is said; that there is no such thing is an answer too, unless nobody asked for it."""
     arguments: Mapping[str, Any] | Unknown = arguments_from(needs, facts.get)
-    if isinstance(arguments, Absent) and not reader.asked:
+    if isinstance(arguments, Absent) and not reader.requires:
         return {}
     return arguments if isinstance(arguments, Unknown) else reader.read(**arguments)
 
@@ -79,21 +83,21 @@ class Usual:
         if name in self._answers:
             return self._answers[name]
         if kind not in self._known:
-            alike = [one for one in self._answers if self._side.kinds.get(one) == kind]
-            self._known[kind] = _most_say([self._answers[one] for one in alike or self._answers])
+            alike = [node for node in self._answers if self._side.kinds.get(node) == kind]
+            self._known[kind] = _most_say([self._answers[node] for node in alike or self._answers])
         return self._known[kind]
 
 
 def _most_say(answers: Iterable[Answers | Unknown]) -> Answers | Unknown:
     """Of each subject what is said most often. What nobody could say stays so."""
     every = list(answers)
-    known = [one for one in every if not isinstance(one, Unknown)]
+    known = [node_answers for node_answers in every if not isinstance(node_answers, Unknown)]
     if len(known) < 2:
         return (known or every)[0]
-    said: dict[tuple[str, str], Counter[str]] = {}
-    for one in known:
-        for key, value in one.items():
-            said.setdefault(key, Counter())[value] += 1
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for node_answers in known:
+        for key, value in node_answers.items():
+            counts.setdefault(key, Counter())[value] += 1
     return {
-        key: counts.most_common(1)[0][0] for key, counts in said.items() if 2 * counts.total() > len(known)
+        key: counts.most_common(1)[0][0] for key, counts in counts.items() if 2 * counts.total() > len(known)
     }

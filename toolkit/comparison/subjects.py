@@ -59,7 +59,7 @@ class Reader:
     """A reader of answers, and what a difference in them means where no rule speaks of it.
 
     `why` is a line for a person. `nearly` says that the values are numbers, and which of them count as the same. `step` is what
-    would make it as it was. `asked`: the user has to name what it is about, and where one side was looked at without that,
+    would make it as it was. `requires`: the user has to name what it is about, and where one side was looked at without that,
     nothing is compared.
     `both`: only what both sides have is compared, for that one has no such thing is said by another reader.
     """
@@ -69,14 +69,15 @@ class Reader:
     matters: Matters = meaning.always
     nearly: Nearly | None = None
     step: Step = meaning.nothing
-    asked: Asked | None = None
+    requires: Asked | None = None
     both: bool = False
 
 
 def _packages(packages: Packages) -> Answers:
     return {
-        ("package", canonicalize_name(one.name)): one.version + (" (editable)" if one.editable else "")
-        for one in packages.distributions
+        ("package", canonicalize_name(distribution.name)): distribution.version
+        + (" (editable)" if distribution.editable else "")
+        for distribution in packages.distributions
     }
 
 
@@ -85,9 +86,9 @@ def required(packages: Packages | Unknown) -> frozenset[str]:
     known = () if isinstance(packages, Unknown) else packages.distributions
     return frozenset(
         canonicalize_name(found[0])
-        for one in known
-        if canonicalize_name(one.name) in {"verl", "vllm"}
-        for text in one.requires
+        for distribution in known
+        if canonicalize_name(distribution.name) in {"verl", "vllm"}
+        for text in distribution.requires
         if "extra" not in text and (found := re.match(r"[\w.-]+", text))
     )
 
@@ -124,24 +125,26 @@ def _driver(gpus: Gpus) -> Answers:
 
 
 def _gpus(gpus: Gpus) -> Answers:
-    return {("GPUs", "GPUs"): _counts(_gpu(one) for one in gpus.devices)}
+    return {("GPUs", "GPUs"): _counts(_gpu(device) for device in gpus.devices)}
 
 
 def _gpu_settings(gpus: Gpus) -> Answers:
     devices = gpus.devices
     found = {
-        ("GPUs", "MIG"): _counts("on" if one.mig else "off" for one in devices),
-        ("GPUs", "NVLink links in use"): _counts(str(one.links_active) for one in devices),
-        ("GPUs", "fabric"): _counts(one.fabric.state for one in devices),
-        ("GPUs", "power limit"): _counts(f"{one.power_limit} W" for one in devices if one.power_limit),
-        ("GPUs", "compute mode"): _counts(one.compute_mode for one in devices),
+        ("GPUs", "MIG"): _counts("on" if device.mig else "off" for device in devices),
+        ("GPUs", "NVLink links in use"): _counts(str(device.links_active) for device in devices),
+        ("GPUs", "fabric"): _counts(device.fabric.state for device in devices),
+        ("GPUs", "power limit"): _counts(
+            f"{device.power_limit} W" for device in devices if device.power_limit
+        ),
+        ("GPUs", "compute mode"): _counts(device.compute_mode for device in devices),
     }
     return {key: value for key, value in found.items() if value}
 
 
-def _gpu(one: Device) -> str:
-    memory = f", {in_bytes(one.memory.total * 2**20)}" if one.memory else ""
-    return f"{one.name}{memory}, capability {one.capability}"
+def _gpu(device: Device) -> str:
+    memory = f", {in_bytes(device.memory.total * 2**20)}" if device.memory else ""
+    return f"{device.name}{memory}, capability {device.capability}"
 
 
 def _counts(values: Iterator[str]) -> str:
@@ -209,8 +212,10 @@ def _without_places(text: str, places: Mapping[str, str]) -> str:
 
 def read_by_nobody(*sides: VariableReaders | Unknown) -> frozenset[str]:
     """The variables that no installed package reads, on every side that knows them."""
-    known = [one for side in sides if not isinstance(side, Unknown) for one in side.variables]
-    return frozenset(one.name for one in known if one.dead) - {one.name for one in known if not one.dead}
+    known = [variable for side in sides if not isinstance(side, Unknown) for variable in side.variables]
+    return frozenset(reading.name for reading in known if reading.dead) - {
+        reading.name for reading in known if not reading.dead
+    }
 
 
 def _configuration(configuration: Configuration) -> Answers:
@@ -230,9 +235,9 @@ def _leaves(value: Mapping[str, object], key: str) -> Iterator[tuple[str, object
 
 
 def _control_group(limits: HostLimits) -> Answers:
-    one = limits.subjects[0]
-    memory = one.groups.memory_limit
-    pids = one.groups.pids
+    subject = limits.subjects[0]
+    memory = subject.groups.memory_limit
+    pids = subject.groups.pids
     return {
         ("control group", "memory"): "unlimited" if memory is None else str(memory),
         ("control group", "processes"): "unlimited" if pids is None else str(pids.pids),
@@ -241,28 +246,28 @@ def _control_group(limits: HostLimits) -> Answers:
 
 def _folders(folders: Folders) -> Answers:
     return {
-        ("file system", f"of {one.use}"): _file_system(
-            one.kind, shared=one.shared, writable=one.writable, runnable=one.runnable
+        ("file system", f"of {folder.use}"): _file_system(
+            folder.kind, shared=folder.shared, writable=folder.writable, runnable=folder.runnable
         )
-        for one in reversed(folders.folders)
+        for folder in reversed(folders.folders)
     }
 
 
 def _caches(caches: Caches) -> Answers:
     return {
-        ("file system", f"of {one.holds}"): _file_system(
-            one.kind, shared=one.shared, writable=one.writable, runnable=not one.no_programs
+        ("file system", f"of {folder.holds}"): _file_system(
+            folder.kind, shared=folder.shared, writable=folder.writable, runnable=not folder.no_programs
         )
-        for one in caches.folders
+        for folder in caches.folders
     }
 
 
 def _mounts(mounts: Mounts) -> Answers:
     return {
-        ("mount", one.path): _file_system(
-            one.kind, shared=one.shared, writable=not one.read_only, runnable=one.runnable
+        ("mount", mount.path): _file_system(
+            mount.kind, shared=mount.shared, writable=not mount.read_only, runnable=mount.runnable
         )
-        for one in mounts.mounts
+        for mount in mounts.mounts
     }
 
 
@@ -276,7 +281,7 @@ def _ray(clusters: RayClusters) -> Answers:
     chosen = clusters.chosen or next(iter(clusters.clusters), None)
     if chosen is None:
         return {}
-    gpus = sum(one.resources.get("GPU", 0) for one in chosen.alive)
+    gpus = sum(node.resources.get("GPU", 0) for node in chosen.alive)
     return {
         ("Ray cluster", "Ray"): chosen.ray,
         ("Ray cluster", "Python"): chosen.python,
@@ -291,7 +296,7 @@ def _job_nodes(nodes: JobNodes) -> Answers:
 
 def _backends(backends: AttentionBackends) -> Answers:
     return {("attention", "backends that are there"): ", ".join(
-        sorted(one.name for one in backends.backends if not one.problem)
+        sorted(backend.name for backend in backends.backends if not backend.problem)
     )}  # fmt: skip
 
 
@@ -317,12 +322,19 @@ def _clock(clock: Clock) -> Answers:
 def _network(network: Network) -> Answers:
     """The host's ends of containers' veth pairs come and go with them; without an address nobody chooses them."""
     up = [
-        one
-        for one in network.interfaces
-        if one.up and one.kind != "loopback" and (one.kind != "veth" or _has_address(one))
+        interface
+        for interface in network.interfaces
+        if interface.up
+        and interface.kind != "loopback"
+        and (interface.kind != "veth" or _has_address(interface))
     ]
     route = {("network", "default route"): network.default} if network.default else {}
-    return {**route, ("network", "interfaces"): ", ".join(sorted(f"{one.name} ({one.kind})" for one in up))}
+    return {
+        **route,
+        ("network", "interfaces"): ", ".join(
+            sorted(f"{interface.name} ({interface.kind})" for interface in up)
+        ),
+    }
 
 
 def _has_address(interface: Interface) -> bool:
@@ -351,9 +363,9 @@ READERS: tuple[Reader, ...] = (
     Reader(_libcuda, "processes load this one", both=True),
     Reader(_gpu_settings, "speed and memory depend on it", step=meaning.say("ask for {old} as it was"), both=True),
     Reader(_toolkit, "kernels are compiled with it when the job starts", step=meaning.say("an image with {name} {old}"), both=True),
-    Reader(_job_variables, "the job's processes have it", meaning.variable, step=meaning.export, asked="script"),
+    Reader(_job_variables, "the job's processes have it", meaning.variable, step=meaning.export, requires="script"),
     Reader(_variables, "the job's processes have it", meaning.variable, step=meaning.export),
-    Reader(_configuration, "the launch script composes to it", meaning.setting, step=meaning.override, asked="script"),
+    Reader(_configuration, "the launch script composes to it", meaning.setting, step=meaning.override, requires="script"),
     Reader(fleet_subjects.read_limits, "less than the job had before", meaning.less, step=meaning.ulimit),
     Reader(
         _control_group, "the container gives less than the job had before", meaning.less,
@@ -379,10 +391,10 @@ READERS: tuple[Reader, ...] = (
     Reader(_caches, "speed and safety of what is compiled depend on it", step=_FOLDER, both=True),
     Reader(
         fleet_subjects.read_job_files, "the job reads it", meaning.lost,
-        step=meaning.say("copy {name} here"), asked="files",
+        step=meaning.say("copy {name} here"), requires="files",
     ),
     Reader(_ray, "the job joins it", step=meaning.say("a cluster with {name} {old}")),
-    Reader(_job_nodes, "the job is spread over them", asked="script"),
+    Reader(_job_nodes, "the job is spread over them", requires="script"),
     Reader(_backends, "the rollout can choose among them only", both=True),
     Reader(fleet_subjects.read_rdma, "traffic between nodes goes through it"),
     Reader(

@@ -11,7 +11,7 @@ Html = NewType("Html", str)
 """Markup that is ours."""
 
 
-def said(text: str) -> Html:
+def escaped(text: str) -> Html:
     """Text from outside, in which nothing is markup."""
     return Html(html.escape(harmless(text, keep="\t\n")))
 
@@ -19,7 +19,7 @@ def said(text: str) -> Html:
 def element(name: str, *content: Html, **attributes: str) -> Html:
     """An element. `_` behind the name of an attribute is dropped, in it it is a hyphen: `class_`, `aria_label`."""
     given = "".join(
-        f' {attribute.rstrip("_").replace("_", "-")}="{said(value)}"'
+        f' {attribute.rstrip("_").replace("_", "-")}="{escaped(value)}"'
         for attribute, value in attributes.items()
     )
     return Html(f"<{name}{given}>{''.join(content)}</{name}>")

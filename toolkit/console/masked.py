@@ -93,11 +93,11 @@ class Mask:
 
     def _dataclass(self, value: Any) -> Any:
         changed = {}
-        for one in fields(value):
-            before = getattr(value, one.name)
+        for field in fields(value):
+            before = getattr(value, field.name)
             after = self._masked(before)
             if after is not before and after != before:
-                changed[one.name] = after
+                changed[field.name] = after
         return replace(value, **changed) if changed else value
 
     @staticmethod

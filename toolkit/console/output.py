@@ -76,9 +76,9 @@ def refuse_others(path: Path, kind: Kind) -> None:
 
 def refuse_inputs(path: Path, inputs: Iterable[str | Path]) -> None:
     """Raise UsageError when a file to write is one of those that are read."""
-    for one in inputs:
+    for source in inputs:
         with contextlib.suppress(OSError, ValueError):
-            if os.path.isfile(one) and path.samefile(one):
+            if os.path.isfile(source) and path.samefile(source):
                 raise UsageError(f"{path} is what is read: name another file to write to")
 
 

@@ -26,7 +26,7 @@ def picture(width: float, height: float, name: str, title: str, what: str, conte
     ids = quoteattr(f"{name}-title"), quoteattr(f"{name}-what")
     size = f'viewBox="0 0 {_number(width)} {_number(height)}" width="{_number(width)}" height="{_number(height)}"'
     begin = f'<svg xmlns="http://www.w3.org/2000/svg" class="vd" {size} role="img"'
-    words = f"<title id={ids[0]}>{_said(title)}</title><desc id={ids[1]}>{_said(what)}</desc><style>{STYLE}</style>"
+    words = f"<title id={ids[0]}>{_escaped(title)}</title><desc id={ids[1]}>{_escaped(what)}</desc><style>{STYLE}</style>"
     named = quoteattr(f"{name}-title {name}-what")
     return f"{begin} aria-labelledby={named}>{words}{''.join(content)}</svg>\n"
 
@@ -47,7 +47,7 @@ def rect(
         f'<rect class="{kind}" x="{_number(x)}" y="{_number(y)}" width="{_number(width)}" '
         f'height="{_number(height)}" rx="1"'
     )
-    return f"{box}><title>{_said(title)}</title></rect>" if title else f"{box}/>"
+    return f"{box}><title>{_escaped(title)}</title></rect>" if title else f"{box}/>"
 
 
 def line(x1: float, y1: float, x2: float, y2: float, *, is_faint: bool = False) -> str:
@@ -72,17 +72,17 @@ def text(
     kind = "vd-text vd-on" if on_box else "vd-text vd-faint" if is_faint else "vd-text"
     return (
         f'<text class="{kind}" x="{_number(x)}" y="{_number(y)}" font-size="{_number(size)}" '
-        f"text-anchor={quoteattr(anchor)}>{_said(words)}</text>"
+        f"text-anchor={quoteattr(anchor)}>{_escaped(words)}</text>"
     )
 
 
 def group(content: Iterable[str], title: str = "") -> str:
     """Hold things together under one title."""
-    said = f"<title>{_said(title)}</title>" if title else ""
-    return f"<g>{said}{''.join(content)}</g>"
+    title_element = f"<title>{_escaped(title)}</title>" if title else ""
+    return f"<g>{title_element}{''.join(content)}</g>"
 
 
-def _said(words: str) -> str:
+def _escaped(words: str) -> str:
     return escape(harmless(words).translate(_NO_XML))
 
 

@@ -22,19 +22,26 @@ class Bar:
 
 def bars(name: str, title: str, rows: Sequence[Bar]) -> str:
     """Draw them below each other on one scale. `name` sets the picture apart from others in a page."""
-    longest = max((one.seconds for one in rows), default=0) or 1
+    longest = max((row.seconds for row in rows), default=0) or 1
     content = [svg.text(4, 16, title, size=13)]
-    for at, one in enumerate(rows):
-        y, length = _TOP + at * _ROW, (_WIDTH - _LEFT - _RIGHT) * max(one.seconds, 0) / longest
+    for at, row in enumerate(rows):
+        y, length = _TOP + at * _ROW, (_WIDTH - _LEFT - _RIGHT) * max(row.seconds, 0) / longest
         content += [
-            svg.text(_LEFT - 8, y + 14, one.label, anchor="end"),
-            svg.rect(_LEFT, y + 3, max(length, 1), _ROW - 8, one.colour, f"{one.label}: {said(one.seconds)}"),
-            svg.text(_LEFT + length + 6, y + 14, said(one.seconds)),
+            svg.text(_LEFT - 8, y + 14, row.label, anchor="end"),
+            svg.rect(
+                _LEFT,
+                y + 3,
+                max(length, 1),
+                _ROW - 8,
+                row.colour,
+                f"{row.label}: {seconds_text(row.seconds)}",
+            ),
+            svg.text(_LEFT + length + 6, y + 14, seconds_text(row.seconds)),
         ]
-    what = "; ".join(f"{one.label}: {said(one.seconds)}" for one in rows)
+    what = "; ".join(f"{bar.label}: {seconds_text(bar.seconds)}" for bar in rows)
     return svg.picture(_WIDTH, _TOP + len(rows) * _ROW + 6, name, title, what, content)
 
 
-def said(seconds: float) -> str:
+def seconds_text(seconds: float) -> str:
     """Seconds with a digit behind the point while they are few."""
     return f"{seconds:.1f} s" if seconds < 10 else in_time(seconds)

@@ -98,6 +98,6 @@ def _first_line(lines: Sequence[str], number: int) -> int:
 
 def _is_missed(following: Sequence[str]) -> bool:
     """Whether a line that did nothing but succeed was needed: as the only one of a block, or for its exit status."""
-    said = (line.strip() for line in following)
-    after = next((line for line in said if line and not line.startswith("#")), "")
+    texts = (line.strip() for line in following)
+    after = next((line for line in texts if line and not line.startswith("#")), "")
     return not after or "$?" in after or _CLOSES.match(after) is not None

@@ -53,7 +53,7 @@ def _is_to_go(node: Simple, wanted: Wanted) -> bool:
     spoken = [word.raw for word in node.words if isinstance(word, Written)]
     return (
         instead is None
-        and [one.name for one in set_here] == [name]
+        and [assignment.name for assignment in set_here] == [name]
         and spoken in ([], ["export"])
         and not any(isinstance(part, Substitution) for part in below(set_here[0]))
     )
@@ -78,11 +78,11 @@ def _is_nothing(node: Simple, wanted: Wanted) -> bool:
     return (says == [":"] and not node.assignments) or _is_to_go(node, wanted)
 
 
-def _renamed(said: str, words: list[tuple[str, str | None]]) -> str:
+def _renamed(text: str, words: list[tuple[str, str | None]]) -> str:
     for word, instead in words:
         new = (instead or "").replace("\\", "\\\\")
-        said = re.sub(rf"(?<![\w.]){re.escape(word)}(?![\w.])", new, said)
-    return said
+        text = re.sub(rf"(?<![\w.]){re.escape(word)}(?![\w.])", new, text)
+    return text
 
 
 def _dockerfile(before: str, after: str, wanted: Wanted) -> bool:

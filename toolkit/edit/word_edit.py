@@ -135,13 +135,13 @@ def _comments(
     lines = text.split("\n")
     notes: dict[int, list[str]] = {}
     for edit, word in sorted(found, key=lambda pair: pair[1].at):
-        said = f"added: {' '.join(edit.new)}" if edit.follows else lines[word.line - 1].strip()
-        notes.setdefault(_first_line(lines, word.line), []).append(said)
+        note = f"added: {' '.join(edit.new)}" if edit.follows else lines[word.line - 1].strip()
+        notes.setdefault(_first_line(lines, word.line), []).append(note)
     spans = []
     for first, rows in notes.items():
         start = sum(len(line) + 1 for line in lines[: first - 1])
         indent = _indent(text, start)
-        spans.append((start, start, "".join(f"{indent}# {one}  {comment}\n" for one in dict.fromkeys(rows))))
+        spans.append((start, start, "".join(f"{indent}# {row}  {comment}\n" for row in dict.fromkeys(rows))))
     return spans
 
 
@@ -193,7 +193,7 @@ def _form(node: Any, wanted: Mapping[int, tuple[Any, ...]]) -> Any:
     if is_dataclass(node):
         return (
             type(node).__name__,
-            *(_form(getattr(node, one.name), wanted) for one in fields(node) if one.name != "line"),
+            *(_form(getattr(node, field.name), wanted) for field in fields(node) if field.name != "line"),
         )
     return node
 

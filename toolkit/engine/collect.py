@@ -154,11 +154,11 @@ def _within_time(collector: Collector, arguments: Mapping[str, Any]) -> Any:
 def _broke(collector: Collector, error: BaseException) -> Broken:
     trace = "".join(traceback.format_exception(error))
     try:
-        said = str(error)
+        text = str(error)
     except Exception:  # noqa: BLE001 - a plugin's exception may not even be able to say what it is
-        said = "it cannot be shown"
+        text = "it cannot be shown"
     name = type(error).__name__
-    return Broken(f"reading {collector.name} broke: {name}: {said}", trace, name, said)
+    return Broken(f"reading {collector.name} broke: {name}: {text}", trace, name, text)
 
 
 def _no_thread(collector: Collector, error: BaseException) -> Broken:

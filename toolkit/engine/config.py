@@ -154,11 +154,15 @@ def _sites(path: Path, value: Any) -> tuple[Site, ...]:
 
 
 def _site(path: Path, name: str, entry: Any) -> Site:
-    said = {"path": entry} if isinstance(entry, str) else entry
+    fields = {"path": entry} if isinstance(entry, str) else entry
     example = f'{name} = "/path", or {name} = {{ path = "/path", writes = true, free = "200 GiB" }}'
-    if not isinstance(said, dict) or set(said) - {"path", "writes", "free"}:
+    if not isinstance(fields, dict) or set(fields) - {"path", "writes", "free"}:
         raise UsageError(f"{path}: sites.{name} must be a path: {example}")
-    place, writes, free = said.get("path"), said.get("writes", is_for_output(name)), said.get("free", "0 GiB")
+    place, writes, free = (
+        fields.get("path"),
+        fields.get("writes", is_for_output(name)),
+        fields.get("free", "0 GiB"),
+    )
     needed = amount(free) if isinstance(free, str) else None
     if not isinstance(place, str) or "\0" in place or not isinstance(writes, bool) or needed is None:
         raise UsageError(f"{path}: sites.{name} must be a path: {example}")

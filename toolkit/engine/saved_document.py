@@ -31,9 +31,9 @@ class SavedFile:
         document = self.document(path)
         version = document.get("schema_version")
         if isinstance(version, bool) or version != self.version:
-            said = str(version)[:20]
+            version_text = str(version)[:20]
             raise UsageError(
-                f"{path} has schema version {said}, this verl-doctor reads {self.version}; {self.again} with it"
+                f"{path} has schema version {version_text}, this verl-doctor reads {self.version}; {self.again} with it"
             )
         return document[self.key]
 

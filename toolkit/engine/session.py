@@ -151,18 +151,18 @@ def version() -> str:
 def describe(target: Target, collection: Facts, facts_file: Path | None) -> Mapping[str, Any]:
     """What was examined, for the head of every report."""
     interpreter, verl, vllm = collection.get(Interpreter), collection.get(VerlTrees), collection.get(VllmTree)
-    said: dict[str, Any] = {"python": str(target.python), "chosen_by": target.chosen_why}
+    fields: dict[str, Any] = {"python": str(target.python), "chosen_by": target.chosen_why}
     if facts_file is not None:
-        said = {"python": "", "chosen_by": f"facts file {facts_file}"}
-    said["passed_over"] = "" if facts_file else target.passed_over
-    said["arguments"] = ["--facts", str(facts_file)] if facts_file else list(target.arguments)
-    said["python_version"] = "" if isinstance(interpreter, Unknown) else interpreter.version
-    said["verl"] = None if isinstance(verl, Unknown) else _tree(verl.imported)
-    said["vllm"] = None if isinstance(vllm, Unknown) else _tree(vllm.tree)
+        fields = {"python": "", "chosen_by": f"facts file {facts_file}"}
+    fields["passed_over"] = "" if facts_file else target.passed_over
+    fields["arguments"] = ["--facts", str(facts_file)] if facts_file else list(target.arguments)
+    fields["python_version"] = "" if isinstance(interpreter, Unknown) else interpreter.version
+    fields["verl"] = None if isinstance(verl, Unknown) else _tree(verl.imported)
+    fields["vllm"] = None if isinstance(vllm, Unknown) else _tree(vllm.tree)
     libraries = collection.get(LibraryTrees)
     trees = () if isinstance(libraries, Unknown) else libraries.trees
-    said["libraries"] = {tree.module: _tree(tree) for tree in trees}
-    return said
+    fields["libraries"] = {tree.module: _tree(tree) for tree in trees}
+    return fields
 
 
 def without_verl(collection: Facts) -> str:

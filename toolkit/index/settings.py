@@ -140,8 +140,8 @@ def _ini(file: Path, section: str) -> list[tuple[str, str]]:
         parser.read(file, encoding="utf-8")
         items = parser.items(section) if parser.has_section(section) else []
     except (configparser.Error, ValueError, OSError) as error:
-        said = str(error).partition("\n")[0].partition(":")[0]  # the rest may quote a line with a password
-        raise UsageError(f"{file} is no configuration that pip could read: {said}") from None
+        reason = str(error).partition("\n")[0].partition(":")[0]  # the rest may quote a line with a password
+        raise UsageError(f"{file} is no configuration that pip could read: {reason}") from None
     return [(key.replace("_", "-"), value) for key, value in items]
 
 

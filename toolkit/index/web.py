@@ -75,7 +75,7 @@ class Exchange:
         try:
             content = self.response.read(most + 1)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise WebError(f"{shown(self.url)} broke off: {said(error)}") from None
+            raise WebError(f"{shown(self.url)} broke off: {error_text(error)}") from None
         self._web.received += len(content)
         if len(content) <= most and self.response.length:
             raise WebError(f"{shown(self.url)} broke off {self.response.length} bytes before its end")
@@ -89,7 +89,7 @@ class Exchange:
                 self._web.received += len(chunk)
                 yield chunk
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise WebError(f"{shown(self.url)} broke off: {said(error)}") from None
+            raise WebError(f"{shown(self.url)} broke off: {error_text(error)}") from None
         if self.response.length:
             raise WebError(f"{shown(self.url)} broke off {self.response.length} bytes before its end")
 
@@ -187,7 +187,7 @@ class Web:
                 timer.cancel()
                 connection.close()
                 if kept is None:
-                    raise WebError(f"{shown(plain)} cannot be had: {said(error)}") from None
+                    raise WebError(f"{shown(plain)} cannot be had: {error_text(error)}") from None
                 continue
             exchange = Exchange(self, plain, connection, response, timer)
             if response.status not in _BUSY or last:
@@ -204,10 +204,10 @@ def _stated(exchange: Exchange, span: str) -> tuple[int, int, int]:
         raise WebError(f"{shown(exchange.url)} answers a range request without saying which bytes it sends")
     start, end, total = map(int, stated.groups())
     first, _, last = span.partition("-")
-    asked = (int(first), min(int(last), total - 1)) if first else (max(0, total - int(last)), total - 1)
-    if (start, end) != asked:
+    requested = (int(first), min(int(last), total - 1)) if first else (max(0, total - int(last)), total - 1)
+    if (start, end) != requested:
         raise WebError(
-            f"{shown(exchange.url)} sends bytes {start} to {end} of {total}, asked for {asked[0]} to {asked[1]}"
+            f"{shown(exchange.url)} sends bytes {start} to {end} of {total}, asked for {requested[0]} to {requested[1]}"
         )
     return start, end, total
 
@@ -222,7 +222,7 @@ def _refused(exchange: Exchange) -> WebError:
     return WebError(f"{shown(exchange.url)} answers {status}: {meaning}", status)
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """What went wrong, in a few words."""
     if isinstance(error, TimeoutError):
         return f"nothing came for {_SILENCE:.0f} s"

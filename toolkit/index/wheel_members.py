@@ -118,8 +118,8 @@ def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo, filename: str) -
 
 
 def _damaged(what: str, error: BaseException) -> WheelError:
-    said = str(error) or type(error).__name__
-    return WheelError(harmless(f"{what} is damaged: {said[:120]}"))
+    reason = str(error) or type(error).__name__
+    return WheelError(harmless(f"{what} is damaged: {reason[:120]}"))
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:

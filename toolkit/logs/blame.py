@@ -109,12 +109,12 @@ class Blame:
         )
 
 
-def blamed(one: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame | None:
+def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame | None:
     """Whose fault an exception with a traceback is. None where there is no traceback."""
-    if not one.frames:
+    if not raised.frames:
         return None
     deepest = next(
-        (frame for frame in reversed(one.frames) if not _STANDARD.search(frame.path)), one.frames[-1]
+        (frame for frame in reversed(raised.frames) if not _STANDARD.search(frame.path)), raised.frames[-1]
     )
     package = _PACKAGE.search(deepest.path)
     by = next(filter(None, package.groups()), "") if package else ""
@@ -122,8 +122,8 @@ def blamed(one: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame | N
         return Blame("code", file=deepest.path, place=_place(deepest, deepest.path))
     _, found, inside = deepest.path.rpartition(f"/{by}/")
     place = _place(deepest, f"{by}/{inside}" if by and found else deepest.path)
-    file = next((match[1] for match in _PATH.finditer(one.message) if not _INSTALLED.search(match[1])), "")
-    settings = settings_in(one.message, deepest.code, lines)
+    file = next((match[1] for match in _PATH.finditer(raised.message) if not _INSTALLED.search(match[1])), "")
+    settings = settings_in(raised.message, deepest.code, lines)
     if settings or phase in {"composition", "validation"}:
         return Blame("configuration", settings, file, place, by)
     return Blame("program", (), file, place, by)
@@ -145,11 +145,11 @@ def _place(frame: Frame, path: str) -> str:
     return f"{path}:{frame.line}" + (f", in {frame.function}" if frame.function else "")
 
 
-def settings_in(said: str, code: str, lines: Sequence[Line]) -> tuple[str, ...]:
+def settings_in(message: str, code: str, lines: Sequence[Line]) -> tuple[str, ...]:
     """The settings of the job that the words of a refusal name, or the source line that raised it."""
     overrides = tuple(_overrides(lines))
-    file = next((match[1] for match in _PATH.finditer(said) if not _INSTALLED.search(match[1])), "")
-    return _settings(said, file, overrides) or _settings(code, "", overrides)
+    file = next((match[1] for match in _PATH.finditer(message) if not _INSTALLED.search(match[1])), "")
+    return _settings(message, file, overrides) or _settings(code, "", overrides)
 
 
 def blamed_complaint(words: str, phase: Phase | None) -> Blame:
@@ -168,16 +168,16 @@ def _is_of_the_job(frame: Frame) -> bool:
     return not _INSTALLED.search(path)
 
 
-def _settings(said: str, file: str, overrides: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+def _settings(message: str, file: str, overrides: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """The settings of which the key, its last part, or the value stands in a message: those of the first kind that are there."""
-    for line in said.split("\n"):
+    for line in message.split("\n"):
         if found := _FULL_KEY.search(line.strip()):
             return (next(filter(None, found.groups())),)
-    if keys := [one[0] for one in _KEY.finditer(said) if one[0].rpartition(".")[2] not in _SUFFIXES]:
+    if keys := [match[0] for match in _KEY.finditer(message) if match[0].rpartition(".")[2] not in _SUFFIXES]:
         return tuple(dict.fromkeys(keys))[:_MOST]
     if file and (keys := [key for key, value in overrides if _names(value, file)]):
         return tuple(dict.fromkeys(keys))[:_MOST]
-    words = {word: -at for at, word in enumerate(reversed(_WORD.findall(said)))}
+    words = {word: -at for at, word in enumerate(reversed(_WORD.findall(message)))}
     last = [
         (words[part], key)
         for key, _ in overrides
@@ -186,7 +186,7 @@ def _settings(said: str, file: str, overrides: Sequence[tuple[str, str]]) -> tup
     if last:
         return tuple(key for _, key in sorted(last))[:_MOST]
     telling = ((key, part) for key, value in overrides for part in _ITEMS.split(value) if _is_telling(part))
-    return tuple(dict.fromkeys(key for key, part in telling if _stands_in(part, said)))[:_MOST]
+    return tuple(dict.fromkeys(key for key, part in telling if _stands_in(part, message)))[:_MOST]
 
 
 def _names(value: str, file: str) -> bool:
@@ -199,16 +199,16 @@ def _is_telling(value: str) -> bool:
     return len(value) > 2 and value.lower() not in _PLAIN and not value.replace(".", "").isdecimal()
 
 
-def _stands_in(value: str, said: str) -> bool:
+def _stands_in(value: str, text: str) -> bool:
     """Whether a value stands in a message as a word of its own."""
-    return re.search(rf"(?<![\w./-]){re.escape(value)}(?![\w/-])", said) is not None
+    return re.search(rf"(?<![\w./-]){re.escape(value)}(?![\w/-])", text) is not None
 
 
 def _overrides(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
     """The settings of the job as Hydra repeats them, or as `set -x` shows the command. Of a line that is cut, those that are there."""
-    said = next((line.text for line in lines if line.text.startswith(OVERRIDES)), None)
-    if said is not None:
-        words = [first or second for first, second in _QUOTED.findall(said.removeprefix(OVERRIDES))]
+    text = next((line.text for line in lines if line.text.startswith(OVERRIDES)), None)
+    if text is not None:
+        words = [first or second for first, second in _QUOTED.findall(text.removeprefix(OVERRIDES))]
     else:
         shown = next((line.text for line in lines if _COMMAND.match(line.text)), "")
         words = [word.strip("'\"") for word in shown.split()]

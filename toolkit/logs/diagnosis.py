@@ -133,7 +133,7 @@ class Reading:
     def rank(self) -> int:
         """Which of several logs of a run is to be believed: a fault that needs no other cause is 0, a consequence 3."""
         if self.causes:
-            return 0 if any(one.is_strong for one in self.causes) else 2
+            return 0 if any(cause.is_strong for cause in self.causes) else 2
         return 1 if self.error is not None and not _only_follows(self.error) else 3
 
     @property
@@ -152,58 +152,61 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     lines, behind = parted(without_quotations(unprefixed(lines)))
     steps = Steps(lines)
     every = loud_errors(lines)
-    said = list(_in_lines(lines, every, source))
+    in_lines = list(_in_lines(lines, every, source))
     finished = finished_at(lines) is not None
     complaints = (
         *(raised.line.number for raised in every),
-        *(line.number for line in said if line.is_complaint),
+        *(line.number for line in in_lines if line.is_complaint),
     )
     last_said = max(complaints, default=0)
     life = life_of(lines, last_said if last_said and steps.went_on_behind(last_said) else 0)
-    loud, survived = _unsurvived(every, said, steps, life)
-    errors = [_of_chain(one, lines, source) for one in loud]
-    told = sorted((*errors, *said), key=lambda one: one.number)
+    loud, survived = _unsurvived(every, in_lines, steps, life)
+    errors = [_of_chain(raised, lines, source) for raised in loud]
+    all_errors = sorted((*errors, *in_lines), key=lambda error: error.number)
     over = {each.line for raised in survived for each in raised.chain}
     telling = [line for line in lines if not life.has(line.number) and line not in over]
     fatal = _fatal(loud, errors, telling, lines, source)
     if not finished:
-        fatal = _ending(fatal, said, steps)
+        fatal = _ending(fatal, in_lines, steps)
     elif fatal is not None and fatal.kind == "ended":  # what was ended had done its work
         fatal = None
-    consequences = [words for words in told if words.kind == "consequence" and not life.has(words.number)]
+    consequences = [
+        words for words in all_errors if words.kind == "consequence" and not life.has(words.number)
+    ]
     failed = (fatal is not None and fatal.kind != "ended") or bool(consequences)
-    borne = {id(one) for one in _borne(said, steps, SURE if failed else 1)}
-    borne |= {id(words) for words in said if life.has(words.number)}
-    last = fatal.number if fatal in said and fatal is not None else math.inf
-    candidates = [one for one in told if id(one) not in borne and one.number <= last]
+    borne = {id(error) for error in _borne(in_lines, steps, SURE if failed else 1)}
+    borne |= {id(words) for words in in_lines if life.has(words.number)}
+    last = fatal.number if fatal in in_lines and fatal is not None else math.inf
+    candidates = [error for error in all_errors if id(error) not in borne and error.number <= last]
     first, error = _choose(fatal, _began(errors), candidates, late=0 if loud else _LATE)
-    beside = [_of_chain(one, lines, source) for one in survived]
-    beside += [_of_chain(one, behind, source) for one in loud_errors(behind)]
-    quiet = [one for one in told if one.kind in {"hint", "note"} or id(one) in borne]
+    beside = [_of_chain(raised, lines, source) for raised in survived]
+    beside += [_of_chain(loud_error, behind, source) for loud_error in loud_errors(behind)]
+    quiet = [error for error in all_errors if error.kind in {"hint", "note"} or id(error) in borne]
     hints = _distinct((*quiet, *beside))
-    before = [] if first is None else [one for one in hints if _leads_to(one, first)]
-    named = _distinct((*before[:1], *([_with_address(first, told)] if first else [])))
+    before = [] if first is None else [hint for hint in hints if _leads_to(hint, first)]
+    named = _distinct((*before[:1], *([_with_address(first, all_errors)] if first else [])))
     rest = _distinct(
         sorted(
-            (one for one in candidates if one.kind in {"cause", "weak"}), key=lambda one: not one.is_strong
+            (candidate for candidate in candidates if candidate.kind in {"cause", "weak"}),
+            key=lambda candidate: not candidate.is_strong,
         )
     )
-    also = tuple(one for one in rest if not any(_code(one) == _code(other) for other in named))
+    also = tuple(error for error in rest if not any(_code(error) == _code(other) for other in named))
     if not named and not finished and not steps.behind(0) and (error is None or _only_follows(error)):
         error = _complained(lines, source, ended=error) or error
     if not named and error is not None and error.kind == "ended" and error.is_coded:
         named, error = (error,), None
     if not named and error is None and not consequences:
-        known = [*quiet, *beside, *(one for one in told if one.kind == "ended")]
+        known = [*quiet, *beside, *(error for error in all_errors if error.kind == "ended")]
         error = _failed(lines, source, steps, known, finished=finished)
     traits = traits_of(lines) if named else frozenset()
     where = _Where(every, loud, lines, steps, trains_from)
     return Reading(
-        tuple(replace(where.named(_dated(one, lines)), traits=traits) for one in named),
+        tuple(replace(where.named(_dated(error, lines)), traits=traits) for error in named),
         None if error is None else where.judged(_dated(error, lines), finished=finished),
         also,
         _distinct(consequences),
-        tuple(one for one in hints if one not in named),
+        tuple(hint for hint in hints if hint not in named),
         total,
         finished,
     )
@@ -224,7 +227,7 @@ def _failed(
     lines: Sequence[Line], source: str, steps: Steps, known: Sequence[Told], *, finished: bool
 ) -> Told | None:
     """What shows that the run failed, where nothing in it is a cause or a consequence."""
-    numbers = {one.number for one in known}
+    numbers = {error.number for error in known}
     rest = [line for line in lines if line.number not in numbers]
     cause = failure_in(rest, steps.last, finished=finished)
     return None if cause is None else Told(source, cause.number, cause.process, cause.words, cause.lines)
@@ -242,7 +245,7 @@ class _Where:
         trains_from: float | None,
     ) -> None:
         self._raised = {
-            (each.line.number, each.line.process): (each, one) for one in every for each in one.chain
+            (each.line.number, each.line.process): (each, raised) for raised in every for each in raised.chain
         }
         self._alone = {(raised.line.number, raised.line.process): raised for raised in bare_errors(lines)}
         self._end = last_word(loud) if loud else None
@@ -253,43 +256,45 @@ class _Where:
         self._trains_from = trains_from
         self._complaint = None if loud else complaint_in(lines)
 
-    def placed(self, one: Told) -> Told:
+    def placed(self, error: Told) -> Told:
         """The same with its phase. What ended the driver shows how far the job had come."""
-        at = bisect_right(self._lines, one.number, key=lambda line: line.number)
-        if one.phase is not None:
-            return one
-        if (found := self._raised.get((one.number, one.process))) is not None:
-            return replace(one, phase=phase_of(found[1], self._end, trains=self._trains_from < one.number))
-        if self._complaint is not None and one.number == self._complaint[0].number:
-            return replace(one, phase=self._complaint[1])
-        return replace(one, phase=phase_of_line(self._lines[at - 1]) if at else None)
+        at = bisect_right(self._lines, error.number, key=lambda line: line.number)
+        if error.phase is not None:
+            return error
+        if (found := self._raised.get((error.number, error.process))) is not None:
+            return replace(
+                error, phase=phase_of(found[1], self._end, trains=self._trains_from < error.number)
+            )
+        if self._complaint is not None and error.number == self._complaint[0].number:
+            return replace(error, phase=self._complaint[1])
+        return replace(error, phase=phase_of_line(self._lines[at - 1]) if at else None)
 
-    def named(self, one: Told) -> Told:
+    def named(self, error: Told) -> Told:
         """A known fault with its phase, and with the settings that its words name where settings are refused."""
-        placed = self.placed(one)
-        found = self._raised.get((one.number, one.process))
-        if one.signature is not None and one.signature.at:
+        placed = self.placed(error)
+        found = self._raised.get((error.number, error.process))
+        if error.signature is not None and error.signature.at:
             chains = [each for each in (found and found[1], self._end) if each is not None]
             return replace(placed, stage=next(filter(None, map(stage_of, chains)), ""))
-        if one.signature is None or not one.signature.is_of_settings:
+        if error.signature is None or not error.signature.is_of_settings:
             return placed
         code = found[0].frames[-1].code if found is not None and found[0].frames else ""
-        said = found[0].message if found is not None else one.words
-        return replace(placed, settings=settings_in(said, code, self._lines))
+        message = found[0].message if found is not None else error.words
+        return replace(placed, settings=settings_in(message, code, self._lines))
 
-    def judged(self, one: Told, *, finished: bool) -> Told:
+    def judged(self, error: Told, *, finished: bool) -> Told:
         """An error that is none of the environment, with its phase, and with whose fault it is."""
-        found = self._raised.get((one.number, one.process))
-        is_open = one.blame is None and one.kind in {"unknown", "job"}
+        found = self._raised.get((error.number, error.process))
+        is_open = error.blame is None and error.kind in {"unknown", "job"}
         if finished or self._goes_on() or not is_open:
-            return one if one.kind == "ended" else self.placed(one)
-        placed = self.placed(one)
+            return error if error.kind == "ended" else self.placed(error)
+        placed = self.placed(error)
         if found is None:
-            alone = self._alone.get((one.number, one.process))
+            alone = self._alone.get((error.number, error.process))
             if alone is not None and follows(alone):
                 return replace(placed, signature=placed.signature or _FOLLOWS)
-            is_told = alone is not None or (one.kind == "unknown" and names_exception(one.words))
-            words = alone.message if alone is not None else one.words
+            is_told = alone is not None or (error.kind == "unknown" and names_exception(error.words))
+            words = alone.message if alone is not None else error.words
             return replace(placed, blame=blamed_alone(words, self._lines)) if is_told else placed
         return replace(_with_code(placed, found[0]), blame=blamed(found[0], self._lines, placed.phase))
 
@@ -300,20 +305,20 @@ class _Where:
         return self._steps.behind(self._end.line.number) >= (1 if self._end.line.process else SURE)
 
 
-def _with_code(one: Told, raised: Raised) -> Told:
+def _with_code(error: Told, raised: Raised) -> Told:
     """The same with the source line of an exception that says nothing."""
     code = raised.frames[-1].code if raised.frames else ""
     if raised.message or not code:
-        return one
+        return error
     return replace(
-        one,
-        words=clipped(f"{one.words}: {code}", _LONGEST),
-        lines=(*one.lines[:-1], f"    {code}", *one.lines[-1:]),
+        error,
+        words=clipped(f"{error.words}: {code}", _LONGEST),
+        lines=(*error.lines[:-1], f"    {code}", *error.lines[-1:]),
     )
 
 
 def _unsurvived(
-    every: Sequence[Raised], said: Sequence[Told], steps: Steps, life: Life
+    every: Sequence[Raised], in_lines: Sequence[Told], steps: Steps, life: Life
 ) -> tuple[list[Raised], list[Raised]]:
     """The exceptions that may have ended the run, and those that it survived.
 
@@ -322,30 +327,32 @@ def _unsurvived(
     if not every:
         return [], []
     end = last_word(every)
-    was_ended = _is_end(end) or any(one.kind == "ended" for one in said)
-    known = [f"{one.type}: {one.message}" for one in every]
+    was_ended = _is_end(end) or any(error.kind == "ended" for error in in_lines)
+    known = [f"{raised.type}: {raised.message}" for raised in every]
     over = steps.survived(
-        zip((one.line.number for one in every), known, strict=True), 1 if was_ended else SURE
+        zip((raised.line.number for raised in every), known, strict=True), 1 if was_ended else SURE
     )
     often = Counter(known)
     rest: list[Raised] = []
     borne: list[Raised] = []
-    for one, words, is_over in zip(every, known, over, strict=True):
-        is_last_word = one is end and not one.line.process and not steps.behind(one.line.number)
+    for raised, words, is_over in zip(every, known, over, strict=True):
+        is_last_word = raised is end and not raised.line.process and not steps.behind(raised.line.number)
         counts = is_over and not is_last_word and (was_ended or often[words] > 1)
-        (borne if counts or life.has(one.line.number) else rest).append(one)
+        (borne if counts or life.has(raised.line.number) else rest).append(raised)
     return rest, borne
 
 
-def _is_end(one: Raised) -> bool:
+def _is_end(raised: Raised) -> bool:
     """Whether an exception says that somebody ended the program."""
-    signature = which(f"{one.type}: {one.message}")
+    signature = which(f"{raised.type}: {raised.message}")
     return signature is not None and signature.kind == "ended"
 
 
-def _ending(fatal: Told | None, said: Sequence[Told], steps: Steps) -> Told | None:
+def _ending(fatal: Told | None, in_lines: Sequence[Told], steps: Steps) -> Told | None:
     """The error that ended the run, or the line that says that somebody did it before anything failed."""
-    first = next((one for one in said if one.kind == "ended" and steps.behind(one.number) < SURE), None)
+    first = next(
+        (error for error in in_lines if error.kind == "ended" and steps.behind(error.number) < SURE), None
+    )
     if fatal is not None and fatal.kind == "ended" and steps.behind(fatal.number) >= SURE:
         fatal = None
     if first is None:
@@ -355,56 +362,62 @@ def _ending(fatal: Told | None, said: Sequence[Told], steps: Steps) -> Told | No
         follows_it = fatal.kind in {"consequence", "weak", "ended"} and is_near and not first.process
         return first if follows_it else fatal
     failed_before = any(
-        one.kind == "consequence" and one.number < first.number and not steps.behind(one.number)
-        for one in said
+        error.kind == "consequence" and error.number < first.number and not steps.behind(error.number)
+        for error in in_lines
     )
     return None if failed_before else first
 
 
-def _borne(said: Sequence[Told], steps: Steps, enough: int) -> list[Told]:
+def _borne(in_lines: Sequence[Told], steps: Steps, enough: int) -> list[Told]:
     """What is said outside of tracebacks and was survived. A hint may come true although it was said before."""
-    over = steps.survived(((one.number, one.words) for one in said), enough)
+    over = steps.survived(((error.number, error.words) for error in in_lines), enough)
     return [
-        one
-        for one, is_over in zip(said, over, strict=True)
-        if is_over and (one.kind in {"cause", "weak"} or steps.behind(one.number) >= enough)
+        error
+        for error, is_over in zip(in_lines, over, strict=True)
+        if is_over and (error.kind in {"cause", "weak"} or steps.behind(error.number) >= enough)
     ]
 
 
 def _choose(
-    fatal: Told | None, began: Told | None, told: Sequence[Told], *, late: int
+    fatal: Told | None, began: Told | None, errors: Sequence[Told], *, late: int
 ) -> tuple[Told | None, Told | None]:
     """The named first cause, or the error for which there is none.
 
     `fatal` is the error that ended the run, `began` the first of the exceptions with which processes ended, what follows left out.
     So many lines behind an error that nobody knows may still explain it.
     """
-    strong = [one for one in told if one.is_strong]
-    weak = [one for one in told if one.kind == "weak"]
+    strong = [error for error in errors if error.is_strong]
+    weak = [error for error in errors if error.kind == "weak"]
     if fatal is None or _only_follows(fatal):
         if began is not None and began.kind == "job":
             return None, began
-        hints = [one for one in told if one.kind == "hint" and (fatal is None or _leads_to(one, fatal))]
+        hints = [
+            error for error in errors if error.kind == "hint" and (fatal is None or _leads_to(error, fatal))
+        ]
         if began is not None and began.signature is None:
-            weak, hints = [one for one in weak if one.number < began.number], []
+            weak, hints = [error for error in weak if error.number < began.number], []
         causes = [*strong[:1], *weak[:1], *hints[:1]]
         return (causes[0], None) if causes else (None, began or fatal)
     if fatal.is_strong:
         return fatal, None
     if fatal.kind == "weak":
-        before = [one for one in strong if one.number <= fatal.number + _LATE]
+        before = [error for error in strong if error.number <= fatal.number + _LATE]
         return (before[0] if before else fatal), None
     if fatal.signature is not None:  # a fault of the job's own
         return None, fatal
-    near = [one for one in strong if _explains(one, fatal)]
-    near += [one for one in strong if 0 < one.number - fatal.number <= late and one.process == fatal.process]
+    near = [error for error in strong if _explains(error, fatal)]
+    near += [
+        error
+        for error in strong
+        if 0 < error.number - fatal.number <= late and error.process == fatal.process
+    ]
     return (near[0], None) if near else (None, fatal)
 
 
 def _began(errors: Sequence[Told]) -> Told | None:
     """Of the last exceptions of each process the first, those left out that only follow."""
-    last = {one.process: one for one in errors if not _only_follows(one)}
-    return min(last.values(), key=lambda one: one.number, default=None)
+    last = {error.process: error for error in errors if not _only_follows(error)}
+    return min(last.values(), key=lambda error: error.number, default=None)
 
 
 def _leads_to(hint: Told, fault: Told) -> bool:
@@ -414,15 +427,15 @@ def _leads_to(hint: Told, fault: Told) -> bool:
     return not {fault.signature.code, fault.kind}.isdisjoint(hint.signature.leads_to)
 
 
-def _explains(one: Told, fatal: Told) -> bool:
+def _explains(error: Told, fatal: Told) -> bool:
     """Whether a known fault was told before an error that nobody knows, by its process shortly before or as an error of another."""
-    if one.number > fatal.number:
+    if error.number > fatal.number:
         return False
-    return one.process != fatal.process or fatal.number - one.number <= _NEAR
+    return error.process != fatal.process or fatal.number - error.number <= _NEAR
 
 
-def _only_follows(one: Told) -> bool:
-    return one.kind in {"consequence", "ended"}
+def _only_follows(error: Told) -> bool:
+    return error.kind in {"consequence", "ended"}
 
 
 def _fatal(
@@ -443,16 +456,16 @@ def _fatal(
     if not follows(first):
         # The whole chain of the program's last word: what was raised on the way may say more.
         last = last_word(loud)
-        end = next(told for told, one in zip(errors, loud, strict=True) if one is last)
-        own = _told(first, lines, source)
+        end = next(error for error, raised in zip(errors, loud, strict=True) if raised is last)
+        own = _error_of(first, lines, source)
         if own.signature is None and end.signature is not None and not follows(last.first):
             return end
         return own
     death = death_in(telling)
     if death is not None:
         return _known(Told(source, death.number, death.process, death.words, death.lines))
-    told = _told(first, lines, source)
-    return told if told.signature is not None else replace(told, signature=_FOLLOWS)
+    own_error = _error_of(first, lines, source)
+    return own_error if own_error.signature is not None else replace(own_error, signature=_FOLLOWS)
 
 
 _FOLLOWS = Signature("", "consequence", "Another process ended, and this one noticed it", ())
@@ -461,44 +474,44 @@ _FOLLOWS = Signature("", "consequence", "Another process ended, and this one not
 def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) -> Told | None:
     """The last of them that is known, else the last of all. None when there is none."""
     last: Told | None = None
-    for one in reversed(errors):
-        told = _told(one, lines, source)
-        if told.signature is not None:
-            return told
-        last = last or told
+    for error in reversed(errors):
+        last_error = _error_of(error, lines, source)
+        if last_error.signature is not None:
+            return last_error
+        last = last or last_error
     return last
 
 
-def _of_chain(one: Raised, lines: Sequence[Line], source: str) -> Told:
+def _of_chain(raised: Raised, lines: Sequence[Line], source: str) -> Told:
     """An exception with those behind it: the one with which it began, where that is known.
 
     Else of the others, from the innermost, the first that is known as more than a consequence, or else that first one, unknown.
     """
-    first = one.first
-    began = _told(first, lines, source)
+    first = raised.first
+    began = _error_of(first, lines, source)
     if began.signature is not None:
         return began
-    others = (_told(each, lines, source) for each in reversed(list(one.chain)) if each is not first)
+    others = (_error_of(each, lines, source) for each in reversed(list(raised.chain)) if each is not first)
     known = (each for each in others if each.signature is not None and each.kind != "consequence")
     return next(known, began)
 
 
-def _told(one: Raised, lines: Sequence[Line], source: str) -> Told:
-    cause = cause_of(one, lines)
-    signature = which(f"{one.type}: {one.message}", cause.frame)
-    if signature is not None and signature.kind == "consequence" and not follows(one):
+def _error_of(raised: Raised, lines: Sequence[Line], source: str) -> Told:
+    cause = cause_of(raised, lines)
+    signature = which(f"{raised.type}: {raised.message}", cause.frame)
+    if signature is not None and signature.kind == "consequence" and not follows(raised):
         # What stands behind an exception may be of the next who speaks.
-        signature = which(f"{one.type}: {one.message.partition(chr(10))[0]}", cause.frame)
+        signature = which(f"{raised.type}: {raised.message.partition(chr(10))[0]}", cause.frame)
     return Told(source, cause.number, cause.process, cause.words, cause.lines, signature)
 
 
-def _known(told: Told) -> Told:
-    return replace(told, signature=which(told.words))
+def _known(error: Told) -> Told:
+    return replace(error, signature=which(error.words))
 
 
 def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Iterator[Told]:
     """What is said outside of tracebacks."""
-    raised = {each.line for one in loud for each in one.chain}
+    raised = {each.line for raised in loud for each in raised.chain}
     framed: dict[str, bool] = {}  # of each process, whether it spoke of a place in a file last
     warned: dict[str, bool] = {}  # whether a warning of it goes on
     complained = -GOES_ON  # the last line with one of the words
@@ -541,34 +554,34 @@ def _is_heard(signature: Signature, line: Line) -> bool:
     return signature.kind in {"hint", "note"} or (signature.warning and line.level == "WARNING")
 
 
-def _code(one: Told) -> tuple[str, str]:
-    return (one.signature.code, one.signature.title) if one.signature is not None else ("", one.words)
+def _code(error: Told) -> tuple[str, str]:
+    return (error.signature.code, error.signature.title) if error.signature is not None else ("", error.words)
 
 
-def _distinct(told: Iterable[Told]) -> tuple[Told, ...]:
+def _distinct(errors: Iterable[Told]) -> tuple[Told, ...]:
     """Each thing once, where it was told first, with how often."""
     found: dict[tuple[str, str], Told] = {}
-    for one in told:
-        known = found.setdefault(_code(one), one)
-        if known is not one:
-            found[_code(one)] = replace(known, times=known.times + 1)
+    for error in errors:
+        known = found.setdefault(_code(error), error)
+        if known is not error:
+            found[_code(error)] = replace(known, times=known.times + 1)
     return tuple(found.values())
 
 
-def _with_address(one: Told, told: Sequence[Told]) -> Told:
+def _with_address(error: Told, errors: Sequence[Told]) -> Told:
     """The same with the line of the same fault that says where, when none of its own does."""
-    if any(_ADDRESS.search(line) for line in one.lines):
-        return one
-    same = (other.lines for other in told if _code(other) == _code(one))
+    if any(_ADDRESS.search(line) for line in error.lines):
+        return error
+    same = (other.lines for other in errors if _code(other) == _code(error))
     telling = next((line for lines in same for line in lines if _ADDRESS.search(line)), None)
-    return one if telling is None else replace(one, lines=(*one.lines, telling))
+    return error if telling is None else replace(error, lines=(*error.lines, telling))
 
 
-def _dated(one: Told, lines: Sequence[Line]) -> Told:
+def _dated(error: Told, lines: Sequence[Line]) -> Told:
     """The same with the time that its line says, or the nearest before it."""
-    at = bisect_right(lines, one.number, key=lambda line: line.number)
+    at = bisect_right(lines, error.number, key=lambda line: line.number)
     near = (Clock().read(line.written) for line in reversed(lines[max(at - _NEAR, 0) : at]))
-    return replace(one, when=next((time for time in near if time is not None), math.inf))
+    return replace(error, when=next((time for time in near if time is not None), math.inf))
 
 
 def together(readings: Mapping[str, Reading]) -> Reading:
@@ -576,29 +589,35 @@ def together(readings: Mapping[str, Reading]) -> Reading:
 
     A fault of the job's own that one log tells is not explained by what another one tells of a later time.
     """
-    ordered = sorted(readings.values(), key=lambda one: (one.rank, one.began))
+    ordered = sorted(readings.values(), key=lambda reading: (reading.rank, reading.began))
     if not ordered:
         return Reading()
-    own = [one for one in ordered if one.error is not None and one.error.kind == "job"]
-    if own and ordered[0].causes and min(one.began for one in own) + _AT_ONCE < ordered[0].began < math.inf:
-        ordered = [*own, *(one for one in ordered if one not in own)]
+    own = [reading for reading in ordered if reading.error is not None and reading.error.kind == "job"]
+    if (
+        own
+        and ordered[0].causes
+        and min(reading.began for reading in own) + _AT_ONCE < ordered[0].began < math.inf
+    ):
+        ordered = [*own, *(reading for reading in ordered if reading not in own)]
     first = ordered[0].causes
-    causes = _distinct(one for reading in ordered for one in reading.causes) if first else ()
-    are_strong = any(one.is_strong for one in first)
-    named = tuple(one for one in causes if not are_strong or one.is_strong or one in first)
-    also = _distinct(one for reading in ordered for one in (*reading.causes, *reading.also))
-    finished = any(one.finished for one in ordered)
+    causes = _distinct(cause for reading in ordered for cause in reading.causes) if first else ()
+    are_strong = any(error.is_strong for error in first)
+    named = tuple(cause for cause in causes if not are_strong or cause.is_strong or cause in first)
+    also = _distinct(cause for reading in ordered for cause in (*reading.causes, *reading.also))
+    finished = any(reading.finished for reading in ordered)
     if finished:  # whoever was ended had done its work
         named = tuple(cause for cause in named if cause.kind != "ended")
     errors = [
-        one.error for one in ordered if one.error is not None and not (finished and one.error.kind == "ended")
+        reading.error
+        for reading in ordered
+        if reading.error is not None and not (finished and reading.error.kind == "ended")
     ]
     return Reading(
         named,
         None if named else next(iter(errors), None),
-        tuple(one for one in also if _code(one) not in {_code(other) for other in named}),
-        _distinct(one for reading in ordered for one in reading.consequences),
-        _distinct(one for reading in ordered for one in reading.hints),
-        sum(one.total for one in ordered),
+        tuple(error for error in also if _code(error) not in {_code(other) for other in named}),
+        _distinct(consequence for reading in ordered for consequence in reading.consequences),
+        _distinct(hint for reading in ordered for hint in reading.hints),
+        sum(reading.total for reading in ordered),
         finished,
     )

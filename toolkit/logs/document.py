@@ -67,24 +67,24 @@ class Answer:
         """1 a cause was named, 3 something went wrong and it was not determined why, or may have where nobody could read or nothing was written, 0 nothing."""
         if self.reading.first is not None:
             return ExitCode.FAILED
-        told = self.reading.error is not None or self.reading.consequences
-        return ExitCode.COULD_NOT_CHECK if told or self.unread or self.is_empty else ExitCode.OK
+        found = self.reading.error is not None or self.reading.consequences
+        return ExitCode.COULD_NOT_CHECK if found or self.unread or self.is_empty else ExitCode.OK
 
 
 def document(answer: Answer) -> dict[str, Any]:
     """Everything, in JSON types. The first cause stands first."""
     reading = answer.reading
-    results = [_result(one, answer) for one in reading.causes or filter(None, [reading.first])]
+    results = [_result(cause, answer) for cause in reading.causes or filter(None, [reading.first])]
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": answer.verdict,
         "target": {"files": list(answer.files), "bytes": answer.size, "lines": reading.total},
         "results": results,
         "summary": {status: len(results) if status == "fail" else 0 for status in STATUSES},
-        "first_error": None if reading.error is None else _told(reading.error),
-        "also": [_told(one) for one in reading.also],
-        "consequences": [_told(one) for one in reading.consequences],
-        "hints": [_told(one) for one in reading.hints],
+        "first_error": None if reading.error is None else _error_document(reading.error),
+        "also": [_error_document(error) for error in reading.also],
+        "consequences": [_error_document(consequence) for consequence in reading.consequences],
+        "hints": [_error_document(hint) for hint in reading.hints],
         "notes": list(answer.notes),
         "timeline": _timeline(answer.timeline),
         "seconds": round(answer.seconds, 3),
@@ -100,32 +100,32 @@ def confirming(signature: Signature) -> str:
     return f"verl-doctor check {_SUBJECTS.get(family, '')}--select {','.join(signature.rules)}{deep}"
 
 
-def _result(one: Told, answer: Answer) -> dict[str, Any]:
-    code, title = name_of(one)
+def _result(error: Told, answer: Answer) -> dict[str, Any]:
+    code, title = name_of(error)
     fix = answer.fixes.get(code)
     return {
         "code": code,
         "title": title,
-        "fault": fault_of(one),
+        "fault": fault_of(error),
         "status": "fail",
         "reason": (answer.confirmed or {}).get(code, ""),
         "seconds": 0.0,
         "findings": [
             {
-                "message": f"{title}: {shown(one.words)}",
+                "message": f"{title}: {shown(error.words)}",
                 "severity": "error",
-                "phase": one.phase,
+                "phase": error.phase,
                 "evidence": {
-                    "found": shown(one.words),
+                    "found": shown(error.words),
                     "wanted": "",
-                    "read_from": f"{one.source}:{one.number}",
-                    "lines": [shown(line) for line in one.lines],
-                    "process": shown(one.process),
+                    "read_from": f"{error.source}:{error.number}",
+                    "lines": [shown(line) for line in error.lines],
+                    "process": shown(error.process),
                 },
-                "location": {"path": one.source, "line": one.number},
-                "subject": subject_of(one),
-                "remedy": remedy_of(one),
-                "confirm": confirming(one.signature) if one.blame is None and one.signature else "",
+                "location": {"path": error.source, "line": error.number},
+                "subject": subject_of(error),
+                "remedy": remedy_of(error),
+                "confirm": confirming(error.signature) if error.blame is None and error.signature else "",
                 "node": None,
                 "fix": None if fix is None else {"id": fix[0], "safety": fix[1]},
             }
@@ -133,52 +133,56 @@ def _result(one: Told, answer: Answer) -> dict[str, Any]:
     }
 
 
-def fault_of(one: Told) -> Fault | Literal["environment"]:
+def fault_of(error: Told) -> Fault | Literal["environment"]:
     """Whose fault a first cause is."""
-    if one.blame is not None:
-        return one.blame.fault
-    return "configuration" if one.signature is not None and one.signature.is_of_settings else "environment"
+    if error.blame is not None:
+        return error.blame.fault
+    return (
+        "configuration" if error.signature is not None and error.signature.is_of_settings else "environment"
+    )
 
 
-def name_of(one: Told) -> tuple[str, str]:
+def name_of(error: Told) -> tuple[str, str]:
     """The code and the title of a first cause. Raises ValueError for what is none."""
-    if one.blame is not None:
-        return one.blame.code, shown(one.blame.title)
-    if one.signature is None:
-        raise ValueError(one.words)
-    return one.signature.code, one.signature.title
+    if error.blame is not None:
+        return error.blame.code, shown(error.blame.title)
+    if error.signature is None:
+        raise ValueError(error.words)
+    return error.signature.code, error.signature.title
 
 
-def remedy_of(one: Told) -> str:
+def remedy_of(error: Told) -> str:
     """What helps."""
-    known = one.signature.at.get(one.stage) or one.signature.remedy if one.signature is not None else ""
-    own = shown(one.blame.remedy) if one.blame is not None and (one.blame.settings or not known) else ""
-    return "; ".join(filter(None, (own, fitting(known, one.traits))))
+    known = (
+        error.signature.at.get(error.stage) or error.signature.remedy if error.signature is not None else ""
+    )
+    own = shown(error.blame.remedy) if error.blame is not None and (error.blame.settings or not known) else ""
+    return "; ".join(filter(None, (own, fitting(known, error.traits))))
 
 
-def subject_of(one: Told) -> dict[str, str] | None:
+def subject_of(error: Told) -> dict[str, str] | None:
     """The setting, or the file, that an exception names; the place in the job's code."""
-    blame = one.blame
-    if blame is None and one.settings:
-        return {"kind": "setting", "name": shown(", ".join(one.settings)), "place": ""}
+    blame = error.blame
+    if blame is None and error.settings:
+        return {"kind": "setting", "name": shown(", ".join(error.settings)), "place": ""}
     if blame is None or not (blame.settings or blame.file):
         return None
     kind, name = ("setting", ", ".join(blame.settings)) if blame.settings else ("file", blame.file)
     return {"kind": kind, "name": shown(name), "place": shown(blame.place)}
 
 
-def _told(one: Told) -> dict[str, Any]:
-    signature = one.signature
+def _error_document(error: Told) -> dict[str, Any]:
+    signature = error.signature
     return {
-        "words": shown(one.words),
+        "words": shown(error.words),
         "code": signature.code if signature is not None and signature.code else None,
         "title": signature.title if signature is not None else "",
         "kind": signature.kind if signature is not None else "unknown",
-        "path": one.source,
-        "line": one.number,
-        "process": shown(one.process),
-        "lines": [shown(line) for line in one.lines],
-        "times": one.times,
+        "path": error.source,
+        "line": error.number,
+        "process": shown(error.process),
+        "lines": [shown(line) for line in error.lines],
+        "times": error.times,
     }
 
 
@@ -187,12 +191,21 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
         "seconds": _rounded(timeline.seconds),
         "has_step": timeline.has_step,
         "workers": [
-            {"name": shown(one.name), "node": shown(one.node), "spans": [_span(span) for span in one.spans]}
-            for one in timeline.workers
+            {
+                "name": shown(worker.name),
+                "node": shown(worker.node),
+                "spans": [_span(span) for span in worker.spans],
+            }
+            for worker in timeline.workers
         ],
         "moments": [
-            {"what": one.what, "at": _rounded(one.at), "path": one.proof.source, "line": one.proof.number}
-            for one in timeline.moments
+            {
+                "what": moment.what,
+                "at": _rounded(moment.at),
+                "path": moment.proof.source,
+                "line": moment.proof.number,
+            }
+            for moment in timeline.moments
         ],
         "notes": list(timeline.notes),
     }
@@ -206,7 +219,9 @@ def _span(span: Span) -> dict[str, Any]:
         "how": span.how,
         "is_open": span.is_open,
         "parts": {shown(name): _rounded(length) for name, length in span.parts},
-        "proof": [{"path": one.source, "line": one.number, "words": shown(one.words)} for one in span.proof],
+        "proof": [
+            {"path": proof.source, "line": proof.number, "words": shown(proof.words)} for proof in span.proof
+        ],
     }
 
 
@@ -227,26 +242,26 @@ def headline(answer: Answer) -> tuple[str, str]:
     error = reading.error
     if error is None:
         if reading.consequences:
-            said = "a process ended, and these logs do not show why"
+            sentence = "a process ended, and these logs do not show why"
         elif answer.is_empty:
             named = ", ".join(answer.files[:_NAMED])
-            said = f"nothing was read: {named} {'is' if len(answer.files) == 1 else 'are'} empty"
+            sentence = f"nothing was read: {named} {'is' if len(answer.files) == 1 else 'are'} empty"
         elif answer.unread:
-            said = f"nothing says that something failed, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
+            sentence = f"nothing says that something failed, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
         elif any(beside.kind not in {"hint", "note"} for beside in reading.hints):
             how = "came to its end" if reading.finished else "went on"
             return OK, f"the training {how}, and nothing that was complained of stopped it"
         else:
             return OK, "nothing in these logs shows that something failed"
     elif error.signature is not None and error.signature.kind == "ended":
-        said = f"{_lower(error.signature.title)}; nothing before it failed"
+        sentence = f"{_lower(error.signature.title)}; nothing before it failed"
     elif error.signature is not None and error.signature.kind == "job":
-        said = f"no fault of the environment: {_lower(error.signature.title)}"
+        sentence = f"no fault of the environment: {_lower(error.signature.title)}"
     elif error.signature is not None:
-        said = f"the logs show only a consequence: {_lower(error.signature.title)}"
+        sentence = f"the logs show only a consequence: {_lower(error.signature.title)}"
     else:
-        said = f"something failed, and {'this log does' if len(answer.files) == 1 else 'these logs do'} not show why"
-    return NOT_DETERMINED, said
+        sentence = f"something failed, and {'this log does' if len(answer.files) == 1 else 'these logs do'} not show why"
+    return NOT_DETERMINED, sentence
 
 
 def _lower(title: str) -> str:
@@ -267,8 +282,8 @@ def only_consequences(answer: Answer) -> bool:
 def next_steps(answer: Answer) -> Sequence[str]:
     """Commands, the most useful first."""
     steps = []
-    for one in answer.reading.causes[:2]:
-        signature = one.signature
+    for cause in answer.reading.causes[:2]:
+        signature = cause.signature
         if signature is None:
             continue
         if confirm := confirming(signature):

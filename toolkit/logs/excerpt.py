@@ -207,9 +207,9 @@ class _Reader:
             self._window = max(self._window, goes_on)
         return end + 1
 
-    def _is_new(self, said: bytes, most: int) -> bool:
+    def _is_new(self, message: bytes, most: int) -> bool:
         """Whether this was said fewer times than that, whatever numbers are in it."""
-        key = hash(said.translate(None, _DIGITS))
+        key = hash(message.translate(None, _DIGITS))
         times = self._seen.get(key, 0)
         if times or len(self._seen) < _KNOWN:
             self._seen[key] = times + 1
@@ -248,5 +248,5 @@ class _Reader:
         number, text = self._tail
         last = enumerate(text.split(b"\n")[:-1], number)
         kept = {**{at: self.shortened(line) for at, line in last}, **dict(self._first), **dict(self._last)}
-        lines = (one for at in sorted(kept) for one in read_line(at, decoded(kept[at]).replace("\0", "")))
+        lines = (line for at in sorted(kept) for line in read_line(at, decoded(kept[at]).replace("\0", "")))
         return Excerpt(tuple(lines), self.number - 1, self.size, self._left_out, self._shortened)

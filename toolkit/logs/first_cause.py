@@ -83,7 +83,7 @@ def first_cause(text: str) -> Cause | None:
 
 def loud_errors(lines: Sequence[Line]) -> list[Raised]:
     """The exceptions that somebody complains of, in their order; of a chain the last, with the others behind it."""
-    return [one for one in raised_in(lines) if is_loud(one.line) and not _is_ignored(one, lines)]
+    return [raised for raised in raised_in(lines) if is_loud(raised.line) and not _is_ignored(raised, lines)]
 
 
 def is_loud(line: Line) -> bool:
@@ -93,7 +93,7 @@ def is_loud(line: Line) -> bool:
 
 def last_word(loud: Sequence[Raised]) -> Raised:
     """The exception that ended the program: its own last one, if it told one; workers may go on complaining after it."""
-    return ([one for one in loud if not one.line.process] or loud)[-1]
+    return ([raised for raised in loud if not raised.line.process] or loud)[-1]
 
 
 def first_error(loud: Sequence[Raised]) -> Raised | None:
@@ -103,32 +103,33 @@ def first_error(loud: Sequence[Raised]) -> Raised | None:
     first = last_word(loud).first
     if not follows(first):
         return _as_first_told(first, loud)
-    return next((one.first for one in loud if not follows(one.first)), first)
+    return next((raised.first for raised in loud if not follows(raised.first)), first)
 
 
-def follows(one: Raised) -> bool:
+def follows(raised: Raised) -> bool:
     """Whether an exception tells of another process's end, or of its own end from outside."""
-    return bool(_FOLLOWS.fullmatch(one.name) or _ELSEWHERE.search(one.message))
+    return bool(_FOLLOWS.fullmatch(raised.name) or _ELSEWHERE.search(raised.message))
 
 
 def _as_first_told(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
     """The same error as the process told it that met it, which comes before the one that ended because of it."""
     same = (
         other
-        for one in all_of_them
-        for other in one.chain
+        for raised in all_of_them
+        for other in raised.chain
         if other.message == first.message and first.message
     )
     return next(
-        (one for one in same if one.line.number <= first.line.number and one.name == first.name), first
+        (raised for raised in same if raised.line.number <= first.line.number and raised.name == first.name),
+        first,
     )
 
 
-def _is_ignored(one: Raised, lines: Sequence[Line]) -> bool:
+def _is_ignored(raised: Raised, lines: Sequence[Line]) -> bool:
     """Whether Python says of it that nobody could catch it, at the end of an object's life."""
-    at = _place(lines, one.began)
+    at = _place(lines, raised.began)
     near = reversed(lines[max(at - _NEAR, 0) : at])
-    before = next((line for line in near if line.process == one.line.process), None)
+    before = next((line for line in near if line.process == raised.line.process), None)
     return before is not None and before.text.startswith("Exception ignored in")
 
 
@@ -149,8 +150,8 @@ def death_in(lines: Sequence[Line]) -> Cause | None:
 
 def _of_complaints(lines: Sequence[Line]) -> Cause | None:
     """What stands at the end and complains, as Hydra, argparse and shells do without a traceback."""
-    said = [line for line in lines if line.text.strip() and not line.text.startswith(_HYDRA)][-_MOST:]
-    loud = [line for line in said if line.level in _LOUD]
+    written = [line for line in lines if line.text.strip() and not line.text.startswith(_HYDRA)][-_MOST:]
+    loud = [line for line in written if line.level in _LOUD]
     begin = next((at for at, line in enumerate(loud) if _COMPLAINT.search(line.text)), None)
     if begin is None:
         return None
@@ -160,12 +161,12 @@ def _of_complaints(lines: Sequence[Line]) -> Cause | None:
 
 def complaint_in(lines: Sequence[Line]) -> tuple[Cause, Phase] | None:
     """What ended a program that raised nothing, and when: the shell's last words, those of a parser of arguments, or Hydra's short ones."""
-    said = [line for line in lines if line.text.strip()]
+    written = [line for line in lines if line.text.strip()]
     if (short := _short_message(lines)) is not None:
         return short, "composition"
-    if (argument := refused_argument(said)) is not None:
+    if (argument := refused_argument(written)) is not None:
         return argument, "import"
-    last = takewhile(lambda line: _TRACED.match(line.text) or _SHELL.match(line.text), reversed(said))
+    last = takewhile(lambda line: _TRACED.match(line.text) or _SHELL.match(line.text), reversed(written))
     shell = [line for line in last if _SHELL.match(line.text)]
     return (complaint([shell[-1]]), "shell") if shell else None
 
@@ -178,10 +179,10 @@ def refused_argument(lines: Sequence[Line]) -> Cause | None:
 
 def _short_message(lines: Sequence[Line]) -> Cause | None:
     """What Hydra says of a configuration that it cannot compose, without a traceback, before it names the variable that shows one."""
-    said = [at for at, line in enumerate(lines) if line.text.startswith(_HYDRA)]
-    if not said or any(line.text.startswith(OVERRIDES) for line in lines[: said[0]]):
+    headers = [at for at, line in enumerate(lines) if line.text.startswith(_HYDRA)]
+    if not headers or any(line.text.startswith(OVERRIDES) for line in lines[: headers[0]]):
         return None
-    before = lines[: said[0]]
+    before = lines[: headers[0]]
     search = next((at for at in reversed(range(len(before))) if before[at].text == _SEARCH_PATH), None)
     if search is not None and len(before) - search <= _ENDING:
         before = before[:search]
@@ -205,18 +206,18 @@ def complaint(lines: Sequence[Line]) -> Cause:
     return Cause(clipped(words, _LONGEST), _shown(lines), lines[0].number, lines[0].process)
 
 
-def cause_of(one: Raised, lines: Sequence[Line]) -> Cause:
+def cause_of(raised: Raised, lines: Sequence[Line]) -> Cause:
     """An exception in words, with the lines that show it."""
-    more = len(one.message.split("\n"))
-    at = lines.index(one.line, _place(lines, one.line.number))
-    near = (line for line in lines[at : at + _NEAR] if _same_speaker(line, one.line))
-    said = list(islice(near, min(more, _MOST - 1)))
+    more = len(raised.message.split("\n"))
+    at = lines.index(raised.line, _place(lines, raised.line.number))
+    near = (line for line in lines[at : at + _NEAR] if _same_speaker(line, raised.line))
+    following = list(islice(near, min(more, _MOST - 1)))
     return Cause(
-        clipped(one.words, _LONGEST),
-        _shown([*([one.frame] if one.frame else []), *said]),
-        one.line.number,
-        one.line.process,
-        one.frame.text.strip() if one.frame else "",
+        clipped(raised.words, _LONGEST),
+        _shown([*([raised.frame] if raised.frame else []), *following]),
+        raised.line.number,
+        raised.line.process,
+        raised.frame.text.strip() if raised.frame else "",
     )
 
 

@@ -154,20 +154,20 @@ def _unwrapped(raw: str) -> tuple[str, str] | None:
     if not isinstance(wrapped, dict):
         return None
     inside = [wrapped, *(wrapped[key] for key in _NESTED if isinstance(wrapped.get(key), dict))]
-    said = _field(inside, _WRAPPED)
-    if not said:
+    field = _field(inside, _WRAPPED)
+    if not field:
         return None
     raised = _field(inside, _TRACED)
     level = _field(inside, _LEVELLED).upper()
-    text = said if not raised or raised in said else f"{said}\n{raised}"
+    text = field if not raised or raised in field else f"{field}\n{raised}"
     return text.rstrip(), _NAMES.get(level, level if level in _KNOWN else "")
 
 
 def _field(objects: Iterable[Mapping[str, object]], names: Sequence[str]) -> str:
     """The first of these fields that holds text, or an object that has a text or a name; "" when none does."""
-    for one in objects:
+    for mapping in objects:
         for name in names:
-            value = one.get(name)
+            value = mapping.get(name)
             if isinstance(value, dict):
                 value = next(
                     (value[key] for key in ("name", "text", "message") if isinstance(value.get(key), str)),
@@ -212,7 +212,7 @@ def _of_header(header: re.Match[str]) -> tuple[str, str]:
 def _of_rank(label: re.Match[str]) -> str:
     """The process that a label of a launcher, a container or a node names."""
     named = ("rank", "parallel", "container", "pod", "node", "worker")
-    name = next((label[one] for one in named if label[one]), None)
+    name = next((label[name_part] for name_part in named if label[name_part]), None)
     return name or f"rank {label['mpi'] or label['tag'] or label['task']}"
 
 

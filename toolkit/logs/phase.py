@@ -38,16 +38,16 @@ _JOINS = re.compile(r"cluster ID from GCS|[Cc]onnect to GCS|waiting for GCS")
 _NO_MODULE = re.compile(r": No module named \S+$|: Error while finding module specification for ")
 
 
-def phase_of(told: Raised, end: Raised | None, *, trains: bool) -> Phase | None:
+def phase_of(error: Raised, end: Raised | None, *, trains: bool) -> Phase | None:
     """The phase in which an exception struck, with all those that were raised from it. None where nothing shows it.
 
     `end` is the exception that ended the driver, `trains` says that the first step had begun before.
     """
-    chain = [*told.chain, *([] if end is None or end is told else end.chain)]
-    frames = [frame for one in chain for frame in one.frames]
-    names = [told.line.process, *(_remote_name(one.message) for one in chain)]
+    chain = [*error.chain, *([] if end is None or end is error else end.chain)]
+    frames = [frame for raised in chain for frame in raised.frames]
+    names = [error.line.process, *(_remote_name(raised.message) for raised in chain)]
     found = _of_training(frames, trains=trains) or _of_start(frames, names)
-    return found or _of_driver(told)
+    return found or _of_driver(error)
 
 
 def phase_of_line(line: Line) -> Phase | None:
@@ -72,7 +72,7 @@ def _remote_name(message: str) -> str:
 
 def _of_training(frames: Sequence[Frame], *, trains: bool) -> Phase | None:
     """What the job did once everything had started. verl 0.8 and older validate in the task runner, before it starts anything."""
-    verl = {one.function for one in frames if _VERL.search(one.path)}
+    verl = {frame.function for frame in frames if _VERL.search(frame.path)}
     if "validate_config" in verl:
         return "validation"
     if not verl & _TRAINS and not trains:
@@ -81,39 +81,41 @@ def _of_training(frames: Sequence[Frame], *, trains: bool) -> Phase | None:
         return "checkpoint"
     if verl & _UPDATES:
         return "first update"
-    tests = any(one.function in _VALIDATES and "trainer" in one.path for one in frames)
+    tests = any(frame.function in _VALIDATES and "trainer" in frame.path for frame in frames)
     return "first validation" if tests else "first batch"
 
 
 def _of_start(frames: Sequence[Frame], names: Sequence[str]) -> Phase | None:
     """What starts in processes of their own: the engine, or the workers."""
-    starts = any(one.function in _ENGINE_STARTS and _VERL.search(one.path) for one in frames)
+    starts = any(frame.function in _ENGINE_STARTS and _VERL.search(frame.path) for frame in frames)
     # verl 0.9 resumes behind the engine's start, before it trains.
-    starts |= any(one.function == "_load_checkpoint" and "/verl/trainer/ppo/" in one.path for one in frames)
-    if starts or any(_ENGINE.search(one.path) for one in frames if one.function != "<module>"):
+    starts |= any(
+        frame.function == "_load_checkpoint" and "/verl/trainer/ppo/" in frame.path for frame in frames
+    )
+    if starts or any(_ENGINE.search(frame.path) for frame in frames if frame.function != "<module>"):
         return "engine"
     if any(_ENGINE_NAME.search(name) for name in names):
         return "engine"
-    if any(one.function in {"run_sft", "main_task"} for one in frames):
+    if any(frame.function in {"run_sft", "main_task"} for frame in frames):
         return "workers"
     return "workers" if any(name and not name.startswith("rank") for name in names) else None
 
 
-def _of_driver(told: Raised) -> Phase | None:
+def _of_driver(error: Raised) -> Phase | None:
     """What the program itself does, before it has others."""
-    frames = [frame for one in told.chain for frame in one.frames]
-    if any(one.function == "init" and _RAY_INIT.search(one.path) for one in frames):
+    frames = [frame for raised in error.chain for frame in raised.frames]
+    if any(frame.function == "init" and _RAY_INIT.search(frame.path) for frame in frames):
         return "ray"
-    own = [one for one in frames if not _STANDARD.search(one.path)]
+    own = [frame for frame in frames if not _STANDARD.search(frame.path)]
     inside = [
         at
-        for at, one in enumerate(own)
-        if one.function in {"run_job", "_run_hydra"} and _HYDRA.search(one.path)
+        for at, frame in enumerate(own)
+        if frame.function in {"run_job", "_run_hydra"} and _HYDRA.search(frame.path)
     ]
     app = own[inside[-1] + 1 :] if inside else own
-    if any(_MAIN.search(one.path) and one.function in {"main", "run_ppo"} for one in app):
+    if any(_MAIN.search(frame.path) and frame.function in {"main", "run_ppo"} for frame in app):
         return "validation"
-    is_hydra = any(one.type.startswith(("hydra.", "omegaconf.")) for one in told.chain)
+    is_hydra = any(raised.type.startswith(("hydra.", "omegaconf.")) for raised in error.chain)
     if inside or is_hydra:
-        return "composition" if is_hydra or all(_HYDRA.search(one.path) for one in app) else None
-    return "import" if any(one.function in _IMPORTING for one in frames) else None
+        return "composition" if is_hydra or all(_HYDRA.search(frame.path) for frame in app) else None
+    return "import" if any(frame.function in _IMPORTING for frame in frames) else None

@@ -59,7 +59,7 @@ def unprefixed(lines: Sequence[Line]) -> list[Line]:
     learnt = [*_of_tracebacks(lines), *_of_most_lines(lines)]
     if not learnt:
         return list(lines)
-    ends = [next((end for one in learnt if (end := one.end(line.text))), 0) for line in lines]
+    ends = [next((end for prefix in learnt if (end := prefix.end(line.text))), 0) for line in lines]
     names = _names(lines, ends)
     return [
         relabelled(line, end, name) if end else line
@@ -79,8 +79,8 @@ def _of_tracebacks(lines: Sequence[Line]) -> Iterator[Prefix]:
     """What stands before the lines of tracebacks, the longest first, where other lines have it too."""
     forms = Counter(_form(before) for line in lines if (before := _before_anchor(line.text)))
     known = (Prefix(re.compile(form)) for form, _ in forms.most_common(_MOST))
-    shared = [one for one in known if _is_shared(one, lines)]
-    yield from sorted(shared, key=lambda one: len(one.form.pattern), reverse=True)
+    shared = [prefix for prefix in known if _is_shared(prefix, lines)]
+    yield from sorted(shared, key=lambda prefix: len(prefix.form.pattern), reverse=True)
 
 
 def _before_anchor(text: str) -> str:

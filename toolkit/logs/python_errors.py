@@ -79,23 +79,23 @@ class Raised:
     def words(self) -> str:
         """Class and message in one line, without what pydantic adds for programmers, and Ray as a table of names."""
         kept = (line for line in _PYDANTIC.sub("", self.message).split("\n") if not line.startswith("\t"))
-        said = " ".join(" ".join(kept).split())
-        return f"{self.name}: {said}" if said else self.name
+        text = " ".join(" ".join(kept).split())
+        return f"{self.name}: {text}" if text else self.name
 
     @property
     def first(self) -> Raised:
         """The exception with which it all began. One that was raised for the failure of a mere look-up says more than that."""
-        others = [one for one in self.chain if not one.type.startswith("ray.exceptions.")]
-        telling = [one for one in others if one.name not in _LOOKUPS]
+        others = [raised for raised in self.chain if not raised.type.startswith("ray.exceptions.")]
+        telling = [other for other in others if other.name not in _LOOKUPS]
         return (telling or others or list(self.chain))[-1]
 
     @property
     def chain(self) -> Iterator[Raised]:
         """This one, and all that are behind it."""
-        one: Raised | None = self
-        while one is not None:
-            yield one
-            one = one.before
+        raised: Raised | None = self
+        while raised is not None:
+            yield raised
+            raised = raised.before
 
 
 def raised_in(lines: Iterable[Line]) -> list[Raised]:
@@ -106,8 +106,8 @@ def raised_in(lines: Iterable[Line]) -> list[Raised]:
     own: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
     for line in lines:
         own[line.process, line.level, line.place].append(line)
-    found = [one for group in own.values() for one in _read(group)]
-    return sorted(found, key=lambda one: one.began)
+    found = [raised for group in own.values() for raised in _read(group)]
+    return sorted(found, key=lambda raised: raised.began)
 
 
 def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
@@ -117,7 +117,7 @@ def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
         if match is not None and match["type"].endswith(("Error", "Exception", "Interrupt", "Exit")):
             near = (other for other in lines[at + 1 : at + 4] if other.number > line.number)
             below = takewhile(partial(_speaks_on, line), near)
-            more = [other.text for other in takewhile(lambda one: not _is_over(one), below)]
+            more = [other.text for other in takewhile(lambda line: not _is_over(line), below)]
             yield Raised(match["type"], "\n".join([match["said"] or "", *more]), line, line.number)
 
 
@@ -135,23 +135,23 @@ def _read(lines: Sequence[Line]) -> Iterator[Raised]:
         if text in _JOINS and last is not None:
             join = _JOINS[text]
         elif (headless := bool(_FRAME.match(text))) or _BEGINS.search(text):
-            one, at = _exception(lines, at, 0 if headless else 1)
-            if one is not None:
+            raised, at = _exception(lines, at, 0 if headless else 1)
+            if raised is not None:
                 if last is not None and join is None:
                     yield last
                 behind = None if join is None else last
-                last, join = (_behind(one, behind, direct=bool(join)), None)
+                last, join = (_behind(raised, behind, direct=bool(join)), None)
             continue
         at += 1
     if last is not None:
         yield last
 
 
-def _behind(one: Raised, before: Raised | None, *, direct: bool) -> Raised:
+def _behind(raised: Raised, before: Raised | None, *, direct: bool) -> Raised:
     """Put another exception behind the first of this chain."""
     if before is None:
-        return one
-    *others, first = one.chain
+        return raised
+    *others, first = raised.chain
     whole = replace(first, before=before, direct=direct, began=before.began)
     for each in reversed(others):
         whole = replace(each, before=whole)
@@ -172,21 +172,23 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0)
         return _cut_off(lines, begin, head, frame), max(at, begin + 1)
     if not (match := _RAISED.fullmatch(lines[at].text.strip())):
         return None, max(at, begin + 1)
-    said = [match["said"] or ""]
-    if _REMOTE.search(said[0]):
+    message_lines = [match["said"] or ""]
+    if _REMOTE.search(message_lines[0]):
         end = at
     else:
         end = at + 1
-        while end < len(lines) and len(said) < _LONGEST and not _is_over(lines[end]):
-            said.append(lines[end].text)
+        while end < len(lines) and len(message_lines) < _LONGEST and not _is_over(lines[end]):
+            message_lines.append(lines[end].text)
             end += 1
     frames = tuple(_frames(lines[begin:at]))
-    one = Raised(match["type"], "\n".join(said).strip(), lines[at], lines[begin].number, frame, frames=frames)
+    raised = Raised(
+        match["type"], "\n".join(message_lines).strip(), lines[at], lines[begin].number, frame, frames=frames
+    )
     if depth < _DEEPEST and end < len(lines) and _REMOTE.search(lines[end].text.strip()):
         inner, after = _remote(lines, end, depth + 1)
         if inner is not None:
-            return replace(one, before=inner, direct=True), after
-    return one, max(end, at + 1)
+            return replace(raised, before=inner, direct=True), after
+    return raised, max(end, at + 1)
 
 
 def _cut_off(lines: Sequence[Line], begin: int, head: int, frame: Line | None) -> Raised | None:
@@ -218,18 +220,18 @@ def _frames(lines: Sequence[Line]) -> Iterator[Frame]:
 
 def _remote(lines: Sequence[Line], begin: int, depth: int) -> tuple[Raised | None, int]:
     """The chain of another process, in the message of an exception of this one."""
-    one, at = _exception(lines, begin, depth=depth)
-    while one is not None:
+    raised, at = _exception(lines, begin, depth=depth)
+    while raised is not None:
         begin, join = at, None
         while at < len(lines) and (not (text := lines[at].text.strip()) or text in _JOINS):
             join = _JOINS.get(text, join)
             at += 1
         if join is None or at == len(lines) or not lines[at].text.strip().startswith("ray::"):
-            return one, begin
+            return raised, begin
         following, after = _exception(lines, at, depth=depth)
         if following is None:
-            return one, begin
-        one, at = _behind(following, one, direct=join), after
+            return raised, begin
+        raised, at = _behind(following, raised, direct=join), after
     return None, at
 
 

@@ -61,7 +61,7 @@ def without_quotations(lines: Sequence[Line]) -> list[Line]:
         if begun is not None and (line.number - begun[1] > begun[0].most or (begun[0].loose and line.level)):
             del open_in[line.process]
             begun = None
-        kind = next((one for one in _KINDS if one.begins.match(line.text)), None)
+        kind = next((kind for kind in _KINDS if kind.begins.match(line.text)), None)
         if (
             kind is not None
             and (begun is None or kind is begun[0])
@@ -82,5 +82,5 @@ def _is_closed(kind: _Kind, lines: Sequence[Line], at: int) -> bool:
     """Whether the end of a quotation that begins here is among the lines, said by the same process."""
     begun = lines[at]
     behind = (lines[other] for other in range(at + 1, len(lines)))
-    near = takewhile(lambda one: one.number <= begun.number + kind.most, behind)
-    return any(one.process == begun.process and kind.ends.search(one.text) for one in near)
+    near = takewhile(lambda line: line.number <= begun.number + kind.most, behind)
+    return any(line.process == begun.process and kind.ends.search(line.text) for line in near)

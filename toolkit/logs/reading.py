@@ -55,7 +55,7 @@ def diagnose(
         readers.append(reader)
         readings[source.name] = replace(read(found.lines, source.name, reader.trains_from), total=found.total)
     return Answer(
-        _with_phase(together(readings), has_trained=any(one.has_trained for one in readers)),
+        _with_phase(together(readings), has_trained=any(reader.has_trained for reader in readers)),
         tuple(readings),
         size,
         tuple(notes),
@@ -84,7 +84,7 @@ def _with_phase(reading: Reading, *, has_trained: bool) -> Reading:
     if not has_trained:
         return reading
     causes = tuple(
-        replace(one, phase=one.phase if one.phase in _RECURRING else None) for one in reading.causes
+        replace(cause, phase=cause.phase if cause.phase in _RECURRING else None) for cause in reading.causes
     )
     error = reading.error
     if error is not None and error.phase not in _RECURRING:
@@ -94,4 +94,6 @@ def _with_phase(reading: Reading, *, has_trained: bool) -> Reading:
 
 def codes_of(reading: Reading) -> tuple[str, ...]:
     """The codes that were named, the first cause's first."""
-    return tuple(dict.fromkeys(one.signature.code for one in reading.causes if one.signature is not None))
+    return tuple(
+        dict.fromkeys(cause.signature.code for cause in reading.causes if cause.signature is not None)
+    )

@@ -211,7 +211,7 @@ def _signature(
         code=code,
         kind=kind,  # type: ignore[arg-type]
         title=title,
-        patterns=tuple(tuple(_parts(one)) for one in patterns),
+        patterns=tuple(tuple(_parts(pattern)) for pattern in patterns),
         unless=tuple(unless),
         frames=tuple(frames),
         unless_frames=tuple(unless_frames),
@@ -229,12 +229,16 @@ def _signature(
 
 def of_code(code: str) -> tuple[Signature, ...]:
     """Those with this code, in their order."""
-    return tuple(one for one in signatures() if one.code == code)
+    return tuple(signature for signature in signatures() if signature.code == code)
 
 
 def of_logs_alone() -> tuple[Signature, ...]:
     """The faults that no rule finds, one signature for each code, sorted by it."""
-    first = {one.code: one for one in reversed(signatures()) if one.code and one.is_of_logs_alone}
+    first = {
+        signature.code: signature
+        for signature in reversed(signatures())
+        if signature.code and signature.is_of_logs_alone
+    }
     return tuple(first[code] for code in sorted(first))
 
 
@@ -242,8 +246,8 @@ def of_logs_alone() -> tuple[Signature, ...]:
 def _screened() -> tuple[tuple[Signature, tuple[str, ...]], ...]:
     """Each signature with one text of each of its patterns, the longest: where none of them stands, it says nothing."""
     return tuple(
-        (one, tuple(max((_words(part) for part in parts), key=len) for parts in one.patterns))
-        for one in signatures()
+        (signature, tuple(max((_words(part) for part in parts), key=len) for parts in signature.patterns))
+        for signature in signatures()
     )
 
 
@@ -255,10 +259,10 @@ def _words(part: str | Limit) -> str:
 def which(message: str, frame: str = "") -> Signature | None:
     """The first signature that matches a message of one or more lines. What is said again is not looked up again."""
     lines = message.split("\n")
-    for one, words in _screened():
+    for signature, words in _screened():
         for word in words:
             if word in message:
-                if one.matches(lines, frame):
-                    return one
+                if signature.matches(lines, frame):
+                    return signature
                 break
     return None

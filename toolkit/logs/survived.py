@@ -44,10 +44,10 @@ class Steps:
         """Whether so many steps were trained behind this line that the run is sure to have borne what was said there."""
         return len(self._trained) >= SURE and self._trained[-SURE] > number
 
-    def survived(self, said: Iterable[tuple[int, str]], enough: int) -> Iterator[bool]:
+    def survived(self, errors: Iterable[tuple[int, str]], enough: int) -> Iterator[bool]:
         """Of complaints in their order, each its line and its words: whether so many steps are behind it or the same one before it."""
         known: set[str] = set()
-        for number, words in said:
+        for number, words in errors:
             key = words.translate(_NO_DIGITS)
             if self.behind(number) >= enough:
                 known.add(key)

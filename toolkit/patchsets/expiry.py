@@ -51,7 +51,11 @@ def _judged(
     """Judge a tree without the patches that end in this marker by the rule that they are for."""
     ours = marker.partition(":")[0]
     before = {
-        file.path: restored(file.text, {n: one for n, one in file.marked.items() if one == marker}, ours)
+        file.path: restored(
+            file.text,
+            {n: marker_text for n, marker_text in file.marked.items() if marker_text == marker},
+            ours,
+        )
         for file in files
     }
     with _as_it_was(folder, {path: found.text for path, found in before.items()}) as shadow:
@@ -73,8 +77,8 @@ def _judged(
             }
             for patch in file.patches:
                 if patch.marker == marker and patch.line in lines:
-                    said = any((str(shadow / file.path), line) in blamed for line in lines[patch.line])
-                    found[patch] = "needed" if said else "expired"
+                    blamed_here = any((str(shadow / file.path), line) in blamed for line in lines[patch.line])
+                    found[patch] = "needed" if blamed_here else "expired"
         return found
 
 

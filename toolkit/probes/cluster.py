@@ -137,7 +137,7 @@ class Survey:
     def run(self, deadline: float) -> None:
         """Ask every node that is alive until all have answered, the time is up, or nobody wants to hear more."""
         rows = self._ray.nodes()
-        self._say({"nodes": [_told(row) for row in rows]})
+        self._say({"nodes": [_node_entry(row) for row in rows]})
         only = self._plan["only"]
         self._waiting.extend(
             Visit(row["NodeID"], row["NodeManagerAddress"], self._plan["shares"].get(row["NodeID"], ()))
@@ -310,7 +310,7 @@ def main(token: str) -> None:
         ray.shutdown()
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
+def _node_entry(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "node": row["NodeID"],
         "address": row["NodeManagerAddress"],
@@ -323,8 +323,8 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
 
 def _died(row: dict[str, Any]) -> str:
     """What Ray knows of a node's end."""
-    said = str(row.get("DeathReasonMessage") or "").strip()
-    return f"Ray declared it dead{f': {said}' if said else ''}"[:_LONGEST]
+    message = str(row.get("DeathReasonMessage") or "").strip()
+    return f"Ray declared it dead{f': {message}' if message else ''}"[:_LONGEST]
 
 
 def _told_to_stop() -> bool:

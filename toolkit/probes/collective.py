@@ -75,7 +75,7 @@ class Rank:
     def __init__(self, work: Callable[[Callable[..., None]], None]) -> None:
         reports, self._reports = os.pipe()
         output, self._output = os.pipe()
-        self.told: dict[str, Any] = {}
+        self.reported: dict[str, Any] = {}
         self.printed = b""
         self.ended: int | None = None
         self._rest = b""
@@ -102,13 +102,13 @@ class Rank:
             sys.stdout.flush()
             os._exit(code)
 
-    def _report(self, **said: Any) -> None:
-        os.write(self._reports, json.dumps(said).encode() + b"\n")
+    def _report(self, **fields: Any) -> None:
+        os.write(self._reports, json.dumps(fields).encode() + b"\n")
 
     def _reported(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self.told.update(json.loads(line))
+            self.reported.update(json.loads(line))
 
     def _has_printed(self, data: bytes) -> None:
         self.printed += data[: KEPT - len(self.printed)]
@@ -116,7 +116,7 @@ class Rank:
     @property
     def finished(self) -> bool:
         """Whether nothing more is to be waited for."""
-        return self.told.get("stage") == "done" or self.ended is not None
+        return self.reported.get("stage") == "done" or self.ended is not None
 
     def look(self) -> None:
         """See whether it has ended: with an exit code, or by a signal as a negative number."""
@@ -166,7 +166,7 @@ def attempt(backend: str, world: int, limit: float) -> dict[str, Any]:
     return {
         "seconds": time.monotonic() - started,
         "ranks": [
-            {**rank.told, "ended": rank.ended, "printed": rank.printed.decode("utf-8", "replace")}
+            {**rank.reported, "ended": rank.ended, "printed": rank.printed.decode("utf-8", "replace")}
             for rank in ranks
         ],
     }

@@ -40,11 +40,11 @@ def refusal(path: str) -> str:
 
 def main(token: str, name: str) -> None:
     """Load the library, start it, count devices."""
-    told: dict[str, Any] = {"file": ""}
+    report: dict[str, Any] = {"file": ""}
 
     def tell(**more: Any) -> None:
-        told.update(more)
-        print(f"\n{token}{json.dumps(told)}", flush=True)
+        report.update(more)
+        print(f"\n{token}{json.dumps(report)}", flush=True)
 
     tell()
     try:

@@ -68,7 +68,7 @@ def processes(nvml: Any, device: Any) -> list[list[int | None]]:
         for version in ("v2", "v3"):  # the newer one counts; drivers before 510 have the older one
             with contextlib.suppress(nvml.NVMLError, AttributeError):
                 ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{version}")
-                found.update((one.pid, one.usedGpuMemory) for one in ask(device))
+                found.update((process.pid, process.usedGpuMemory) for process in ask(device))
     return [[pid, size] for pid, size in found.items()]
 
 
@@ -196,11 +196,11 @@ def survey(nvml: Any, patience: float = SURVEY_TIMEOUT) -> dict[str, Any]:
     found: dict[str, Any] = {"seconds": time.monotonic() - started, "peers": []}
     keep(nvml, found, "driver", "nvmlSystemGetDriverVersion")
     keep(nvml, found, "cuda", "nvmlSystemGetCudaDriverVersion")
-    told: list[dict[str, Any]] = [{} for _ in range(count)]
+    devices_found: list[dict[str, Any]] = [{} for _ in range(count)]
     devices: dict[int, Any] = {}
 
-    def one(index: int) -> None:
-        mine = told[index]
+    def describe_device(index: int) -> None:
+        mine = devices_found[index]
         keep(nvml, mine, "device", "nvmlDeviceGetHandleByIndex", index)
         device = mine.pop("device", None)
         if device is not None:
@@ -209,8 +209,8 @@ def survey(nvml: Any, patience: float = SURVEY_TIMEOUT) -> dict[str, Any]:
         mine["answers"] = True
 
     deadline = started + patience
-    side_by_side(one, range(count), deadline)
-    found["gpus"] = [dict(mine) for mine in told]
+    side_by_side(describe_device, range(count), deadline)
+    found["gpus"] = [dict(mine) for mine in devices_found]
     answering = dict(devices)
     side_by_side(lambda _: found.update(peers=list(peers(nvml, answering))), range(1), deadline)
     return found

@@ -53,7 +53,7 @@ def longest(path: str, column: str) -> dict[str, int] | None:
     return found
 
 
-def told(path: str, column: str) -> dict[str, int] | None:
+def longest_or_none(path: str, column: str) -> dict[str, int] | None:
     """As `longest`; None for a file that cannot be read."""
     try:
         return longest(path, column)
@@ -63,4 +63,4 @@ def told(path: str, column: str) -> dict[str, int] | None:
 
 if __name__ == "__main__":
     token, prompt_column = sys.argv[1:3]
-    print(f"\n{token}{json.dumps([told(path, prompt_column) for path in sys.argv[3:]])}")
+    print(f"\n{token}{json.dumps([longest_or_none(path, prompt_column) for path in sys.argv[3:]])}")

@@ -67,7 +67,7 @@ class Package:
         """The largest of these."""
         return sorted(sizes.items(), key=lambda item: -item[1])[:MOST]
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """All that was counted."""
         return {
             "size": self.size,
@@ -111,7 +111,7 @@ def main(token: str, order: dict[str, Any]) -> None:
     except Exception as error:  # noqa: BLE001 - whatever would end Ray's own packing
         failed = f"{type(error).__name__}: {error}"[:300]
     limits = {"store": packaging.GCS_STORAGE_MAX_SIZE, "dashboard": dashboard_limit(constants)}
-    answer = {**package.told(), "limits": limits, "defaults": defaults, "whole": whole, "failed": failed}
+    answer = {**package.summary(), "limits": limits, "defaults": defaults, "whole": whole, "failed": failed}
     sys.stdout.write(f"\n{token}{json.dumps(answer)}\n")
 
 

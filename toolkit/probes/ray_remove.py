@@ -58,11 +58,11 @@ class Cluster:
         )
         jobs = [self.tables.JobTableData.FromString(text) for text in table]
         return [
-            f"job {one.job_id.hex()} (process {one.driver_pid})"
-            for one in jobs
-            if not one.is_dead
-            and one.job_id.hex() != self.job
-            and not one.config.ray_namespace.startswith("_ray_internal")
+            f"job {job.job_id.hex()} (process {job.driver_pid})"
+            for job in jobs
+            if not job.is_dead
+            and job.job_id.hex() != self.job
+            and not job.config.ray_namespace.startswith("_ray_internal")
         ]
 
     def actor(self, identity: str) -> Any:
@@ -89,7 +89,7 @@ class Cluster:
         if handle._actor_id.hex() != identity:  # noqa: SLF001 - it has no public one
             return "another actor has its name by now"
         self.ray.kill(handle, no_restart=True)
-        return self._gone(lambda: (one := self.actor(identity)) is None or one.state == dead)
+        return self._gone(lambda: (actor := self.actor(identity)) is None or actor.state == dead)
 
     def remove_group(self, identity: str) -> str:
         """Take one placement group back. Why it still is there, "" when it is not."""
@@ -124,13 +124,13 @@ def work(question: dict[str, Any]) -> dict[str, Any]:
             return {"refused": f"the Ray at {question['address']} is another one by now: {cluster.session()}"}
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
         return {"refused": f"{type(error).__name__}: {str(error)[:300]}"}
-    told = {
+    report = {
         identity: attempt(cluster, end, identity)
         for part, end in (("actors", cluster.end_actor), ("groups", cluster.remove_group))
         for identity in question[part]
     }
     cluster.ray.shutdown()
-    return {"told": told}
+    return {"told": report}
 
 
 def attempt(cluster: Cluster, end: Callable[[str], str], identity: str) -> str:

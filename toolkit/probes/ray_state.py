@@ -73,26 +73,28 @@ def nodes(client: Any, accessor: Any, limit: float) -> list[dict[str, Any]]:
 
     free = {}
     for text in accessor.get_all_available_resources():
-        one = gcs_pb2.AvailableResources.FromString(text)
-        free[one.node_id.hex()] = dict(one.resources_available)
+        resources = gcs_pb2.AvailableResources.FromString(text)
+        free[resources.node_id.hex()] = dict(resources.resources_available)
     found = client.get_all_node_info(timeout=limit)
-    return [_node(one, free.get(one.node_id.hex(), {})) for one in getattr(found, "values", lambda: found)()]
+    return [
+        _node(node, free.get(node.node_id.hex(), {})) for node in getattr(found, "values", lambda: found)()
+    ]
 
 
-def _node(one: Any, free: dict[str, float]) -> dict[str, Any]:
-    resources = dict(one.resources_total)
-    alive = one.state == 0  # GcsNodeInfo.GcsNodeState.ALIVE
-    death = getattr(one, "death_info", None)
+def _node(node: Any, free: dict[str, float]) -> dict[str, Any]:
+    resources = dict(node.resources_total)
+    alive = node.state == 0  # GcsNodeInfo.GcsNodeState.ALIVE
+    death = getattr(node, "death_info", None)
     return {
-        "node": one.node_id.hex(),
-        "address": one.node_manager_address,
-        "host": one.node_manager_hostname,
+        "node": node.node_id.hex(),
+        "address": node.node_manager_address,
+        "host": node.node_manager_hostname,
         "alive": alive,
-        "head": bool(getattr(one, "is_head_node", False)) or "node:__internal_head__" in resources,
+        "head": bool(getattr(node, "is_head_node", False)) or "node:__internal_head__" in resources,
         "resources": resources,
         "free": free,
-        "started": one.start_time_ms / 1000,
-        "ended": one.end_time_ms / 1000,
+        "started": node.start_time_ms / 1000,
+        "ended": node.end_time_ms / 1000,
         "end": "" if alive or death is None else word(death, "reason"),
         "died": "" if alive or death is None else death.reason_message[:300],
     }
@@ -106,17 +108,17 @@ def jobs(accessor: Any) -> list[dict[str, Any]]:
     found = [gcs_pb2.JobTableData.FromString(text) for text in table]
     return [
         {
-            "job": one.job_id.hex(),
-            "namespace": one.config.ray_namespace,
-            "address": one.driver_address.ip_address,
-            "pid": one.driver_pid,
-            "worker": one.driver_address.worker_id.hex(),
-            "finished": one.is_dead,
-            "started": one.start_time / 1000,
-            "ended": one.end_time / 1000,
-            "entrypoint": one.entrypoint[:1000],
+            "job": job.job_id.hex(),
+            "namespace": job.config.ray_namespace,
+            "address": job.driver_address.ip_address,
+            "pid": job.driver_pid,
+            "worker": job.driver_address.worker_id.hex(),
+            "finished": job.is_dead,
+            "started": job.start_time / 1000,
+            "ended": job.end_time / 1000,
+            "entrypoint": job.entrypoint[:1000],
         }
-        for one in latest(found, lambda one: one.is_dead, lambda one: one.end_time)
+        for job in latest(found, lambda job: job.is_dead, lambda job: job.end_time)
     ]
 
 
@@ -127,56 +129,56 @@ def actors(client: Any, accessor: Any, limit: float) -> list[dict[str, Any]]:
     states = gcs_pb2.ActorTableData.ActorState.DESCRIPTOR.values_by_number
     found = [gcs_pb2.ActorTableData.FromString(text) for text in accessor.get_actor_table(None, None)]
 
-    def state(one: Any) -> str:
-        return str(states[one.state].name)
+    def state(actor: Any) -> str:
+        return str(states[actor.state].name)
 
-    kept = latest(found, lambda one: state(one) == "DEAD", lambda one: one.end_time)
+    kept = latest(found, lambda actor: state(actor) == "DEAD", lambda actor: actor.end_time)
     classes = Classes(client, limit)
-    return [{**_actor(one), "state": state(one), "roles": classes.roles(one)} for one in kept]
+    return [{**_actor(actor), "state": state(actor), "roles": classes.roles(actor)} for actor in kept]
 
 
-def _actor(one: Any) -> dict[str, Any]:
-    place = one.address
+def _actor(actor: Any) -> dict[str, Any]:
+    place = actor.address
     runs = bool(place.ip_address)
     return {
-        "actor": one.actor_id.hex(),
-        "name": one.name,
-        "namespace": one.ray_namespace,
-        "class_name": one.class_name,
-        "detached": one.is_detached,
-        "job": one.job_id.hex(),
+        "actor": actor.actor_id.hex(),
+        "name": actor.name,
+        "namespace": actor.ray_namespace,
+        "class_name": actor.class_name,
+        "detached": actor.is_detached,
+        "job": actor.job_id.hex(),
         "node": (getattr(place, "node_id", b"") or getattr(place, "raylet_id", b"")).hex() if runs else "",
         "address": place.ip_address,
-        "pid": one.pid,
-        "started": one.start_time / 1000,
-        "ended": one.end_time / 1000,
-        "needs": dict(one.required_resources),
-        "group": identity(getattr(one, "placement_group_id", b"")),
-        "died": died(one),
-        "end": end(one),
+        "pid": actor.pid,
+        "started": actor.start_time / 1000,
+        "ended": actor.end_time / 1000,
+        "needs": dict(actor.required_resources),
+        "group": identity(getattr(actor, "placement_group_id", b"")),
+        "died": died(actor),
+        "end": end(actor),
         "worker": identity(place.worker_id),
-        "owner": identity(one.owner_address.worker_id),
-        "gpus": gpus(one),
-        "variables": variables(one),
+        "owner": identity(actor.owner_address.worker_id),
+        "gpus": gpus(actor),
+        "variables": variables(actor),
     }
 
 
-def gpus(one: Any) -> list[int]:
+def gpus(actor: Any) -> list[int]:
     """The numbers that Ray gave the GPUs of an actor on its node: 0 is the first that its raylet may use."""
     return sorted(
         {
             part.index
-            for resource in one.resource_mapping
+            for resource in actor.resource_mapping
             if resource.name == "GPU" or resource.name.startswith("GPU_group_")
             for part in resource.resource_ids
         }
     )
 
 
-def variables(one: Any) -> dict[str, str]:
+def variables(actor: Any) -> dict[str, str]:
     """What its `runtime_env` says of its place in a process group."""
     try:
-        given = json.loads(one.serialized_runtime_env or "{}").get("env_vars") or {}
+        given = json.loads(actor.serialized_runtime_env or "{}").get("env_vars") or {}
     except ValueError:
         return {}
     return {name: str(given[name])[:100] for name in PLACE if name in given}
@@ -190,17 +192,17 @@ class Classes:
         self.limit = limit
         self._roles: dict[tuple[bytes, str], list[str]] = {}
 
-    def roles(self, one: Any) -> list[str]:
+    def roles(self, actor: Any) -> list[str]:
         """The roles that share the process of a `WorkerDict`, by the names of its methods; none for any other actor."""
-        if not one.class_name.endswith(COLOCATED):
+        if not actor.class_name.endswith(COLOCATED):
             return []
-        about = one.function_descriptor.python_function_descriptor
-        key = one.job_id, about.function_hash
+        about = actor.function_descriptor.python_function_descriptor
+        key = actor.job_id, about.function_hash
         if key not in self._roles:
             try:
                 self._roles[key] = [
                     name.removesuffix(_OF_EVERY_ROLE)
-                    for name in self._methods(one.job_id, about)
+                    for name in self._methods(actor.job_id, about)
                     if name.endswith(_OF_EVERY_ROLE)
                 ]
             except Exception:  # noqa: BLE001 - whatever another version of Ray raises: roles are all that is lost
@@ -226,23 +228,23 @@ class Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is not plain")
 
 
-def death(one: Any) -> tuple[str, Any]:
+def death(actor: Any) -> tuple[str, Any]:
     """The kind of an actor's end in Ray's words, and what Ray says about it; "" when it has not ended, or Ray does not say."""
-    cause = getattr(one, "death_cause", None)
+    cause = getattr(actor, "death_cause", None)
     kind = cause.WhichOneof("context") if cause is not None else None
     return (kind, getattr(cause, kind)) if kind else ("", None)
 
 
-def died(one: Any) -> str:
+def died(actor: Any) -> str:
     """Why an actor has ended, in the first line of Ray's words."""
-    kind, context = death(one)
-    said = getattr(context, "error_message", "") or getattr(context, "formatted_exception_string", "")
-    return next(iter(str(said).strip().splitlines()), kind)[:300]
+    kind, context = death(actor)
+    message = getattr(context, "error_message", "") or getattr(context, "formatted_exception_string", "")
+    return next(iter(str(message).strip().splitlines()), kind)[:300]
 
 
-def end(one: Any) -> str:
+def end(actor: Any) -> str:
     """One word for the way in which an actor has ended: Ray's own where it has one."""
-    kind, context = death(one)
+    kind, context = death(actor)
     if kind == "actor_died_error_context":
         return word(context, "reason")
     return {"oom_context": "OUT_OF_MEMORY", "creation_task_failure_context": "INIT_FAILED"}.get(kind, "")
@@ -256,37 +258,37 @@ def groups(accessor: Any) -> list[dict[str, Any]]:
     states = shape.PlacementGroupState.DESCRIPTOR.values_by_number
     found = [shape.FromString(text) for text in accessor.get_placement_group_table()]
 
-    def state(one: Any) -> str:
-        return str(states[one.state].name)
+    def state(group: Any) -> str:
+        return str(states[group.state].name)
 
     return [
         {
-            "group": one.placement_group_id.hex(),
-            "state": state(one),
-            "name": one.name,
-            "namespace": one.ray_namespace,
-            "job": one.creator_job_id.hex(),
-            "actor": identity(one.creator_actor_id),
-            "detached": one.is_detached,
-            "bundles": [dict(bundle.unit_resources) for bundle in one.bundles],
-            "nodes": [identity(bundle.node_id) for bundle in one.bundles],
-            "strategy": strategy(one),
-            "waits_for": word(one.stats, "scheduling_state"),
+            "group": group.placement_group_id.hex(),
+            "state": state(group),
+            "name": group.name,
+            "namespace": group.ray_namespace,
+            "job": group.creator_job_id.hex(),
+            "actor": identity(group.creator_actor_id),
+            "detached": group.is_detached,
+            "bundles": [dict(bundle.unit_resources) for bundle in group.bundles],
+            "nodes": [identity(bundle.node_id) for bundle in group.bundles],
+            "strategy": strategy(group),
+            "waits_for": word(group.stats, "scheduling_state"),
         }
-        for one in latest(found, lambda one: state(one) == "REMOVED", created)
+        for group in latest(found, lambda group: state(group) == "REMOVED", created)
     ]
 
 
-def created(one: Any) -> float:
+def created(group: Any) -> float:
     """When a placement group was asked for, for their order."""
-    return float(getattr(one, "placement_group_creation_timestamp_ms", 0))
+    return float(getattr(group, "placement_group_creation_timestamp_ms", 0))
 
 
-def strategy(one: Any) -> str:
+def strategy(group: Any) -> str:
     """Whether the bundles are to lie together: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD."""
     from ray.core.generated import common_pb2  # noqa: PLC0415
 
-    return str(common_pb2.PlacementStrategy.Name(one.strategy))
+    return str(common_pb2.PlacementStrategy.Name(group.strategy))
 
 
 def word(message: Any, name: str) -> str:
@@ -305,9 +307,9 @@ def latest(
 ) -> Iterator[Any]:
     """All that are not over, and of the others those that ended last."""
     entries = list(found)
-    over = sorted((one for one in entries if is_over(one)), key=when)
-    dropped = {id(one) for one in over[:-MOST]} if len(over) > MOST else set()
-    return (one for one in entries if id(one) not in dropped)
+    over = sorted((entry for entry in entries if is_over(entry)), key=when)
+    dropped = {id(entry) for entry in over[:-MOST]} if len(over) > MOST else set()
+    return (entry for entry in entries if id(entry) not in dropped)
 
 
 def connected(address: str) -> Any:
@@ -321,40 +323,40 @@ def connected(address: str) -> Any:
     return accessor
 
 
-def read(told: Told, address: str, limit: float) -> None:
+def read(report: Told, address: str, limit: float) -> None:
     """Read all tables, the small ones first."""
     from ray._raylet import GcsClient  # noqa: PLC0415
 
-    told.parts["asked"] = True
+    report.parts["asked"] = True
     try:
         client = GcsClient(address=address)
     except Exception as error:  # noqa: BLE001 - as above
-        told.parts["refused"] = f"{type(error).__name__}: {str(error)[:300]}"
+        report.parts["refused"] = f"{type(error).__name__}: {str(error)[:300]}"
         return
-    told.add("cluster", lambda: str(client.cluster_id.hex()))
-    told.add("metadata", lambda: metadata(client, limit))
-    told.add("session", lambda: session(client, limit))
-    told.add("accessor", lambda: connected(address))
-    accessor = told.parts.pop("accessor")
+    report.add("cluster", lambda: str(client.cluster_id.hex()))
+    report.add("metadata", lambda: metadata(client, limit))
+    report.add("session", lambda: session(client, limit))
+    report.add("accessor", lambda: connected(address))
+    accessor = report.parts.pop("accessor")
     if accessor is None:
         return
-    told.add("nodes", lambda: nodes(client, accessor, limit))
-    told.add("jobs", lambda: jobs(accessor))
-    told.add("groups", lambda: groups(accessor))
-    told.add("actors", lambda: actors(client, accessor, limit))
+    report.add("nodes", lambda: nodes(client, accessor, limit))
+    report.add("jobs", lambda: jobs(accessor))
+    report.add("groups", lambda: groups(accessor))
+    report.add("actors", lambda: actors(client, accessor, limit))
 
 
 def main(token: str, question: dict[str, Any]) -> None:
     """Answer, in time: that begins when Ray is imported, which may take long and is not the GCS's fault."""
     import ray  # noqa: F401, PLC0415
 
-    told = Told(token)
+    report = Told(token)
     late = f"the GCS did not answer all questions within {question['limit']:g} s"
-    clock = threading.Timer(question["limit"], told.end, (late,))
+    clock = threading.Timer(question["limit"], report.end, (late,))
     clock.daemon = True
     clock.start()
-    read(told, question["address"], question["limit"])
-    told.end()
+    read(report, question["address"], question["limit"])
+    report.end()
 
 
 if __name__ == "__main__":

@@ -103,12 +103,12 @@ def first(pieces: Sequence[Piece], amount: int) -> Iterator[Piece]:
 
 def main(token: str, order: str) -> None:
     """Try what the order asks for, in its order."""
-    asked = json.loads(order)
+    request = json.loads(order)
     answer: dict[str, tuple[int, float, int | None] | None] = {}
-    for way, pieces in asked["pieces"].items():
+    for way, pieces in request["pieces"].items():
         mapped_before = answer.get("mapped")
         there = first(pieces, mapped_before[0] if mapped_before else 0) if way == "again" else pieces
-        answer[way] = timed(way, list(there), asked["seconds"])
+        answer[way] = timed(way, list(there), request["seconds"])
     print(token + json.dumps(answer), flush=True)
 
 

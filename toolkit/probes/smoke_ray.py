@@ -112,9 +112,9 @@ def group(ray: Any, gpus: int) -> None:
 
     pool = own.RayResourcePool(process_on_nodes=[gpus], use_gpu=True, max_colocate_count=1)
     workers = own.RayWorkerGroup(pool, own.RayClassWithInitArgs(cls=ray.remote(Ranks)))
-    said = workers.ranks()
-    if sorted(said) != [(rank, gpus) for rank in range(gpus)]:
-        raise RuntimeError(f"{gpus} workers of a group call themselves rank and world size {said}")
+    ranks = workers.ranks()
+    if sorted(ranks) != [(rank, gpus) for rank in range(gpus)]:
+        raise RuntimeError(f"{gpus} workers of a group call themselves rank and world size {ranks}")
 
 
 if __name__ == "__main__":

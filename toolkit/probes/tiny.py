@@ -72,11 +72,11 @@ def write_tokenizer(folder: Path, texts: list[str], size: int, special: list[str
 def write(folder: Path, order: Path) -> dict[str, Any]:
     """Write all, or say what is missing or what went wrong."""
     try:
-        asked = json.loads(order.read_text("utf-8"))
-        files = {name: base64.b64decode(content) for name, content in asked["files"].items()}
-        for name, rows in asked["tables"].items():
-            write_table(folder / name, rows, asked["pictures"], files)
-        write_tokenizer(folder / asked["model"], **asked["tokenizer"])
+        request = json.loads(order.read_text("utf-8"))
+        files = {name: base64.b64decode(content) for name, content in request["files"].items()}
+        for name, rows in request["tables"].items():
+            write_table(folder / name, rows, request["pictures"], files)
+        write_tokenizer(folder / request["model"], **request["tokenizer"])
     except ImportError as error:
         return {"lacks": str(error.name or error)}
     except Exception as error:  # noqa: BLE001 - whatever is wrong with this environment, it is told

@@ -48,13 +48,13 @@ class Recorder:
 
     def __init__(self, patience: float) -> None:
         self.command: list[str] = []
-        self.said = ""
+        self.output = ""
         self._patience = patience
 
     def check_call(self, command: list[str], **_: Any) -> int:
         """Run it as Triton would, and keep the output."""
         self.command = list(command)
-        code, self.said = self.listen(command)
+        code, self.output = self.listen(command)
         if code:
             raise subprocess.CalledProcessError(code, command)
         return 0
@@ -83,8 +83,8 @@ class Recorder:
             watch.cancel()
         if hangs.is_set():
             raise HangsError(" ".join(command))
-        said = out.decode("utf-8", "replace")
-        return process.returncode, said or f"it said nothing (exit code {process.returncode})"
+        text = out.decode("utf-8", "replace")
+        return process.returncode, text or f"it said nothing (exit code {process.returncode})"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(subprocess, name)
@@ -196,54 +196,54 @@ def examine(folder: str, private: str, patience: float) -> dict[str, Any]:
     triton = Triton(folder, recorder)
     if not triton.is_known:
         return {"unknown": "this Triton looks for libcuda in a way that is not known"}
-    told: dict[str, Any] = {"reads_variable": triton.reads_variable, "folders": []}
+    report: dict[str, Any] = {"reads_variable": triton.reads_variable, "folders": []}
     try:
-        try_out(triton, private, told)
+        try_out(triton, private, report)
     except HangsError as error:
-        told.update(compiler=recorder.command[0], hangs=str(error))
-    return told
+        report.update(compiler=recorder.command[0], hangs=str(error))
+    return report
 
 
-def try_out(triton: Triton, private: str, told: dict[str, Any]) -> None:
+def try_out(triton: Triton, private: str, report: dict[str, Any]) -> None:
     """Look libcuda up, compile and link against it, and read the headers. Raises `HangsError`."""
     recorder = triton.recorder
     try:
-        told["folders"] = triton.look_up()
+        report["folders"] = triton.look_up()
     except Exception as error:  # noqa: BLE001 - whatever it raises, Triton raises too
-        told["lookup_error"] = f"{type(error).__name__}: {error}"
+        report["lookup_error"] = f"{type(error).__name__}: {error}"
     source = os.path.join(private, "main.c")  # noqa: PTH118
     write(source, PROGRAM)
     try:
-        triton.build(source, told["folders"])
+        triton.build(source, report["folders"])
     except HangsError:
         raise
     except subprocess.CalledProcessError:
-        told["link_error"] = recorder.said
+        report["link_error"] = recorder.output
     except Exception as error:  # noqa: BLE001 - no compiler, or one that cannot be started
-        told.update(compiler="".join(recorder.command[:1]), compiler_error=str(error))
+        report.update(compiler="".join(recorder.command[:1]), compiler_error=str(error))
         return
     command = recorder.command
-    told["compiler"] = command[0]
-    told["library"] = "".join(word for word in command if word.startswith("-l"))
-    told["version"] = recorder.listen([command[0], "--version"])[1].partition("\n")[0]
-    if "link_error" not in told:
+    report["compiler"] = command[0]
+    report["library"] = "".join(word for word in command if word.startswith("-l"))
+    report["version"] = recorder.listen([command[0], "--version"])[1].partition("\n")[0]
+    if "link_error" not in report:
         # A library may lack symbols until it is loaded: a libcuda without the driver's functions would go unnoticed.
         code, traced = recorder.listen([*command, "-Wl,--trace,-z,defs"])
         files = [line.strip() for line in traced.splitlines() if "/libcuda.so" in line]
-        told["linked"] = files[0] if files else ""
+        report["linked"] = files[0] if files else ""
         lacking = [line for line in traced.splitlines() if FUNCTION in line]
         if code and lacking:
-            told["link_error"] = lacking[-1]
+            report["link_error"] = lacking[-1]
     else:
         write(source, "int verl_doctor(void) { return 0; }\n")
-        code, said = recorder.listen([word for word in command if not word.startswith("-l")])
+        code, output = recorder.listen([word for word in command if not word.startswith("-l")])
         if code:
-            told["compiler_error"] = said
+            report["compiler_error"] = output
             return
     check = [*command, "-fsyntax-only"]
     write(source, "".join(f"#include {header}\n" for header in triton.headers))
     if recorder.listen(check)[0]:
-        told["missing_headers"] = list(missing(triton.headers, source, check, recorder))
+        report["missing_headers"] = list(missing(triton.headers, source, check, recorder))
 
 
 def missing(headers: list[str], source: str, check: list[str], recorder: Recorder) -> Iterator[str]:

@@ -28,16 +28,16 @@ def add(x, y, out):
 
 def main(token: str) -> None:
     """Import, compile, run, compare."""
-    told: dict[str, Any] = {"seconds": {}}
+    report: dict[str, Any] = {"seconds": {}}
     started = time.monotonic()
 
     def ended(step: str, following: str, **more: Any) -> None:
         nonlocal started
         now = time.monotonic()
-        told["seconds"][step] = round(now - started, 3)
-        told.update(more, step=following)
+        report["seconds"][step] = round(now - started, 3)
+        report.update(more, step=following)
         started = now
-        print(f"\n{token}{json.dumps(told)}", flush=True)
+        print(f"\n{token}{json.dumps(report)}", flush=True)
 
     ended("start", "import torch")
     torch = importlib.import_module("torch")

@@ -28,7 +28,7 @@ class Dialogue:
 
     def lines(self, deadline: float) -> Iterator[bytes]:
         """What it says, line by line, until it says no more or the time is up (`deadline` as of time.monotonic)."""
-        said = b""
+        buffered = b""
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
             selector.register(self._err, selectors.EVENT_READ)
@@ -46,7 +46,7 @@ class Dialogue:
                         if key.fileobj is self._out:
                             deadline = min(deadline, time.monotonic() + _LAST_WORDS)
                     elif key.fileobj is self._out:
-                        *whole, said = (said + piece).split(b"\n")
+                        *whole, buffered = (buffered + piece).split(b"\n")
                         yield from whole
                     else:
                         self._complaint = (self._complaint + piece)[-_KEPT:]

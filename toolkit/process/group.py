@@ -42,7 +42,7 @@ class Answer:
     flooded: bool = False
 
     @property
-    def said(self) -> str:
+    def last_line(self) -> str:
         """The last line of its complaint, for a one-line reason."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         return lines[-1].strip() if lines else "it said nothing"

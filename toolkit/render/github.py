@@ -28,15 +28,17 @@ def render(report: Report, cwd: Path) -> Iterator[str]:
     counts = Counter(level for level, _, _ in found)
     for level in _NOUNS:
         yield from (
-            _annotation(level, result, finding, top) for one, result, finding in found if one == level
+            _annotation(level, result, finding, top)
+            for own_level, result, finding in found
+            if own_level == level
         )
     for result in report.results:
         if result.status == "error":
             yield _command("error", {"title": result.code}, f"{result.title}: {result.reason}")
             counts["error"] += 1
     for group in report.nodes.missing if report.nodes is not None else ():
-        said = f"{counted(group.count, 'node')} did not answer: {group.what}: {group.nodes}"
-        yield _command("error", {"title": "verl-doctor"}, said)
+        text = f"{counted(group.count, 'node')} did not answer: {group.what}: {group.nodes}"
+        yield _command("error", {"title": "verl-doctor"}, text)
         counts["error"] += 1
     for repair in report.repairs or ():
         yield harmless(f"{repair.outcome}: {repair.code} {repair.title}")
@@ -69,8 +71,8 @@ def _place(location: Location | None, top: Path) -> dict[str, str]:
 
 
 def _command(level: str, properties: Mapping[str, str], message: str) -> str:
-    said = ",".join(f"{name}={_property(harmless(value))}" for name, value in properties.items())
-    return f"::{level} {said}::{_data(message)}"
+    text = ",".join(f"{name}={_property(harmless(value))}" for name, value in properties.items())
+    return f"::{level} {text}::{_data(message)}"
 
 
 def _data(text: str) -> str:

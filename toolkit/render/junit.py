@@ -33,21 +33,21 @@ def render(report: Report) -> str:
 
 
 def _properties(report: Report) -> dict[str, str]:
-    said = {"verdict": report.verdict, "python": report.target["python"]}
+    properties = {"verdict": report.verdict, "python": report.target["python"]}
     for name in ("verl", "vllm"):
         tree = report.target[name]
-        said[name] = f"{tree['version']} {tree['folder']}" if tree else ""
+        properties[name] = f"{tree['version']} {tree['folder']}" if tree else ""
     if report.nodes is not None:
-        said["nodes"] = (
+        properties["nodes"] = (
             f"{report.nodes.answered} answered, {report.nodes.agree} agree, {report.nodes.lost} did not answer"
         )
-    return said | {path.path: path.state for path in report.paths}
+    return properties | {path.path: path.state for path in report.paths}
 
 
 def _case(suite: ET.Element, result: CheckResult) -> None:
     name = harmless(f"{result.code} {result.title}")
     case = ET.SubElement(suite, "testcase", classname="verl-doctor", name=name, time=f"{result.seconds:.4f}")
-    text = "\n\n".join(_said(finding) for finding in result.findings)
+    text = "\n\n".join(_finding_text(finding) for finding in result.findings)
     if result.status == "fail":
         ET.SubElement(case, "failure", message=harmless(_first_error(result))).text = text
     elif result.status == "error":
@@ -66,7 +66,7 @@ def _missing(suite: ET.Element, group: NodeGroup) -> None:
     ET.SubElement(case, "error", message=harmless(group.what)).text = harmless(group.nodes)
 
 
-def _said(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     """One finding with its evidence, a line for each thing."""
     evidence = finding.evidence
     places = " ".join(str(place) for place in (finding.location, *finding.also) if place)

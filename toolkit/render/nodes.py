@@ -13,10 +13,10 @@ from verl_doctor.toolkit.text import counted
 def lines(nodes: Nodes) -> Iterator[str]:
     """Who answered, which kinds of nodes there are if there are several, and who did not answer, one thing a line."""
     differ = nodes.answered - nodes.agree
-    said = [f"{counted(nodes.agree, 'node')} {'agrees' if nodes.agree == 1 else 'agree'}"]
-    said += [f"{differ:,} {'differs' if differ == 1 else 'differ'} from most"] if differ else []
-    said += [f"{nodes.lost:,} did not answer"] if nodes.lost else []
-    yield "; ".join(said)
+    parts = [f"{counted(nodes.agree, 'node')} {'agrees' if nodes.agree == 1 else 'agree'}"]
+    parts += [f"{differ:,} {'differs' if differ == 1 else 'differ'} from most"] if differ else []
+    parts += [f"{nodes.lost:,} did not answer"] if nodes.lost else []
+    yield "; ".join(parts)
     if len(nodes.kinds) > 1:
         yield "; ".join(_kind(group) for group in nodes.kinds)
     for group in nodes.missing:

@@ -26,8 +26,8 @@ def headline(report: Report) -> tuple[str, str]:
     if verdict == "could_not_check":
         return WORDS[verdict], _not_checked(report)
     warnings = sum(finding.severity == "warning" for _, finding in report.findings())
-    said = f"{counted(report.summary['pass'] + report.summary['warn'], 'rule')} judged it"
-    return WORDS[verdict], f"{said}; {counted(warnings, 'warning')}" if warnings else said
+    sentence = f"{counted(report.summary['pass'] + report.summary['warn'], 'rule')} judged it"
+    return WORDS[verdict], f"{sentence}; {counted(warnings, 'warning')}" if warnings else sentence
 
 
 def first_fault(report: Report) -> str:
@@ -45,10 +45,10 @@ def counts(report: Report) -> str:
     """How many errors, rules that could not check, and warnings there are; "" for none."""
     severities = Counter(finding.severity for _, finding in report.findings())
     broken = report.summary["error"]
-    said = [counted(severities["error"], "error") if severities["error"] else ""]
-    said += [f"{counted(broken, 'rule')} could not check" if broken else ""]
-    said += [counted(severities["warning"], "warning") if severities["warning"] else ""]
-    return ", ".join(filter(None, said))
+    parts = [counted(severities["error"], "error") if severities["error"] else ""]
+    parts += [f"{counted(broken, 'rule')} could not check" if broken else ""]
+    parts += [counted(severities["warning"], "warning") if severities["warning"] else ""]
+    return ", ".join(filter(None, parts))
 
 
 def _not_checked(report: Report) -> str:
@@ -75,9 +75,9 @@ def not_judged(report: Report) -> str:
     if not reasons:
         return ""
     most = sorted(reasons.items(), key=lambda pair: -pair[1])
-    said = [f"{reason} ({counted(number, 'rule')})" for reason, number in most[:_REASONS]]
+    stated = [f"{reason} ({counted(number, 'rule')})" for reason, number in most[:_REASONS]]
     rest = sum(number for _, number in most[_REASONS:])
-    return f"not judged: {', '.join(said)}" + (f", {rest} more" if rest else "")
+    return f"not judged: {', '.join(stated)}" + (f", {rest} more" if rest else "")
 
 
 def nothing_found(report: Report) -> str:

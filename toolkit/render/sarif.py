@@ -71,17 +71,17 @@ class _View:
         for result in self._report.results:
             if _is_unjudged(result):
                 level = "error" if result.status == "error" else "note"
-                said = f"{result.code} {result.status}: {result.reason}"
-                yield {"level": level, "message": _message(said), "associatedRule": self._rule(result.code)}
+                text = f"{result.code} {result.status}: {result.reason}"
+                yield {"level": level, "message": _message(text), "associatedRule": self._rule(result.code)}
         for group in self._report.nodes.missing if self._report.nodes is not None else ():
-            said = f"{group.count} nodes did not answer: {group.what}: {group.nodes}"
-            yield {"level": "error", "message": _message(said)}
+            text = f"{group.count} nodes did not answer: {group.what}: {group.nodes}"
+            yield {"level": "error", "message": _message(text)}
 
     def _rule(self, code: str) -> dict[str, Any]:
         return {"id": code, **({"index": self._index[code]} if code in self._index else {})}
 
     def _result(self, result: CheckResult, finding: Finding) -> dict[str, Any]:
-        said: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "ruleId": result.code,
             "level": _LEVELS[str(finding.severity)],
             "message": _message(_sentences(finding)),
@@ -90,17 +90,17 @@ class _View:
             "properties": _properties(finding, self._report.fix_safety),
         }
         if result.code in self._index:
-            said["ruleIndex"] = self._index[result.code]
+            entry["ruleIndex"] = self._index[result.code]
         if finding.also:
-            said["relatedLocations"] = [
+            entry["relatedLocations"] = [
                 {"id": number, "physicalLocation": self._physical(place)}
                 for number, place in enumerate(finding.also, 1)
             ]
         if fixes := [
             fix for repair in self._report.repairs or () for fix in self._fix(repair, result, finding)
         ]:
-            said["fixes"] = fixes
-        return said
+            entry["fixes"] = fixes
+        return entry
 
     def _location(self, finding: Finding) -> dict[str, Any]:
         """A file of the checkout; for what is about the machine or the environment the interpreter, and its name in words."""
@@ -173,7 +173,7 @@ def _is_unjudged(result: CheckResult) -> bool:
 
 def _descriptor(rule: Check) -> dict[str, Any]:
     help_text = rule.documentation or rule.title
-    said: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "id": rule.code,
         "shortDescription": _message(rule.title),
         "fullDescription": _message(rule.title),
@@ -182,8 +182,8 @@ def _descriptor(rule: Check) -> dict[str, Any]:
         "properties": {"tags": [rule.family], "cost": rule.cost, "since": rule.since},
     }
     if url := _help_page(rule):
-        said["helpUri"] = url
-    return said
+        entry["helpUri"] = url
+    return entry
 
 
 def _help_page(rule: Check) -> str | None:
@@ -207,12 +207,12 @@ def _sentences(finding: Finding) -> str:
 
 
 def _properties(finding: Finding, fix_safety: Mapping[str, str]) -> dict[str, Any]:
-    said: dict[str, Any] = {"stops": list(finding.stops), "may_stop": list(finding.may_stop)}
+    properties: dict[str, Any] = {"stops": list(finding.stops), "may_stop": list(finding.may_stop)}
     if finding.node:
-        said["node"] = harmless(finding.node)
+        properties["node"] = harmless(finding.node)
     if finding.fix in fix_safety:
-        said["fix"] = {"id": finding.fix, "safety": fix_safety[str(finding.fix)]}
-    return said
+        properties["fix"] = {"id": finding.fix, "safety": fix_safety[str(finding.fix)]}
+    return properties
 
 
 def _message(text: str) -> dict[str, str]:

@@ -107,8 +107,8 @@ def _verdict(report: Report, width: int | None) -> Iterator[Text]:
 
 
 def _headline(report: Report, width: int | None) -> Iterator[Text]:
-    word, said = headline(report)
-    first, *more = lines(said, width, indent=len(word) + 2, first=f"{word}  ", style="bold")
+    word, sentence = headline(report)
+    first, *more = lines(sentence, width, indent=len(word) + 2, first=f"{word}  ", style="bold")
     first.stylize(_STYLES[report.verdict], 0, len(word))
     yield from (first, *more)
 
@@ -210,16 +210,16 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
         yield from lines(row, width, indent=26, first="", style="dim")
     yield from _unjudged(report, width) if verbose else ()
     summary = report.summary
-    said = [counts(report)] if report.verdict == "failures" else []
-    said += [f"{summary['pass']} passed"]
-    said += [f"{summary['not_applicable']} not applicable"] if summary["not_applicable"] else []
-    said += [f"{summary['skipped']} skipped"] if summary["skipped"] else []
+    parts = [counts(report)] if report.verdict == "failures" else []
+    parts += [f"{summary['pass']} passed"]
+    parts += [f"{summary['not_applicable']} not applicable"] if summary["not_applicable"] else []
+    parts += [f"{summary['skipped']} skipped"] if summary["skipped"] else []
     hints = sum(finding.severity == "info" for _, finding in report.findings())
-    said += [counted(hints, "hint")] if hints and not verbose else []
+    parts += [counted(hints, "hint")] if hints and not verbose else []
     unjudged = sum(len(result.unjudged) for result in report.results)
-    said += [f"{counted(unjudged, 'place')} could not be judged"] if unjudged else []
+    parts += [f"{counted(unjudged, 'place')} could not be judged"] if unjudged else []
     more = "" if verbose else "; -v shows them"
-    last = f"{WORDS[report.verdict]}: {', '.join(said)}{more}; {report.seconds:.1f} s"
+    last = f"{WORDS[report.verdict]}: {', '.join(parts)}{more}; {report.seconds:.1f} s"
     yield from lines(last, width, indent=2, first="", style="dim")
 
 
@@ -227,8 +227,8 @@ def _unjudged(report: Report, width: int | None) -> Iterator[Text]:
     """What rules looked at and could not tell, each with the reason."""
     for result in report.results:
         for entry in result.unjudged:
-            said = f"{result.code} cannot tell {entry.what} at {entry.location}: {entry.why}"
-            yield from lines(said, width, indent=_LABEL, first="", style="dim")
+            text = f"{result.code} cannot tell {entry.what} at {entry.location}: {entry.why}"
+            yield from lines(text, width, indent=_LABEL, first="", style="dim")
 
 
 def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
@@ -238,8 +238,8 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
         yield from _headline(report, width)
     for repair in repairs:
         yield Text()
-        said = f"{repair.code} {repair.title} ({repair.safety})"
-        first, *more = lines(said, width, indent=2, first=f"{repair.outcome}  ")
+        text = f"{repair.code} {repair.title} ({repair.safety})"
+        first, *more = lines(text, width, indent=2, first=f"{repair.outcome}  ")
         first.stylize(_OUTCOMES.get(repair.outcome, "bold yellow"), 0, len(repair.outcome))
         yield from (first, *more)
         if repair.reason:
@@ -325,11 +325,11 @@ def _environment(report: Report, width: int | None) -> Iterator[Text]:
     if report.applied and files.variables:
         yield _line(f"{counted(len(files.variables), 'variable')} for the job:")
         source, ray = (shlex.quote(path) for path in (files.shell, files.runtime_env))
-        here = listed((one["name"] for one in files.variables if one["node_only"]), 3)
+        here = listed((variable["name"] for variable in files.variables if variable["node_only"]), 3)
         nodes = f"; {here}: on this node only" if here else ", on every node"
         started = f"in the shell that starts the job, and in the one that starts Ray{nodes}"
         steps = [(f"source {source}", started)]
-        if any(one["ray"] is not None for one in files.variables):
+        if any(variable["ray"] is not None for variable in files.variables):
             submit = f"ray job submit --runtime-env {ray} -- ..."
             steps.append((submit, "where Ray runs already, instead"))
             if files.override:
@@ -373,12 +373,12 @@ def _left(report: Report, width: int | None) -> Iterator[Text]:
     if left or broken:
         yield Text()
         first = list(dict.fromkeys([*(code for code, _ in left), *broken]))
-        said = f"Left, without a fix: {', '.join(first)} (verl-doctor check shows them)"
-        yield from lines(said, width, indent=2, first="")
+        text = f"Left, without a fix: {', '.join(first)} (verl-doctor check shows them)"
+        yield from lines(text, width, indent=2, first="")
     for code, finding in left[:_EDITED]:
         place = f"{finding.location}: " if finding.location else ""
-        said = finding.remedy or finding.message
-        yield from lines(f"{code} {place}{said}", width, indent=_LABEL, first="  ")
+        text = finding.remedy or finding.message
+        yield from lines(f"{code} {place}{text}", width, indent=_LABEL, first="  ")
 
 
 def _diff_line(row: str) -> Text:

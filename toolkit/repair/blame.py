@@ -92,7 +92,7 @@ def blame_of(session: Session, plan: Plan, paths: Iterable[str]) -> Blame:
     needs = (*plan.fix.needs, *(rule.needs if rule is not None else ()))
     return Blame(
         paths=frozenset(map(os.path.realpath, paths)),
-        variables={one.name: one.value for one in plan.variables},
+        variables={variable.name: variable.value for variable in plan.variables},
         installs=any(isinstance(change, (InstallPackages, RunCommand)) for change in plan.changes),
         facts=frozenset(need.fact for need in needs) - _FOR_ALL,
     )

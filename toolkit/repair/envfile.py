@@ -59,7 +59,7 @@ def entry(wanted: SetVariable, code: str, fix: str) -> Entry:
 
 def reason_of(wanted: SetVariable) -> str:
     """Why and until when, in one line. What depends on this machine alone is looked at anew by each run."""
-    why, until = (" ".join(said.split()).rstrip(".") for said in (wanted.why, wanted.until))
+    why, until = (" ".join(sentence.split()).rstrip(".") for sentence in (wanted.why, wanted.until))
     return harmless("; ".join(filter(None, (why, f"needed until {until or _NO_MORE}"))))
 
 
@@ -74,7 +74,7 @@ def united(old: Entry, new: Entry) -> Entry:
         folders = dict.fromkeys([*old.value.split(os.pathsep), *new.value.split(os.pathsep)])
         return Entry(old.name, os.pathsep.join(folders), reasons, prepend=True, node_only=node_only)
     if (old.value, old.prepend) != (new.value, new.prepend):
-        sides = " but ".join(f"{said(one)} is wanted by {one.reasons[0]}" for one in (old, new))
+        sides = " but ".join(f"{entry_text(entry)} is wanted by {entry.reasons[0]}" for entry in (old, new))
         raise Refused(f"{sides}; settle it by hand, or leave one of the rules out with --ignore")
     return Entry(old.name, old.value, reasons, node_only=node_only)
 
@@ -87,23 +87,23 @@ def may_be_written(name: str, value: str) -> bool:
     return is_harmless(name, value) and BLANKED not in without_user(value)
 
 
-def said(one: Entry) -> str:
+def entry_text(entry: Entry) -> str:
     """The entry in one word or two."""
-    if one.value is None:
-        return f"no {one.name}"
-    return f"{one.value} in front of {one.name}" if one.prepend else f"{one.name}={one.value}"
+    if entry.value is None:
+        return f"no {entry.name}"
+    return f"{entry.value} in front of {entry.name}" if entry.prepend else f"{entry.name}={entry.value}"
 
 
 def sourced(environ: Mapping[str, str], entries: Iterable[Entry]) -> dict[str, str]:
     """The environment after the shell file with these entries was sourced."""
     after = dict(environ)
-    for one in entries:
-        if one.value is None:
-            after.pop(one.name, None)
-        elif one.prepend:
-            after[one.name] = in_front(one.value, after.get(one.name, ""))
+    for entry in entries:
+        if entry.value is None:
+            after.pop(entry.name, None)
+        elif entry.prepend:
+            after[entry.name] = in_front(entry.value, after.get(entry.name, ""))
         else:
-            after[one.name] = one.value
+            after[entry.name] = entry.value
     return after
 
 
@@ -119,14 +119,14 @@ def without(environ: Mapping[str, str], entries: Iterable[Entry], sign: str) -> 
     before = dict(environ)
     if before.pop(SOURCED, None) != sign:
         return dict(environ)
-    for one in entries:
-        now = before.get(one.name)
-        if one.prepend and one.value is not None and now is not None:
-            rest = now.removeprefix(one.value).removeprefix(os.pathsep)
-            if now in {one.value, f"{one.value}{os.pathsep}{rest}"}:
-                before.pop(one.name)
-                before.update({one.name: rest} if rest else {})
-        elif not one.prepend and now == one.value:
-            before.pop(one.name, None)
-            before.update({one.name: one.instead_of} if one.instead_of is not None else {})
+    for entry in entries:
+        now = before.get(entry.name)
+        if entry.prepend and entry.value is not None and now is not None:
+            rest = now.removeprefix(entry.value).removeprefix(os.pathsep)
+            if now in {entry.value, f"{entry.value}{os.pathsep}{rest}"}:
+                before.pop(entry.name)
+                before.update({entry.name: rest} if rest else {})
+        elif not entry.prepend and now == entry.value:
+            before.pop(entry.name, None)
+            before.update({entry.name: entry.instead_of} if entry.instead_of is not None else {})
     return before

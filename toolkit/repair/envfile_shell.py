@@ -83,7 +83,7 @@ def _entry(found: re.Match[str]) -> Entry:
     return Entry(
         name=found["unset"] or found["set"] or found["list"],
         value=None if word is None else _unquoted(word),
-        reasons=tuple(Reason(**one.groupdict()) for one in _REASON.finditer(found["reasons"])),
+        reasons=tuple(Reason(**match.groupdict()) for match in _REASON.finditer(found["reasons"])),
         prepend=found["list"] is not None,
         node_only=found["node_only"] is not None,
         instead_of=None if instead_of is None else json.loads(instead_of),

@@ -82,7 +82,7 @@ class EnvFiles:
 
         `set_here` are variables that the environment has without these files.
         """
-        ordered = sorted(entries, key=lambda one: one.name)
+        ordered = sorted(entries, key=lambda entry: entry.name)
         return [
             _change(self.shell, _ABOUT_SHELL + envfile_shell.written(ordered, self.sign)),
             _change(self.ray, _ABOUT_RAY + envfile_ray.written(ordered, set_here)),

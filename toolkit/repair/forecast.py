@@ -110,7 +110,7 @@ def _errors(report: Report) -> tuple[str, ...]:
 
 def _apart_from_the_script(session: Session, collection: Collection) -> dict[type, Any]:
     """What was seen and does not depend on the text of a launch file."""
-    collectors = {one.fact: one for one in session.registry.collectors}
+    collectors = {collector.fact: collector for collector in session.registry.collectors}
     depends = {Launch, SourceFiles}
 
     def below(fact: type) -> Iterator[type]:

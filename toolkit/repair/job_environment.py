@@ -60,7 +60,7 @@ class JobEnvironment:
     @property
     def entries(self) -> tuple[Entry, ...]:
         """What belongs in the files now, by name."""
-        every = {one.name: one for one in (*self.waiting, *self.kept, *self.held)}
+        every = {entry.name: entry for entry in (*self.waiting, *self.kept, *self.held)}
         return tuple(replace(every[name], instead_of=self._had(every[name])) for name in sorted(every))
 
     def changes(self) -> list[Change]:
@@ -74,7 +74,7 @@ class JobEnvironment:
         return EnvironmentFiles(
             shell=str(self.files.shell),
             runtime_env=str(self.files.ray),
-            variables=tuple(self._as_data(one) for one in self.entries),
+            variables=tuple(self._as_data(entry) for entry in self.entries),
             diff=diff,
             override=_override(seen.get(VerlTrees)),
         )
@@ -82,28 +82,30 @@ class JobEnvironment:
     def judged(self, report: Report) -> JobEnvironment:
         """Sort what an earlier run wrote by a report on `found`: what no rule asks for any more is needless."""
         judged = {result.code for result in report.results if result.status in _JUDGED}
-        asked = {(result.code, finding.fix) for result, finding in report.findings()}
-        kept = [one for one in self.waiting if not judged.issuperset(reason.code for reason in one.reasons)]
-        waiting = tuple(one for one in self.waiting if one not in kept)
+        found = {(result.code, finding.fix) for result, finding in report.findings()}
+        kept = [
+            entry for entry in self.waiting if not judged.issuperset(reason.code for reason in entry.reasons)
+        ]
+        waiting = tuple(entry for entry in self.waiting if entry not in kept)
         unasked = (
-            one.name
-            for one in waiting
-            if asked.isdisjoint((reason.code, reason.fix) for reason in one.reasons)
+            entry.name
+            for entry in waiting
+            if found.isdisjoint((reason.code, reason.fix) for reason in entry.reasons)
         )
         return replace(self, kept=tuple(kept), waiting=waiting).giving_up(unasked)
 
     def holding(self, entries: Iterable[Entry]) -> JobEnvironment:
         """The same with these entries. Raises Refused, with both reasons, when one of them is wanted otherwise."""
         job = self
-        for one in entries:
+        for entry in entries:
             held, kept = ({old.name: old for old in olds} for olds in (job.held, job.kept))
-            older = kept.pop(one.name, None)
-            if older is not None and not _same_origin(older, one):
-                one = united(older, one)  # noqa: PLW2901
-            if one.name in held:
-                one = united(held[one.name], one)  # noqa: PLW2901
-            held[one.name] = one
-            waiting = tuple(old for old in job.waiting if old.name != one.name)
+            older = kept.pop(entry.name, None)
+            if older is not None and not _same_origin(older, entry):
+                entry = united(older, entry)  # noqa: PLW2901
+            if entry.name in held:
+                entry = united(held[entry.name], entry)  # noqa: PLW2901
+            held[entry.name] = entry
+            waiting = tuple(old for old in job.waiting if old.name != entry.name)
             job = replace(job, held=tuple(held.values()), kept=tuple(kept.values()), waiting=waiting)
         return job
 
@@ -113,26 +115,28 @@ class JobEnvironment:
 
     def settled(self) -> JobEnvironment:
         """The same without what is needless."""
-        return replace(self, waiting=tuple(one for one in self.waiting if one.name not in self.needless))
+        return replace(
+            self, waiting=tuple(entry for entry in self.waiting if entry.name not in self.needless)
+        )
 
-    def _as_data(self, one: Entry) -> dict[str, Any]:
+    def _as_data(self, entry: Entry) -> dict[str, Any]:
         """One variable for JSON; `ray` is its value in the `runtime_env`, None where that cannot hold it."""
-        held = not envfile_ray.left_out(one)
+        held = not envfile_ray.left_out(entry)
         return {
-            "name": one.name,
-            "value": one.value,
-            "prepend": one.prepend,
-            "node_only": one.node_only,
-            "ray": envfile_ray.value_for_ray(one, self.found) if held else None,
-            "reasons": [str(reason) for reason in one.reasons],
+            "name": entry.name,
+            "value": entry.value,
+            "prepend": entry.prepend,
+            "node_only": entry.node_only,
+            "ray": envfile_ray.value_for_ray(entry, self.found) if held else None,
+            "reasons": [str(reason) for reason in entry.reasons],
         }
 
-    def _had(self, one: Entry) -> str | None:
+    def _had(self, entry: Entry) -> str | None:
         """What the environment had before, as far as a file may say it; what an earlier run saw where it has nothing now."""
-        value = self.found.get(one.name)
-        if value is None or one.prepend:
-            return one.instead_of
-        return value if may_be_written(one.name, value) else None
+        value = self.found.get(entry.name)
+        if value is None or entry.prepend:
+            return entry.instead_of
+        return value if may_be_written(entry.name, value) else None
 
 
 def asked_for(machine: Machine, folder: Path | None) -> JobEnvironment | None:
@@ -161,19 +165,21 @@ def with_variables(
     Raises Refused when no file may hold one of them, when `others` want it otherwise, or when nothing is left to do.
     """
     entries: dict[str, Entry] = {}
-    for one in plan.variables:
-        new = envfile.entry(one, plan.code, plan.fix.id)
-        entries[one.name] = united(entries[one.name], new) if one.name in entries else new
+    for variable in plan.variables:
+        new = envfile.entry(variable, plan.code, plan.fix.id)
+        entries[variable.name] = united(entries[variable.name], new) if variable.name in entries else new
     for other in others:
-        for one in other.variables:
-            if one.name in entries:
-                united(entries[one.name], envfile.entry(one, other.code, other.fix.id))
-    dead = _unread([name for name, one in entries.items() if one.value is not None], seen)
+        for variable in other.variables:
+            if variable.name in entries:
+                united(entries[variable.name], envfile.entry(variable, other.code, other.fix.id))
+    dead = _unread([name for name, entry in entries.items() if entry.value is not None], seen)
     left_out = "; ".join(f"{name} is left out: {why}" for name, why in dead.items())
-    kept = [one for name, one in entries.items() if name not in dead]
+    kept = [entry for name, entry in entries.items() if name not in dead]
     if not kept and not plan.on_disk:
         raise Refused(left_out)
-    changes = tuple(one for one in plan.changes if not (isinstance(one, SetVariable) and one.name in dead))
+    changes = tuple(
+        change for change in plan.changes if not (isinstance(change, SetVariable) and change.name in dead)
+    )
     return replace(plan, changes=changes, left_out=left_out), job.holding(kept)
 
 
@@ -184,7 +190,7 @@ def _unread(names: Sequence[str], seen: Collection) -> dict[str, str]:
         return {}
     found = readers_of(names, target, seen.get(Interpreter), seen.get(VerlTrees), seen.get(VllmTree))
     dead = () if isinstance(found, Unknown) else found.dead()
-    return {one.name: f"the installed {one.owner} does not read it" for one in dead}
+    return {reading.name: f"the installed {reading.owner} does not read it" for reading in dead}
 
 
 def _override(verl: VerlTrees | Unknown) -> str:

@@ -50,8 +50,8 @@ class Plan:
     @property
     def why(self) -> str:
         """What its changes of files have to say about themselves."""
-        said = (change.why for change in self.changes if isinstance(change, ReplaceFile) and change.why)
-        return "; ".join(dict.fromkeys(said))
+        reasons = (change.why for change in self.changes if isinstance(change, ReplaceFile) and change.why)
+        return "; ".join(dict.fromkeys(reasons))
 
     @property
     def on_disk(self) -> tuple[Change, ...]:
@@ -139,12 +139,12 @@ def diff_of(change: Change) -> str:
             return f"$ ln -s {shlex.quote(str(target))} {shlex.quote(str(path))}\n"
         case SetVariable(name, value, prepend=prepend):
             return f"{envfile_shell.statement(name, value, prepend=prepend)}\n# {envfile.reason_of(change)}\n"
-    said = describe(change)
-    if said["kind"] == "run_command":
-        return f"$ {shlex.join(said['argv'])}\n# {said['why']}\n"
+    description = describe(change)
+    if description["kind"] == "run_command":
+        return f"$ {shlex.join(description['argv'])}\n# {description['why']}\n"
     if isinstance(change, InstallPackages):
         return "".join(_installation(change))
-    return f"# {said['kind'].replace('_', ' ')}: {', '.join(said['roots'])}\n"
+    return f"# {description['kind'].replace('_', ' ')}: {', '.join(description['roots'])}\n"
 
 
 def _installation(change: InstallPackages) -> Iterator[str]:

@@ -72,10 +72,12 @@ class History:
 
     def standing(self, *, everything: bool) -> tuple[Recorded, ...]:
         """What of the target's changes stands and could be taken back, newest first: `everything`, or the last alone."""
-        found = [one for one in reversed(self.here) if one.transaction.state not in _OVER]
+        found = [recorded for recorded in reversed(self.here) if recorded.transaction.state not in _OVER]
         if not everything:
             return tuple(found[:1])
-        return tuple(one for one in found if any(change.paths for change in one.transaction.changes))
+        return tuple(
+            recorded for recorded in found if any(change.paths for change in recorded.transaction.changes)
+        )
 
 
 def history(target: Target, machine: Machine) -> History:
@@ -107,9 +109,9 @@ def history(target: Target, machine: Machine) -> History:
 def _runs(found: Iterable[tuple[Path, Transaction, bool]]) -> Iterator[Recorded]:
     """Put the parts of each run together. A transaction of no run is one by itself."""
     groups: dict[object, list[tuple[Path, Transaction, bool]]] = {}
-    for one in found:
-        home, transaction, _ = one
-        groups.setdefault(transaction.run.token or (home, transaction.id), []).append(one)
+    for run in found:
+        home, transaction, _ = run
+        groups.setdefault(transaction.run.token or (home, transaction.id), []).append(run)
     for group in groups.values():
         parts = sorted(group, key=lambda part: (int(part[1].id), part[1].time))
         yield Recorded(
@@ -140,13 +142,24 @@ def as_one(parts: Sequence[Transaction]) -> Transaction:
 
 def parts_of(home: Path, number: str) -> tuple[Name, ...]:
     """The parts of the run to which the transaction with this number in a journal belongs. Raises Refused."""
-    found = [one for one in apply.history(home) if number.isdecimal() and int(one.id) == int(number[:18])]
+    found = [
+        transaction
+        for transaction in apply.history(home)
+        if number.isdecimal() and int(transaction.id) == int(number[:18])
+    ]
     if not found or not found[0].run.token:
         return ((home, number),)
     run = found[0].run
     homes = dict.fromkeys((home, *map(Path, run.homes)))
-    every = [(place, one) for place in homes for one in apply.history(place) if one.run.token == run.token]
-    return tuple((place, one.id) for place, one in sorted(every, key=lambda part: int(part[1].id)))
+    every = [
+        (place, transaction)
+        for place in homes
+        for transaction in apply.history(place)
+        if transaction.run.token == run.token
+    ]
+    return tuple(
+        (place, transaction.id) for place, transaction in sorted(every, key=lambda part: int(part[1].id))
+    )
 
 
 def take_back(

@@ -300,7 +300,7 @@ def _with_variables(
 
 def _without(work: _Work, plan: Plan) -> _Work:
     """Go on without a plan that did not help."""
-    job = work.job and work.job.giving_up(one.name for one in plan.variables)
+    job = work.job and work.job.giving_up(variable.name for variable in plan.variables)
     return replace(work, job=job, seen=None)
 
 
@@ -309,8 +309,8 @@ def _settle(work: _Work) -> list[Repair]:
     if work.job is None:
         return []
     job = work.job.settled()
-    left = {one.name for one in job.entries}
-    gone = [one for one in job.files.entries() if one.name not in left]
+    left = {entry.name for entry in job.entries}
+    gone = [entry for entry in job.files.entries() if entry.name not in left]
     if not gone:
         return []
     code = gone[0].reasons[0].code
@@ -322,7 +322,7 @@ def _settle(work: _Work) -> list[Repair]:
     except apply.Refused as error:
         return [replace(repair, outcome="refused", reason=str(error))]
     name = (work.name or f"{home}/{done.id}") if done else None
-    why = "; ".join(f"{one.name} was there for {' and '.join(map(str, one.reasons))}" for one in gone)
+    why = "; ".join(f"{entry.name} was there for {' and '.join(map(str, entry.reasons))}" for entry in gone)
     return [replace(repair, reason=why, transaction=name)]
 
 

@@ -16,41 +16,41 @@ from verl_doctor.toolkit.text import counted, in_bytes, listed
 SCHEMA_VERSION = 1
 
 
-def document(one: Snapshot, file: Path, size: int) -> dict[str, Any]:
+def document(snapshot: Snapshot, file: Path, size: int) -> dict[str, Any]:
     """Say of what the snapshot is, and what could not be seen. `size` is that of the file, in bytes."""
     unseen = {
         fact.__name__: value
-        for fact, value in sorted(one.facts.items(), key=lambda pair: pair[0].__name__)
+        for fact, value in sorted(snapshot.facts.items(), key=lambda pair: pair[0].__name__)
         if isinstance(value, Unknown) and not isinstance(value, Absent)
     }
     return {
         "schema_version": SCHEMA_VERSION,
         "file": os.fspath(file),
         "size": size,
-        "taken": one.taken,
-        "machine": one.machine,
-        "facts": len(one.facts) - len(unseen),
+        "taken": snapshot.taken,
+        "machine": snapshot.machine,
+        "facts": len(snapshot.facts) - len(unseen),
         "unseen": {name: value.reason for name, value in unseen.items()},
         "not_tried": [name for name, value in unseen.items() if value.kind == "not tried"],
-        "patches": None if one.patches is None else len(one.patches),
-        "nodes": {"answered": len(one.nodes), "missing": dict(one.nodes.missing)},
+        "patches": None if snapshot.patches is None else len(snapshot.patches),
+        "nodes": {"answered": len(snapshot.nodes), "missing": dict(snapshot.nodes.missing)},
     }
 
 
-def lines(said: Mapping[str, Any]) -> Iterator[str]:
+def lines(document: Mapping[str, Any]) -> Iterator[str]:
     """The same for a person."""
-    nodes, missing = said["nodes"]["answered"], said["nodes"]["missing"]
-    of = f"{counted(nodes, 'node')} and {said['machine']}" if nodes or missing else said["machine"]
-    patches = f", {counted(said['patches'], 'patch', 'patches')}" if said["patches"] else ""
-    facts = counted(said["facts"], "fact")
-    yield f"{said['file']}: {of}, {said['taken']}; {facts}{patches}, {in_bytes(said['size'])}"
+    nodes, missing = document["nodes"]["answered"], document["nodes"]["missing"]
+    of = f"{counted(nodes, 'node')} and {document['machine']}" if nodes or missing else document["machine"]
+    patches = f", {counted(document['patches'], 'patch', 'patches')}" if document["patches"] else ""
+    facts = counted(document["facts"], "fact")
+    yield f"{document['file']}: {of}, {document['taken']}; {facts}{patches}, {in_bytes(document['size'])}"
     if missing:
         yield f"  no answer from {shortened(fold(missing), len(missing))}: {next(iter(missing.values()))}"
-    deep = said["not_tried"]
-    others = {name: reason for name, reason in said["unseen"].items() if name not in deep}
+    deep = document["not_tried"]
+    others = {name: reason for name, reason in document["unseen"].items() if name not in deep}
     if deep:
         yield f"  {counted(len(deep), 'fact')} more with --deep, which tries things out"
     for reason in dict.fromkeys(others.values()):
         names = [name for name, why in others.items() if why == reason]
         yield f"  not seen: {listed(names, 3)}: {reason}"
-    yield f"  what differs from it later, here or elsewhere: verl-doctor compare {shlex.quote(said['file'])}"
+    yield f"  what differs from it later, here or elsewhere: verl-doctor compare {shlex.quote(document['file'])}"

@@ -113,13 +113,13 @@ def _entries(column: _Column) -> Iterator[dict[str, Any]]:
     for node, number in column.of.items():
         nodes.setdefault(number, []).append(node)
     for number, entry in enumerate(column.entries):
-        said: dict[str, Any] = {"nodes": fold(nodes[number])}
+        entry_fields: dict[str, Any] = {"nodes": fold(nodes[number])}
         if entry.text:
-            yield {**said, "entry": json.loads(entry.text)}
+            yield {**entry_fields, "entry": json.loads(entry.text)}
         else:
             but = {"but": entry.changes.put} if entry.changes.put else {}
             without = {"without": list(entry.changes.without)} if entry.changes.without else {}
-            yield {**said, "like": entry.like, **but, **without}
+            yield {**entry_fields, "like": entry.like, **but, **without}
 
 
 def _by_reason(missing: Mapping[str, str]) -> dict[str, str]:
@@ -141,20 +141,20 @@ def nodes_from(document: Mapping[str, Any]) -> FoldedNodes:
 
 def _column(entries: Iterable[Mapping[str, Any]], known: Mapping[str, str]) -> _Column:
     column = _Column()
-    for number, said in enumerate(entries):
-        nodes = expand(said["nodes"])
+    for number, entry in enumerate(entries):
+        nodes = expand(entry["nodes"])
         if not known.keys() >= set(nodes) or not column.of.keys().isdisjoint(nodes):
             raise ValueError("a fact names nodes that are not there, or some twice")
-        column.entries.append(_entry_from(said, column.entries))
+        column.entries.append(_entry_from(entry, column.entries))
         column.of.update(dict.fromkeys(nodes, number))
     return column
 
 
-def _entry_from(said: Mapping[str, Any], before: list[_Entry]) -> _Entry:
-    if "entry" in said:
-        return _Entry(json.dumps(said["entry"]))
-    like = said["like"]
+def _entry_from(document: Mapping[str, Any], before: list[_Entry]) -> _Entry:
+    if "entry" in document:
+        return _Entry(json.dumps(document["entry"]))
+    like = document["like"]
     if not isinstance(like, int) or not 0 <= like < len(before) or not before[like].text:
         raise ValueError("an entry is like none")
-    these = Changes(dict(said.get("but", {})), tuple(map(str, said.get("without", ()))))
+    these = Changes(dict(document.get("but", {})), tuple(map(str, document.get("without", ()))))
     return _Entry(like=like, changes=these)

@@ -87,12 +87,12 @@ def _patches(run: Session, collection: Collection) -> tuple[AnyPatch, ...] | Non
     return tuple(patch for file in patched_files(markers, run.config.marker) for patch in file.patches)
 
 
-def dump(one: Snapshot, collectors: Iterable[Collector]) -> str:
+def dump(snapshot: Snapshot, collectors: Iterable[Collector]) -> str:
     """The content of the file."""
-    document = factsfile.document(one.facts, collectors, one.version)
-    about = {"format": FORMAT, "taken": one.taken, "machine": one.machine}
-    nodes = {"nodes": one.nodes.document()} if one.nodes or one.nodes.missing else {}
-    patches = {} if one.patches is None else {"patches": patchset.as_entries(one.patches)}
+    document = factsfile.document(snapshot.facts, collectors, snapshot.version)
+    about = {"format": FORMAT, "taken": snapshot.taken, "machine": snapshot.machine}
+    nodes = {"nodes": snapshot.nodes.document()} if snapshot.nodes or snapshot.nodes.missing else {}
+    patches = {} if snapshot.patches is None else {"patches": patchset.as_entries(snapshot.patches)}
     return json.dumps({**masked({**document, "snapshot": {**about, **nodes}}), **patches}, indent=1) + "\n"
 
 
@@ -105,18 +105,18 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
     if os.path.isdir(path):
         return _of_folder(path, collectors)
     document = factsfile.document_of(path, kind="snapshot", make=_MAKE)
-    said = str(document.get("verl_doctor", ""))
+    written_by = str(document.get("verl_doctor", ""))
     about = document.get("snapshot", {})
     schema = document.get("schema_version")
     if type(schema) is not int or schema < 1:
         raise UsageError(f"{path} is damaged: it has no schema version; take the snapshot anew")
-    ours = said == version() and schema == factsfile.SCHEMA_VERSION
+    ours = written_by == version() and schema == factsfile.SCHEMA_VERSION
     if not isinstance(about, dict) or (ours and about.get("format", FORMAT) != FORMAT):
         raise UsageError(f"{path} is damaged: it does not say what it is of; take the snapshot anew")
-    reader = _Reader(path, said, strict=ours)
+    reader = _Reader(path, written_by, strict=ours)
     return Snapshot(
         facts=reader.facts(document["facts"], collectors),
-        version=said,
+        version=written_by,
         taken=str(about.get("taken", "")),
         machine=plain(str(about["machine"])) if about.get("machine") else "",
         nodes=reader.nodes(about.get("nodes")),

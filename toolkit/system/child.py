@@ -28,11 +28,11 @@ def ending(answer: Answer, timeout: float) -> str:
     if answer.code is None:
         return f"it did not end within {timeout:.0f} s"
     if answer.flooded:
-        return answer.said
+        return answer.last_line
     if answer.code < 0:
         return f"the process was ended by signal {-answer.code}"
     if answer.stderr.strip():
-        return answer.said[:_LONGEST]
+        return answer.last_line[:_LONGEST]
     return f"the process ended with status {answer.code} before it had answered"  # what it printed may be half an answer
 
 

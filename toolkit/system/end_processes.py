@@ -26,25 +26,25 @@ def end_processes(
 ) -> dict[EndProcess, str]:
     """Ask these processes to end, in this order, and end those that do not. Of each, why it still runs: "" when it has ended."""
     with contextlib.ExitStack() as held:
-        told: dict[EndProcess, str] = {}
+        outcomes: dict[EndProcess, str] = {}
         open_ends: dict[EndProcess, int] = {}
         for removal in removals:
-            descriptor, told[removal] = _hold(removal, machine)
+            descriptor, outcomes[removal] = _hold(removal, machine)
             if descriptor is not None:
                 held.callback(os.close, descriptor)
                 open_ends[removal] = descriptor
         for removal, descriptor in open_ends.items():
-            told[removal] = _send(descriptor, signal.SIGTERM)
+            outcomes[removal] = _send(descriptor, signal.SIGTERM)
         _wait(open_ends, patience)
         for removal, descriptor in open_ends.items():
             if not _wait({removal: descriptor}, 0):
-                told[removal] = _send(descriptor, signal.SIGKILL)
+                outcomes[removal] = _send(descriptor, signal.SIGKILL)
                 _wait(open_ends, 0.1)
         _wait(open_ends, _LAST)
         for removal, descriptor in open_ends.items():
             ended = _wait({removal: descriptor}, 0)
-            told[removal] = "" if ended else told[removal] or "it was killed, and hangs in the kernel"
-        return told
+            outcomes[removal] = "" if ended else outcomes[removal] or "it was killed, and hangs in the kernel"
+        return outcomes
 
 
 def _hold(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:

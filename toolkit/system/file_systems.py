@@ -181,9 +181,9 @@ def read_ahead(machine: Machine, number: str) -> int | None:
         f"/sys/dev/block/{number}/queue/read_ahead_kb",
         f"/sys/dev/block/{number}/../queue/read_ahead_kb",
     ):
-        said = (machine.read(path) or "").strip()
-        if number and said.isdecimal():
-            return int(said) * 1024
+        text = (machine.read(path) or "").strip()
+        if number and text.isdecimal():
+            return int(text) * 1024
     return None
 
 

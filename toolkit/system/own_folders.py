@@ -20,7 +20,7 @@ def made(folder: Path) -> Path:
 
     Raises OSError; ForeignFolderError when others could have written into it before.
     """
-    for missing in reversed([one for one in (folder, *folder.parents) if not os.path.lexists(one)]):
+    for missing in reversed([parent for parent in (folder, *folder.parents) if not os.path.lexists(parent)]):
         _make(missing)
     about = folder.stat()
     if why := why_status_foreign(folder, about):

@@ -89,9 +89,9 @@ def _listed_writer(file: Path | int, trusted: int, *, group_counts: bool) -> str
 
 def next_step(path: Path, *inside: Path) -> str:
     """What a person does about a file or folder that is not obeyed, for itself or for what is `inside` of it."""
-    for one in (path, *inside):
+    for place in (path, *inside):
         with contextlib.suppress(OSError):
-            owner = one.stat().st_uid
+            owner = place.stat().st_uid
             if owner not in {0, os.geteuid()}:
                 return f"run this as user {owner}, or move {path} away"
     return f"look through it, and if you trust it: chmod -R go-w {path}"

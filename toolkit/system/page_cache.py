@@ -96,8 +96,8 @@ def _kernel() -> ctypes.CDLL:
 
 def _cachestat(file: int, start: int, size: int) -> int | None:
     """How many bytes are cached; None where this kernel, or who keeps the container, does not allow the call."""
-    asked, counts = _Range(start, size), _Counts()
-    arguments = (ctypes.c_uint(file), ctypes.byref(asked), ctypes.byref(counts), ctypes.c_uint(0))
+    requested, counts = _Range(start, size), _Counts()
+    arguments = (ctypes.c_uint(file), ctypes.byref(requested), ctypes.byref(counts), ctypes.c_uint(0))
     if _kernel().syscall(ctypes.c_long(_CACHESTAT), *arguments) == 0:
         return int(counts.cached) * mmap.PAGESIZE
     if ctypes.get_errno() in _CACHESTAT_MISSING:

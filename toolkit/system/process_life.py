@@ -154,29 +154,29 @@ def _socket(pid: int, number: int, target: str, machine: Machine) -> Iterator[Si
         yield from _looked_at(copy)
 
 
-def _looked_at(one: socket.socket) -> Iterator[Sign]:
+def _looked_at(connection: socket.socket) -> Iterator[Sign]:
     try:
-        name = one.getsockname()
+        name = connection.getsockname()
     except (OSError, ValueError):
         name = ""
-    if one.family not in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK):
-        yield Sign(f"has a socket of family {int(one.family)} open")
-    elif one.family == socket.AF_NETLINK:
-        if one.proto == _USER_NETLINK or (isinstance(name, tuple) and name[1]):
+    if connection.family not in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK):
+        yield Sign(f"has a socket of family {int(connection.family)} open")
+    elif connection.family == socket.AF_NETLINK:
+        if connection.proto == _USER_NETLINK or (isinstance(name, tuple) and name[1]):
             yield Sign("listens to messages of the kernel's or of other processes (netlink)")
-    elif one.getsockopt(*_ACL):
+    elif connection.getsockopt(*_ACL):
         family: Family = (
             "TCP listener"
-            if one.family != socket.AF_UNIX and one.proto in (0, socket.IPPROTO_TCP)
+            if connection.family != socket.AF_UNIX and connection.proto in (0, socket.IPPROTO_TCP)
             else "other"
         )
         yield Sign(f"listens at {_named(name)}", family, name[1] if isinstance(name, tuple) else 0)
-    elif one.type == socket.SOCK_RAW:
+    elif connection.type == socket.SOCK_RAW:
         yield Sign("has a raw socket open")
-    elif one.type != socket.SOCK_STREAM and one.family == socket.AF_UNIX:
-        if name and one.type == socket.SOCK_DGRAM:
+    elif connection.type != socket.SOCK_STREAM and connection.family == socket.AF_UNIX:
+        if name and connection.type == socket.SOCK_DGRAM:
             yield Sign(f"receives datagrams at {_named(name)}")
-    elif one.type != socket.SOCK_STREAM and isinstance(name, tuple) and name[1]:
+    elif connection.type != socket.SOCK_STREAM and isinstance(name, tuple) and name[1]:
         yield Sign(f"sends or receives datagrams at {_named(name)}")
 
 

@@ -86,11 +86,11 @@ def _shown(pid: int, task: int, machine: Machine) -> tuple[object, ...]:
     return (*links, sorted(os.listdir(machine.at(f"{folder}/fd"))))  # noqa: PTH208
 
 
-def _compare(one: int, other: int, kind: int) -> int | None:
+def _compare(first: int, other: int, kind: int) -> int | None:
     """0 where both share what is compared; None where the kernel does not compare (seccomp, permissions, no kcmp)."""
     if _KCMP is None:
         return None
-    result: int = _libc().syscall(_KCMP, one, other, kind, 0, 0)
+    result: int = _libc().syscall(_KCMP, first, other, kind, 0, 0)
     return None if result < 0 else result
 
 

@@ -261,7 +261,7 @@ class _Sockets:
         self._peers = unix_peers()
         self._tcp: dict[int, Connection] = {}
         self._by_ends: dict[tuple[object, object], Connection] = {}
-        self._unix = {one.inode for one in unix_sockets(machine) if one.connected}
+        self._unix = {unix_socket.inode for unix_socket in unix_sockets(machine) if unix_socket.connected}
         for connection in connections(machine):
             if connection.state in _WAITING:
                 self._by_ends[connection.local, connection.remote] = connection

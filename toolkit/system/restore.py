@@ -15,6 +15,19 @@ from typing import Any, Literal, TypeVar, Union, cast
 
 T = TypeVar("T")
 _Reader = Callable[[Any], Any]
+# COMPATIBILITY: what fields of these facts are called in files of verl-doctor 0.1.0.
+_FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
+    "Configuration": {"overrides": "asked"},
+    "CudaAnswer": {"error": "said"},
+    "EngineRay": {"address_given": "told"},
+    "Knock": {"error": "said"},
+    "Limits": {"ray_cpus": "told"},
+    "OwnFile": {"error": "said"},
+    "Place": {"error": "said"},
+    "ScriptError": {"message": "said"},
+    "Trial": {"messages": "said"},
+    "TritonKernel": {"error": "said"},
+}
 
 
 def restored(kind: type[T], value: Any) -> T:
@@ -113,8 +126,9 @@ def _mapping(key: _Reader, item: _Reader) -> _Reader:
 
 def _of_dataclass(kind: type) -> _Reader:
     fields = [field for field in dataclasses.fields(kind) if field.init]
+    former = _FORMER_NAMES.get(kind.__name__, {})
     missing = dataclasses.MISSING
-    needed = [one.name for one in fields if one.default is missing and one.default_factory is missing]
+    needed = [field.name for field in fields if field.default is missing and field.default_factory is missing]
     readers: dict[
         str, _Reader
     ] = {}  # made when they are first needed: a dataclass may hold others of its kind
@@ -126,6 +140,9 @@ def _of_dataclass(kind: type) -> _Reader:
             hints = typing.get_type_hints(kind)
             readers.update({field.name: _reader(hints[field.name]) for field in fields})
         values = {name: reader(value[name]) for name, reader in readers.items() if name in value}
+        for name, old in former.items():
+            if old in value and name not in value:
+                values[name] = readers[name](value[old])
         if lacking := [name for name in needed if name not in values]:
             raise TypeError(f"a {kind.__name__} has {', '.join(lacking)}, which this one lacks")
         return kind(**values)

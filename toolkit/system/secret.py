@@ -270,7 +270,7 @@ def _values_blanked(text: str) -> str:
         name = before[before.lastgroup or 0]
         names = {name, name.rpartition(".")[2]}
         if before.start() < done or not any(
-            smells_of_secret(one) or _is_beside_a_secret(one) for one in names
+            smells_of_secret(name) or _is_beside_a_secret(name) for name in names
         ):
             continue
         if _is_prose(before):
@@ -279,7 +279,7 @@ def _values_blanked(text: str) -> str:
         value = text[start:end]
         if _VARIABLE.fullmatch(value) or _COLUMN.fullmatch(f"{name}={value}"):
             continue
-        if any(is_secret(one, value) for one in names):
+        if any(is_secret(name, value) for name in names):
             pieces += [text[done:start], MASK]
             done = end
     return "".join((*pieces, text[done:]))
@@ -288,7 +288,8 @@ def _values_blanked(text: str) -> str:
 def _is_prose(before: re.Match[str]) -> bool:
     """Whether what stands behind the name is no value: the line of a file, or what a message is about."""
     return before.lastgroup == "name" and any(
-        one.match(before.string, before.start()) for one in (_NO_VALUE, _PROSE, _NUMBERED, _KEY_OF_ANYTHING)
+        pattern.match(before.string, before.start())
+        for pattern in (_NO_VALUE, _PROSE, _NUMBERED, _KEY_OF_ANYTHING)
     )
 
 

@@ -11,10 +11,10 @@ Reply = Literal["connected", "refused", "silence", "no route", "no such name"]
 
 @dataclass(frozen=True)
 class Answered:
-    """What came of one try. `said` is the kernel's word for it."""
+    """What came of one try. `error` is the kernel's word for it."""
 
     reply: Reply
-    said: str = ""
+    error: str = ""
 
 
 def knock(address: str, port: int, limit: float) -> Answered:

@@ -74,8 +74,8 @@ def unix_peers() -> dict[int, int] | None:
     every = unix_diagnoses()
     if every is None:
         return None
-    peers = {one.inode: one.peer for one in every}
-    return peers | {client: UNACCEPTED for one in every for client in one.clients}
+    peers = {diagnosis.inode: diagnosis.peer for diagnosis in every}
+    return peers | {client: UNACCEPTED for diagnosis in every for client in diagnosis.clients}
 
 
 def unix_diagnoses() -> tuple[Diagnosis, ...] | None:

@@ -190,10 +190,10 @@ def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
 def _with_defaults(node: ast.arguments) -> list[tuple[str, ast.expr | None]]:
     """The parameters that have defaults; those by keyword alone may have None."""
     every = [*node.posonlyargs, *node.args]
-    named = [one.arg for one in every[len(every) - len(node.defaults) :]]
+    named = [argument.arg for argument in every[len(every) - len(node.defaults) :]]
     return [
         *zip(named, node.defaults, strict=True),
-        *zip((one.arg for one in node.kwonlyargs), node.kw_defaults, strict=True),
+        *zip((argument.arg for argument in node.kwonlyargs), node.kw_defaults, strict=True),
     ]
 
 

@@ -53,7 +53,10 @@ class _Sum:
 
 def texts() -> list[str]:
     """What a tokenizer for such rows is trained on."""
-    return [*(text for one in _sums(200, 0) for text in (one.question, one.solution)), _ENGLISH]
+    return [
+        *(text for exercise in _sums(200, 0) for text in (exercise.question, exercise.solution)),
+        _ENGLISH,
+    ]
 
 
 def pictures() -> dict[str, bytes]:
@@ -64,7 +67,9 @@ def pictures() -> dict[str, bytes]:
 
 def rewarded(columns: Columns, kind: Kind, count: int, first: int, split: str) -> list[Row]:
     """Rows for training with rewards. `first` is the number of the first sum; from another one on they differ."""
-    return [_rewarded(columns, kind, one, index, split) for index, one in enumerate(_sums(count, first))]
+    return [
+        _rewarded(columns, kind, exercise, index, split) for index, exercise in enumerate(_sums(count, first))
+    ]
 
 
 def supervised(columns: Columns, kind: Kind, count: int, first: int) -> list[Row]:
@@ -73,7 +78,7 @@ def supervised(columns: Columns, kind: Kind, count: int, first: int) -> list[Row
         kind != "text" or "response_key" not in columns.supervised
     ):
         return []
-    return [_supervised(columns, kind, one) for one in _sums(count, first)]
+    return [_supervised(columns, kind, exercise) for exercise in _sums(count, first)]
 
 
 def _sums(count: int, first: int) -> Iterator[_Sum]:
@@ -81,59 +86,61 @@ def _sums(count: int, first: int) -> Iterator[_Sum]:
         yield _Sum(number, 2 + number * 7 % 89, 2 + number * 5 % 83)
 
 
-def _rewarded(columns: Columns, kind: Kind, one: _Sum, index: int, split: str) -> Row:
-    info: Row = {"split": split, "index": index, "question": one.question, "answer": one.solution}
+def _rewarded(columns: Columns, kind: Kind, exercise: _Sum, index: int, split: str) -> Row:
+    info: Row = {"split": split, "index": index, "question": exercise.question, "answer": exercise.solution}
     row: Row = {
         "data_source": columns.source,
-        columns.prompt: [{"role": "user", "content": one.question}],
+        columns.prompt: [{"role": "user", "content": exercise.question}],
         "ability": "math",
-        "reward_model": {"style": "rule", "ground_truth": one.answer},
+        "reward_model": {"style": "rule", "ground_truth": exercise.answer},
         "extra_info": info,
     }
     if kind == "multi-turn":
         row[columns.prompt] = [
             {"role": "system", "content": "You help with sums."},
-            {"role": "user", "content": f"Hello! I have a question about {one.left} apples."},
+            {"role": "user", "content": f"Hello! I have a question about {exercise.left} apples."},
             {"role": "assistant", "content": "What is the question?"},
-            {"role": "user", "content": one.question},
+            {"role": "user", "content": exercise.question},
         ]
         of_tools = {
             "need_tools_kwargs": True,
-            "tools_kwargs": {columns.tool.name: {"create_kwargs": {"ground_truth": one.answer}}},
+            "tools_kwargs": {columns.tool.name: {"create_kwargs": {"ground_truth": exercise.answer}}},
         }
         info |= {name: value for name, value in of_tools.items() if name in columns.info}
         if columns.agent:
             row["agent_name"] = columns.agent
     if kind == "image":
-        row[columns.prompt] = [{"role": "user", "content": f"<image>What colour is this? {one.question}"}]
-        row[columns.pictures] = [_picture(one)]
+        row[columns.prompt] = [
+            {"role": "user", "content": f"<image>What colour is this? {exercise.question}"}
+        ]
+        row[columns.pictures] = [_picture(exercise)]
     return row
 
 
-def _supervised(columns: Columns, kind: Kind, one: _Sum) -> Row:
+def _supervised(columns: Columns, kind: Kind, exercise: _Sum) -> Row:
     names = columns.supervised
-    asked = {"role": "user", "content": one.question}
-    answered = {"role": "assistant", "content": one.solution}
+    question = {"role": "user", "content": exercise.question}
+    answered = {"role": "assistant", "content": exercise.solution}
     if kind == "multi-turn":
-        arguments, told = columns.tool.called(one.left, one.right)
+        arguments, result = columns.tool.called(exercise.left, exercise.right)
         call = {"type": "function", "function": {"name": columns.tool.name, "arguments": arguments}}
         talk = [
-            {**asked, "tool_calls": None},
+            {**question, "tool_calls": None},
             {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "content": told, "tool_calls": None},
+            {"role": "tool", "content": result, "tool_calls": None},
             {**answered, "tool_calls": None},
         ]
         tools = {names["tools_key"]: [columns.tool.schema]} if "tools_key" in names else {}
         return {names["messages_key"]: talk, **tools}
     if kind == "image" and "image_key" in names:
-        seen = {"role": "user", "content": f"<image>What colour is this? {one.question}"}
-        return {names["messages_key"]: [seen, answered], columns.pictures: [_picture(one)]}
-    row: Row = {names["messages_key"]: [asked, answered]} if "messages_key" in names else {}
+        seen = {"role": "user", "content": f"<image>What colour is this? {exercise.question}"}
+        return {names["messages_key"]: [seen, answered], columns.pictures: [_picture(exercise)]}
+    row: Row = {names["messages_key"]: [question, answered]} if "messages_key" in names else {}
     if "response_key" in names:  # of the data set for one question and its answer, until verl 0.7.0
-        row |= {names["prompt_key"]: one.question, names["response_key"]: one.solution}
+        row |= {names["prompt_key"]: exercise.question, names["response_key"]: exercise.solution}
     return row
 
 
-def _picture(one: _Sum) -> Row:
+def _picture(exercise: _Sum) -> Row:
     """A picture as verl's own data sets hold it, except that the name of one of `pictures` stands for its bytes."""
-    return {"bytes": one.colour, "path": f"{one.colour}.png"}
+    return {"bytes": exercise.colour, "path": f"{exercise.colour}.png"}

@@ -193,17 +193,17 @@ def _ask(machine: Machine, python: str, folder: Path, data: dict[str, Any]) -> N
     }
     files = {name: base64.b64encode(content).decode() for name, content in tiny_rows.pictures().items()}
     order = folder / _ORDER
-    asked = {"model": "model", "tokenizer": tokenizer, "files": files, **data}
-    order.write_text(json.dumps(asked), encoding="utf-8")
+    request = {"model": "model", "tokenizer": tokenizer, "files": files, **data}
+    order.write_text(json.dumps(request), encoding="utf-8")
     paths = (os.path.abspath(folder), os.path.abspath(order))
     heard = ask_child(machine, python, tiny, *paths, timeout=_LIMIT, variables=_VARIABLES)
     order.unlink()
     if isinstance(heard, Unknown):
         raise _NotMade(heard.reason)
-    answer, told = heard
-    if not isinstance(told, dict):
+    answer, reported = heard
+    if not isinstance(reported, dict):
         raise _NotMade(f"the tiny files could not be made: {ending(answer, _LIMIT)}")
-    if lacking := told.get("lacks"):
+    if lacking := reported.get("lacks"):
         raise _NotMade(f"{python} has no {lacking}, with which the tiny files are made; install it there")
-    if error := told.get("error"):
+    if error := reported.get("error"):
         raise _NotMade(f"the tiny files could not be made: {error}")

@@ -14,17 +14,17 @@ class Ending:
 
     def __init__(self, seconds: float | None = None) -> None:
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._told = ""
+        self._reason = ""
 
     def why(self) -> str:
         """The reason in words."""
-        if not self._told and self._deadline is not None and time.monotonic() > self._deadline:
-            self._told = "the time was up"
-        return self._told
+        if not self._reason and self._deadline is not None and time.monotonic() > self._deadline:
+            self._reason = "the time was up"
+        return self._reason
 
     def at_signals(self) -> contextlib.AbstractContextManager[None]:
         """Take the first Ctrl-C, SIGTERM or SIGHUP as that wish; the second one is none of ours."""
         return taken((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), self._tell, once=True)
 
     def _tell(self, number: signal.Signals) -> None:
-        self._told = f"{number.name} ended it"
+        self._reason = f"{number.name} ended it"

@@ -38,8 +38,8 @@ Stopped = Callable[[], bool]
 
 def ahead_of(machine: Machine, device: int) -> int:
     """The bytes that the kernel reads ahead on the file system with this number (st_dev), in whole pages."""
-    said = read_ahead(machine, f"{os.major(device)}:{os.minor(device)}") or _READ_AHEAD
-    return max(PAGE, said // PAGE * PAGE)
+    read_ahead_size = read_ahead(machine, f"{os.major(device)}:{os.minor(device)}") or _READ_AHEAD
+    return max(PAGE, read_ahead_size // PAGE * PAGE)
 
 
 def parts_with_data(file: int, size: int) -> Iterator[tuple[int, int]]:

@@ -33,13 +33,13 @@ class WarmRequest:
     dry_run: bool = False
 
 
-def warmed(machine: Machine, asked: WarmRequest, ending: Ending, shown: Shown) -> Summary:
+def warmed(machine: Machine, warm_request: WarmRequest, ending: Ending, shown: Shown) -> Summary:
     """Have the files resident, as far as there is room and until the end."""
-    model = Path(asked.model) if asked.model else None
-    chosen = choose(model, map(Path, asked.paths), asked.ranks)
-    left_out = (*asked.left_out, *chosen.left_out)
-    plan = survey(machine, replace(chosen, left_out=left_out), room(machine), asked.limit)
-    if asked.dry_run:
+    model = Path(warm_request.model) if warm_request.model else None
+    chosen = choose(model, map(Path, warm_request.paths), warm_request.ranks)
+    left_out = (*warm_request.left_out, *chosen.left_out)
+    plan = survey(machine, replace(chosen, left_out=left_out), room(machine), warm_request.limit)
+    if warm_request.dry_run:
         return summary(Warmed(plan))
-    with shown(plan) as told:
-        return summary(warm(machine, plan, ending.why, told))
+    with shown(plan) as report_progress:
+        return summary(warm(machine, plan, ending.why, report_progress))

@@ -53,4 +53,4 @@ def least(host: HostMemory, groups: ControlGroups) -> Room:
         for group in groups.groups
         if group.memory is not None
     ]
-    return min(found, key=lambda one: one.size or 0, default=UNTOLD)
+    return min(found, key=lambda room: room.size or 0, default=UNTOLD)

@@ -49,8 +49,8 @@ class Summary:
     @property
     def verdict(self) -> Verdict:
         """Whether all that was named is resident, up to the user's own limit."""
-        asked = self.size if self.limit is None else min(self.size, self.limit)
-        if self.ended or self.troubles or asked - self.wanted >= PAGE:
+        wanted = self.size if self.limit is None else min(self.size, self.limit)
+        if self.ended or self.troubles or wanted - self.wanted >= PAGE:
             return "failures"
         if self.resident is None:
             return "could_not_check"
@@ -77,7 +77,7 @@ def summary(warmed: Warmed) -> Summary:
         files=len(plan.rows),
         size=plan.size,
         wanted=plan.wanted,
-        before=None if None in before else sum(one or 0 for one in before),
+        before=None if None in before else sum(size or 0 for size in before),
         resident=warmed.resident,
         read=warmed.read,
         lost=sum(row.lost for row in plan.rows),
@@ -95,62 +95,64 @@ def summary(warmed: Warmed) -> Summary:
     )
 
 
-def headline(one: Summary) -> tuple[str, str]:
+def headline(summary: Summary) -> tuple[str, str]:
     """One word, and the sentence behind it."""
-    if not one.files:
-        return "PART" if one.troubles else "NOTHING", "there is no file with content to be read"
-    if not one.done:
-        return _planned(one)
-    there = f"{in_bytes(one.wanted)} in {counted(one.files, 'file')}"
-    read = f"{in_bytes(one.read)} read in {_seconds(one.seconds)}"
-    if one.read:
-        read += f" ({in_bytes(one.speed)}/s)"
-    if one.resident is None:
+    if not summary.files:
+        return "PART" if summary.troubles else "NOTHING", "there is no file with content to be read"
+    if not summary.done:
+        return _planned(summary)
+    there = f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')}"
+    read = f"{in_bytes(summary.read)} read in {_seconds(summary.seconds)}"
+    if summary.read:
+        read += f" ({in_bytes(summary.speed)}/s)"
+    if summary.resident is None:
         return "UNKNOWN", f"{there}: {read}; this kernel does not tell what of it is resident"
-    if one.verdict == "ok":
-        return "WARM", f"{there} are resident: {read}" if one.read else f"{there} were resident already"
-    return "PART", f"{in_bytes(one.resident)} of {in_bytes(one.size)} are resident: {read}"
+    if summary.verdict == "ok":
+        return "WARM", f"{there} are resident: {read}" if summary.read else f"{there} were resident already"
+    return "PART", f"{in_bytes(summary.resident)} of {in_bytes(summary.size)} are resident: {read}"
 
 
-def _planned(one: Summary) -> tuple[str, str]:
-    if one.resident is None:
+def _planned(summary: Summary) -> tuple[str, str]:
+    if summary.resident is None:
         return "UNKNOWN", (
-            f"{in_bytes(one.wanted)} in {counted(one.files, 'file')} would be read; this kernel does not tell what is resident"
+            f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')} would be read; this kernel does not tell what is resident"
         )
-    said = f"{in_bytes(one.resident)} of {in_bytes(one.size)} in {counted(one.files, 'file')} are resident"
-    if one.missing:
-        return "COLD", f"{said}; {in_bytes(one.missing)} would be read"
-    unread = len(one.troubles) + one.more_troubles
+    text = f"{in_bytes(summary.resident)} of {in_bytes(summary.size)} in {counted(summary.files, 'file')} are resident"
+    if summary.missing:
+        return "COLD", f"{text}; {in_bytes(summary.missing)} would be read"
+    unread = len(summary.troubles) + summary.more_troubles
     left = f"; {counted(unread, 'other file')} cannot be read" if unread else ""
-    return "WARM" if one.verdict == "ok" else "PART", said + left
+    return "WARM" if summary.verdict == "ok" else "PART", text + left
 
 
-def remarks(one: Summary) -> Iterator[str]:
+def remarks(summary: Summary) -> Iterator[str]:
     """Why not everything is resident, and where the files lie."""
-    if one.ended:
-        yield f"{one.ended}: the same command goes on where it ended"
-    if one.wanted < one.size and one.cut_at:
-        yield _cut(one)
-    if one.lost:
+    if summary.ended:
+        yield f"{summary.ended}: the same command goes on where it ended"
+    if summary.wanted < summary.size and summary.cut_at:
+        yield _cut(summary)
+    if summary.lost:
         yield (
-            f"{in_bytes(one.lost)} were read and pushed out of memory again: something else needs the room, "
+            f"{in_bytes(summary.lost)} were read and pushed out of memory again: something else needs the room, "
             "or reads more files than fit"
         )
-    for trouble in one.troubles:
+    for trouble in summary.troubles:
         yield f"{trouble.path}: {trouble.reason}"
-    if one.more_troubles:
-        yield f"and {counted(one.more_troubles, 'more file')} with such trouble"
-    if one.mounts and all(mount.in_memory for mount in one.mounts):
+    if summary.more_troubles:
+        yield f"and {counted(summary.more_troubles, 'more file')} with such trouble"
+    if summary.mounts and all(mount.in_memory for mount in summary.mounts):
         yield "the files lie in memory already: there is nothing to be warmed"
 
 
-def _cut(one: Summary) -> str:
-    own = one.limit is not None and (one.room is None or one.limit <= one.room)
-    why = "--limit allows no more" if own else f"the {one.room_limit} leaves {in_bytes(one.room or 0)}"
-    verb = "are" if one.done else "would be"
+def _cut(summary: Summary) -> str:
+    own = summary.limit is not None and (summary.room is None or summary.limit <= summary.room)
+    why = (
+        "--limit allows no more" if own else f"the {summary.room_limit} leaves {in_bytes(summary.room or 0)}"
+    )
+    verb = "are" if summary.done else "would be"
     return (
-        f"{why}: {in_bytes(one.wanted)} of {in_bytes(one.size)} {verb} warmed, as far as {PurePath(one.cut_at).name}: "
-        f"{counted(one.whole_files, 'file')} whole, those that a loader reads first"
+        f"{why}: {in_bytes(summary.wanted)} of {in_bytes(summary.size)} {verb} warmed, as far as {PurePath(summary.cut_at).name}: "
+        f"{counted(summary.whole_files, 'file')} whole, those that a loader reads first"
     )
 
 

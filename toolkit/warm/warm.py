@@ -105,13 +105,13 @@ class Warmed:
     @property
     def resident(self) -> int | None:
         """Bytes of the wanted ones that are resident now; None where the kernel does not tell it of some."""
-        told = [row.after if self.done else row.before for row in self.plan.rows if row.wanted]
-        return None if None in told else sum(one or 0 for one in told)
+        sizes = [row.after if self.done else row.before for row in self.plan.rows if row.wanted]
+        return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 def survey(machine: Machine, chosen: Chosen, room: Room, limit: int | None) -> Plan:
     """Look at what is resident, and share out the room: the first files that a loader reads come first."""
-    left = min((one for one in (room.size, limit) if one is not None), default=None)
+    left = min((size for size in (room.size, limit) if size is not None), default=None)
     mounts: dict[int, Mount] = {}
     rows = []
     for file in chosen.files:
@@ -162,7 +162,7 @@ def _first(parts: Sequence[tuple[int, int]], wanted: int) -> Iterator[tuple[int,
 
 def _resident(number: int, parts: Iterator[tuple[int, int]]) -> int | None:
     found = [cached(number, start, end - start) for start, end in parts]
-    return None if None in found else sum(one or 0 for one in found)
+    return None if None in found else sum(size or 0 for size in found)
 
 
 @contextlib.contextmanager
@@ -212,10 +212,10 @@ def warm(
     for _ in range(2):
         work = _Work(machine, rows, why_stop)
 
-        def told(brought: int, before: int = read) -> None:
+        def report_progress(brought: int, before: int = read) -> None:
             watch(Moment(before + brought, max(plan.missing, before + brought), time.monotonic() - begun))
 
-        ended = work.run(told)
+        ended = work.run(report_progress)
         read += work.brought
         rows = tuple(work.after(index) if ended else work.unproven(index) for index in range(len(rows)))
         if why_stop() or not any(row.lost for row in rows):
@@ -237,7 +237,7 @@ class _Work:
         ahead = {row.file.device: ahead_of(machine, row.file.device) for row in rows}
         self._devices = {device: Device(size) for device, size in ahead.items()}
 
-    def run(self, told: Callable[[int], None]) -> bool:
+    def run(self, report_progress: Callable[[int], None]) -> bool:
         """Work until everything is there or somebody wants the end; False when threads hang in a file system even then."""
         threads = [threading.Thread(target=self._work, name="warm", daemon=True) for _ in range(_THREADS)]
         for thread in threads:
@@ -246,7 +246,7 @@ class _Work:
         while any(thread.is_alive() for thread in threads):
             for thread in threads:
                 thread.join(_STEP / _THREADS)
-            told(self.brought)
+            report_progress(self.brought)
             if self._why_stop():
                 stopped = stopped or time.monotonic()
                 if time.monotonic() - stopped > _ENDING:

@@ -6,7 +6,7 @@ import pytest
 
 from verl_doctor.checks.configuration._machine_settings import recommended, relief
 from verl_doctor.checks.configuration.batch_sizes_do_not_fit import batch_sizes_do_not_fit
-from verl_doctor.checks.shared.configuration import SCRIPT, asked
+from verl_doctor.checks.shared.configuration import SCRIPT, configured
 from verl_doctor.toolkit.collectors.configuration.configuration import with_overrides
 from verl_doctor.toolkit.collectors.configuration.demands import _SAYINGS, Demands
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
@@ -16,7 +16,9 @@ EVERY = Demands(dict.fromkeys(_SAYINGS, "/env/verl/utils/config.py:1"))
 
 
 def test_one_gpu() -> None:
-    (there,) = asked("actor_rollout_ref.rollout.n=8", "actor_rollout_ref.rollout.gpu_memory_utilization=0.7")
+    (there,) = configured(
+        "actor_rollout_ref.rollout.n=8", "actor_rollout_ref.rollout.gpu_memory_utilization=0.7"
+    )
     found = recommended(there, Resources((Gpu("a", 24_000),), 6, None))
     assert found == [
         "trainer.n_gpus_per_node=1",
@@ -37,7 +39,7 @@ def test_one_gpu() -> None:
 
 
 def test_relief_is_about_half() -> None:
-    (there,) = asked(
+    (there,) = configured(
         "trainer.n_gpus_per_node=1", "data.train_batch_size=32", "actor_rollout_ref.actor.ppo_mini_batch_size=16",
         "actor_rollout_ref.rollout.n=8", "actor_rollout_ref.rollout.max_num_seqs=256",
         "actor_rollout_ref.rollout.max_num_batched_tokens=8192", "actor_rollout_ref.rollout.gpu_memory_utilization=0.7",
@@ -57,7 +59,7 @@ def test_relief_is_about_half() -> None:
 @pytest.mark.parametrize("samples", [1, 5, 16])
 def test_what_is_recommended_meets_every_demand(gpus: int, batch: int, samples: int) -> None:
     words = (f"data.train_batch_size={batch}", f"actor_rollout_ref.rollout.n={samples}")
-    (there,) = asked(*words)
+    (there,) = configured(*words)
     more = recommended(there, Resources((Gpu("a", 80_000),) * gpus, 8, None))
     lines = [Word(text, SCRIPT, 1) for text in (*words, *more)]
     assert list(batch_sizes_do_not_fit.judge(with_overrides(there, lines), EVERY)) == []

@@ -19,7 +19,7 @@ from verl_doctor.checks.configuration._verl_keys import (
     renames,
     table,
 )
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 
 
 def _within(key: str, keys: list[str]) -> bool:
@@ -33,7 +33,7 @@ def test_a_renamed_key_went_when_the_new_one_came(rename: Rename) -> None:
 
 
 def test_a_rename_is_offered_where_the_new_name_is() -> None:
-    (there,) = asked()
+    (there,) = configured()
     found = renamed("ray_init.num_cpus", there)
     assert found
     assert (found.new, found.release) == ("ray_kwargs.ray_init.num_cpus", "0.6.0")
@@ -41,7 +41,7 @@ def test_a_rename_is_offered_where_the_new_name_is() -> None:
 
 
 def test_several_renames_follow_each_other() -> None:
-    there = replace(asked()[0], before={"skip": {"rollout": {"enable": False}}})
+    there = replace(configured()[0], before={"skip": {"rollout": {"enable": False}}})
     found = renamed("actor_rollout_ref.rollout.skip_rollout", there)
     assert found
     assert (found.new, found.release) == ("skip.rollout.enable", "0.9.0")
@@ -62,7 +62,7 @@ def test_what_a_later_release_dropped_is_not_missing_for_that_reason() -> None:
 
 
 def test_a_slip_is_told_from_another_name() -> None:
-    (there,) = asked()
+    (there,) = configured()
     assert alike("trainer.n_gpus_pernode", there) == "trainer.n_gpus_per_node"
     assert alike("trainer.n_gpuspernode", there) == "trainer.n_gpus_per_node"
     assert alike("actor_rollout_ref.rollout.tensor_parallel_size", there).endswith(
@@ -83,7 +83,7 @@ def test_a_slip_is_told_from_another_name() -> None:
     ],
 )
 def test_another_word_is_no_slip(key: str) -> None:
-    (there,) = asked()
+    (there,) = configured()
     assert alike(key, there) == ""
 
 
@@ -95,7 +95,7 @@ def test_the_table_is_what_the_wheels_say(wheel_tree: Callable[[str, str], Path]
 
 
 def test_the_same_name_elsewhere_is_in_a_section_that_is_like_it() -> None:
-    (there,) = asked()
+    (there,) = configured()
     assert elsewhere("rollout.name", there) == ["actor_rollout_ref.rollout.name"]
     assert elsewhere("max_num_seqs", there) == ["actor_rollout_ref.rollout.max_num_seqs"]
     assert elsewhere("retriever.name", there) == []

@@ -8,7 +8,7 @@ import pytest
 
 from verl_doctor.checks.gpus import trainer_and_rollout_too_large
 from verl_doctor.checks.host import memory_too_small
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.toolkit.collectors.host.gpu_memory import GpuMemory
 from verl_doctor.toolkit.collectors.host.memory import HostMemory
@@ -23,7 +23,7 @@ SHAPE = Model("/models/7b", "--model", head_size=128, layers=28, kv_heads=4)
 
 
 def on_gpus(*words: str, billions: float = 7.6, number: int = 8, gib: int = 2000) -> list[Finding]:
-    configuration = asked(f"trainer.n_gpus_per_node={number}", *words)[0]
+    configuration = configured(f"trainer.n_gpus_per_node={number}", *words)[0]
     size = ModelSize("/models/7b", int(billions * 1e9))
     resources = Resources(A100.gpus[:number] if A100.gpus else (), 32, None)
     memory = HostMemory(gib * GIB, gib * GIB)
@@ -33,7 +33,7 @@ def on_gpus(*words: str, billions: float = 7.6, number: int = 8, gib: int = 2000
 
 
 def in_memory(*words: str, gib: int) -> list[Finding]:
-    configuration = asked(*words)[0]
+    configuration = configured(*words)[0]
     facts = (ModelSize("/m", 500_000_000), HostMemory(gib * GIB, gib * GIB), an_h200_node(healthy()), gpus(8))
     return list(memory_too_small.memory_too_small.judge(configuration, *facts))
 

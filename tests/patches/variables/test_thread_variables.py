@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from verl_doctor.checks.shared.configuration import SCRIPT, asked
+from verl_doctor.checks.shared.configuration import SCRIPT, configured
 from verl_doctor.checks.shared.effective import own, row
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.patches.variables.fewer_threads import fewer_threads
@@ -20,7 +20,7 @@ FACTS = (
     an_h200_node(healthy(cpus=128)),
     gpus(8),
     Variables(),
-    asked()[0],
+    configured()[0],
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.variables.tracker_without_key import tracker_without_key
 from verl_doctor.patches.variables.tracker_offline import tracker_offline
 from verl_doctor.toolkit.change import SetVariable
@@ -25,7 +25,7 @@ NOT_ASKED = (EffectiveEnvironment, Unknown("not asked"))
 
 
 def test_the_one_that_is_named() -> None:
-    job = asked("trainer.logger=[console,swanlab]")
+    job = configured("trainer.logger=[console,swanlab]")
     (finding,) = run_check(tracker_without_key, *job, BOTH, NOT_ASKED).findings
     plan = tracker_offline.plan(finding, BOTH)
     assert isinstance(plan, list)
@@ -37,4 +37,4 @@ def test_the_one_that_is_named() -> None:
 def test_a_key_that_the_workers_of_a_running_cluster_have_counts() -> None:
     secret = (Value(untold="it may be a secret", present=True),)
     row = Effective("WANDB_API_KEY", Value(), secret, secret, "the raylet")
-    assert run_check(tracker_without_key, *asked(), BOTH, EffectiveEnvironment((row,))).findings == ()
+    assert run_check(tracker_without_key, *configured(), BOTH, EffectiveEnvironment((row,))).findings == ()

@@ -51,7 +51,7 @@ def test_one_that_tells_nothing_is_said_and_no_other_is_shown(clusters, place, w
     asked = clusters_asked(ASKED, facts(clusters, place))
     assert isinstance(asked, Unknown)
     assert why in asked.reason
-    found = placement(clusters, NOTHING, NOTHING, NOTHING, asked=asked)
+    found = placement(clusters, NOTHING, NOTHING, NOTHING, requested=asked)
     assert headline(found) == ("UNKNOWN", asked.reason)
     assert len(list(text_lines(found, None, every=True))) == 1
 

@@ -39,7 +39,7 @@ def test_bytes_that_are_no_text_reach_the_child() -> None:
 
 def test_output_and_code_are_told() -> None:
     answer = run("import sys; print('out'); print('first\\nlast', file=sys.stderr); sys.exit(3)")
-    assert (answer.code, answer.stdout, answer.said) == (3, "out\n", "last")
+    assert (answer.code, answer.stdout, answer.last_line) == (3, "out\n", "last")
     assert (
         run("print('\\udcff'.encode('utf-8', 'surrogateescape')); import os; os.write(1, b'\\xff')").code == 0
     )
@@ -66,7 +66,7 @@ def test_a_flood_is_stopped_and_only_its_beginning_is_kept(
     monkeypatch.setattr(group, "_MOST_READ", 2_000_000)
     answer = run(f"import os, subprocess, sys, time\n{flood}")
     assert answer.code == -9
-    assert answer.said == ending(answer, 30) == "it was killed after 1 MB of output"
+    assert answer.last_line == ending(answer, 30) == "it was killed after 1 MB of output"
     assert max(len(answer.stdout), len(answer.stderr)) <= 2_000_000 + 100
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+from verl_doctor.toolkit.collectors.cuda.init import CudaAnswer
 from verl_doctor.toolkit.system.restore import restored
 
 
@@ -73,3 +74,8 @@ def test_what_fits_comes_back() -> None:
 def test_what_does_not_fit_is_refused(value: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         restored(Tree, value)
+
+
+def test_a_field_is_read_by_its_former_name() -> None:
+    assert restored(CudaAnswer, {"said": "it did not end"}) == CudaAnswer(error="it did not end")
+    assert restored(CudaAnswer, {"said": "old", "error": "new"}).error == "new"

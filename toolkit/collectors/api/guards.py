@@ -81,14 +81,16 @@ def judge_by_trees(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
         case ast.Call(
             func=ast.Attribute(value=text, attr="startswith"), args=[ast.Constant(value=str(start))]
         ):
-            said = reader.value(text, scope)
+            version_text = reader.value(text, scope)
             about_versions = _mentions_a_probe(text)
-            return Verdict(said.startswith(start) if isinstance(said, str) else None, about_versions)
+            return Verdict(
+                version_text.startswith(start) if isinstance(version_text, str) else None, about_versions
+            )
         case ast.Call(func=ast.Attribute(value=ast.Set(elts=elements), attr="issubset"), args=[among]):
-            asked = reader.value(among, scope)
-            if isinstance(asked, Probe):
+            members = reader.value(among, scope)
+            if isinstance(members, Probe):
                 return _combined(
-                    [_inside(reader.value(element, scope), asked) for element in elements], both=True
+                    [_inside(reader.value(element, scope), members) for element in elements], both=True
                 )
         case ast.Call(func=function) if dotted(function).rpartition(".")[2] in _HELPERS:
             return _helper(test, reader, scope)
@@ -125,9 +127,9 @@ def _asked_before(node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None
     home = scope.find(node.id) if isinstance(node, ast.Name) else None
     if home is None or len(home[1]) != 1:
         return None
-    asked = home[1][0].expression
-    about = isinstance(asked, (ast.Call, ast.Compare)) and _mentions_a_probe(asked)
-    return (asked, home[0]) if asked is not None and about else None
+    condition = home[1][0].expression
+    about = isinstance(condition, (ast.Call, ast.Compare)) and _mentions_a_probe(condition)
+    return (condition, home[0]) if condition is not None and about else None
 
 
 def _combined(verdicts: list[Verdict], both: bool) -> Verdict:

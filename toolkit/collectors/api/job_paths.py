@@ -150,11 +150,13 @@ def unmet(when: tuple[str, ...], sent: Collection[str]) -> tuple[str, ...]:
     if not when or not sent:
         return when
     tests = [match for condition in when if (match := _ASKS_FOR_METHOD.fullmatch(condition))]
-    asked = {test["name"]: test["method"] for test in tests if test["is"] == "==" and test["method"] in sent}
+    methods = {
+        test["name"]: test["method"] for test in tests if test["is"] == "==" and test["method"] in sent
+    }
     held = {
         test.string
         for test in tests
-        if test["name"] in asked and (test["is"] == "==") == (test["method"] == asked[test["name"]])
+        if test["name"] in methods and (test["is"] == "==") == (test["method"] == methods[test["name"]])
     }
     return tuple(condition for condition in when if condition not in held)
 

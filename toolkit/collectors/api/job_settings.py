@@ -24,7 +24,7 @@ def settings_of(
     if isinstance(configuration, Configuration):
         if configuration.refused:
             return Settings({}, given, withheld)
-        keys = {word.key: word.value for word in configuration.asked if word.fate == "applied"}
+        keys = {word.key: word.value for word in configuration.overrides if word.fate == "applied"}
         return Settings(configuration.after, given, withheld, True, configuration.program, switched_on(keys))
     if not isinstance(configuration, Absent):
         return Settings({}, given, withheld)

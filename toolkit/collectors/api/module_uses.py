@@ -209,11 +209,13 @@ class _Walker:
         extension = Extension(node, self.reader, context.scope, self.callers)
         if extension.bases:
             self.found.units.setdefault(f"{node.name}.__init__", node.name)
-        for said in extension.judged():
-            place = replace(context, unit=f"{node.name}.{said.method}", when=(*context.when, *said.when))
+        for verdict in extension.judged():
+            place = replace(
+                context, unit=f"{node.name}.{verdict.method}", when=(*context.when, *verdict.when)
+            )
             self.record.use(
-                said.kind, said.name, said.at, said.resolution, place,
-                nearest=said.wanted, reason=said.reason, read_from=said.read_from,
+                verdict.kind, verdict.name, verdict.at, verdict.resolution, place,
+                nearest=verdict.wanted, reason=verdict.reason, read_from=verdict.read_from,
             )  # fmt: skip
 
     def _if(self, node: ast.If, context: Context) -> None:
@@ -250,8 +252,8 @@ class _Walker:
             return
         raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         guard = context.caught("refusal", dotted(raised).rpartition(".")[2])
-        said = next(iter(node.exc.args), None) if isinstance(node.exc, ast.Call) else None
-        words = self.reader.words(said, context.scope) if said is not None else ""
+        argument = next(iter(node.exc.args), None) if isinstance(node.exc, ast.Call) else None
+        words = self.reader.words(argument, context.scope) if argument is not None else ""
         at = (node.lineno, node.col_offset)
         self.record.use(
             "refusal", words or dotted(raised), at, "missing", context, guard, reason=context.ruled_out

@@ -134,11 +134,11 @@ class Extension:
         """Whether the package sets the parameter and asks what it gets for what only a future has."""
         found = list(self._futures(base, node.name, parameter, 0))
         if found:
-            site, asked, when = min(found, key=lambda entry: len(entry[2]))
+            site, methods, when = min(found, key=lambda entry: len(entry[2]))
             yield Judgement(
                 "result", node.name, f"{name}({parameter})", (node.lineno, node.col_offset),
                 "unknown" if when else "missing", "concurrent.futures.Future",
-                f"{site.name}() sets {parameter} and calls {asked}() on what it gets, while the override never looks at it",
+                f"{site.name}() sets {parameter} and calls {methods}() on what it gets, while the override never looks at it",
                 f"{site.path}:{site.node.lineno}", when,
             )  # fmt: skip
 
@@ -149,8 +149,8 @@ class Extension:
         for site in self._sites(base, method, parameter) or () if depth < _DEEPEST else ():
             value = next((entry.value for entry in site.node.keywords if entry.arg == parameter), None)
             match value:
-                case ast.Constant(value=True) if asked := _asked(site) & _OF_A_FUTURE:
-                    yield site, min(asked), self._conditions(base, site)
+                case ast.Constant(value=True) if methods := _attributes_read(site) & _OF_A_FUTURE:
+                    yield site, min(methods), self._conditions(base, site)
                 case ast.Name(id=name) if site.function is not None and site.receiver == "self":
                     if name in {argument.arg for argument in _arguments(site.function)}:
                         yield from self._futures(base, site.function.name, name, depth + 1)
@@ -265,7 +265,7 @@ def _arguments(node: _FunctionNode) -> list[ast.arg]:
     return [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
 
 
-def _asked(site: CallSite) -> set[str]:
+def _attributes_read(site: CallSite) -> set[str]:
     """The attributes that the function around a call reads of what the call gives."""
     names = set()
     for node in walk(site.function) if site.function is not None else ():

@@ -102,8 +102,8 @@ class Context:
 
     def settled(self, test: ast.expr, verdict: Verdict) -> Context:
         """The context below a condition that the trees decide: what verl raises there is said to this release."""
-        said = text_of(test) if verdict.probe and rules_out(test) else ""
-        return replace(self, ruled_out=said) if said else self
+        condition = text_of(test) if verdict.probe and rules_out(test) else ""
+        return replace(self, ruled_out=condition) if condition else self
 
     def noted(self, condition: str) -> Context:
         """The context below one more condition."""
@@ -126,7 +126,7 @@ class Context:
         if verdict.probe:
             return replace(self, guard=self.guard or text)
         match test:
-            case ast.Call(func=ast.Name(id="isinstance"), args=[asked, _]) if name := dotted(asked):
+            case ast.Call(func=ast.Name(id="isinstance"), args=[subject, _]) if name := dotted(subject):
                 return replace(self.noted(text), narrowed=self.narrowed | {name})
         return self.noted(text)
 
@@ -145,9 +145,11 @@ class Context:
         """The handler around that is there for a failed import and does not catch this one, in words."""
         error = error_of("import", answer)
         around = (handler for handlers in reversed(self.handlers) for handler in handlers)
-        meant = (one for one in around if "ModuleNotFoundError" in one.names and not one.raises)
-        wrong = (one for one in meant if not one.takes(error))
-        return next((one.text for one in wrong), "")
+        meant = (
+            handler for handler in around if "ModuleNotFoundError" in handler.names and not handler.raises
+        )
+        wrong = (handler for handler in meant if not handler.takes(error))
+        return next((handler.text for handler in wrong), "")
 
 
 def position(node: ast.expr | ast.keyword | ast.alias) -> tuple[int, int]:

@@ -165,7 +165,7 @@ class _Survey:
         damaged = bool(header.problem and (_MODULE.search(path) or path in self._torch))
         if not telling and not versions and not damaged:
             return None
-        told: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "path": path,
             "package": distribution.name,
             "version": distribution.version,
@@ -179,23 +179,23 @@ class _Survey:
             "before_torch": 0 < _time_of(distribution) < self._torch_time,
         }
         if not header.bits:
-            return Extension(**told)
+            return Extension(**entry)
         wanted = self._process.loader.header.machine
         if header.machine != wanted:
             return Extension(
-                **{**told, "problem": f"{path}: it is for {header.machine}, this machine is {wanted}"}
+                **{**entry, "problem": f"{path}: it is for {header.machine}, this machine is {wanted}"}
             )
         closure = self._process.closure(path)
         for library in closure.paths:
             if problem := self._memory.header(library).problem:
-                return Extension(**{**told, "problem": f"{library}: {problem}"})
+                return Extension(**{**entry, "problem": f"{library}: {problem}"})
         missing = tuple(self._missing_libraries(closure))
         # A symbol of a version that its library lacks is told as that version.
         told_already = {version.version for version in versions}
         symbols = () if missing else self._unresolved(path, distribution, closure)
         symbols = tuple(symbol for symbol in symbols if symbol.version not in told_already)
         return Extension(
-            **told,
+            **entry,
             missing_libraries=missing,
             missing_symbols=tuple(
                 MissingSymbol(

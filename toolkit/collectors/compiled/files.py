@@ -48,7 +48,9 @@ def stray_modules(
     for site in sites:
         for path in sorted(Path(site).glob("*.so")):
             name = canonical(path.name.partition(".")[0])
-            owner = next((one for one in owners if name.startswith(one.name)), None)
+            owner = next(
+                (distribution for distribution in owners if name.startswith(distribution.name)), None
+            )
             yield str(path), owner or Distribution(name, "", site)
 
 

@@ -42,13 +42,13 @@ def torch_build(interpreter: Interpreter) -> TorchBuild | Unknown:
         return Absent("torch is not installed")
     try:
         text = Path(folder, "version.py").read_bytes()[:_LARGEST].decode("utf-8", "replace")
-        said = dict(_constants(text))
+        constants = dict(_constants(text))
     except (OSError, SyntaxError, ValueError, RecursionError) as error:
         return Unknown(f"which torch this is cannot be read from {folder}/version.py: {error}")
     return TorchBuild(
         folder=folder,
-        version=str(said.get("__version__", "")),
-        cuda=str(said.get("cuda") or ""),
+        version=str(constants.get("__version__", "")),
+        cuda=str(constants.get("cuda") or ""),
         cxx11_abi=_cxx11_abi(f"{folder}/lib/libc10.so"),
     )
 

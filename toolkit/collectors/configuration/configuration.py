@@ -64,7 +64,7 @@ class Configuration:
     program: str
     folder: str
     name: str
-    asked: tuple[Asked, ...] = ()
+    overrides: tuple[Asked, ...] = ()
     before: Mapping[str, Any] = field(default_factory=dict)
     after: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Configuration:
     @property
     def complete(self) -> bool:
         """Whether every word could be told, so that no other value may be asked for."""
-        return not self.refused and all(asked.fate != "not told" for asked in self.asked)
+        return not self.refused and all(override.fate != "not told" for override in self.overrides)
 
     def get(self, key: str) -> Any:
         """The value of a dotted key with interpolations followed, `MISSING` or `UNTOLD`."""
@@ -99,18 +99,23 @@ class Configuration:
     def asked_for(self, key: str) -> Asked | None:
         """The word that gave a key its value; None when it is verl's default."""
         return next(
-            (asked for asked in reversed(self.asked) if asked.key == key and asked.fate == "applied"), None
+            (
+                override
+                for override in reversed(self.overrides)
+                if override.key == key and override.fate == "applied"
+            ),
+            None,
         )
 
 
 def with_overrides(tree: Configuration, words: Sequence[Word]) -> Configuration:
     """A configuration that was composed already, with these words applied to it one after the other."""
     after = copied(tree.before)
-    asked = []
+    composed = []
     for word in words:
-        one, override = as_override(word, multirun=False)
-        asked.append(one if override is None else replace(one, fate=apply(after, override)))
-    return replace(tree, asked=tuple(asked), after=after)
+        parsed, override = as_override(word, multirun=False)
+        composed.append(parsed if override is None else replace(parsed, fate=apply(after, override)))
+    return replace(tree, overrides=tuple(composed), after=after)
 
 
 def copied(tree: Any) -> Any:
@@ -130,13 +135,13 @@ def as_override(word: Word, *, multirun: bool) -> tuple[Asked, Override | None]:
                 text or word.written, word.path, word.line, "not told", conditional=word.conditional
             ), None
         text = f"{key[1]}={UNTOLD_VALUE}"
-    said = word.text if word.text is not None else word.written
+    written = word.text if word.text is not None else word.written
     try:
         override = parse_override(text)
     except OverrideError as problem:
-        return Asked(said, word.path, word.line, "not an override", why=str(problem)), None
-    asked = Asked(
-        said,
+        return Asked(written, word.path, word.line, "not an override", why=str(problem)), None
+    parsed = Asked(
+        written,
         word.path,
         word.line,
         "applied",
@@ -146,12 +151,12 @@ def as_override(word: Word, *, multirun: bool) -> tuple[Asked, Override | None]:
         conditional=word.conditional,
     )
     if override.computed or (override.several and multirun):
-        return replace(asked, value=UNTOLD_VALUE), replace(override, value=UNTOLD_VALUE, several=False)
+        return replace(parsed, value=UNTOLD_VALUE), replace(override, value=UNTOLD_VALUE, several=False)
     if override.several:
-        return replace(asked, fate="several values"), None
+        return replace(parsed, fate="several values"), None
     if override.key.split(".")[0].split("/")[0] == "hydra":
-        return asked, None  # Hydra's own tree
-    return asked, override
+        return parsed, None  # Hydra's own tree
+    return parsed, override
 
 
 __all__ = ["MISSING", "UNTOLD", "UNTOLD_VALUE", "Asked", "Configuration", "Fate", "copied"]

@@ -46,7 +46,7 @@ def _concerns(name: str, section: str) -> bool:
 
 
 def _refused(there: Configuration, sources: Sources) -> Iterator[Refused]:
-    for word in there.asked:
+    for word in there.overrides:
         if word.fate != "applied" or word.sign not in ("+", "++"):
             continue
         section, name = _section(word.key, there)

@@ -66,12 +66,14 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
         here = options.extra is not None and not options.extra.startswith("/")
         missing = next((str(folder) for folder in searched if not os.path.isdir(folder)), "")
         return replace(
-            empty, asked=tuple(read), refused=str(problem), missing_folder=missing, looked_here=here
+            empty, overrides=tuple(read), refused=str(problem), missing_folder=missing, looked_here=here
         )
     except NotFollowedError as problem:
         return Unknown(f"verl-doctor does not follow {problem}")
     composition = _with(empty, tree, read, overrides)
-    return replace(composition, asked=tuple(_foreseen(word, composition, verl) for word in composition.asked))
+    return replace(
+        composition, overrides=tuple(_foreseen(word, composition, verl) for word in composition.overrides)
+    )
 
 
 def _foreseen(word: Asked, there: Configuration, verl: Path) -> Asked:
@@ -90,14 +92,14 @@ def _with(
     empty: Configuration, tree: Composed, read: list[Asked], overrides: list[Override | None]
 ) -> Configuration:
     outcomes = iter(tree.outcomes)
-    asked = [
-        one if override is None else replace(one, fate=next(outcomes))
-        for one, override in zip(read, overrides, strict=True)
+    applied = [
+        parsed if override is None else replace(parsed, fate=next(outcomes))
+        for parsed, override in zip(read, overrides, strict=True)
     ]
     prefix = empty.folder + os.sep
     return replace(
         empty,
-        asked=tuple(asked),
+        overrides=tuple(applied),
         before=_without_secrets(tree.before),
         after=_without_secrets(tree.after),
         deprecated=tree.deprecated,
@@ -141,7 +143,7 @@ def _read(options: Options) -> tuple[list[Asked], list[Override | None]]:
     read: list[Asked] = []
     overrides: list[Override | None] = []
     for word in options.overrides:
-        asked, override = as_override(word, multirun=options.multirun)
-        read.append(asked)
+        parsed, override = as_override(word, multirun=options.multirun)
+        read.append(parsed)
         overrides.append(override)
     return read, overrides

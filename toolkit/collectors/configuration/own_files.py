@@ -39,7 +39,7 @@ _REWARDS = ("reward.custom_reward_function.path", "custom_reward_function.path")
 
 @dataclass(frozen=True)
 class OwnFile:
-    """A file or folder under a `key`, what is wrong with it, and when the job comes to it. `said` is the parser's, `name` what it lacks.
+    """A file or folder under a `key`, what is wrong with it, and when the job comes to it. `error` is the parser's, `name` what it lacks.
 
     `beside` is the one file of that name, or of nearly that name, that lies where it could be meant.
     """
@@ -49,7 +49,7 @@ class OwnFile:
     trouble: Trouble
     phase: Phase
     name: str = ""
-    said: str = ""
+    error: str = ""
     beside: str = ""
 
 
@@ -70,7 +70,7 @@ def own_files(
     here = not changes_folder(launch)
     found = _found(configuration, machine.cwd, here=here)
     readable = not isinstance(interpreter, Unknown) and _is_older(interpreter.version)
-    return OwnFiles(tuple(one for one in found if readable or one.trouble != "no Python"))
+    return OwnFiles(tuple(own_file for own_file in found if readable or own_file.trouble != "no Python"))
 
 
 def _is_older(version: str) -> bool:
@@ -88,7 +88,7 @@ def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
             if key not in _REWARDS:  # CFG122 has these
                 yield OwnFile(key, str(path), "missing", phase, beside=beside(path, (cwd,)))
         elif path.suffix == ".py" and isinstance(tree := _parsed(path), str):
-            yield OwnFile(key, str(path), "no Python", phase, said=tree)
+            yield OwnFile(key, str(path), "no Python", phase, error=tree)
     if there.get("trainer.resume_mode") == "resume_path":
         folder = _path(there, _RESUME, cwd, here=here)
         if folder is not None and not os.path.exists(folder):
@@ -106,7 +106,7 @@ def _data_set(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFil
         return
     tree = _parsed(path)
     if isinstance(tree, str):
-        yield OwnFile(f"{_DATASET}.path", str(path), "no Python", "workers", said=tree)
+        yield OwnFile(f"{_DATASET}.path", str(path), "no Python", "workers", error=tree)
     elif isinstance(tree, ast.Module) and isinstance(name, str):
         names = module_names(tree)
         if names is not None and name not in names:

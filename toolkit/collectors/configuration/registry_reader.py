@@ -76,7 +76,9 @@ def read_registries(
     if extended and not isinstance(interpreter, Unknown):
         given = () if isinstance(launch, Unknown) else launch.settings
         folders = [*machine.environ.get("PYTHONPATH", "").split(os.pathsep), *interpreter.sys_path]
-        named = machine.environ.get(_MODULES, "") if all(one.name != _MODULES for one in given) else ""
+        named = (
+            machine.environ.get(_MODULES, "") if all(setting.name != _MODULES for setting in given) else ""
+        )
         names = named.split(",") if extended == _MODULES else [extended]
         if not any(_mentions(name.strip().partition(".")[0], b"register_trainer", folders) for name in names):
             closed = (*closed, TRAINER)

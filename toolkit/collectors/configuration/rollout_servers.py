@@ -137,11 +137,11 @@ def _manager(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:
         yield ServingClass(path, node.lineno, node.name, method_of(node, END) is not None)
 
 
-def _trainer(node: ast.ClassDef, path: str, asked: bool) -> Iterator[ServingClass]:
+def _trainer(node: ast.ClassDef, path: str, requested: bool) -> Iterator[ServingClass]:
     """A class whose `fit` uses the manager."""
     fit = method_of(node, TRAIN)
     if fit and any(isinstance(part, ast.Attribute) and part.attr == MANAGER for part in walk(fit)):
-        yield ServingClass(path, fit.lineno, node.name, asked)
+        yield ServingClass(path, fit.lineno, node.name, requested)
 
 
 def _holder(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:

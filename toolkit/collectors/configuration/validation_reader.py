@@ -62,9 +62,9 @@ def _raised(follower: Follower, step: Callable[[Follower], object], phase: Phase
     try:
         step(follower)
     except RefusedError as refused:
-        one = refused.refusal
-        keys = tuple(key for key in one.keys if "." in key)
-        return Raised(one.raised, one.text, one.read_from, one.condition, keys, phase)
+        refusal = refused.refusal
+        keys = tuple(key for key in refusal.keys if "." in key)
+        return Raised(refusal.raised, refusal.text, refusal.read_from, refusal.condition, keys, phase)
     except (NotFollowedError, RecursionError):
         return None
     return None

@@ -17,11 +17,11 @@ _LIMIT = 2.0  # seconds
 
 @dataclass(frozen=True)
 class Knock:
-    """What came of one try. `said` is the kernel's word for it, `seconds` how long it took."""
+    """What came of one try. `error` is the kernel's word for it, `seconds` how long it took."""
 
     head: Head
     reply: Reply
-    said: str = ""
+    error: str = ""
     seconds: float = 0.0
 
 
@@ -51,4 +51,4 @@ def _knock(head: Head) -> Knock:
         return Knock(head, "no such name")
     started = time.monotonic()
     answer = knock(head.address, head.port, _LIMIT)
-    return Knock(head, answer.reply, answer.said, round(time.monotonic() - started, 3))
+    return Knock(head, answer.reply, answer.error, round(time.monotonic() - started, 3))

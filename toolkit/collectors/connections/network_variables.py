@@ -47,7 +47,7 @@ class NetworkVariables:
 
     def of(self, name: str) -> tuple[Given, ...]:
         """Where one variable is set."""
-        return tuple(one for one in self.given if one.name == name)
+        return tuple(given for given in self.given if given.name == name)
 
 
 @collector(timeout=25)
@@ -58,18 +58,18 @@ def network_variables(
     machine: Machine,
 ) -> NetworkVariables:
     """Take what the workers see; what no environment sets, NCCL takes from its own files."""
-    filed = {one.name: one for one in _of_nccl(machine)}
+    filed = {given.name: given for given in _of_nccl(machine)}
     found: list[Given] = []
     for name in NAMES:
-        written = [_given(one) for one in where_set(name, variables, launch)]
+        written = [_given(setting) for setting in where_set(name, variables, launch)]
         seen = _seen(name, written, environment)
         found += seen or ([filed[name]] if name in filed else [])
     return NetworkVariables(tuple(found))
 
 
-def _given(one: Setting) -> Given:
-    path, line = (one.path, one.line) if one.in_file else ("", 0)
-    return Given(one.name, one.value, one.path, path, line, one.reaches_workers)
+def _given(setting: Setting) -> Given:
+    path, line = (setting.path, setting.line) if setting.in_file else ("", 0)
+    return Given(setting.name, setting.value, setting.path, path, line, setting.reaches_workers)
 
 
 def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | Unknown) -> list[Given]:
@@ -79,7 +79,7 @@ def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | U
         return written
     if row is None or row.worker.text is None:
         return []
-    same = [one for one in written if one.value == row.worker.text]
+    same = [given for given in written if given.value == row.worker.text]
     return same[:1] or [Given(name, row.worker.text, row.path or row.decided_by, row.path, row.line)]
 
 

@@ -141,10 +141,10 @@ def _wanted(variables: Variables, launch: Launch | Unknown) -> Iterator[Wanted]:
     if variables.get("MASTER_PORT").isdigit():
         port = int(variables.get("MASTER_PORT"))
         yield Wanted(port, port, "MASTER_PORT of this shell", needed=False)
-    for one in () if isinstance(launch, Unknown) else launch.settings:
-        if one.name == "MASTER_PORT" and not one.removed and (one.value or "").isdigit():
-            port = int(one.value or 0)
-            yield Wanted(port, port, "MASTER_PORT", one.path, one.line, needed=False)
+    for setting in () if isinstance(launch, Unknown) else launch.settings:
+        if setting.name == "MASTER_PORT" and not setting.removed and (setting.value or "").isdigit():
+            port = int(setting.value or 0)
+            yield Wanted(port, port, "MASTER_PORT", setting.path, setting.line, needed=False)
 
 
 def _of_ray(words: tuple[Word, ...]) -> Iterator[Wanted]:

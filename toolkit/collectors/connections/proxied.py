@@ -64,12 +64,12 @@ def proxied(
     if untold:
         return Unknown(f"the value of {untold} in the launch script cannot be told by reading it")
     hosts = _hosts(network, nodes)
-    told = _ask(machine, interpreter.executable, {k: v for k, v in given.items() if v is not None}, hosts)
-    if isinstance(told, Unknown):
-        return told
+    reported = _ask(machine, interpreter.executable, {k: v for k, v in given.items() if v is not None}, hosts)
+    if isinstance(reported, Unknown):
+        return reported
     exceptions = {name: value for name, value in given.items() if _is_list(name) and value is not None}
     path, line = next((job.places[name] for name in exceptions if name in job.places), ("", 0))
-    return Proxied(hosts, named_by, exceptions, tuple(_clients(told, hosts)), path, line)
+    return Proxied(hosts, named_by, exceptions, tuple(_clients(reported, hosts)), path, line)
 
 
 def _given(job: JobVariables) -> dict[str, str | None]:
@@ -112,15 +112,15 @@ def _ask(
     heard = ask_child(machine, python, proxied_probe, question, timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
-    answer, told = heard
-    if not isinstance(told, dict):
+    answer, reported = heard
+    if not isinstance(reported, dict):
         return Unknown(f"the HTTP clients could not be asked about proxies: {ending(answer, _LIMIT)}")
-    return told
+    return reported
 
 
-def _clients(told: Mapping[str, Any], hosts: tuple[str, ...]) -> Iterator[Client]:
+def _clients(reported: Mapping[str, Any], hosts: tuple[str, ...]) -> Iterator[Client]:
     """Those that are installed."""
-    for name, answer in told.items():
+    for name, answer in reported.items():
         if answer:
             urls = answer.get("proxied", ())
             through = tuple(host for host in hosts if _url(host) in urls)

@@ -29,7 +29,7 @@ def constructed(
     begun = time.monotonic()
     ended: dict[str, Built] = {}
     own: list[str] = []
-    told = None
+    reported = None
     skip: list[str] = []
     for _ in range(_PASSES):
         left = limit - (time.monotonic() - begun)
@@ -47,10 +47,10 @@ def constructed(
         if last is None:
             return Unknown(f"the job could not be built: {ending(answer[0], left)}")
         if _is_whole(events):
-            own, told = events[-1]["own"], events[-1].get("world")
+            own, reported = events[-1]["own"], events[-1].get("world")
             break
         skip.append(last.stage)
-    return Construction(tuple(ended.values()), round(time.monotonic() - begun, 2), tuple(own), read(told))
+    return Construction(tuple(ended.values()), round(time.monotonic() - begun, 2), tuple(own), read(reported))
 
 
 def _run(

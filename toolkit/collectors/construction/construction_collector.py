@@ -72,7 +72,9 @@ def request_of(
     """What the child is to build, or why it cannot be built."""
     if configuration.refused:
         return Unknown(f"Hydra does not compose the configuration: {configuration.refused}")
-    untold = [word for word in configuration.asked if word.value == UNTOLD_VALUE and not _is_of_the_run(word)]
+    untold = [
+        word for word in configuration.overrides if word.value == UNTOLD_VALUE and not _is_of_the_run(word)
+    ]
     if not configuration.complete or untold:
         what = f": {untold[0].text}" if untold else ""
         return Unknown(f"a part of the command could not be told, so the job cannot be built{what}")
@@ -89,7 +91,7 @@ def request_of(
         "module": module,
         "config_folder": configuration.folder,
         "config_name": configuration.name,
-        "overrides": [_told(word) for word in configuration.asked],
+        "overrides": [_override(word) for word in configuration.overrides],
         "environ": {},
     }
 
@@ -107,7 +109,7 @@ def _is_of_the_run(word: Asked) -> bool:
     return word.key in _OF_THE_RUN
 
 
-def _told(word: Asked) -> str:
+def _override(word: Asked) -> str:
     """A word for Hydra; a name that cannot be told is any name."""
     if word.value == UNTOLD_VALUE and _is_of_the_run(word):
         return f"{word.sign}{word.key}=untold"

@@ -17,17 +17,17 @@ def setting_of(text: str, key: str, usual: Iterable[str], there: Configuration) 
 
     A text may name a key by its last parts, or repeat the value that it was given.
     """
-    asked = [word for word in there.asked if word.fate in ("applied", "chosen") and word.key]
+    overrides = [word for word in there.overrides if word.fate in ("applied", "chosen") and word.key]
     if key:
         by = _ASKED_BY.get(key.partition(".")[0], "")
-        return key, _of_key(key, asked) or next((word for word in asked if word.key == by), None)
-    named = [word for word in asked if _names(text, word.key)]
+        return key, _of_key(key, overrides) or next((word for word in overrides if word.key == by), None)
+    named = [word for word in overrides if _names(text, word.key)]
     if named:
         longest = max(named, key=lambda word: len(word.key))
         return longest.key, longest
-    likely = [word for name in usual for word in asked if word.key == name]
+    likely = [word for name in usual for word in overrides if word.key == name]
     repeated = [
-        word for word in (*likely, *asked) if isinstance(word.value, str) and _repeats(text, word.value)
+        word for word in (*likely, *overrides) if isinstance(word.value, str) and _repeats(text, word.value)
     ]
     if repeated:
         best = max(repeated, key=lambda word: len(str(word.value)))
@@ -35,10 +35,10 @@ def setting_of(text: str, key: str, usual: Iterable[str], there: Configuration) 
     return (likely[0].key, likely[0]) if likely else ("", None)
 
 
-def _of_key(key: str, asked: list[Asked]) -> Asked | None:
+def _of_key(key: str, overrides: list[Asked]) -> Asked | None:
     """The word that sets the key, or something above or below it."""
-    same = [word for word in asked if word.key == key]
-    near = [word for word in asked if word.key.startswith(f"{key}.") or key.startswith(f"{word.key}.")]
+    same = [word for word in overrides if word.key == key]
+    near = [word for word in overrides if word.key.startswith(f"{key}.") or key.startswith(f"{word.key}.")]
     found = same or near
     return found[-1] if found else None
 

@@ -26,7 +26,9 @@ class Mesh:
     dimensions: tuple[Dimension, ...]
 
     def __str__(self) -> str:
-        return f"{self.name} {' x '.join(f'{one.name} {one.size}' for one in self.dimensions)}"
+        return (
+            f"{self.name} {' x '.join(f'{dimension.name} {dimension.size}' for dimension in self.dimensions)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -129,13 +131,15 @@ class World:
         return share.working + self.resident - share.resident
 
 
-def read(told: Mapping[str, Any] | None) -> World | None:
+def read(reported: Mapping[str, Any] | None) -> World | None:
     """The world that the child told; None where it made none."""
-    if told is None:
+    if reported is None:
         return None
     meshes = tuple(
-        Mesh(one["name"], tuple(Dimension(name, size) for name, size in one["dimensions"].items()))
-        for one in told["meshes"]
+        Mesh(mesh["name"], tuple(Dimension(name, size) for name, size in mesh["dimensions"].items()))
+        for mesh in reported["meshes"]
     )
-    shares = tuple(Share(**one) for one in told["shares"])
-    return World(told["size"], told["nodes"], told["how"], meshes, shares, Engine(**told["engine"]))
+    shares = tuple(Share(**share) for share in reported["shares"])
+    return World(
+        reported["size"], reported["nodes"], reported["how"], meshes, shares, Engine(**reported["engine"])
+    )

@@ -84,15 +84,15 @@ def collective(
     trials: list[Trial] = []
     version = ""
     for remedy in ((), *_remedies(mine, plain)):
-        told = try_collective(
+        reported = try_collective(
             machine, interpreter.executable, "nccl", len(mine), {**plain, **dict(remedy)}, LIMIT
         )
-        if isinstance(told, Unknown):
+        if isinstance(reported, Unknown):
             if trials:
                 break
-            return told
-        version = version or told["ranks"][0]["nccl"]
-        trials.append(trial_of(remedy, told))
+            return reported
+        version = version or reported["ranks"][0]["nccl"]
+        trials.append(trial_of(remedy, reported))
         if trials[-1].works:
             break
     return Collective(numbers, version, tuple(trials))

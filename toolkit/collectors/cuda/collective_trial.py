@@ -26,7 +26,7 @@ class Trial:
     """One trial with these `variables` set.
 
     `works`: every rank had the right result in time. `wrong`: some rank had a wrong one. `stuck` says what the slowest rank
-    was doing when it failed, `ended` how the ranks ended that did (exit codes, signals as negative numbers), `said` what
+    was doing when it failed, `ended` how the ranks ended that did (exit codes, signals as negative numbers), `messages` what
     NCCL and torch complained about. `first` is how long the first collective took, in seconds; `bandwidth` is the bus
     bandwidth in GB/s (nccl-tests) with 16 MiB, 0 when it came to none. `seconds` is how long the trial took.
     """
@@ -36,7 +36,7 @@ class Trial:
     wrong: bool = False
     stuck: str = ""
     ended: tuple[int, ...] = ()
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     first: float = 0.0
     bandwidth: float = 0.0
     seconds: float = 0.0
@@ -64,34 +64,34 @@ def try_collective(
     )
     if isinstance(heard, Unknown):
         return heard
-    answer, told = heard
-    if not isinstance(told, dict):
+    answer, reported = heard
+    if not isinstance(reported, dict):
         return Unknown(f"a collective could not be tried: {ending(answer, limit + GRACE)}")
-    for rank in told["ranks"]:
+    for rank in reported["ranks"]:
         stage = rank.get("stage", "starting")
         if stage in _BEFORE_NCCL:
             how = "took too long" if rank["ended"] is None else "failed"
-            said = "".join(f": {line}" for line in list(_telling(rank["printed"]))[-1:])
-            return Unknown(f"a collective could not be tried: {stage} {how}{said}")
-    return told
+            last_line = "".join(f": {line}" for line in list(_telling(rank["printed"]))[-1:])
+            return Unknown(f"a collective could not be tried: {stage} {how}{last_line}")
+    return reported
 
 
-def trial_of(variables: Remedy, told: Mapping[str, Any]) -> Trial:
+def trial_of(variables: Remedy, reported: Mapping[str, Any]) -> Trial:
     """Judge the ranks' answers by the slowest and the worst of them."""
-    ranks: Sequence[Mapping[str, Any]] = told["ranks"]
+    ranks: Sequence[Mapping[str, Any]] = reported["ranks"]
     wrong = any(rank.get("wrong") for rank in ranks)
     behind = [rank for rank in ranks if rank["stage"] != "done"]
-    said = dict.fromkeys(line for rank in ranks for line in _telling(rank["printed"]))
+    messages = dict.fromkeys(line for rank in ranks for line in _telling(rank["printed"]))
     return Trial(
         variables,
         works=not behind and not wrong,
         wrong=wrong,
         stuck=behind[0]["stage"] if behind else "",
         ended=tuple(rank["ended"] for rank in ranks if rank["ended"] is not None),
-        said=tuple(said)[:_MOST_LINES] if behind or wrong else (),
+        messages=tuple(messages)[:_MOST_LINES] if behind or wrong else (),
         first=round(max((rank.get("first", 0.0) for rank in ranks), default=0.0), 3),
         bandwidth=round(min((rank.get("bandwidth", 0.0) for rank in ranks), default=0.0), 1),
-        seconds=round(float(told["seconds"]), 1),
+        seconds=round(float(reported["seconds"]), 1),
     )
 
 

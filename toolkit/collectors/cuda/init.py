@@ -26,7 +26,7 @@ class CudaAnswer:
     """What one process got to hear.
 
     `file` is the library that it loaded, `code` what `cuInit` or `cuDeviceGetCount` returned, `name` the driver's word for
-    it, `cuda` the newest CUDA that the driver can do (13000 is 13.0). `said` says why there is no code, `hangs` that none came
+    it, `cuda` the newest CUDA that the driver can do (13000 is 13.0). `error` says why there is no code, `hangs` that none came
     within the time limit. `refused` are the
     driver's device files that could not be opened, each with the reason.
     """
@@ -36,7 +36,7 @@ class CudaAnswer:
     name: str = ""
     cuda: int | None = None
     devices: int | None = None
-    said: str = ""
+    error: str = ""
     hangs: bool = False
     refused: tuple[tuple[str, str], ...] = ()
 
@@ -94,22 +94,22 @@ def _ask(machine: Machine, environ: Mapping[str, str], python: str, library: str
     heard = ask_child(replace(machine, environ=environ), python, cuda_init_probe, library, timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
-    answer, told = heard
-    if not isinstance(told, dict):
+    answer, reported = heard
+    if not isinstance(reported, dict):
         return Unknown(f"{python} could not ask the driver's library: {ending(answer, _LIMIT)}")
-    understood = _understood(told, str(told.get("refused", "")) or ending(answer, _LIMIT))
+    understood = _understood(reported, str(reported.get("refused", "")) or ending(answer, _LIMIT))
     return replace(understood, hangs=answer.code is None and understood.code is None)
 
 
-def _understood(told: Mapping[str, Any], otherwise: str) -> CudaAnswer:
+def _understood(reported: Mapping[str, Any], otherwise: str) -> CudaAnswer:
     """Put what a child told into words of ours; `otherwise` is why it told no code."""
-    code = told.get("code")
+    code = reported.get("code")
     return CudaAnswer(
-        file=str(told.get("file", "")),
+        file=str(reported.get("file", "")),
         code=code,
-        name=str(told.get("name", "")),
-        cuda=told.get("cuda"),
-        devices=told.get("devices"),
-        said=otherwise if code is None else "",
-        refused=tuple((str(path), str(why)) for path, why in told.get("refused_devices", ())),
+        name=str(reported.get("name", "")),
+        cuda=reported.get("cuda"),
+        devices=reported.get("devices"),
+        error=otherwise if code is None else "",
+        refused=tuple((str(path), str(why)) for path, why in reported.get("refused_devices", ())),
     )

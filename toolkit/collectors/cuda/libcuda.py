@@ -91,19 +91,21 @@ class LibCuda:
     @property
     def loaded(self) -> Library | None:
         """The one that is loaded; None when none is."""
-        first = next((one for one in self.candidates if one.ends_search), None)
+        first = next((candidate for candidate in self.candidates if candidate.ends_search), None)
         return first if first and not first.trouble else None
 
     @property
     def drivers_own(self) -> Library | None:
         """The driver's own library, whether or not the search reaches it: of its version when versions are known."""
         sound = [
-            one
-            for one in (*self.candidates, *self.elsewhere)
-            if not (one.trouble or one.stub or (one.compat and one.version != self.driver))
+            candidate
+            for candidate in (*self.candidates, *self.elsewhere)
+            if not (
+                candidate.trouble or candidate.stub or (candidate.compat and candidate.version != self.driver)
+            )
         ]
-        same = [one for one in sound if one.version == self.driver and self.driver]
-        unknown = [one for one in sound if not (one.version and self.driver)]
+        same = [library for library in sound if library.version == self.driver and self.driver]
+        unknown = [library for library in sound if not (library.version and self.driver)]
         return next(iter([*same, *unknown]), None)
 
 
@@ -120,7 +122,7 @@ def libcuda(
     except NoSuchLoader as reason:
         return Unknown(f"which libcuda would be loaded cannot be told: {reason}")
     candidates = list(loader.all(SONAME))
-    reached = {machine.real(one.path) for one in candidates}
+    reached = {machine.real(candidate.path) for candidate in candidates}
     elsewhere = [
         found
         for path in dict.fromkeys(_lying_around(machine, loader, interpreter, environ))
@@ -131,8 +133,12 @@ def libcuda(
     looked_at: dict[str, Library] = {}
     return LibCuda(
         driver_version(machine),
-        tuple(_distinct(_library(machine, one, looked_at) for one in candidates)),
-        tuple(_distinct(replace(_library(machine, one, looked_at), how="", entry="") for one in elsewhere)),
+        tuple(_distinct(_library(machine, candidate, looked_at) for candidate in candidates)),
+        tuple(
+            _distinct(
+                replace(_library(machine, candidate, looked_at), how="", entry="") for candidate in elsewhere
+            )
+        ),
     )
 
 

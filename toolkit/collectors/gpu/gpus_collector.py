@@ -13,12 +13,12 @@ def gpus(machine: Machine) -> Gpus | Unknown:
     """Let a child ask NVML, and join the processes that it names with the table of processes."""
     from verl_doctor.toolkit.collectors.gpu.nvml import LIBRARY_NOT_FOUND, NO_DRIVER, ask_nvml, understood  # noqa: PLC0415
 
-    told = ask_nvml(machine)
-    if isinstance(told, Unknown):
-        return told if has_device_nodes(machine) else Absent("there is no NVIDIA GPU here")
-    code, refused = told.get("refused") or (None, "")
+    reported = ask_nvml(machine)
+    if isinstance(reported, Unknown):
+        return reported if has_device_nodes(machine) else Absent("there is no NVIDIA GPU here")
+    code, refused = reported.get("refused") or (None, "")
     if not refused:
-        return understood(told)
+        return understood(reported)
     if code in NO_DRIVER and not has_device_nodes(machine):
         return Absent(f"there is no NVIDIA GPU here ({refused})")
     if code == LIBRARY_NOT_FOUND:

@@ -16,8 +16,8 @@ _NVIDIA, _DISPLAY = "0x10de", "0x03"
 def driver_version(machine: Machine) -> str:
     """The version of the driver's part in the kernel, "" when it does not say."""
     line = re.search(r"^NVRM version:.*", machine.read("/proc/driver/nvidia/version") or "", re.MULTILINE)
-    told = _VERSION.search(line[0]) if line else None
-    return told[1] if told else (machine.read("/sys/module/nvidia/version") or "").strip()
+    version = _VERSION.search(line[0]) if line else None
+    return version[1] if version else (machine.read("/sys/module/nvidia/version") or "").strip()
 
 
 def has_gpu_on_bus(machine: Machine) -> bool:

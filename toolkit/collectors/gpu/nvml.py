@@ -82,29 +82,29 @@ def ask_nvml(machine: Machine) -> dict[str, Any] | Unknown:
     heard = ask_child(machine, sys.executable, nvml, str(Path(bindings.origin).parent), timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
-    answer, told = heard
-    if isinstance(told, dict):
-        return told
+    answer, reported = heard
+    if isinstance(reported, dict):
+        return reported
     by_the_driver = answer.code is None or answer.code < 0  # the script itself neither waits nor crashes
     if by_the_driver:
         return {"refused": (0, f"NVML was queried, and {ending(answer, _LIMIT)}")}
     return Unknown(f"NVML could not be queried: {ending(answer, _LIMIT)}")
 
 
-def understood(told: Mapping[str, Any]) -> Gpus:
+def understood(reported: Mapping[str, Any]) -> Gpus:
     """Give NVML's numbers their names."""
-    devices = tuple(_device(index, one) for index, one in enumerate(told.get("gpus", ())))
-    cuda = told.get("cuda")
+    devices = tuple(_device(index, gpu) for index, gpu in enumerate(reported.get("gpus", ())))
+    cuda = reported.get("cuda")
     return Gpus(
         devices=devices,
-        driver=str(told.get("driver", "")),
+        driver=str(reported.get("driver", "")),
         cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
         peers=tuple(
             Peers(first, second, _word(_PEERS, read), nvlink == 0)
-            for first, second, read, nvlink in told.get("peers", ())
+            for first, second, read, nvlink in reported.get("peers", ())
         ),
         openers=openers() if any(map(_held_by_nobody, devices)) else (),
-        seconds=round(float(told.get("seconds", 0.0)), 3),
+        seconds=round(float(reported.get("seconds", 0.0)), 3),
     )
 
 
@@ -112,79 +112,81 @@ def _held_by_nobody(device: Device) -> bool:
     return device.unattributed > CONTEXT and not any(holder.seen for holder in device.holders)
 
 
-def _device(index: int, told: Mapping[str, Any]) -> Device:
-    complaints: Mapping[str, tuple[int | None, str]] = told.get("errors", {})
-    lost = [words for code, words in complaints.values() if "name" not in told or code in _LOST]
-    if lost or "name" not in told or "answers" not in told:
+def _device(index: int, reported: Mapping[str, Any]) -> Device:
+    complaints: Mapping[str, tuple[int | None, str]] = reported.get("errors", {})
+    lost = [words for code, words in complaints.values() if "name" not in reported or code in _LOST]
+    if lost or "name" not in reported or "answers" not in reported:
         return Device(
-            index, str(told.get("name", "")), trouble=lost[0] if lost else "it hangs when it is asked"
+            index, str(reported.get("name", "")), trouble=lost[0] if lost else "it hangs when it is asked"
         )
-    limit, default = told.get("power_limit"), told.get("power_default")
-    links = told.get("links") or []
+    limit, default = reported.get("power_limit"), reported.get("power_default")
+    links = reported.get("links") or []
     return Device(
         index,
-        name=str(told["name"]),
-        uuid=_beginning(str(told.get("uuid", ""))),
-        capability=".".join(map(str, told.get("capability", ()))),
-        place=_place(str(told.get("pci", ""))),
-        memory=_memory(told.get("memory")),
-        health=_health(told),
-        fabric=_fabric(told.get("fabric")),
-        bus=_bus(told),
+        name=str(reported["name"]),
+        uuid=_beginning(str(reported.get("uuid", ""))),
+        capability=".".join(map(str, reported.get("capability", ()))),
+        place=_place(str(reported.get("pci", ""))),
+        memory=_memory(reported.get("memory")),
+        health=_health(reported),
+        fabric=_fabric(reported.get("fabric")),
+        bus=_bus(reported),
         links=len(links),
         links_active=sum(1 for state in links if state == 1),
-        slowdowns=tuple(name for bit, name in _SLOWDOWNS.items() if (told.get("clock_reasons") or 0) & bit),
-        temperature=told.get("temperature"),
+        slowdowns=tuple(
+            name for bit, name in _SLOWDOWNS.items() if (reported.get("clock_reasons") or 0) & bit
+        ),
+        temperature=reported.get("temperature"),
         power_limit=limit // 1000 if limit else None,
         power_default=default // 1000 if default else None,
-        persistence=bool(told["persistence"]) if "persistence" in told else None,
-        compute_mode=_word(_COMPUTE_MODES, told.get("compute_mode", 0)),
-        mig=bool((told.get("mig") or [0])[0]),
+        persistence=bool(reported["persistence"]) if "persistence" in reported else None,
+        compute_mode=_word(_COMPUTE_MODES, reported.get("compute_mode", 0)),
+        mig=bool((reported.get("mig") or [0])[0]),
         mig_devices=tuple(
             MigDevice(str(name), _beginning(str(uuid)), size // _MIB)
-            for name, uuid, size in told.get("instances") or ()
+            for name, uuid, size in reported.get("instances") or ()
         ),
-        holders=holders_of(told.get("processes") or ()),
+        holders=holders_of(reported.get("processes") or ()),
     )
 
 
-def _memory(told: Sequence[int | None] | None) -> Memory | None:
-    if told is None:
+def _memory(numbers: Sequence[int | None] | None) -> Memory | None:
+    if numbers is None:
         return None
-    total, used, free, reserved = ((amount or 0) // _MIB for amount in told)
+    total, used, free, reserved = ((amount or 0) // _MIB for amount in numbers)
     return Memory(total, used, free, reserved)
 
 
-def _health(told: Mapping[str, Any]) -> Health:
-    _, _, pending, failed = told.get("remapped") or (None, None, None, None)
+def _health(reported: Mapping[str, Any]) -> Health:
+    _, _, pending, failed = reported.get("remapped") or (None, None, None, None)
     if pending is None:  # before Ampere, pages are retired instead
-        pending = told.get("retirement_pending")
+        pending = reported.get("retirement_pending")
     return Health(
-        ecc=bool(told["ecc"][0]) if "ecc" in told else None,
-        uncorrected=told.get("uncorrected"),
-        uncorrected_ever=told.get("uncorrected_ever"),
+        ecc=bool(reported["ecc"][0]) if "ecc" in reported else None,
+        uncorrected=reported.get("uncorrected"),
+        uncorrected_ever=reported.get("uncorrected_ever"),
         remap_pending=None if pending is None else bool(pending),
         remap_failed=None if failed is None else bool(failed),
-        recovery=_word(_RECOVERY, told.get("recovery") or 0),
+        recovery=_word(_RECOVERY, reported.get("recovery") or 0),
     )
 
 
-def _fabric(told: Sequence[int] | None) -> Fabric:
-    if told is None:
+def _fabric(numbers: Sequence[int] | None) -> Fabric:
+    if numbers is None:
         return Fabric()
-    state, status, mask = told
+    state, status, mask = numbers
     troubles = tuple(name for shift, name in _FABRIC_TROUBLES.items() if mask >> shift & 3 == 1)
     return Fabric(_word(_FABRIC, state), status, troubles)
 
 
-def _bus(told: Mapping[str, Any]) -> Bus | None:
-    if not told.get("pcie_width") or not told.get("pcie_width_most"):
+def _bus(reported: Mapping[str, Any]) -> Bus | None:
+    if not reported.get("pcie_width") or not reported.get("pcie_width_most"):
         return None
     return Bus(
-        told["pcie_width"],
-        told["pcie_width_most"],
-        told.get("pcie_generation", 0),
-        told.get("pcie_generation_most", 0),
+        reported["pcie_width"],
+        reported["pcie_width_most"],
+        reported.get("pcie_generation", 0),
+        reported.get("pcie_generation_most", 0),
     )
 
 

@@ -90,7 +90,7 @@ def caches(
     if not home:
         return Unknown("this user has no home, so that it cannot be told where the caches lie")
     found = _folders(machine, packages, variables, home)
-    folders = tuple(_described(machine, *one) for one in found)
+    folders = tuple(_described(machine, *folder) for folder in found)
     if not folders:
         return Absent("no package that keeps a cache is installed in this environment")
     return Caches(folders, _local(machine))
@@ -118,9 +118,9 @@ def _folders(
     )
     for package, holds, variable, default in known:
         if packages.get(package, f"{package}-cpu") and variable not in variables.untold:
-            told = variables.get(variable)
-            path = re.sub(r"^~(?=/|$)", home, told) or default
-            yield holds, variable, path + _BELOW.get(variable, ""), variable if told else ""
+            value = variables.get(variable)
+            path = re.sub(r"^~(?=/|$)", home, value) or default
+            yield holds, variable, path + _BELOW.get(variable, ""), variable if value else ""
 
 
 def _user(machine: Machine) -> str:

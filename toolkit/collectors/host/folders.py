@@ -99,7 +99,7 @@ def folders(
     temporary = temporary_folder(machine.environ, launch)
     found = [
         *(_folder(machine, "Ray's sessions", choice, in_use=bool(running)) for choice in sessions),
-        *(_folder(machine, "temporary files", choice) for choice in _told(temporary)),
+        *(_folder(machine, "temporary files", choice) for choice in _choices(temporary)),
         *(_folder(machine, "spilled objects", choice) for choice in _for_spilling(spilling)),
     ]
     spare = _folder(machine, "Ray's sessions", Choice(f"{_DEFAULT}/ray-{os.getuid()}", ""))
@@ -126,9 +126,9 @@ def _ray_would_take(
             return [Choice(_expanded(path, machine), f"{start.path}:{start.line}")]
     if not isinstance(configuration, Unknown) and isinstance(path := configuration.get(_KEY), str):
         return [Choice(path, _KEY)]
-    above = _told(folder_for_ray(machine.environ, launch))
+    above = _choices(folder_for_ray(machine.environ, launch))
     # As Ray does it, which keeps "//" and links.
-    return [Choice(os.path.join(machine.cwd, one.path, "ray"), one.given_by) for one in above]  # noqa: PTH118
+    return [Choice(os.path.join(machine.cwd, choice.path, "ray"), choice.given_by) for choice in above]  # noqa: PTH118
 
 
 def _for_spilling(spilling: Spilling | Unknown) -> Iterator[Choice]:
@@ -136,7 +136,7 @@ def _for_spilling(spilling: Spilling | Unknown) -> Iterator[Choice]:
         yield from (Choice(path, spilling.given_by) for path in spilling.paths)
 
 
-def _told(named: DriverVariable) -> list[Choice]:
+def _choices(named: DriverVariable) -> list[Choice]:
     return [] if named.value is None else [Choice(named.value, named.given_by)]
 
 

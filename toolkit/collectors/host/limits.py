@@ -46,7 +46,7 @@ class Limits:
 
     `allowed` is the number of CPUs in its affinity. `processes` counts all processes and threads of its user,
     and `exempt` says that the kernel does not hold it to that: it is root. `locked` and `addresses` are in
-    bytes; `may_lock` says that it is not held to the former. `told` are the CPUs that a raylet was given to hand out.
+    bytes; `may_lock` says that it is not held to the former. `ray_cpus` are the CPUs that a raylet was given to hand out.
     """
 
     pid: int = 0
@@ -58,7 +58,7 @@ class Limits:
     may_lock: bool = False
     addresses: Limit | None = None
     groups: ControlGroups = field(default_factory=ControlGroups)
-    told: float | None = None
+    ray_cpus: float | None = None
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class Limits:
         """The CPUs that it may use: affinity, and the quota and set of every control group."""
         quota, within = self.groups.cpus, self.groups.cpuset
         known = (self.allowed, quota and quota.cpus, within and within.cpuset)
-        return min((float(one) for one in known if one), default=None)
+        return min((float(limit) for limit in known if limit), default=None)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def limits_of(machine: Machine, pid: int = 0) -> Limits:
     first = (machine.read(f"/proc/{process}/uid_map") or "0 0 4294967295").split() == _FIRST_NAMESPACE
     # Asked of the first user namespace: a container with users of its own has no powers that count.
     powers = _bits(status.get("CapEff", "")) if first else 0
-    told = _RAYLETS_CPUS.search(command_of(pid, machine)) if pid else None
+    ray_cpus = _RAYLETS_CPUS.search(command_of(pid, machine)) if pid else None
     return Limits(
         pid,
         allowed=count_of_list(status.get("Cpus_allowed_list", "")),
@@ -148,7 +148,7 @@ def limits_of(machine: Machine, pid: int = 0) -> Limits:
         may_lock=bool(powers & 1 << _IPC_LOCK),
         addresses=rows.get("Max address space"),
         groups=control_groups(machine, process),
-        told=float(told[1]) if told else None,
+        ray_cpus=float(ray_cpus[1]) if ray_cpus else None,
     )
 
 

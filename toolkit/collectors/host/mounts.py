@@ -36,18 +36,28 @@ class Mounts:
 @collector()
 def mounts(machine: Machine) -> Mounts | Absent:
     """Read the kernel's list; nothing is touched, for a file server that is gone would hold up who does."""
-    listed = {one.mounted_on: one for one in file_systems(machine)}  # a later one hides the one before
+    listed = {
+        file_system.mounted_on: file_system for file_system in file_systems(machine)
+    }  # a later one hides the one before
     if not listed:
         return Absent("this system has no /proc that lists its mounts")
-    return Mounts(tuple(_mount(one) for _, one in sorted(listed.items()) if _of_people(one)))
-
-
-def _of_people(one: FileSystem) -> bool:
-    place = f"{one.mounted_on}/"
-    return (one.shared or one.device.startswith("/") or one.mounted_on == "/") and not place.startswith(
-        tuple(f"{folder}/" for folder in _THEIR_OWN)
+    return Mounts(
+        tuple(_mount(file_system) for _, file_system in sorted(listed.items()) if _of_people(file_system))
     )
 
 
-def _mount(one: FileSystem) -> Mount:
-    return Mount(one.mounted_on, one.kind, one.shared, one.read_only, "noexec" not in one.options)
+def _of_people(file_system: FileSystem) -> bool:
+    place = f"{file_system.mounted_on}/"
+    return (
+        file_system.shared or file_system.device.startswith("/") or file_system.mounted_on == "/"
+    ) and not place.startswith(tuple(f"{folder}/" for folder in _THEIR_OWN))
+
+
+def _mount(file_system: FileSystem) -> Mount:
+    return Mount(
+        file_system.mounted_on,
+        file_system.kind,
+        file_system.shared,
+        file_system.read_only,
+        "noexec" not in file_system.options,
+    )

@@ -84,20 +84,22 @@ def object_store(
     numbers = remembered(RayNumbers, "", [path], partial(_numbers_in, path))
     if isinstance(numbers, Unknown):
         return numbers
-    seen = next((one for one in limits.shell.groups.groups if one.folder in SEEN_BY_RAY and one.memory), None)
+    seen = next(
+        (group for group in limits.shell.groups.groups if group.folder in SEEN_BY_RAY and group.memory), None
+    )
     total = min(memory.total, seen.memory or memory.total) if seen else memory.total
     free = min(memory.available, int(seen.memory_left)) if seen else memory.available
     given = _given(starts, configuration)
     if isinstance(given, Unknown):
         return given
-    told = {name: _told(name, numbers, variables) for name in numbers.values}
-    most = min(told[_MOST], max(told[_LARGE], _OF_SHM * shm.free))
-    size, given_by = given or (int(min(free * told[_PART], most)), "")
+    numbers_of_ray = {name: _ray_number(name, numbers, variables) for name in numbers.values}
+    most = min(numbers_of_ray[_MOST], max(numbers_of_ray[_LARGE], _OF_SHM * shm.free))
+    size, given_by = given or (int(min(free * numbers_of_ray[_PART], most)), "")
     return ObjectStore(
         size,
         given_by,
-        int(told[_LEAST]),
-        int(told[_LARGE]),
+        int(numbers_of_ray[_LEAST]),
+        int(numbers_of_ray[_LARGE]),
         total,
         bool(variables.get(_SLOW)),
     )
@@ -116,7 +118,7 @@ def _given(
     return next(((int(size), key) for key in _KEYS if (size := configuration.number(key))), None)
 
 
-def _told(name: str, numbers: RayNumbers, variables: Variables) -> float:
+def _ray_number(name: str, numbers: RayNumbers, variables: Variables) -> float:
     text = variables.get(numbers.variables.get(name, ""))
     return float(text) if text.replace(".", "", 1).isdigit() else numbers.values[name]
 

@@ -56,17 +56,17 @@ def spilling(
 ) -> Spilling | Absent:
     """Look at what the running raylets have, or else at the first place that would tell the Ray of a job."""
     running = list(_of_raylets(machine, processes))
-    told = (
+    configured = (
         *_of_commands(starts),
         *_of_ray_init(configuration),
         *_of_variables(launch, variables),
     )
-    named = [*running, *sorted(told, key=lambda one: one[0] != _FOLDER)]
-    every = [_whole(*one, machine) for one in (*named, *_of_all_lines(launch, variables))]
+    named = [*running, *sorted(configured, key=lambda entry: entry[0] != _FOLDER)]
+    every = [_whole(*entry, machine) for entry in (*named, *_of_all_lines(launch, variables))]
     if not every:
         return Absent("nobody tells Ray where to spill: it does so in the folder of its session")
     counts = every[0] if named else Spilling()
-    further = dict.fromkeys(path for one in every for path in one.paths if path not in counts.paths)
+    further = dict.fromkeys(path for entry in every for path in entry.paths if path not in counts.paths)
     return replace(counts, further=tuple(further))
 
 
@@ -123,10 +123,10 @@ def _read(kind: str, text: str) -> Spilling:
     """What Ray makes of a setting (ray/_private/external_storage.py: setup_external_storage)."""
     if kind == _FOLDER:
         return Spilling((text,))
-    told = _json(text)
-    if not isinstance(told, dict):
+    settings = _json(text)
+    if not isinstance(settings, dict):
         return Spilling(wrong="it is no JSON object")
-    storage, params = told.get("type"), told.get("params")
+    storage, params = settings.get("type"), settings.get("params")
     if not isinstance(storage, str):
         return Spilling(wrong='it has no "type"')
     if storage != _ON_FILES:

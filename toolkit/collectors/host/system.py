@@ -52,14 +52,14 @@ class System:
 @collector()
 def system(machine: Machine) -> System:
     """Ask the kernel, read what it lists, and have lscpu(1) read it."""
-    told = platform.uname()
+    uname = platform.uname()
     release = dict(_VALUE.findall(machine.read("/etc/os-release") or ""))
     return System(
-        name=told.system,
-        release=told.release,
-        version=told.version,
-        node=told.node,
-        machine=told.machine,
+        name=uname.system,
+        release=uname.release,
+        version=uname.version,
+        node=uname.node,
+        machine=uname.machine,
         distribution=release.get("PRETTY_NAME", ""),
         processors=_processors(machine.read("/proc/cpuinfo") or ""),
         lscpu=_lscpu(machine),
@@ -68,10 +68,10 @@ def system(machine: Machine) -> System:
 
 def _lscpu(machine: Machine) -> tuple[str, ...]:
     try:
-        said = machine.run(("lscpu",), timeout=_LIMIT, env={"LC_ALL": "C"})
+        result = machine.run(("lscpu",), timeout=_LIMIT, env={"LC_ALL": "C"})
     except OSError:
         return ()
-    return tuple(said.stdout.splitlines()) if said.code == 0 else ()
+    return tuple(result.stdout.splitlines()) if result.code == 0 else ()
 
 
 def _processors(listed: str) -> Processors:
@@ -79,12 +79,12 @@ def _processors(listed: str) -> Processors:
     threads = [dict(_FIELD.findall(part)) for part in listed.split("\n\n") if "processor" in part]
     if not threads:
         return Processors(threads=os.cpu_count() or 0)
-    cores = Counter((one.get("physical id"), one.get("core id")) for one in threads)
+    cores = Counter((thread.get("physical id"), thread.get("core id")) for thread in threads)
     first = threads[0]
     return Processors(
         model=next((first[name] for name in _MODEL if first.get(name)), ""),
         vendor=first.get("vendor_id", "") or first.get(_IMPLEMENTER, ""),
         threads=len(threads),
         cores=len(cores) if "core id" in first else 0,
-        sockets=len({one.get("physical id") for one in threads}) if "physical id" in first else 0,
+        sockets=len({thread.get("physical id") for thread in threads}) if "physical id" in first else 0,
     )

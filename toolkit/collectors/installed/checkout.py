@@ -44,8 +44,8 @@ def checkout(trees: VerlTrees, packages: Packages | Unknown) -> Checkout | Unkno
             if os.path.lexists(above / ".git"):
                 return _of_git(above)
     installed = None if isinstance(packages, Unknown) else packages.get("verl")
-    said = _installed(f"{installed.location}/direct_url.json") if installed is not None else None
-    return said or Absent("this verl was not taken from git, as far as its files tell")
+    origin = _installed(f"{installed.location}/direct_url.json") if installed is not None else None
+    return origin or Absent("this verl was not taken from git, as far as its files tell")
 
 
 def _of_git(folder: Path) -> Checkout | Unknown:
@@ -71,8 +71,8 @@ def _home(git: Path) -> Path:
     """The folder of git's own files: `.git`, or what a file of that name says (gitrepository-layout(5))."""
     if os.path.isdir(git):
         return git
-    said = _text(git).removeprefix("gitdir: ")
-    return Path(os.path.normpath(git.parent / said))
+    git_folder = _text(git).removeprefix("gitdir: ")
+    return Path(os.path.normpath(git.parent / git_folder))
 
 
 def _named(home: Path, branch: str) -> str:
@@ -98,10 +98,10 @@ def _text(path: Path) -> str:
 
 def _installed(path: str) -> Checkout | None:
     try:
-        said = json.loads(_text(Path(path)))
-        commit = said["vcs_info"]["commit_id"]
+        document = json.loads(_text(Path(path)))
+        commit = document["vcs_info"]["commit_id"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         return None
-    return Checkout(commit, read_from=path, url=without_user(str(said.get("url", ""))))
+    return Checkout(commit, read_from=path, url=without_user(str(document.get("url", ""))))

@@ -110,18 +110,18 @@ def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
     heard = _ask(machine, [python], _LIMIT)
     if isinstance(heard, Unknown):
         return heard
-    answer, said = heard
-    if said is None:
+    answer, reported = heard
+    if reported is None:
         return _why_not(machine, python, answer)
-    if "too_old" in said:
+    if "too_old" in reported:
         return Unknown(
-            f"{python} is Python {said['too_old']}, which is too old to be examined and for any verl; name a Python 3"
+            f"{python} is Python {reported['too_old']}, which is too old to be examined and for any verl; name a Python 3"
         )
     try:
-        said["sys_path"] = tuple(path for path in said["sys_path"] if not list_may_hold_secret(path))
-        said["site_packages"] = tuple(said["site_packages"])
-        said["libraries"] = tuple((name, folder) for name, folder in said["libraries"])
-        return Interpreter(**said)
+        reported["sys_path"] = tuple(path for path in reported["sys_path"] if not list_may_hold_secret(path))
+        reported["site_packages"] = tuple(reported["site_packages"])
+        reported["libraries"] = tuple((name, folder) for name, folder in reported["libraries"])
+        return Interpreter(**reported)
     except (KeyError, TypeError):
         return Unknown(f"{python} is no Python interpreter: it answered {answer.stdout[:60]!r}")
 
@@ -133,8 +133,8 @@ def _ask(
     heard = ask_text(machine, command, _QUESTION, *LIBRARIES, timeout=limit)
     if isinstance(heard, Unknown):
         return heard
-    answer, said = heard
-    return answer, said if isinstance(said, dict) else None
+    answer, reported = heard
+    return answer, reported if isinstance(reported, dict) else None
 
 
 def _why_not(machine: Machine, python: str, answer: Answer) -> Unknown:
@@ -142,8 +142,8 @@ def _why_not(machine: Machine, python: str, answer: Answer) -> Unknown:
     again = _ask(machine, [python, "-I", "-S"], _LIMIT_ISOLATED)
     if isinstance(again, Unknown):
         return again
-    isolated, said = again
-    if said is not None:
+    isolated, reported = again
+    if reported is not None:
         set_here = ", ".join(name for name in ("PYTHONHOME", "PYTHONPATH") if machine.environ.get(name))
         return Unknown(
             f"{python} {failed} when it is started as the job would start it; {SOUND_WHEN_ISOLATED}, so a .pth file, "
@@ -167,7 +167,7 @@ def _failure(answer: Answer, limit: float) -> str:
     if answer.code is None:
         return f"did not answer within {limit:.0f} s"
     if answer.stderr.strip() or answer.stdout.strip():
-        return f"failed: {answer.said}"
+        return f"failed: {answer.last_line}"
     if answer.code < 0:
         return f"was ended by {_signal(-answer.code)}"
     return f"ended with exit code {answer.code} and said nothing"

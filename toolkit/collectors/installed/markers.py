@@ -62,9 +62,9 @@ def markers_in(folder: str, marker: Marker, known: Iterable[str] = (), *, checko
     texts = {path: text for path in (*paths, *around[:_MOST]) if (text := _text(path))}
     words = frozenset(known) | {word for text in texts.values() for word in foreign_words(text, marker)}
     found = [
-        MarkedLine(str(path), number, said)
+        MarkedLine(str(path), number, marker_text)
         for path, text in texts.items()
-        for number, said, _ in marked_lines(text, marker, words)
+        for number, marker_text, _ in marked_lines(text, marker, words)
     ]
     return Markers(folder, tuple(found), str(top or ""), len(around) > _MOST)
 

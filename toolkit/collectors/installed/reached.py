@@ -81,10 +81,10 @@ def _imported(source: bytes, module: str, *, is_package: bool) -> Iterator[str]:
     steps = module.split(".")
     for dots, base, names, plain in (match.groups(b"") for match in _IMPORT.finditer(source)):
         if plain:
-            yield from (one.split()[0] for one in plain.decode().split(",") if one.split())
+            yield from (part.split()[0] for part in plain.decode().split(",") if part.split())
             continue
         above = steps[: len(steps) - len(dots) + is_package] if dots else []
         start = ".".join([*above, *([base.decode()] if base else [])])
         if start:
             yield start
-            yield from (f"{start}.{one.split()[0]}" for one in names.decode().split(",") if one.split())
+            yield from (f"{start}.{part.split()[0]}" for part in names.decode().split(",") if part.split())

@@ -86,16 +86,16 @@ def cuda_toolkit(
     nvcc = f"{home}/bin/nvcc" if _holds_one(machine, home) else ""
     named = next((name for name in ("CC", "NVCC_CCBIN") if variables.get(name)), "")
     compiler = _found(machine, variables.get(named) or "gcc", path)
-    said = _said(machine, compiler, "--version").partition("\n")[0]
-    gcc = _GCC.search(said) if "clang" not in said else None
+    version_line = _output(machine, compiler, "--version").partition("\n")[0]
+    gcc = _GCC.search(version_line) if "clang" not in version_line else None
     newest = _NEWEST_GCC.search(machine.read(f"{home}/include/crt/host_config.h") or "") if home else None
-    release = _RELEASE.search(_said(machine, nvcc, "--version"))
+    release = _RELEASE.search(_output(machine, nvcc, "--version"))
     return CudaToolkit(
         home=home,
         told_by=told_by,
         nvcc=nvcc,
         release=release[1] if release else "",
-        targets=tuple(map(_dotted, _TARGET.findall(_said(machine, nvcc, "--list-gpu-arch")))),
+        targets=tuple(map(_dotted, _TARGET.findall(_output(machine, nvcc, "--list-gpu-arch")))),
         unlinkable=_unlinkable(machine, home, variables.get("LIBRARY_PATH")),
         on_path=on_path,
         candidate=_candidate(machine, home, on_path),
@@ -168,7 +168,7 @@ def _runs(path: Path) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def _said(machine: Machine, program: str, *arguments: str) -> str:
+def _output(machine: Machine, program: str, *arguments: str) -> str:
     if not program:
         return ""
     try:

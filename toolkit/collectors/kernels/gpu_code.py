@@ -104,7 +104,7 @@ def _read(path: str, capabilities: list[int]) -> tuple[GpuCode, ...]:
             if code not in found:
                 found[code] = None
                 if all(
-                    any(one.kind == "cubin" and one.runs_on(number) for one in found)
+                    any(gpu_code.kind == "cubin" and gpu_code.runs_on(number) for gpu_code in found)
                     for number in capabilities
                 ):
                     break

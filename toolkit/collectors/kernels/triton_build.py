@@ -75,25 +75,25 @@ def triton_build(
     heard = ask_child(child, interpreter.executable, triton_build_probe, *arguments, timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
-    answer, told = heard
-    if not isinstance(told, dict):
+    answer, reported = heard
+    if not isinstance(reported, dict):
         return Unknown(f"what Triton would compile could not be tried: {ending(answer, _LIMIT)}")
-    if "unknown" in told:
-        return Unknown(str(told["unknown"]))
+    if "unknown" in reported:
+        return Unknown(str(reported["unknown"]))
     return TritonBuild(
         folder=str(folder),
-        folders=tuple(map(str, told.get("folders", ()))),
-        missing_headers=tuple(map(str, told.get("missing_headers", ()))),
-        reads_variable=bool(told.get("reads_variable")),
-        compiler=str(told.get("compiler", "")),
-        compiler_version=str(told.get("version", "")),
-        compiler_error=_end(told.get("compiler_error")),
-        hangs=str(told.get("hangs", ""))[:_LONGEST],
-        patience=_COMPILER_TIMEOUT if told.get("hangs") else 0.0,
-        lookup_error=_end(told.get("lookup_error")),
-        library=str(told.get("library", "")),
-        linked=str(told.get("linked", "")),
-        link_error=_end(told.get("link_error")),
+        folders=tuple(map(str, reported.get("folders", ()))),
+        missing_headers=tuple(map(str, reported.get("missing_headers", ()))),
+        reads_variable=bool(reported.get("reads_variable")),
+        compiler=str(reported.get("compiler", "")),
+        compiler_version=str(reported.get("version", "")),
+        compiler_error=_end(reported.get("compiler_error")),
+        hangs=str(reported.get("hangs", ""))[:_LONGEST],
+        patience=_COMPILER_TIMEOUT if reported.get("hangs") else 0.0,
+        lookup_error=_end(reported.get("lookup_error")),
+        library=str(reported.get("library", "")),
+        linked=str(reported.get("linked", "")),
+        link_error=_end(reported.get("link_error")),
     )
 
 

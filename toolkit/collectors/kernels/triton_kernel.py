@@ -25,12 +25,12 @@ class TritonKernel:
     """What became of one kernel that adds two vectors.
 
     `step` is the one that failed: "import torch", "import triton", "compile" (the first call) or "run" (the second), "" when
-    all went well. `said` is the last line of its complaint. `right` says whether the sums were. `seconds` are those of each
+    all went well. `error` is the last line of its complaint. `right` says whether the sums were. `seconds` are those of each
     step that ended.
     """
 
     step: str = ""
-    said: str = ""
+    error: str = ""
     right: bool = False
     device: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -59,14 +59,14 @@ def triton_kernel(
     heard = ask_child(child, interpreter.executable, triton_kernel_probe, timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
-    answer, told = heard
-    if not isinstance(told, dict):
+    answer, reported = heard
+    if not isinstance(reported, dict):
         return Unknown(f"no kernel could be tried: {ending(answer, _LIMIT)}")
-    step = str(told.get("step", ""))
+    step = str(reported.get("step", ""))
     return TritonKernel(
         step=step,
-        said=ending(answer, _LIMIT) if step else "",
-        right=bool(told.get("right")),
-        device=str(told.get("device", "")),
-        seconds={str(name): float(value) for name, value in told.get("seconds", {}).items()},
+        error=ending(answer, _LIMIT) if step else "",
+        right=bool(reported.get("right")),
+        device=str(reported.get("device", "")),
+        seconds={str(name): float(value) for name, value in reported.get("seconds", {}).items()},
     )

@@ -13,13 +13,13 @@ _USUAL = "/tmp"  # noqa: S108 - it is looked at, not written to
 
 @dataclass(frozen=True)
 class DriverVariable:
-    """`value` is None when it is not set, or when it is not `told`: set to what reading cannot tell, or under a condition only.
+    """`value` is None when it is not set, or when it is not `known`: set to what reading cannot tell, or under a condition only.
 
     `path` and `line`: where a launch file sets it. `given_by` says who does, for people: "TMPDIR in run.sh:2", "TMPDIR of this shell".
     """
 
     value: str | None
-    told: bool = True
+    known: bool = True
     path: str = ""
     line: int = 0
     given_by: str = ""
@@ -27,14 +27,18 @@ class DriverVariable:
 
 def driver_variable(name: str, shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
     """The last line of the launch files counts, or else this shell. An earlier line is never taken in place of one that is not told."""
-    settings = [] if isinstance(launch, Unknown) else [one for one in launch.settings if one.name == name]
+    settings = (
+        []
+        if isinstance(launch, Unknown)
+        else [setting for setting in launch.settings if setting.name == name]
+    )
     if not settings:
         value = shell.get(name)
         return DriverVariable(value, given_by="" if value is None else f"{name} of {THIS_SHELL}")
     last = settings[-1]
     where = f"{name} in {last.path}:{last.line}" if last.in_file else f"{name} of {COMMAND_LINE}"
     if last.conditional or (last.value is None and not last.removed):
-        return DriverVariable(None, told=False, path=last.path, line=last.line, given_by=where)
+        return DriverVariable(None, known=False, path=last.path, line=last.line, given_by=where)
     return DriverVariable(
         None if last.removed else last.value, path=last.path, line=last.line, given_by=where
     )
@@ -43,10 +47,17 @@ def driver_variable(name: str, shell: Mapping[str, str], launch: Launch | Unknow
 def folder_for_ray(shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
     """The folder in which Ray makes its own, `ray` (ray/_common/utils.py: get_default_system_temp_dir). A variable that is set to nothing counts."""
     named = (driver_variable(name, shell, launch) for name in ("RAY_TMPDIR", "TMPDIR"))
-    return next((one for one in named if one.value is not None or not one.told), DriverVariable(_USUAL))
+    return next(
+        (
+            driver_variable
+            for driver_variable in named
+            if driver_variable.value is not None or not driver_variable.known
+        ),
+        DriverVariable(_USUAL),
+    )
 
 
 def temporary_folder(shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
     """The folder for everybody's temporary files. A variable that is set to nothing does not count (tempfile of Python, tmpfile(3))."""
     named = driver_variable("TMPDIR", shell, launch)
-    return named if named.value or not named.told else DriverVariable(_USUAL)
+    return named if named.value or not named.known else DriverVariable(_USUAL)

@@ -82,7 +82,9 @@ def read_launch(
         and any(word.text is None for word in found.command.words)
     ):
         found = replace(found, hollow=tuple(_hollow(found.command, target, machine, load)))
-    working_dir = next((one for one in [*reader.working_dirs, *named] if one), None)
+    working_dir = next(
+        (working_folder for working_folder in [*reader.working_dirs, *named] if working_folder), None
+    )
     return replace(
         found,
         refused=tuple(error for error in errors if error),
@@ -119,8 +121,8 @@ def _nodes_of_batch(text: str) -> int | None:
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
             break
-        asked = _SBATCH_NODES.match(line)
-        found = int(asked[1]) if asked else found
+        match = _SBATCH_NODES.match(line)
+        found = int(match[1]) if match else found
     return found
 
 
@@ -134,9 +136,9 @@ def _launch(
         if any(path == given.path for path, kind in files if kind == "Dockerfile")
     ]
     given = reader.given if program is None else [*images, *program.given]
-    settings = [*(_setting(one) for one in given), *settings]
-    settings += [_setting(one, reaches=True, by_raylet=True) for one in reader.from_raylet]
-    settings += [_setting(one, reaches=True) for one in (program.reaching if program else ())]
+    settings = [*(_setting(assignment) for assignment in given), *settings]
+    settings += [_setting(assignment, reaches=True, by_raylet=True) for assignment in reader.from_raylet]
+    settings += [_setting(assignment, reaches=True) for assignment in (program.reaching if program else ())]
     return Launch(
         files,
         tuple(dict.fromkeys(settings)),
@@ -158,7 +160,7 @@ def _launch(
 def _stopped(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]:
     """Where bash ends before it comes to the program. What ends one command counts where no program is left."""
     return tuple(
-        ScriptError(stop.path, stop.line, stop.said)
+        ScriptError(stop.path, stop.line, stop.message)
         for stop in reader.stops
         if (stop.whole and _is_before(stop, program)) or program is None
     )[:1]

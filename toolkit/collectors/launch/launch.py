@@ -91,7 +91,7 @@ class ScriptError:
 
     path: str
     line: int
-    said: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,12 @@ class Launch:
 
 def where_set(name: str, variables: Variables, launch: Launch | Unknown) -> list[Setting]:
     """Every place that sets a variable for the job, launch files first. What a file takes away again counts in no shell."""
-    given = [] if isinstance(launch, Unknown) else [one for one in launch.settings if one.name == name]
-    found = [one for one in given if not one.removed]
+    given = (
+        []
+        if isinstance(launch, Unknown)
+        else [setting for setting in launch.settings if setting.name == name]
+    )
+    found = [setting for setting in given if not setting.removed]
     if len(found) == len(given) and name in variables.names():
         found.append(Setting(name, variables.values.get(name), THIS_SHELL, 0))
     return found

@@ -17,21 +17,21 @@ def refused(path: str, text: str, machine: Machine) -> ScriptError | None:
     """Ask bash about a script. None when it takes it, when it is for another shell, or when bash gives no answer here."""
     if _OTHER_SHELL.match(text.partition("\n")[0]):
         return None
-    said = _asked((path,), machine)
-    return ScriptError(path, *said) if said else None
+    syntax_error = _syntax_error((path,), machine)
+    return ScriptError(path, *syntax_error) if syntax_error else None
 
 
 def refused_text(text: str, machine: Machine) -> tuple[int, str] | None:
     """As `refused`, for a script that is in no file: the line at which bash stops, and its words."""
     if _OTHER_SHELL.match(text.partition("\n")[0]) or len(text) > _LONGEST:
         return None
-    return _asked(("-c", text), machine)
+    return _syntax_error(("-c", text), machine)
 
 
-def _asked(script: Sequence[str], machine: Machine) -> tuple[int, str] | None:
+def _syntax_error(script: Sequence[str], machine: Machine) -> tuple[int, str] | None:
     try:
         answer = machine.run(("bash", "-n", *script), timeout=5, env={"LC_ALL": "C", "BASH_ENV": ""})
     except OSError:
         return None
-    said = _SAID.search(answer.stderr)
-    return (int(said[1]), said[2]) if answer.code and said else None
+    match = _SAID.search(answer.stderr)
+    return (int(match[1]), match[2]) if answer.code and match else None

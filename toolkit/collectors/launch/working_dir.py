@@ -30,7 +30,7 @@ def submitted_folder(unwrapped: Unwrapped, load: Callable[[str], str | None], cw
             path = os.path.normpath(Path(cwd, word.text))
             found = _in_file(load(path) or "", path)
     for word in unwrapped.runtime_env_json:
-        found = _told(word.text or "", word.path, word.line)
+        found = _parsed(word.text or "", word.path, word.line)
     for word in unwrapped.working_dir:
         found = replace(found, folder=word.text, path=word.path, line=word.line)
     return found if found.path else None
@@ -46,15 +46,15 @@ def folder_of_overrides(words: Iterable[Argument]) -> Iterator[WorkingDir]:
     """The folder that verl's own `ray.init` is told to send."""
     for word in words:
         if match := _OVERRIDE.fullmatch(word.text if word.text is not None else word.written):
-            told = match[1].strip("'\"") if word.text is not None else None
-            yield WorkingDir(told, word.path, word.line)
+            folder = match[1].strip("'\"") if word.text is not None else None
+            yield WorkingDir(folder, word.path, word.line)
 
 
 def _in_file(text: str, path: str) -> WorkingDir:
-    return replace(_told(text, path), listed_in="" if path.endswith(".json") else path)
+    return replace(_parsed(text, path), listed_in="" if path.endswith(".json") else path)
 
 
-def _told(text: str, path: str, line: int = 0) -> WorkingDir:
+def _parsed(text: str, path: str, line: int = 0) -> WorkingDir:
     """What a `runtime_env` says; `path` stays empty where it names no folder. JSON is YAML, too, and what is neither is told elsewhere."""
     try:
         top = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -64,7 +64,7 @@ def _told(text: str, path: str, line: int = 0) -> WorkingDir:
     nodes = {key.value: node for key, node in entries if isinstance(key, yaml.ScalarNode)}
     listed = nodes.get("excludes")
     patterns = listed.value if isinstance(listed, yaml.SequenceNode) else []
-    excludes = tuple(str(one.value) for one in patterns if isinstance(one, yaml.ScalarNode))
+    excludes = tuple(str(pattern.value) for pattern in patterns if isinstance(pattern, yaml.ScalarNode))
     folder = nodes.get("working_dir")
     if not isinstance(folder, yaml.ScalarNode):
         return replace(_NONE, excludes=excludes)

@@ -32,19 +32,19 @@ def left_actors(
     found, kept = [], []
     for cluster in clusters.clusters:
         removal = Removals(cluster, interpreter.executable, token.path if cluster.token else "")
-        for one in left_in(cluster, time.time(), mine=_is_mine(cluster, addresses)):
-            kind: Kind = "actor" if isinstance(one.subject, RayActor) else "placement group"
-            if one.kept:
-                kept.append(Kept(kind, name(one.subject), one.kept, store="resources"))
+        for left in left_in(cluster, time.time(), mine=_is_mine(cluster, addresses)):
+            kind: Kind = "actor" if isinstance(left.subject, RayActor) else "placement group"
+            if left.kept:
+                kept.append(Kept(kind, name(left.subject), left.kept, store="resources"))
             else:
                 found.append(
                     Leftover(
                         kind,
-                        name(one.subject),
-                        one.proof,
-                        removal.of(one.subject),
+                        name(left.subject),
+                        left.proof,
+                        removal.of(left.subject),
                         store="resources",
-                        age=one.age,
+                        age=left.age,
                     )
                 )
     return LeftActors(tuple(found), tuple(kept))
@@ -83,5 +83,9 @@ def _amounts(resources: Mapping[str, float]) -> str:
 
 def _is_mine(cluster: RayCluster, addresses: RayAddresses) -> bool:
     known = (cluster.address, *cluster.also)
-    here = [one for one in addresses.running if one.address in known or one.session == cluster.session]
-    return bool(here) and all(one.mine for one in here)
+    here = [
+        local_ray
+        for local_ray in addresses.running
+        if local_ray.address in known or local_ray.session == cluster.session
+    ]
+    return bool(here) and all(local_ray.mine for local_ray in here)

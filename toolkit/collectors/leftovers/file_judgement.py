@@ -23,92 +23,98 @@ _EXPECTED = {
 }
 
 
-def judged(one: LeftFile, among: LeftFiles, *, grace: float = GRACE) -> Leftover | Kept:
+def judged(left_file: LeftFile, among: LeftFiles, *, grace: float = GRACE) -> Leftover | Kept:
     """A leftover with its proof, or why it is kept. `grace` is in seconds."""
-    store: Store = "shared memory" if one.kind == "shared memory" else "disk"
-    why = next(_reasons(one, among, grace), "")
+    store: Store = "shared memory" if left_file.kind == "shared memory" else "disk"
+    why = next(_reasons(left_file, among, grace), "")
     if why:
-        return Kept(one.kind, one.path, why, one.size, store)
-    removal = RemovePath(one.path, one.device, one.inode, one.changed)
+        return Kept(left_file.kind, left_file.path, why, left_file.size, store)
+    removal = RemovePath(left_file.path, left_file.device, left_file.inode, left_file.changed)
     return Leftover(
-        one.kind, one.path, tuple(_proof(one, among)), removal, one.size, store, among.now - one.latest
+        left_file.kind,
+        left_file.path,
+        tuple(_proof(left_file, among)),
+        removal,
+        left_file.size,
+        store,
+        among.now - left_file.latest,
     )
 
 
-def _reasons(one: LeftFile, among: LeftFiles, grace: float) -> Iterator[str]:
+def _reasons(left_file: LeftFile, among: LeftFiles, grace: float) -> Iterator[str]:
     """Why it is kept, the clearest first."""
-    if not one.mine:
-        yield f"it belongs to another user (number {one.owner})"
-    if one.type != _EXPECTED[one.kind]:
-        yield f"it is a {one.type}, where a job makes a {_EXPECTED[one.kind]}"
-    if one.uses:
-        yield _and_more(one.uses)
-    if one.used:
+    if not left_file.mine:
+        yield f"it belongs to another user (number {left_file.owner})"
+    if left_file.type != _EXPECTED[left_file.kind]:
+        yield f"it is a {left_file.type}, where a job makes a {_EXPECTED[left_file.kind]}"
+    if left_file.uses:
+        yield _and_more(left_file.uses)
+    if left_file.used:
         unseen = ", though no process is seen to use it" if among.processes else ""
-        yield f"{_within(one.used)} is in use{unseen}"
-    if one.answer == "connected":
-        yield f"{one.address}, which it names, answers"
-    if one.maker == "runs":
-        yield f"process {one.pid}, which its name tells, runs"
-    if one.maker == "hidden":
-        yield f"process {one.pid}, which its name tells, runs, and /proc hides it"
-    yield from _unseen(one, among)
-    if one.foreign:
-        yield f"{_within(one.foreign)} belongs to another user"
-    if one.mounted:
-        yield f"{_within(one.mounted)} is a mount"
-    if one.written:
-        yield f"{_within(one.written)} was put there by the job; save it or remove it, and the rest can go"
-    if one.latest > among.now + 1:
+        yield f"{_within(left_file.used)} is in use{unseen}"
+    if left_file.answer == "connected":
+        yield f"{left_file.address}, which it names, answers"
+    if left_file.maker == "runs":
+        yield f"process {left_file.pid}, which its name tells, runs"
+    if left_file.maker == "hidden":
+        yield f"process {left_file.pid}, which its name tells, runs, and /proc hides it"
+    yield from _unseen(left_file, among)
+    if left_file.foreign:
+        yield f"{_within(left_file.foreign)} belongs to another user"
+    if left_file.mounted:
+        yield f"{_within(left_file.mounted)} is a mount"
+    if left_file.written:
+        yield f"{_within(left_file.written)} was put there by the job; save it or remove it, and the rest can go"
+    if left_file.latest > among.now + 1:
         yield "its last change lies in the future, so its age is not known"
-    if one.latest > among.now - grace:
-        yield f"it was changed {_ago(max(among.now - one.latest, 0))} ago, and a job may just be starting"
+    if left_file.latest > among.now - grace:
+        yield f"it was changed {_ago(max(among.now - left_file.latest, 0))} ago, and a job may just be starting"
 
 
-def _unseen(one: LeftFile, among: LeftFiles) -> Iterator[str]:
+def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
     """What keeps it from being proven."""
-    if one.closed:
-        yield f"{_within(one.closed)} cannot be looked into"
-    if one.untold:
-        yield f"the kernel does not tell whether {_within(one.untold)} is in use"
-    if one.seen == "this machine":
-        yield f"it lies on {one.lies_on or 'an unknown file system'}, and processes of other machines may use it"
-    if one.seen == "this namespace" and one.kind != "socket":
+    if left_file.closed:
+        yield f"{_within(left_file.closed)} cannot be looked into"
+    if left_file.untold:
+        yield f"the kernel does not tell whether {_within(left_file.untold)} is in use"
+    if left_file.seen == "this machine":
+        yield f"it lies on {left_file.lies_on or 'an unknown file system'}, and processes of other machines may use it"
+    if left_file.seen == "this namespace" and left_file.kind != "socket":
         yield "other containers or the host may share this folder, and their processes are not seen from here"
-    if one.answer == "silence":
-        yield f"{one.address}, which it names, neither answers nor refuses"
-    if one.kind == "address file" and not one.address:
+    if left_file.answer == "silence":
+        yield f"{left_file.address}, which it names, neither answers nor refuses"
+    if left_file.kind == "address file" and not left_file.address:
         yield "it holds no address that is understood"
-    if one.kind == "spill folder" and not one.pid and not one.node:
+    if left_file.kind == "spill folder" and not left_file.pid and not left_file.node:
         yield "its name does not tell whose it is"
-    if one.type == "folder" or one.kind == "shared memory":
+    if left_file.type == "folder" or left_file.kind == "shared memory":
         if among.closed:
             yield f"{_and_more(among.closed)}, so whether they use it is not known"
         yield from among.in_flight[:1]
-    if one.node and among.nodeless:
+    if left_file.node and among.nodeless:
         yield f"its node may be that of {among.nodeless[0]}"
 
 
-def _proof(one: LeftFile, among: LeftFiles) -> Iterator[str]:
-    if used := " or ".join(_uses(one)):
+def _proof(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
+    if used := " or ".join(_uses(left_file)):
         yield f"nobody, in any container, {used}: the kernel counts that"
-    yield "no process works in it or names it" if one.type == "folder" else "no process names it"
-    if one.maker == "ended":
-        yield f"process {one.pid}, which its name tells, has ended"
-    if one.maker == "started later":
-        yield f"the process that has the number {one.pid} now started after its last change"
-    if one.answer == "refused":
-        yield f"{one.address}, which it names, refuses connections"
-    yield f"it was changed last {_ago(among.now - one.latest)} ago"
+    yield "no process works in it or names it" if left_file.type == "folder" else "no process names it"
+    if left_file.maker == "ended":
+        yield f"process {left_file.pid}, which its name tells, has ended"
+    if left_file.maker == "started later":
+        yield f"the process that has the number {left_file.pid} now started after its last change"
+    if left_file.answer == "refused":
+        yield f"{left_file.address}, which it names, refuses connections"
+    yield f"it was changed last {_ago(among.now - left_file.latest)} ago"
 
 
-def _uses(one: LeftFile) -> Iterator[str]:
+def _uses(left_file: LeftFile) -> Iterator[str]:
     """What the kernel was asked about it."""
-    is_folder = one.type == "folder"
-    if one.files:
+    is_folder = left_file.type == "folder"
+    if left_file.files:
         yield f"has {'anything in it' if is_folder else 'it'} open or mapped"
-    if one.sockets:
-        yield f"is bound to {'its ' + counted(one.sockets, 'socket') if is_folder else 'it'}"
+    if left_file.sockets:
+        yield f"is bound to {'its ' + counted(left_file.sockets, 'socket') if is_folder else 'it'}"
 
 
 def _and_more(processes: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ def file_leftovers(files: LeftFiles) -> FileLeftovers:
 
 def judged_all(files: LeftFiles) -> FileLeftovers:
     """Each thing for itself."""
-    verdicts = [judged(one, files) for one in files.files]
+    verdicts = [judged(file, files) for file in files.files]
     return FileLeftovers(
         tuple(verdict for verdict in verdicts if isinstance(verdict, Leftover)),
         tuple(verdict for verdict in verdicts if isinstance(verdict, Kept)),

@@ -116,10 +116,10 @@ def left_files(
 
 def look(found: Sequence[Place], machine: Machine) -> LeftFiles:
     """Look at these things, and at all processes if the kernel does not say of each that it is in use."""
-    seen = [(place, *one) for place in found if (one := _contents(place, machine))]
+    seen = [(place, *contents) for place in found if (contents := _contents(place, machine))]
     addresses = {place: _address_in(machine, place) for place in found if place.kind == "address file"}
     answers = {place: _answer(address) for place, address in addresses.items()}
-    asked = any(
+    requested = any(
         about.st_uid == os.geteuid() and not contents.used and answers.get(place) != "connected"
         for place, about, contents in seen
     )
@@ -129,7 +129,7 @@ def look(found: Sequence[Place], machine: Machine) -> LeftFiles:
         for name in _words(place, about, contents, addresses.get(place, ""))
     }
     inodes = {number for place, _, contents in seen if place.kind != "socket" for number in contents.inodes}
-    signs = signs_of(names, machine, inodes) if asked else Signs()
+    signs = signs_of(names, machine, inodes) if requested else Signs()
     mounts = tuple(file_systems(machine))
     return LeftFiles(
         tuple(
@@ -146,7 +146,7 @@ def look(found: Sequence[Place], machine: Machine) -> LeftFiles:
             for place, about, contents in seen
         ),
         time.time(),
-        asked,
+        requested,
         tuple(str(use) for use in signs.closed),
         tuple(str(use) for use in signs.nodeless),
         signs.in_flight,

@@ -136,7 +136,7 @@ def _keep_what_lives(
     inner = around.rendezvous(left)
     for pid in sorted(left):
         sign = next(
-            (one for one in around.life(rows[pid]) if one.family == "other" or pid not in inner), None
+            (sign for sign in around.life(rows[pid]) if sign.family == "other" or pid not in inner), None
         )
         if sign is not None:
             reasons[pid] = f"it {sign.text}"
@@ -173,7 +173,7 @@ def _connected(
             for pid in set(among) - found
             if rows[pid].parent in found
             or any(tie.other in found and not tie.standard for tie in ties[pid])
-            or any(tie.other == pid and not tie.standard for one in found for tie in ties[one])
+            or any(tie.other == pid and not tie.standard for member in found for tie in ties[member])
         }
         if not more:
             return found
@@ -292,7 +292,7 @@ def _held(
     rows: Mapping[int, Row],
     ties: Mapping[int, Collection[Tie]],
 ) -> str:
-    for tie in sorted(ties[pid], key=lambda one: (one.other, one.by)):
+    for tie in sorted(ties[pid], key=lambda tie: (tie.other, tie.by)):
         if tie.other not in adrift and not _only_listens(tie, rows):
             whose = (
                 f"with {_named(rows[tie.other])}, which runs"

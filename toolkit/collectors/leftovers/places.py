@@ -159,10 +159,10 @@ def _named(folder: str, entry: str, known: Iterable[tuple[Kind, str]]) -> Iterat
     name = entry[len(BEING_REMOVED) + 17 :] if entry.startswith((BEING_REMOVED, DOOMED)) else entry
     for kind, pattern in known:
         if match := re.fullmatch(pattern, name, re.ASCII):
-            said = match.groupdict()
-            number = (said.get("pid") or str(int(said.get("hexadecimal") or "0", 16))).lstrip("0")
+            groups = match.groupdict()
+            number = (groups.get("pid") or str(int(groups.get("hexadecimal") or "0", 16))).lstrip("0")
             pid = int(number) if 0 < len(number) < 8 and int(number) < _LARGEST else 0  # else it is a date
-            yield Place(kind, folder, entry, name, pid, said.get("node") or "")
+            yield Place(kind, folder, entry, name, pid, groups.get("node") or "")
             return
 
 

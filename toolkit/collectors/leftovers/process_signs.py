@@ -182,7 +182,11 @@ class _Names:
 
 def _sockets(machine: Machine) -> dict[str, str]:
     """The paths of bound sockets, by what a descriptor of one is called."""
-    return {f"socket:[{one.inode}]": one.path for one in unix_sockets(machine) if one.path.startswith("/")}
+    return {
+        f"socket:[{unix_socket.inode}]": unix_socket.path
+        for unix_socket in unix_sockets(machine)
+        if unix_socket.path.startswith("/")
+    }
 
 
 @dataclass(frozen=True)
@@ -259,8 +263,8 @@ class _Looking:
             for link in own.iterdir():
                 with contextlib.suppress(OSError):
                     self._hold(os.readlink(link))  # noqa: PTH115 - "socket:[1]" is no path
-        for one in unix_diagnoses() or ():
-            if one.clients or (one.waiting and one.inode not in self._held):
+        for unix_diagnosis in unix_diagnoses() or ():
+            if unix_diagnosis.clients or (unix_diagnosis.waiting and unix_diagnosis.inode not in self._held):
                 yield "a message waits at a socket that nobody has accepted or holds, and may hold a descriptor of it"
                 return
 

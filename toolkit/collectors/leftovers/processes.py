@@ -127,7 +127,7 @@ def is_session_alive(row: Row, table: Iterable[Row], machine: Machine) -> bool |
     if not sessions:
         return None
     named = {Path(session).name for session in sessions}
-    servers = [one.command for one in table if role_of(one.command) in ("raylet", "gcs_server")]
+    servers = [row.command for row in table if role_of(row.command) in ("raylet", "gcs_server")]
     if any(name in command for name in named for command in servers):
         return True
     sockets = [_raylets(session, machine) for session in sessions]
@@ -174,10 +174,10 @@ def _elsewhere(pid: int, machine: Machine) -> str:
     """Why a process counts as another container's, "" when it lives where this program does."""
     try:
         own, its = (
-            [os.readlink(machine.at(f"/proc/{one}/ns/{kind}")) for kind in _NAMESPACES]  # noqa: PTH115
-            for one in ("self", pid)
+            [os.readlink(machine.at(f"/proc/{owner}/ns/{kind}")) for kind in _NAMESPACES]  # noqa: PTH115
+            for owner in ("self", pid)
         )
-        roots = [machine.at(f"/proc/{one}/root").stat() for one in ("self", pid)]
+        roots = [machine.at(f"/proc/{owner}/root").stat() for owner in ("self", pid)]
     except FileNotFoundError:
         return "it has ended"
     except OSError as error:
@@ -205,16 +205,23 @@ def _rendezvous(pids: Collection[int], machine: Machine) -> set[int]:
     found: set[int] = set()
     known = list(connections(machine))
     strange = {
-        one.local.port
-        for one in known
-        if one.local.port in ports and one.state != LISTENS and one.inode not in holders
+        connection.local.port
+        for connection in known
+        if connection.local.port in ports and connection.state != LISTENS and connection.inode not in holders
     }
-    for one in known:
+    for connection in known:
         there = next(
-            (other for other in known if (other.local, other.remote) == (one.remote, one.local)), None
+            (
+                other
+                for other in known
+                if (other.local, other.remote) == (connection.remote, connection.local)
+            ),
+            None,
         )
-        if one.established and there is not None and {one.inode, there.inode} <= holders.keys():
-            found |= holders[one.inode] | holders[there.inode] if one.local.port in ports else set()
+        if connection.established and there is not None and {connection.inode, there.inode} <= holders.keys():
+            found |= (
+                holders[connection.inode] | holders[there.inode] if connection.local.port in ports else set()
+            )
     return found if not strange else set()
 
 

@@ -73,11 +73,11 @@ def data_tables(
         return Absent("none of the data files can be opened")
     source = text_of(launch_values(launch, configuration), "data.reward_fn_key") or SOURCE_KEY
     paths = list(dict.fromkeys(file.path for file in sound))
-    told = _ask(machine, interpreter.executable, source, paths)
-    if isinstance(told, Unknown):
-        return told
-    by_path = dict(zip(paths, told, strict=True))
-    lacking = next((answer["lacks"] for answer in told if "lacks" in answer), "")
+    reported = _ask(machine, interpreter.executable, source, paths)
+    if isinstance(reported, Unknown):
+        return reported
+    by_path = dict(zip(paths, reported, strict=True))
+    lacking = next((answer["lacks"] for answer in reported if "lacks" in answer), "")
     if lacking:
         return Unknown(f"{interpreter.executable} has no {lacking}, without which verl cannot read the data")
     return DataTables(tuple(_table(file, by_path[file.path]) for file in sound))
@@ -87,10 +87,10 @@ def _ask(machine: Machine, python: str, source: str, paths: list[str]) -> list[d
     heard = ask_child(machine, python, data, source, *paths, timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
-    answer, told = heard
-    if not isinstance(told, list) or len(told) != len(paths):
+    answer, reported = heard
+    if not isinstance(reported, list) or len(reported) != len(paths):
         return Unknown(f"the data files could not be described: {ending(answer, _LIMIT)}")
-    return told
+    return reported
 
 
 def _table(file: DataFile, answer: dict[str, Any]) -> Table:

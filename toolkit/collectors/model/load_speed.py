@@ -44,7 +44,7 @@ class LoadSpeed:
     @property
     def best(self) -> float:
         """The most bytes per second that this path gives to anybody, 0 where nothing was measured."""
-        return max((one.rate for one in (self.mapped, self.parallel, self.direct) if one), default=0.0)
+        return max((speed.rate for speed in (self.mapped, self.parallel, self.direct) if speed), default=0.0)
 
 
 @collector(timeout=25)
@@ -61,19 +61,19 @@ def load_speed(machine: Machine, files: ModelFiles, storage: ModelStorage) -> Lo
         return Unknown(f"the weights in {files.folder} cannot be read: {error.strerror}")
     if isinstance(answer, Unknown):
         return answer
-    told, left = answer
+    reported, left = answer
     return LoadSpeed(
         files.folder,
-        _speed(told, "mapped"),
-        _speed(told, "parallel"),
-        _speed(told, "direct"),
-        _speed(told, "again"),
+        _speed(reported, "mapped"),
+        _speed(reported, "parallel"),
+        _speed(reported, "direct"),
+        _speed(reported, "again"),
         left,
     )
 
 
-def _speed(told: Mapping[str, Any], way: str) -> Speed | None:
-    match told.get(way):
+def _speed(reported: Mapping[str, Any], way: str) -> Speed | None:
+    match reported.get(way):
         case [int(amount), float(seconds), _] if amount > 0:
             return Speed(amount, seconds)
     return None

@@ -72,31 +72,31 @@ def tried(
         )
     chosen = _spread(there, each * len(_COLD_WAYS))
     parts = {way: chosen[number :: len(_COLD_WAYS)] for number, way in enumerate(_COLD_WAYS)}
-    told = _asked(machine, {way: _pieces(way, part) for way, part in parts.items()})
+    reported = _measured(machine, {way: _pieces(way, part) for way, part in parts.items()})
     if not isinstance(cold, Unknown):
         left = sum(map(_taken_out, chosen))
-        return told if isinstance(told, Unknown) else (told, left)
-    if isinstance(told, Unknown):
-        return told
-    counted = {way: answer for way, answer in told.items() if _was_fetched(answer)}
+        return reported if isinstance(reported, Unknown) else (reported, left)
+    if isinstance(reported, Unknown):
+        return reported
+    counted = {way: answer for way, answer in reported.items() if _was_fetched(answer)}
     if "mapped" not in counted:
         return Unknown(f"{cold.reason}, and what was read was there already, or nobody counts it")
     for slot in (slot for way in counted if way != "direct" for slot in parts[way]):
         _taken_out(replace(slot, start=slot.region, length=_REGION, before=0))
-    return {**counted, "again": told.get("again")}, None
+    return {**counted, "again": reported.get("again")}, None
 
 
-def _asked(machine: Machine, pieces: Mapping[str, Any]) -> Mapping[str, Any] | Unknown:
+def _measured(machine: Machine, pieces: Mapping[str, Any]) -> Mapping[str, Any] | Unknown:
     """What the child answers, or why it did not."""
     order = {"seconds": _LIMIT, "pieces": {**pieces, "again": pieces["mapped"]}}
     limit = _LIMIT * (len(pieces) + 1) + _GRACE
     heard = ask_child(machine, sys.executable, read_speed, json.dumps(order), timeout=limit)
     if isinstance(heard, Unknown):
         return heard
-    answer, told = heard
-    if not isinstance(told, dict):
+    answer, reported = heard
+    if not isinstance(reported, dict):
         return Unknown(f"how fast the weights are read could not be measured: {ending(answer, limit)}")
-    return told
+    return reported
 
 
 def _was_fetched(answer: object) -> bool:

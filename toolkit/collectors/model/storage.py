@@ -128,7 +128,7 @@ def _cached(paths: Sequence[str], size: int) -> tuple[int | None, str]:
 
     with TURNS.waiting(), ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(look, paths))
-    if untold := next((one.reason for one in found if isinstance(one, Unknown)), ""):
+    if untold := next((residency.reason for residency in found if isinstance(residency, Unknown)), ""):
         return None, untold
-    held = sum(one.share * one.size for one in found if isinstance(one, Residency))
+    held = sum(residency.share * residency.size for residency in found if isinstance(residency, Residency))
     return min(int(held), size), ""

@@ -53,7 +53,7 @@ def missing_shards(names: Iterable[str]) -> list[str]:
     there = set(names)
     wanted = set()
     for name in there:
-        if format_of(name) and (told := _SHARD.fullmatch(name)):
-            start, _, of, number, end = told.groups()
-            wanted |= {f"{start}{one:05}{of}{number}{end}" for one in range(1, int(number) + 1)}
+        if format_of(name) and (match := _SHARD.fullmatch(name)):
+            start, _, of, number, end = match.groups()
+            wanted |= {f"{start}{shard:05}{of}{number}{end}" for shard in range(1, int(number) + 1)}
     return sorted(wanted - there)

@@ -78,17 +78,17 @@ def _ports(machine: Machine, adapter: str) -> Iterator[Port]:
     for number in _entries(machine, f"{_CLASS}/{adapter}/ports"):
         folder = f"{_CLASS}/{adapter}/ports/{number}"
 
-        def said(name: str, folder: str = folder) -> str:
+        def attribute(name: str, folder: str = folder) -> str:
             return (machine.read(f"{folder}/{name}") or "").strip()
 
         if number.isdigit():
             yield Port(
                 adapter,
                 int(number),
-                said("state").partition(": ")[2],
-                said("phys_state").partition(": ")[2],
-                said("link_layer"),
-                said("rate"),
+                attribute("state").partition(": ")[2],
+                attribute("phys_state").partition(": ")[2],
+                attribute("link_layer"),
+                attribute("rate"),
                 tuple(_gids(machine, folder)),
             )
 

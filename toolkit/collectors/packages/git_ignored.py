@@ -28,14 +28,18 @@ class Ignored:
     def below(self, folder: str, text: str) -> Ignored:
         """With those of the `.gitignore` of one more folder, a path below the tree ("" for its top)."""
         found = (_pattern(line, folder) for line in text.splitlines())
-        return Ignored((*self.patterns, *(one for one in found if one is not None)))
+        return Ignored((*self.patterns, *(pattern for pattern in found if pattern is not None)))
 
     def leaves_out(self, path: str, *, is_folder: bool) -> bool:
         """Whether a path below the tree is left out. Who asks has not entered a folder that is."""
         left_out = False
-        for one in self.patterns:
-            if (is_folder or not one.folders_alone) and one.keeps == left_out and one.matches.fullmatch(path):
-                left_out = not one.keeps
+        for pattern in self.patterns:
+            if (
+                (is_folder or not pattern.folders_alone)
+                and pattern.keeps == left_out
+                and pattern.matches.fullmatch(path)
+            ):
+                left_out = not pattern.keeps
         return left_out
 
 

@@ -47,36 +47,38 @@ class Complaint:
     not_offered: str = ""
 
 
-def understood(said: str) -> Complaint:
+def understood(output: str) -> Complaint:
     """Find the telling line of what pip or uv said before it failed.
 
     Only what is known to mean so is called unsatisfiable. Anything else leaves the question open.
     """
-    if clash := _pip_clash(said):  # an index must have answered, perhaps at the second try
+    if clash := _pip_clash(output):  # an index must have answered, perhaps at the second try
         return clash
-    if unreachable := _NO_ANSWER.search(said):
-        cause = _CAUSE.search(said)
-        why = cause[0] if cause else _line_around(said, unreachable.start())
-        who = "not every index" if _PIP_SOME.search(said) else "no index"
+    if unreachable := _NO_ANSWER.search(output):
+        cause = _CAUSE.search(output)
+        why = cause[0] if cause else _line_around(output, unreachable.start())
+        who = "not every index" if _PIP_SOME.search(output) else "no index"
         return Complaint("unanswered", _one_line(f"{who} answered ({why})"))
-    if too_old := _TOO_OLD.search(said):
+    if too_old := _TOO_OLD.search(output):
         return Complaint("unanswered", _one_line(f"this installer knows no dry run ({too_old[0]})"))
     return (
-        _uv_complaint(said) or _pip_complaint(said) or Complaint("unanswered", _one_line(_error_line(said)))
+        _uv_complaint(output)
+        or _pip_complaint(output)
+        or Complaint("unanswered", _one_line(_error_line(output)))
     )
 
 
-def _pip_clash(said: str) -> Complaint | None:
-    clash, causes = _PIP_CLASH.search(said), _PIP_CAUSES.search(said)
+def _pip_clash(output: str) -> Complaint | None:
+    clash, causes = _PIP_CLASH.search(output), _PIP_CAUSES.search(output)
     if clash is None:
         return None
     lines = [line.strip() for line in causes[1].splitlines()] if causes else []
-    told = "; ".join(line.replace("The user requested", "the command asks for") for line in lines)
-    return Complaint("unsatisfiable", _one_line(told or clash[0]))
+    text = "; ".join(line.replace("The user requested", "the command asks for") for line in lines)
+    return Complaint("unsatisfiable", _one_line(text or clash[0]))
 
 
-def _uv_complaint(said: str) -> Complaint | None:
-    match = _UV_REASON.search(said)
+def _uv_complaint(output: str) -> Complaint | None:
+    match = _UV_REASON.search(output)
     if match is None:
         return None
     reason = " ".join(_UV_MARKER.sub("", match[1].replace("│", " ")).split())
@@ -93,15 +95,15 @@ def _pinned(reason: str, name: str) -> str:
     return found[1] if found else name
 
 
-def _pip_complaint(said: str) -> Complaint | None:
-    if none := _PIP_NONE.search(said):
+def _pip_complaint(output: str) -> Complaint | None:
+    if none := _PIP_NONE.search(output):
         wanted, rest = none[1], none[2]
-        other = re.search(rf"[ ;]{re.escape(wanted.partition('==')[2])} Requires-Python ([^;\n]+)", said)
+        other = re.search(rf"[ ;]{re.escape(wanted.partition('==')[2])} Requires-Python ([^;\n]+)", output)
         if other and "==" in wanted:
             return Complaint("unsatisfiable", f"{wanted} requires Python {other[1].strip()}")
         by = _PIP_BY.search(rest)
         return _not_offered(wanted, by[1] if by else "")
-    if other_python := _PIP_OTHER_PYTHON.search(said):
+    if other_python := _PIP_OTHER_PYTHON.search(output):
         return Complaint("unsatisfiable", _one_line(other_python[0]))
     return None
 
@@ -111,9 +113,9 @@ def _not_offered(wanted: str, by: str) -> Complaint:
     return Complaint("unsatisfiable", f"{wanted}{who} is on none of the configured indexes", wanted)
 
 
-def _error_line(said: str) -> str:
+def _error_line(output: str) -> str:
     """The first line that is called an error and tells something, otherwise the last line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error:") and not _BESIDES.match(line)]
     return errors[0][len("error:") :] if errors else lines[-1] if lines else "it failed and said nothing"
 

@@ -111,10 +111,10 @@ def hashed_records(packages: Packages, records: Records, marker: Marker) -> Hash
         names = ", ".join(package.package for package in records.packages)
         return Unknown(f"nothing tells which content the files of {names} should have")
     hashes = _remembered(HashedRecords)
-    told = {drift.path for drift in records.drifts}
+    drifted = {drift.path for drift in records.drifts}
     read, drifts = 0, []
     for distribution in _judged(packages):
-        present = [(entry, seen) for entry, seen in _present(distribution) if seen.path not in told]
+        present = [(entry, seen) for entry, seen in _present(distribution) if seen.path not in drifted]
         digests = hashes.of(seen for _, seen in present)
         read += len(present)
         drifts += [

@@ -154,12 +154,12 @@ class _Installer:
     """The beginning of the command to type, and of the one that answers the dry run."""
 
     typed: tuple[str, ...]
-    asked: tuple[str, ...]
+    command: tuple[str, ...]
     is_uv: bool = False
 
     def for_lock(self, python: str) -> tuple[str, ...]:
         """The command that installs a lock, for whichever interpreter."""
-        beginning = (PYTHON if word == python else word for word in self.asked)
+        beginning = (PYTHON if word == python else word for word in self.command)
         return (*beginning, _WHEELS_ONLY, "--no-deps", "-r", LOCK)
 
 
@@ -357,20 +357,22 @@ def _ask(
     try:
         with _without_trace(installer):
             answer = machine.run(
-                [*installer.asked, _WHEELS_ONLY, *arguments, *options, *dry], timeout=_LIMIT, env=environ
+                [*installer.command, _WHEELS_ONLY, *arguments, *options, *dry], timeout=_LIMIT, env=environ
             )
     except OSError as error:
-        return Unknown(f"{installer.asked[0]} cannot be started: {error.strerror}")
+        return Unknown(f"{installer.command[0]} cannot be started: {error.strerror}")
     if answer.code == 0:
         changes = _uv_changes(answer) if installer.is_uv else _pip_changes(answer)
         command = (*installer.typed, _WHEELS_ONLY, *arguments)
         return Resolution(command, wishes.keeps, "resolved", tuple(_in_words(changes, packages)))
     if answer.code is None:
         return _not_verified(typed, wishes, f"no index answered within {_LIMIT:.0f} s")
-    said = without_user(f"{answer.stderr}\n{answer.stdout}")
-    found = understood(said)
+    output = without_user(f"{answer.stderr}\n{answer.stdout}")
+    found = understood(output)
     if found.outcome == "unsatisfiable":
-        sdist = _sdist_for_uv(said) if installer.is_uv else _sdist_for_pip(machine, installer, found, environ)
+        sdist = (
+            _sdist_for_uv(output) if installer.is_uv else _sdist_for_pip(machine, installer, found, environ)
+        )
         if sdist:
             why = f"{sdist} has no wheel; the installer would build it, which runs its setup code"
             return _not_verified(typed, wishes, why)
@@ -382,7 +384,7 @@ def _ask(
 @contextlib.contextmanager
 def _without_trace(installer: _Installer) -> Iterator[None]:
     """Take away the empty lock file that a dry run of uv leaves in an environment that had none."""
-    lock = Path(installer.asked[-1]).parent.parent / ".lock"
+    lock = Path(installer.command[-1]).parent.parent / ".lock"
     was_there = not installer.is_uv or os.path.lexists(lock)
     try:
         yield
@@ -417,9 +419,9 @@ def _built(text: str, markers: Mapping[str, str]) -> bool:
     return applies and not (requirement.url or "").partition("#")[0].endswith(".whl")
 
 
-def _sdist_for_uv(said: str) -> str:
+def _sdist_for_uv(output: str) -> str:
     """The package that only an sdist would satisfy, in uv's words."""
-    found = _UV_SDIST.search(said)
+    found = _UV_SDIST.search(output)
     return next(filter(None, found.groups())) if found else ""
 
 
@@ -429,7 +431,7 @@ def _sdist_for_pip(
     """The requirement that no wheel meets and an sdist does. pip does not say so itself; listing versions builds nothing."""
     try:
         wanted = Requirement(found.not_offered)
-        pip = installer.asked[: installer.asked.index("install")]
+        pip = installer.command[: installer.command.index("install")]
         answer = machine.run(
             [*pip, "index", "versions", wanted.name, "--pre", "--no-input", *_PIP_SOON],
             timeout=_LIMIT_VERSIONS,
@@ -499,10 +501,10 @@ def _uv_changes(answer: Answer) -> dict[str, str]:
 
 def _pip_changes(answer: Answer) -> dict[str, str]:
     """Read the report, which stands between the lines that pip says to a person."""
-    said = "\n" + answer.stdout
-    start = said.find("\n{")
+    output = "\n" + answer.stdout
+    start = output.find("\n{")
     try:
-        report, _ = json.JSONDecoder().raw_decode(said, max(start, 0) + 1)
+        report, _ = json.JSONDecoder().raw_decode(output, max(start, 0) + 1)
         metadata = [entry["metadata"] for entry in report["install"]]
         return {canonical(entry["name"]): str(entry["version"]) for entry in metadata}
     except (ValueError, KeyError, TypeError, AttributeError):

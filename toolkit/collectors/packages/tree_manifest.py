@@ -229,7 +229,7 @@ def tree_manifest(trees: VerlTrees, markers: Markers | Unknown, marker: Marker) 
     return TreeManifest(
         str(top),
         "" if package == "." else package,
-        tuple(one.line() for one in found),
+        tuple(entry.line() for entry in found),
         tree.place == "site-packages",
     )
 

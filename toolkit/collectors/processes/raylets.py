@@ -53,7 +53,7 @@ def raylets(processes: Processes, machine: Machine) -> Raylets | Unknown:
     if not found:
         return Absent("no raylet runs on this machine")
     mine = tuple(_of_this_user(found, machine))
-    return Raylets(tuple(sorted(mine, key=lambda one: -one.age)), len(found) - len(mine))
+    return Raylets(tuple(sorted(mine, key=lambda raylet: -raylet.age)), len(found) - len(mine))
 
 
 def _of_this_user(found: tuple[Process, ...], machine: Machine) -> Iterator[Raylet]:
@@ -62,12 +62,12 @@ def _of_this_user(found: tuple[Process, ...], machine: Machine) -> Iterator[Rayl
         if environ is None:
             continue
         command = command_of(process.pid, machine)
-        said = {name: match[1] for name, option in _OPTIONS.items() if (match := option.search(command))}
+        options = {name: match[1] for name, option in _OPTIONS.items() if (match := option.search(command))}
         yield Raylet(
             process.pid,
-            said.get("address", ""),
-            said.get("cluster", ""),
-            said.get("session", ""),
+            options.get("address", ""),
+            options.get("cluster", ""),
+            options.get("session", ""),
             round(max(time.time() - process.started, 0.0), 1),
             as_far_as_shown(environ),
         )

@@ -102,7 +102,7 @@ class Place:
     """One place where an address is said: `text` as it stands there, `host` and `port` in it, "" and 0 where it names none ("auto").
 
     `said_by` is for people: "RAY_ADDRESS of this shell". `path` and `line` are where a launch file says it. `reply` is what came of one
-    TCP connection, "" when there was nothing to try, and `said` the kernel's word for it. An address that reading the launch files
+    TCP connection, "" when there was nothing to try, and `error` the kernel's word for it. An address that reading the launch files
     cannot tell is `UNTOLD`.
     """
 
@@ -112,7 +112,7 @@ class Place:
     host: str = ""
     port: int = 0
     reply: Reply | Literal[""] = ""
-    said: str = ""
+    error: str = ""
     path: str = ""
     line: int = 0
 
@@ -130,7 +130,7 @@ class Place:
             "refused": f"nothing listens at {self.address}",
             "silence": f"{self.address} does not answer",
             "no such name": f"{self.host} does not resolve to an address",
-        }.get(self.reply, f"{self.address} cannot be reached: {self.said}")
+        }.get(self.reply, f"{self.address} cannot be reached: {self.error}")
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class RayAddresses:
         written = self.of("ray start --head") or self.of("ray start --address")
         if written is not None:
             return written
-        file, raylets = self.of("address file"), [one for one in self.places if one.source == "raylet"]
+        file, raylets = self.of("address file"), [place for place in self.places if place.source == "raylet"]
         anywhere = any(place is not None and place.text == "auto" for place in (chosen, variable))
         several = len(raylets) > 1 and file is not None
         return raylets[0] if anywhere and raylets and not several else file
@@ -182,7 +182,7 @@ class RayAddresses:
 
     def ray_at(self, address: str) -> LocalRay | None:
         """The processes here that belong to the cluster with this address."""
-        return next((one for one in self.running if one.address == address), None)
+        return next((local_ray for local_ray in self.running if local_ray.address == address), None)
 
 
 @collector(timeout=8)
@@ -202,12 +202,12 @@ def ray_addresses(
     values = launch_values(launch, configuration)
     temporary = given(values, *_TEMP_DIR)
     folder = temporary.text or UNTOLD if temporary is not None else _folder(machine, launch)
-    asked = given(values, *_KEYS)
+    address = given(values, *_KEYS)
     places = []
     if target.ray_address:
         places.append(_place("--ray-address", "--ray-address", target.ray_address))
-    if asked is not None:
-        places.append(_place("ray.init", asked.key, asked.text or UNTOLD, asked.path, asked.line))
+    if address is not None:
+        places.append(_place("ray.init", address.key, address.text or UNTOLD, address.path, address.line))
     places += _variable(variables, launch)
     file = _file(machine, folder) if folder != UNTOLD else None
     text = (
@@ -220,9 +220,9 @@ def ray_addresses(
     if text:
         places.append(_place("address file", f"{folder}/{ADDRESS_FILE}", text))
     places += [
-        _place("raylet", f"a raylet (process {one.raylets[0]})", one.address)
-        for one in running
-        if one.raylets
+        _place("raylet", f"a raylet (process {local_ray.raylets[0]})", local_ray.address)
+        for local_ray in running
+        if local_ray.raylets
     ]
     places += _starts(launch)
     submitted = not isinstance(launch, Unknown) and launch.submitted
@@ -237,7 +237,7 @@ def _place(source: Source, said_by: str, text: str, path: str = "", line: int = 
 def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Place]:
     """RAY_ADDRESS as the job's driver has it."""
     found = driver_variable("RAY_ADDRESS", variables.values, launch)
-    if found.value or not found.told:
+    if found.value or not found.known:
         said_by = "RAY_ADDRESS" if found.path else "RAY_ADDRESS of this shell"
         yield _place("RAY_ADDRESS", said_by, found.value or UNTOLD, found.path, found.line)
 
@@ -293,33 +293,34 @@ def local_rays(processes: Processes | Unknown, machine: Machine) -> Iterator[Loc
     for process in (
         () if isinstance(processes, Unknown) else (*processes.of("gcs_server"), *processes.of("raylet"))
     ):
-        one = _local_ray(process, machine)
+        local_ray = _local_ray(process, machine)
         # A head that a driver's ray.init started may not name its port: then the session tells whose it is.
         known = next(
-            (key for key, ray in found.items() if one.session and ray.session == one.session), one.address
+            (key for key, ray in found.items() if local_ray.session and ray.session == local_ray.session),
+            local_ray.address,
         )
         before = found.pop(known, None)
         if before is not None:
-            one = replace(
+            local_ray = replace(
                 before,
-                address=one.address or before.address,
-                raylets=(*before.raylets, *one.raylets),
-                gcs=before.gcs or one.gcs,
-                started=min(before.started, one.started),
+                address=local_ray.address or before.address,
+                raylets=(*before.raylets, *local_ray.raylets),
+                gcs=before.gcs or local_ray.gcs,
+                started=min(before.started, local_ray.started),
             )
-        found[one.address or known] = one
+        found[local_ray.address or known] = local_ray
     return iter(sorted(found.values(), key=lambda ray: ray.started))
 
 
 def _local_ray(process: Process, machine: Machine) -> LocalRay:
     command = command_of(process.pid, machine)
     options = _GCS if process.role == "gcs_server" else _RAYLETS
-    said = {name: match[1] for name, wanted in options.items() if (match := wanted.search(command))}
-    port = int(said.get("port", 0))
+    options_given = {name: match[1] for name, wanted in options.items() if (match := wanted.search(command))}
+    port = int(options_given.get("port", 0))
     user = _USER.search(machine.read(f"/proc/{process.pid}/status") or "")
     return LocalRay(
-        said.get("address") or (with_port(said.get("host", ""), port) if port else ""),
-        said.get("session", ""),
+        options_given.get("address") or (with_port(options_given.get("host", ""), port) if port else ""),
+        options_given.get("session", ""),
         (process.pid,) if process.role == "raylet" else (),
         process.pid if process.role == "gcs_server" else 0,
         _name_of(int(user[1])) if user else "",
@@ -344,7 +345,7 @@ def _tried(places: Iterable[Place]) -> Iterator[Place]:
     with TURNS.waiting(), ThreadPoolExecutor(min(len(addresses), 16)) as pool:
         answers = dict(zip(addresses, pool.map(_answer, *zip(*addresses, strict=True)), strict=True))
     return (
-        replace(place, reply=answers[place.host, place.port][0], said=answers[place.host, place.port][1])
+        replace(place, reply=answers[place.host, place.port][0], error=answers[place.host, place.port][1])
         if place.address
         else place
         for place in places
@@ -358,4 +359,4 @@ def _answer(host: str, port: int) -> tuple[Reply, str]:
             return "no such name", found.failed
         host = found.addresses[0]
     answered = knock(host, port, _KNOCKING)
-    return answered.reply, answered.said
+    return answered.reply, answered.error

@@ -95,7 +95,10 @@ class RayClusters:
 
     def at(self, address: str) -> RayCluster | None:
         """The cluster with this address."""
-        return next((one for one in self.clusters if address and address in (one.address, *one.also)), None)
+        return next(
+            (cluster for cluster in self.clusters if address and address in (cluster.address, *cluster.also)),
+            None,
+        )
 
     @property
     def chosen(self) -> RayCluster | None:
@@ -107,7 +110,9 @@ class RayClusters:
         """Those in which a job that hangs is a matter of this target: none where it starts a Ray of its own, all where chance chooses."""
         if self.choice == "found":
             return self.clusters
-        return tuple(one for one in self.clusters if self.choice == "named" and one is self.chosen)
+        return tuple(
+            cluster for cluster in self.clusters if self.choice == "named" and cluster is self.chosen
+        )
 
 
 @collector(timeout=2 * _LIMIT + 2)
@@ -127,9 +132,11 @@ def ray_clusters(
     )
     if not answering:
         return Absent("no Ray answers at any address that is known here")
-    asked = list(answering)[:_MOST]
-    with TURNS.waiting(), ThreadPoolExecutor(len(asked)) as pool:
-        found = pool.map(lambda address: read_cluster(machine, interpreter.executable, address, token), asked)
+    queried = list(answering)[:_MOST]
+    with TURNS.waiting(), ThreadPoolExecutor(len(queried)) as pool:
+        found = pool.map(
+            lambda address: read_cluster(machine, interpreter.executable, address, token), queried
+        )
         clusters = tuple(_once(found))
     # Who answers where the script starts a head is not the one that the job will join.
     joined = taken.address if taken is not None and taken.source != "ray start --head" else ""
@@ -146,21 +153,21 @@ def _choice(taken: Place | None) -> Choice:
 def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:
     """One entry for the spellings of one cluster's address."""
     different: dict[str, RayCluster] = {}
-    for one in found:
-        key = one.cluster or one.address
+    for cluster in found:
+        key = cluster.cluster or cluster.address
         first = different.get(key)
-        different[key] = one if first is None else replace(first, also=(*first.also, one.address))
+        different[key] = cluster if first is None else replace(first, also=(*first.also, cluster.address))
     return iter(different.values())
 
 
 def read_cluster(machine: Machine, python: str, address: str, token: RayToken) -> RayCluster:
     """Ask without a token, and with one only when that is what the cluster wants: so it is known whether it does."""
-    told = _ask(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
-    wants = any(word in str(told.get("refused", "")) for word in _NOT_LET_IN)
+    reported = _ask(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
+    wants = any(word in str(reported.get("refused", "")) for word in _NOT_LET_IN)
     if wants and token.there:
         path = {"RAY_AUTH_TOKEN_PATH": token.path} if token.path else {}
-        told = _ask(machine, python, address, {"RAY_AUTH_MODE": "token", **path})
-    return replace(_restored(address, told), token=wants)
+        reported = _ask(machine, python, address, {"RAY_AUTH_MODE": "token", **path})
+    return replace(_restored(address, reported), token=wants)
 
 
 def _ask(machine: Machine, python: str, address: str, variables: Mapping[str, str]) -> dict[str, Any]:
@@ -168,37 +175,37 @@ def _ask(machine: Machine, python: str, address: str, variables: Mapping[str, st
     heard = ask_child(machine, python, ray_state, question, timeout=_LIMIT, variables=variables)
     if isinstance(heard, Unknown):
         return {"refused": heard.reason}
-    answer, told = heard
-    return told if isinstance(told, dict) else {"refused": ending(answer, _LIMIT)}
+    answer, reported = heard
+    return reported if isinstance(reported, dict) else {"refused": ending(answer, _LIMIT)}
 
 
-def _restored(address: str, told: Mapping[str, Any]) -> RayCluster:
-    metadata = told.get("metadata") or {}
-    untold = tuple(map(str, told.get("untold", ())))
-    refused = str(told.get("refused", ""))
-    if not refused and not told.get("cluster"):
+def _restored(address: str, reported: Mapping[str, Any]) -> RayCluster:
+    metadata = reported.get("metadata") or {}
+    untold = tuple(map(str, reported.get("untold", ())))
+    refused = str(reported.get("refused", ""))
+    if not refused and not reported.get("cluster"):
         refused = "; ".join(untold) or "its GCS did not answer"
     return RayCluster(
         address,
         ray=str(metadata.get("ray_version", "")),
         python=str(metadata.get("python_version", "")),
-        session=str(told.get("session") or ""),
-        cluster=str(told.get("cluster") or ""),
+        session=str(reported.get("session") or ""),
+        cluster=str(reported.get("cluster") or ""),
         by_driver=bool(metadata.get("ray_init_cluster")),
-        nodes=_table(RayNode, told.get("nodes")),
-        jobs=tuple(map(_without_secret, _table(RayJob, told.get("jobs")))),
-        actors=_table(RayActor, told.get("actors")),
-        groups=_table(RayGroup, told.get("groups")),
+        nodes=_table(RayNode, reported.get("nodes")),
+        jobs=tuple(map(_without_secret, _table(RayJob, reported.get("jobs")))),
+        actors=_table(RayActor, reported.get("actors")),
+        groups=_table(RayGroup, reported.get("groups")),
         refused=refused,
-        silent=bool(refused and told.get("asked")),
-        unread=tuple(name for name in _TABLES if told.get(name) is None),
+        silent=bool(refused and reported.get("asked")),
+        unread=tuple(name for name in _TABLES if reported.get(name) is None),
         untold=untold,
     )
 
 
 def _table(kind: type[Any], entries: list[dict[str, Any]] | None) -> tuple[Any, ...]:
     """The entries as facts, by their identity: a GCS tells them in any order. The child gives the fields by name; lists become tuples."""
-    names = [one.name for one in fields(kind)]
+    names = [field.name for field in fields(kind)]
     return tuple(
         kind(
             **{

@@ -57,15 +57,15 @@ def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCp
     if not limits.online:
         return Unknown("the number of this machine's CPUs is not told")
     path = Path(tree.folder, "_private", "utils.py")
-    asked = remembered(CpuFiles, "", [path], partial(files_asked, path))
-    if isinstance(asked, Unknown):
-        return asked
-    files = asked.named
+    cpu_files = remembered(CpuFiles, "", [path], partial(files_asked, path))
+    if isinstance(cpu_files, Unknown):
+        return cpu_files
+    files = cpu_files.named
     named = machine.environ.get("PYTHON_CPU_COUNT", "")
     whole = int(named) if named.isdigit() and int(named) else limits.online
     if machine.environ.get(_MACHINES_OWN):
         return RayCpus(whole, _MACHINES_OWN, tree.version)
-    found = min(_told(machine, files), default=None)
+    found = min(_cpu_limits(machine, files), default=None)
     if found is None:
         return RayCpus(whole, "/sys/devices/system/cpu/online", tree.version)
     return RayCpus(int(found[0]), found[1], tree.version)
@@ -99,7 +99,7 @@ def files_asked(path: Path) -> CpuFiles | Unknown:
     return CpuFiles(files)
 
 
-def _told(machine: Machine, files: Mapping[str, str]) -> Iterator[tuple[float, str]]:
+def _cpu_limits(machine: Machine, files: Mapping[str, str]) -> Iterator[tuple[float, str]]:
     """The numbers that Ray takes from these files, each with its file: a quota of version 1 or else of 2, and a set."""
     texts = {name: (machine.read(path) or "").strip() for name, path in files.items()}
     quota, period = texts.get(_QUOTA, ""), texts.get(_PERIOD, "")

@@ -53,7 +53,7 @@ class EngineRay:
     """The function in verl's `path` that calls `ray.init` in `line`, in the engine process, and looks for `prefix`... actors.
 
     `address` and `namespace` are what it gives to `ray.init`, as text, "" when nothing. `chosen_by` must hold for this
-    engine process to be used at all; `unclear` is a condition for it that could not be read. `told`: verl puts the address
+    engine process to be used at all; `unclear` is a condition for it that could not be read. `address_given`: verl puts the address
     of the parent's own Ray into RAY_ADDRESS. `also` are the lines in which the function counts what it has found, and in which
     the parent gives it the name of its workers.
     vLLM does so in `vllm` unless one of `vllm_unless` holds before, or a condition of `vllm_after`; `vllm` is "" when it
@@ -65,7 +65,7 @@ class EngineRay:
     prefix: str
     address: str = ""
     namespace: str = ""
-    told: bool = False
+    address_given: bool = False
     also: tuple[int, ...] = ()
     chosen_by: tuple[Choice, ...] = ()
     unclear: str = ""
@@ -110,8 +110,10 @@ def _of_verl(path: Path, tree: ast.Module, lookup: EngineLookup) -> EngineRay:
         lookup.kind,
         "" if address is None else text_of(address),
         "" if namespace is None else text_of(namespace),
-        told=told_by(tree) is not None,
-        also=tuple(one.lineno for one in (lookup.expected, *identified(tree)) if one is not None),
+        address_given=told_by(tree) is not None,
+        also=tuple(
+            statement.lineno for statement in (lookup.expected, *identified(tree)) if statement is not None
+        ),
         chosen_by=tuple(choices),
         unclear=text_of(unread[0]) if unread else "",
     )
@@ -167,8 +169,12 @@ def _names(tree: ast.Module) -> Mapping[str, tuple[str, str]]:
     """Names that get the value of an environment variable: the variable, and its default."""
     found = {}
     for node in statements(tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and (asked := _variable(node.value, {})):
-            found[dotted(node.targets[0])] = asked
+        if (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and (variable := _variable(node.value, {}))
+        ):
+            found[dotted(node.targets[0])] = variable
     return found
 
 
@@ -176,8 +182,8 @@ def _choice(condition: ast.expr, names: Mapping[str, tuple[str, str]]) -> Choice
     """`os.environ.get("NAME", "default") == "value"`, or the same of a name that got it."""
     match condition:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=str(value))]):
-            asked = _variable(left, names)
-            return Choice(asked[0], value, asked[1]) if asked else None
+            variable = _variable(left, names)
+            return Choice(variable[0], value, variable[1]) if variable else None
     return None
 
 

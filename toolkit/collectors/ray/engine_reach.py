@@ -48,9 +48,9 @@ class EngineReach:
         return self.strays and not self.told_by and not self.unsure
 
 
-def same_ray(one: str, other: str) -> bool:
+def same_ray(first: str, other: str) -> bool:
     """Whether two addresses may be those of one GCS: a name, or loopback, may stand for any host."""
-    (host, _, port), (another, _, its_port) = one.rpartition(":"), other.rpartition(":")
+    (host, _, port), (another, _, its_port) = first.rpartition(":"), other.rpartition(":")
     vague = not (is_address(host) and is_address(another)) or "127.0.0.1" in (host, another)
     return port == its_port and (host == another or vague)
 
@@ -64,30 +64,32 @@ def engine_reach(
     machine: Machine,
 ) -> EngineReach | Unknown:
     """Follow the environment of the actor that starts the engine process to what Ray makes of it there."""
-    if not all(_holds(one, environment) for one in engine.chosen_by):
-        names = " and ".join(f"{one.variable}={one.value}" for one in engine.chosen_by)
+    if not all(_holds(choice, environment) for choice in engine.chosen_by):
+        names = " and ".join(f"{choice.variable}={choice.value}" for choice in engine.chosen_by)
         return Absent(f"this engine process is only used with {names}")
-    before = [one for one in engine.vllm_unless if _holds(one, environment)]
-    told = EngineReach(
-        engine.path if engine.told else "" if before else engine.vllm, job=environment.standing
+    before = [choice for choice in engine.vllm_unless if _holds(choice, environment)]
+    reach = EngineReach(
+        engine.path if engine.address_given else "" if before else engine.vllm, job=environment.standing
     )
-    if engine.vllm_after and not engine.told and not before:
-        told = replace(told, unsure=f"vLLM does not where {' or '.join(engine.vllm_after)} before")
-    elif engine.vllm_unknown and not engine.told:
-        told = replace(told, unsure=f"whether vLLM does is not known: {engine.vllm_unknown}")
-    elif told.told_by:
-        return told
+    if engine.vllm_after and not engine.address_given and not before:
+        reach = replace(reach, unsure=f"vLLM does not where {' or '.join(engine.vllm_after)} before")
+    elif engine.vllm_unknown and not engine.address_given:
+        reach = replace(reach, unsure=f"whether vLLM does is not known: {engine.vllm_unknown}")
+    elif reach.told_by:
+        return reach
     elif before:
-        told = replace(told, because=f"vLLM does not where {before[0].variable} is {before[0].value} already")
+        reach = replace(
+            reach, because=f"vLLM does not where {before[0].variable} is {before[0].value} already"
+        )
     else:
-        told = replace(told, because="this vLLM never does")
+        reach = replace(reach, because="this vLLM never does")
     if _writes_address(launch, environment):
-        return replace(told, joins=AUTO, said_by="the address file that ray start writes")
-    return _left_to_ray(told, engine, environment, raylets, machine)
+        return replace(reach, joins=AUTO, said_by="the address file that ray start writes")
+    return _left_to_ray(reach, engine, environment, raylets, machine)
 
 
 def _left_to_ray(
-    told: EngineReach,
+    reach: EngineReach,
     engine: EngineRay,
     environment: EffectiveEnvironment,
     raylets: Raylets | Unknown,
@@ -98,23 +100,25 @@ def _left_to_ray(
     if untold := [name for name, value in seen.items() if value.untold]:
         return Unknown(f"{untold[0]} of Ray's workers: {seen[untold[0]].untold}")
     environ = {name: value.text for name, value in seen.items() if value.text}
-    asked = _constant(engine.address)
-    if asked is None:
+    given_address = _constant(engine.address)
+    if given_address is None:
         return Unknown(f"the address that {engine.path} gives in line {engine.line} is {engine.address}")
-    joins, said_by = address(asked or None, environ, machine), ""
+    joins, said_by = address(given_address or None, environ, machine), ""
     if environ.get("RAY_ADDRESS", AUTO) != AUTO:
         said_by = "RAY_ADDRESS of Ray's workers"
     elif joins:
         said_by = address_file(environ)
-        if AUTO in (asked, environ.get("RAY_ADDRESS")):
+        if AUTO in (given_address, environ.get("RAY_ADDRESS")):
             joins, said_by = _any_here(joins, said_by, environment.standing, raylets)
-    return replace(told, joins=joins, said_by=said_by)
+    return replace(reach, joins=joins, said_by=said_by)
 
 
 def _any_here(named: str, said_by: str, job: str, raylets: Raylets | Unknown) -> tuple[str, str]:
     """What "auto" takes: the only Ray that runs here, of several the one that the address file names, or any."""
     running = () if isinstance(raylets, Unknown) else raylets.running
-    others = sorted({one.cluster for one in running if one.cluster and not same_ray(one.cluster, job)})
+    others = sorted(
+        {raylet.cluster for raylet in running if raylet.cluster and not same_ray(raylet.cluster, job)}
+    )
     if not others:
         return AUTO, ""
     return (others[0], "the raylets that run here") if named == AUTO else (named, said_by)

@@ -31,7 +31,7 @@ class Said:
 
 def together(lists: Iterable[str]) -> Said:
     """Several lists of nodes as one, each node once."""
-    nodes = {node for one in lists for node in expand(one)}
+    nodes = {node for list_ in lists for node in expand(list_)}
     return Said("", len(nodes), fold(nodes))
 
 
@@ -52,7 +52,7 @@ class Subject:
     def usual(self) -> Said | None:
         """What more than half of those that answered say, None where there is no such majority."""
         first = self.answers[0]
-        return first if 2 * first.count > sum(said.count for said in self.answers) else None
+        return first if 2 * first.count > sum(answer.count for answer in self.answers) else None
 
 
 @dataclass(frozen=True)

@@ -30,5 +30,5 @@ def ray_import(interpreter: Interpreter, trees: LibraryTrees, machine: Machine) 
     except OSError as error:
         return Unknown(f"{interpreter.executable} cannot be started: {error.strerror}")
     if answer.code:
-        return Unknown(f"Ray cannot be imported: {answer.said}")
+        return Unknown(f"Ray cannot be imported: {answer.last_line}")
     return RayImport(round(answer.seconds, 2), answer.code is not None)

@@ -48,7 +48,7 @@ def ray_init_arguments(
     nodes = tree.body if isinstance(tree, ast.Module) else []
     for node in nodes:
         if isinstance(node, ast.FunctionDef) and node.name == "init":
-            names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+            names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
             hidden = _taken_out(node, node.args.kwarg.arg) if node.args.kwarg else []
             return RayInitArguments(
                 (*names, *hidden), f"{path}:{node.lineno}", _smallest(folder), _gone(configuration, machine)

@@ -92,8 +92,8 @@ def job_nodes(
     nodes, said_by = _nodes(variables, values, launch)
     here = _in_this_network(raylets, machine)
     deadline = time.monotonic() + _RESOLVING
-    said = [*_in_configuration(values), *_in_launch(launch), *_in_shell(variables), *_of_raylets(here)]
-    different = {(head.host, head.port): head for head in reversed(said)}
+    addresses = [*_in_configuration(values), *_in_launch(launch), *_in_shell(variables), *_of_raylets(here)]
+    different = {(head.host, head.port): head for head in reversed(addresses)}
     heads = tuple(_reached(head, network, deadline) for head in reversed(different.values()))
     towards = next(
         (head.interface for head in heads if head.interface and not _is_loopback(head, network)), ""
@@ -125,9 +125,11 @@ def option(words: Sequence[Word], name: str) -> Word | None:
 
 def _nodes(variables: Variables, values: LaunchValues, launch: Launch | Unknown) -> tuple[int | None, str]:
     """The largest number of nodes that the configuration asks for; where nothing is known of it, what Slurm gave or is asked for."""
-    asked = [one for key in _NODES if (one := given(values, key)) is not None]
-    numbers = [(one.value, one.key) for one in asked if isinstance(one.value, int)]
-    if numbers and all(one.known for one in asked):
+    requested = [given_value for key in _NODES if (given_value := given(values, key)) is not None]
+    numbers = [
+        (node_value.value, node_value.key) for node_value in requested if isinstance(node_value.value, int)
+    ]
+    if numbers and all(node_value.known for node_value in requested):
         return max(numbers)
     for name in _SLURM:
         if variables.get(name).isdigit():
@@ -137,9 +139,9 @@ def _nodes(variables: Variables, values: LaunchValues, launch: Launch | Unknown)
 
 
 def _in_configuration(values: LaunchValues) -> Iterator[Head]:
-    asked = given(values, _ADDRESS)
-    if asked is not None and (found := endpoint(asked.text)):
-        yield Head(found[0], _ADDRESS, found[1], asked.path, asked.line)
+    address = given(values, _ADDRESS)
+    if address is not None and (found := endpoint(address.text)):
+        yield Head(found[0], _ADDRESS, found[1], address.path, address.line)
 
 
 def _in_launch(launch: Launch | Unknown) -> Iterator[Head]:
@@ -149,11 +151,11 @@ def _in_launch(launch: Launch | Unknown) -> Iterator[Head]:
         address = option(words, "--address")
         if address is not None and (found := endpoint(address.text or "")):
             yield Head(found[0], "ray start --address", found[1], address.path, address.line)
-    for one in launch.settings:
-        if one.name in ("RAY_ADDRESS", "MASTER_ADDR") and not one.removed:
-            found = endpoint(one.value or "")
+    for setting in launch.settings:
+        if setting.name in ("RAY_ADDRESS", "MASTER_ADDR") and not setting.removed:
+            found = endpoint(setting.value or "")
             if found:
-                yield Head(found[0], one.name, found[1], one.path, one.line)
+                yield Head(found[0], setting.name, found[1], setting.path, setting.line)
 
 
 def _in_shell(variables: Variables) -> Iterator[Head]:

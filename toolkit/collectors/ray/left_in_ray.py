@@ -74,7 +74,7 @@ def _in_doubt(cluster: RayCluster, now: float, *, mine: bool) -> str:
     drivers = [job for job in cluster.jobs if not job.finished and not job.namespace.startswith(_INTERNAL)]
     if drivers:
         return f"a driver is connected that may use it (job {drivers[0].job}, process {drivers[0].pid} on {drivers[0].address})"
-    services = [one for one in cluster.actors if one.state not in _OVER and _works_alone(one)]
+    services = [actor for actor in cluster.actors if actor.state not in _OVER and _works_alone(actor)]
     if services:
         return f"{services[0].name or services[0].class_name} runs without a driver and may use it"
     ended = max((job.ended for job in cluster.jobs if job.namespace != CLEANER), default=0.0)

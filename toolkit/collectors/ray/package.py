@@ -91,10 +91,10 @@ def ray_package(
     )
     if isinstance(heard, Unknown):
         return heard
-    answer, told = heard
-    if not isinstance(told, dict):
+    answer, reported = heard
+    if not isinstance(reported, dict):
         return Unknown(f"Ray did not say what it would pack: {ending(answer, _LIMIT)}")
-    return _package(told, folder, named, submitted=launch.submitted or bool(named.listed_in))
+    return _package(reported, folder, named, submitted=launch.submitted or bool(named.listed_in))
 
 
 def _value(name: str, variables: Variables, launch: Launch) -> str | None:
@@ -102,21 +102,21 @@ def _value(name: str, variables: Variables, launch: Launch) -> str | None:
     return places[0].value if places else None
 
 
-def _package(told: Mapping[str, Any], folder: str, named: WorkingDir, *, submitted: bool) -> RayPackage:
-    limits = [told["limits"]["store"], *([told["limits"]["dashboard"]] if submitted else [])]
+def _package(reported: Mapping[str, Any], folder: str, named: WorkingDir, *, submitted: bool) -> RayPackage:
+    limits = [reported["limits"]["store"], *([reported["limits"]["dashboard"]] if submitted else [])]
     return RayPackage(
         folder,
         named.path,
         named.line,
-        told["size"],
-        told["number"],
+        reported["size"],
+        reported["number"],
         min((limit for limit in limits if limit), default=0),
         submitted,
-        tuple(parts_of(told["folders"], told["files"], told["environments"])),
+        tuple(parts_of(reported["folders"], reported["files"], reported["environments"])),
         named.excludes,
         named.listed_in,
-        told["whole"],
-        told["failed"],
+        reported["whole"],
+        reported["failed"],
     )
 
 

@@ -57,23 +57,23 @@ class WorkerGroup:
 
     def of(self, *states: State) -> tuple[Member, ...]:
         """The members in one of these states."""
-        return tuple(one for one in self.members if one.state in states)
+        return tuple(member for member in self.members if member.state in states)
 
     @property
     def absent(self) -> tuple[int, ...]:
         """The ranks that have no actor: not made yet, or forgotten by Ray."""
-        return tuple(sorted(set(range(self.world_size)) - {one.rank for one in self.members}))
+        return tuple(sorted(set(range(self.world_size)) - {member.rank for member in self.members}))
 
     @property
     def lost(self) -> tuple[int, ...]:
         """The absent ranks that had an actor: verl makes them in order, and a later one is there."""
-        last = max((one.rank for one in self.members), default=0)
+        last = max((member.rank for member in self.members), default=0)
         return tuple(rank for rank in self.absent if rank < last)
 
     @property
     def over(self) -> bool:
         """Whether nothing of it is there any more."""
-        return all(one.state == "dead" for one in self.members)
+        return all(member.state == "dead" for member in self.members)
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ def worker_groups(cluster: RayCluster) -> tuple[WorkerGroup, ...]:
             found.setdefault(key, []).append((group, number, actor))
     ended = ended_jobs(cluster)
     made = (_group(key, places, ended) for key, places in found.items())
-    return tuple(sorted(made, key=lambda one: (one.over, one.job, one.prefix)))
+    return tuple(sorted(made, key=lambda group: (group.over, group.job, group.prefix)))
 
 
 def state_of(actor: RayActor, ended: Collection[str]) -> State:
@@ -109,7 +109,7 @@ def state_of(actor: RayActor, ended: Collection[str]) -> State:
 
 def ended_jobs(cluster: RayCluster) -> frozenset[str]:
     """The jobs that are known to have ended."""
-    return frozenset(one.job for one in cluster.jobs if one.finished)
+    return frozenset(job.job for job in cluster.jobs if job.finished)
 
 
 def short_class(actor: RayActor) -> str:
@@ -139,8 +139,8 @@ def _group(
     size = 1 + max(number for _, number, _ in places)
     last: dict[int, RayActor] = {}
     for group, number, actor in sorted(places, key=lambda place: _age(place[2])):
-        told = actor.variables.get("RANK", "")
-        last[int(told) if told.isdecimal() else group * size + number] = actor
+        rank = actor.variables.get("RANK", "")
+        last[int(rank) if rank.isdecimal() else group * size + number] = actor
     sizes = {actor.variables.get("WORLD_SIZE", "") for actor in last.values()}
     roles = next((actor.roles for actor in last.values() if actor.roles), tuple(_fused_roles(cls)))
     return WorkerGroup(
@@ -150,7 +150,7 @@ def _group(
         job,
         tuple(Member(rank, actor, state_of(actor, ended)) for rank, actor in sorted(last.items())),
         roles,
-        max((int(told) for told in sizes if told.isdecimal()), default=0),
+        max((int(size) for size in sizes if size.isdecimal()), default=0),
     )
 
 
@@ -167,7 +167,7 @@ def _fused_roles(cls: str) -> Iterator[str]:
 
 def others(cluster: RayCluster) -> tuple[RayActor, ...]:
     """The actors that are members of no worker group and have not ended."""
-    return tuple(one for one in cluster.actors if one.state != "DEAD" and not is_member(one))
+    return tuple(actor for actor in cluster.actors if actor.state != "DEAD" and not is_member(actor))
 
 
 def makers(cluster: RayCluster) -> Mapping[str, RayActor | RayJob]:
@@ -175,6 +175,8 @@ def makers(cluster: RayCluster) -> Mapping[str, RayActor | RayJob]:
 
     An `owner` that is not among them may be a task, with which Ray ends what it made. Who else holds a handle the GCS does not know.
     """
-    found: dict[str, RayActor | RayJob] = {one.worker: one for one in cluster.jobs if not one.finished}
-    found.update((one.worker, one) for one in cluster.actors if one.state != "DEAD")
-    return {worker: one for worker, one in found.items() if worker}
+    found: dict[str, RayActor | RayJob] = {
+        maker.worker: maker for maker in cluster.jobs if not maker.finished
+    }
+    found.update((maker.worker, maker) for maker in cluster.actors if maker.state != "DEAD")
+    return {worker: maker for worker, maker in found.items() if worker}

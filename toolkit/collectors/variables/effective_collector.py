@@ -26,8 +26,8 @@ def effective_environment(
     gpus: Gpus | Unknown,
 ) -> EffectiveEnvironment | Unknown:
     """Follow the job from this shell to its workers. Nothing is run."""
-    from verl_doctor.toolkit.collectors.variables.effective_reader import told  # noqa: PLC0415 - it reads verl's sources
+    from verl_doctor.toolkit.collectors.variables.effective_reader import resolved_environment  # noqa: PLC0415 - it reads verl's sources
     from verl_doctor.toolkit.collectors.variables.job_parties import Parties  # noqa: PLC0415 - see above
 
     parties = (machine, launch, configuration, trees, torch, libraries, raylets, gpus)
-    return told(Parties(*parties, ray_address=target.ray_address))
+    return resolved_environment(Parties(*parties, ray_address=target.ray_address))

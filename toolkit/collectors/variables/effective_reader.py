@@ -61,15 +61,17 @@ class _Seen:
         """The variables that matter to a job, and those that somebody else than the user gives."""
         environs = [self.driver, *(base.environ for base in self.bases)]
         shown = {name for environ in environs for name in as_far_as_shown(texts(environ)).names()}
-        by_ray = {name for held in self.workers for name, one in held.items() if one.by == "Ray"}
+        by_ray = {name for held in self.workers for name, variable in held.items() if variable.by == "Ray"}
         return sorted({*shown, *by_ray, *self.begun.env_vars, *self.job_vars})
 
 
-def told(parties: Parties) -> EffectiveEnvironment:
+def resolved_environment(parties: Parties) -> EffectiveEnvironment:
     """Every variable that matters to the job, and what becomes of it."""
     notes: list[str] = []
     job = job_of(parties, notes)
-    shell = overlaid(parties.machine.environ, [one for one in parties.settings if not one.reaches_workers])
+    shell = overlaid(
+        parties.machine.environ, [setting for setting in parties.settings if not setting.reaches_workers]
+    )
     job_vars = given_to_job(parties)
     driver = submitted(parties, shell, job_vars) if parties.submitted else shell
     begun = _begun(job, driver, notes, parties)
@@ -91,9 +93,9 @@ def told(parties: Parties) -> EffectiveEnvironment:
 
 
 def _row(name: str, seen: _Seen) -> Effective:
-    held = [one.get(name) for one in seen.workers]
+    held = [held_value.get(name) for held_value in seen.workers]
     lost = Held(UNCLEAR, "nobody", seen.driver.places.get(name, NOWHERE))
-    decided = next((one for one in held if one is not None), lost)
+    decided = next((held_value for held_value in held if held_value is not None), lost)
     dropped = None
     if name in seen.defaults and name in seen.driver and name not in seen.begun.env_vars:
         default = Given(name, seen.defaults[name], seen.defaults.places[name], WORKERS)
@@ -102,11 +104,11 @@ def _row(name: str, seen: _Seen) -> Effective:
         name,
         _of_driver(name, seen),
         tuple(_inherited(name, base) for base in seen.bases),
-        tuple(_of_worker(name, one, base) for one, base in zip(held, seen.bases, strict=True)),
+        tuple(_of_worker(name, held_value, base) for held_value, base in zip(held, seen.bases, strict=True)),
         decided.by,
         *decided.place,
         dropped,
-        tuple(_assigned(name, one) for one in seen.later.get(name, ())),
+        tuple(_assigned(name, held_value) for held_value in seen.later.get(name, ())),
     )
 
 
@@ -131,8 +133,8 @@ def _later(job: Job, worker: Mapping[str, Held]) -> dict[str, list[Given]]:
     """What verl gives to other processes than the training workers, or sets while they run, by name."""
     environ = Table({name: held.raw for name, held in worker.items()})
     found: dict[str, list[Given]] = {}
-    for one in (*for_servers(job, environ), *while_running(job)):
-        found.setdefault(one.name, []).append(one)
+    for given in (*for_servers(job, environ), *while_running(job)):
+        found.setdefault(given.name, []).append(given)
     return found
 
 

@@ -58,13 +58,13 @@ class Base:
 def overlaid(environ: Mapping[str, Any], settings: Iterable[Setting]) -> Table:
     """An environment with what launch files give and take away; what stands under a condition is unclear."""
     table = Table(environ)
-    for one in settings:
-        place = one.path, one.line
-        if one.removed:
-            table.take(one.name, place, weakly=one.conditional)
+    for setting in settings:
+        place = setting.path, setting.line
+        if setting.removed:
+            table.take(setting.name, place, weakly=setting.conditional)
         else:
-            value = SOME_TEXT if one.value is None else one.value
-            table.put(one.name, value, place, weakly=one.conditional)
+            value = SOME_TEXT if setting.value is None else setting.value
+            table.put(setting.name, value, place, weakly=setting.conditional)
     return table
 
 
@@ -76,14 +76,14 @@ def texts(table: Mapping[str, Any]) -> dict[str, str]:
 def given_to_job(parties: Parties) -> dict[str, Held]:
     """The variables of a `runtime_env` of the user's that is no part of verl's configuration."""
     configuration = parties.configuration
-    words = () if isinstance(configuration, Unknown) or configuration.refused else configuration.asked
-    asked = {(one.path, one.line, one.key.rpartition(".")[2]) for one in words}
+    words = () if isinstance(configuration, Unknown) or configuration.refused else configuration.overrides
+    from_overrides = {(word.path, word.line, word.key.rpartition(".")[2]) for word in words}
     found = {}
-    for one in parties.settings:
-        place = one.path, one.line
-        if one.reaches_workers and not one.by_raylet and (*place, one.name) not in asked:
-            value = SOME_TEXT if one.value is None else one.value
-            found[one.name] = Held(value, "the runtime_env", place)
+    for setting in parties.settings:
+        place = setting.path, setting.line
+        if setting.reaches_workers and not setting.by_raylet and (*place, setting.name) not in from_overrides:
+            value = SOME_TEXT if setting.value is None else setting.value
+            found[setting.name] = Held(value, "the runtime_env", place)
     return found
 
 
@@ -100,7 +100,7 @@ def submitted(parties: Parties, shell: Table, job_vars: Mapping[str, Held]) -> T
 def bases(parties: Parties, shell: Table, begun: Start) -> tuple[list[Base], str]:
     """What workers inherit from, and the address of the cluster that the job joins; "" when it starts its own."""
     if parties.starts_ray and begun.uses_ray and not parties.ray_address:
-        given = [one for one in parties.settings if one.by_raylet]
+        given = [setting for setting in parties.settings if setting.by_raylet]
         return [Base(overlaid(parties.machine.environ, given), "the raylet")], ""
     at = "auto"  # a driver that the cluster starts is told its address
     if not begun.uses_ray:
@@ -140,11 +140,11 @@ def worker(
     found.update(_as_ray_sets(given, base))
     if job is not None:
         environ = Table({name: held.raw for name, held in found.items()})
-        for one in verl_environment.for_workers(job, environ):
-            found[one.name] = Held(one.value, "verl", one.place, _PER_WORKER)
+        for addition in verl_environment.for_workers(job, environ):
+            found[addition.name] = Held(addition.value, "verl", addition.place, _PER_WORKER)
     ray = parties.ray if begun.uses_ray else None
-    for one in ray_environment.for_workers(ray, tuple(found)) if ray is not None else ():
-        found[one.name] = Held(one.value, "Ray", one.place, _BY_RAY)
+    for addition in ray_environment.for_workers(ray, tuple(found)) if ray is not None else ():
+        found[addition.name] = Held(addition.value, "Ray", addition.place, _BY_RAY)
     nvidia = isinstance(parties.gpus, Gpus)
     for name, switch, place in devices_of_workers(ray, nvidia=nvidia) if ray is not None else ():
         forbidden = switch in found and found[switch].raw != "0"
@@ -170,8 +170,8 @@ def _as_ray_sets(given: Mapping[str, Held], base: Base) -> dict[str, Held]:
     for name in sorted(given):
         raw = given[name].raw
         if isinstance(raw, str):
-            told = all(isinstance(known.get(one, unseen), str) for one in named_in(raw))
-            raw = expanded(raw, known) if told else SOME_TEXT
+            all_known = all(isinstance(known.get(name, unseen), str) for name in named_in(raw))
+            raw = expanded(raw, known) if all_known else SOME_TEXT
         found[name] = replace(given[name], raw=raw)
         known[name] = raw
     return found

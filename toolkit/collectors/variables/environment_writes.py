@@ -82,8 +82,8 @@ def _write(node: ast.stmt, path: Path, within: str, function: ast.AST | None) ->
             targets=[ast.Subscript(value=owner, slice=ast.Constant(value=str(name)))], value=value
         ) if dotted(owner) == _ENVIRON:
             text = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
-            asked = function is not None and _asks_for(function, name)
-            return Write(name, text, str(path), node.lineno, within, asked_first=asked)
+            requested = function is not None and _asks_for(function, name)
+            return Write(name, text, str(path), node.lineno, within, asked_first=requested)
         case ast.Expr(
             value=ast.Call(
                 func=ast.Attribute(value=owner, attr="setdefault" | "pop" as method),

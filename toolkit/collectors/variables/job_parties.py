@@ -113,8 +113,8 @@ def _capability(parties: Parties) -> Any:
     if isinstance(parties.gpus, Unknown):
         no_gpu_at_the_driver = isinstance(parties.gpus, Absent) and not isinstance(parties.raylets, Unknown)
         return (None, None) if no_gpu_at_the_driver else UNCLEAR
-    told = {device.capability for device in parties.gpus.sound if device.capability}
-    return tuple(map(int, told.pop().split("."))) if len(told) == 1 else UNCLEAR
+    capabilities = {device.capability for device in parties.gpus.sound if device.capability}
+    return tuple(map(int, capabilities.pop().split("."))) if len(capabilities) == 1 else UNCLEAR
 
 
 def _libraries(parties: Parties) -> dict[str, Path]:

@@ -27,13 +27,13 @@ _FOR_GPUS = re.compile(r"return [\"']GPU[\"']")
 _LEFT = re.compile(r"\$\{[A-Z0-9_]+\}")
 
 
-def address(asked: object, environ: Mapping[str, str], machine: Machine) -> str:
+def address(requested: object, environ: Mapping[str, str], machine: Machine) -> str:
     """The address of the cluster that `ray.init(address=asked)` joins; "" when it starts one of its own.
 
     `get_ray_address_from_environment` in ray/_private/services.py: RAY_ADDRESS goes first, then what was asked for, then the
     file that the last `ray start` on this machine left. "auto" is returned when only that is known.
     """
-    named = environ.get("RAY_ADDRESS") or (asked if isinstance(asked, str) else "")
+    named = environ.get("RAY_ADDRESS") or (requested if isinstance(requested, str) else "")
     if named == "local":
         return ""
     if named and named != "auto":
@@ -86,10 +86,12 @@ def for_workers(ray: Path, names: Collection[str]) -> Iterator[Given]:
     One that it sets in several ways is unclear.
     """
     found: dict[str, Given] = {}
-    for one in writes(ray, _WRITERS):
-        if not (one.asked_first and one.name in names):
-            sure = one.value is not None and one.name not in found
-            found[one.name] = Given(one.name, one.value if sure else UNCLEAR, (one.path, one.line), RAY)
+    for write in writes(ray, _WRITERS):
+        if not (write.asked_first and write.name in names):
+            sure = write.value is not None and write.name not in found
+            found[write.name] = Given(
+                write.name, write.value if sure else UNCLEAR, (write.path, write.line), RAY
+            )
     yield from found.values()
 
 

@@ -116,14 +116,14 @@ class _Environment:
 
     def has(self, name: str) -> bool:
         """Whether a variable is set to something."""
-        given = [one for one in self._settings if one.name == name]
+        given = [setting for setting in self._settings if setting.name == name]
         if given:
             return not given[-1].removed and given[-1].value != ""
         return bool(self.machine.environ.get(name))
 
     def harmless(self, name: str) -> str:
         """The value of a variable that is no secret."""
-        given = [one for one in self._settings if one.name == name]
+        given = [setting for setting in self._settings if setting.name == name]
         return (given[-1].value or "") if given else self.machine.environ.get(name, "")
 
     def text(self, path: str) -> str:

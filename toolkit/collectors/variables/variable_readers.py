@@ -82,7 +82,11 @@ def variable_readers(
 ) -> VariableReaders | Unknown:
     """Search the packages of the target for the variables that are set, and for nothing else."""
     settings = () if isinstance(launch, Unknown) else launch.settings
-    set_here = {*variables.values, *variables.withheld, *(one.name for one in settings if not one.removed)}
+    set_here = {
+        *variables.values,
+        *variables.withheld,
+        *(setting.name for setting in settings if not setting.removed),
+    }
     found = readers_of(set_here, target, interpreter, verl, vllm, listings)
     if isinstance(found, Unknown) or isinstance(launch, Unknown):
         return found

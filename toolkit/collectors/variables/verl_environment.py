@@ -122,22 +122,26 @@ def for_servers(job: Job, environ: Table) -> Iterator[Given]:
 
 def while_running(job: Job) -> Iterator[Given]:
     """What verl's workers set in their own environment while they run, as far as a constant name tells."""
-    for one in writes(job.tree.folder, _OF_THE_JOB):
-        path = Path(one.path).relative_to(job.tree.folder)
+    for write in writes(job.tree.folder, _OF_THE_JOB):
+        path = Path(write.path).relative_to(job.tree.folder)
         if _concerns(path, job):
-            value = None if one.removed else UNCLEAR if one.value is None else one.value
-            to = ".".join(filter(None, (*path.with_suffix("").parts, one.within)))
-            yield Given(one.name, value, (one.path, one.line), to)
+            value = None if write.removed else UNCLEAR if write.value is None else write.value
+            to = ".".join(filter(None, (*path.with_suffix("").parts, write.within)))
+            yield Given(write.name, value, (write.path, write.line), to)
 
 
 def configured(configuration: Configuration) -> Table:
     """The composed configuration as the program sees it; what reading cannot tell is unclear in it."""
-    asked = {one.key: (one.path, one.line) for one in configuration.asked if one.fate == "applied"}
+    places = {
+        override.key: (override.path, override.line)
+        for override in configuration.overrides
+        if override.fate == "applied"
+    }
 
     def place(key: str) -> Place:
         file, _, line = configuration.origins.get(key, "").rpartition(":")
         defined = (os.path.join(configuration.folder, file), int(line)) if line.isdecimal() else ("", 0)  # noqa: PTH118 - 1,000 keys
-        return asked.get(key, defined)
+        return places.get(key, defined)
 
     def seen(value: Any, key: str) -> Any:
         if isinstance(value, str) and "${" in value:

@@ -93,7 +93,7 @@ class _Reading:
             if registry:
                 described = replace(described, problem=self._problem(backend.path))
             if backend.name in {*names, *(name.upper() for name in names)}:
-                described = self._asked(described, head_size, "" if registry else platform or "cuda")
+                described = self._with_limits(described, head_size, "" if registry else platform or "cuda")
             backends.append(described)
         return AttentionBackends(
             version=self._version,
@@ -111,7 +111,7 @@ class _Reading:
             capability=self._capability,
         )
 
-    def _asked(self, backend: Backend, head_size: int, platform: str) -> Backend:
+    def _with_limits(self, backend: Backend, head_size: int, platform: str) -> Backend:
         """Add what the class says of the model."""
         path = backend.path or (self._path_by_platform(backend.name, platform) if platform else "")
         definition = self._class_at(path)

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.facts import Unknown, collector
 
 @collector()
 def attention_backends(
-    asked: AttentionAsked,
+    requested: AttentionAsked,
     vllm: VllmTree,
     platform: VllmPlatform | Unknown,
     model: Model | Unknown,
@@ -26,7 +26,7 @@ def attention_backends(
 
     return read_backends(
         vllm.tree,
-        names=[place.name for place in asked.places],
+        names=[place.name for place in requested.places],
         platform="" if isinstance(platform, Unknown) else platform.name,
         model=None if isinstance(model, Unknown) else model,
         capability=_capability(resources),

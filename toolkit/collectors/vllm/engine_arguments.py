@@ -41,7 +41,7 @@ def engine_arguments(
     configuration: Configuration, vllm: VllmTree, trees: VerlTrees | Unknown
 ) -> EngineArguments | Unknown:
     """Read them from the sources of the two, which takes longer than most, for a job that hands any on."""
-    if not any(word.key.startswith(SECTION) for word in configuration.asked):
+    if not any(word.key.startswith(SECTION) for word in configuration.overrides):
         return Absent("the job hands vLLM no engine arguments")
     folder = Path(vllm.tree.folder)
     names: set[str] = set()

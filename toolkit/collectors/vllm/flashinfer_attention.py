@@ -49,13 +49,15 @@ def flashinfer_attention(
     ranks = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == _PRIORITIES)
     function = next(ranks, None)
     # A causal language model, with no image at the front of its prompt.
-    asked = {
+    requested = {
         "use_mla": False,
         "device_capability": Capability.read(flashinfer.capability),
         "use_non_causal": False,
         "use_mm_prefix": False,
     }
-    first = None if function is None else returned(_FirstOfList().visit(function), asked, lambda *_: UNCLEAR)
+    first = (
+        None if function is None else returned(_FirstOfList().visit(function), requested, lambda *_: UNCLEAR)
+    )
     if not isinstance(first, str):
         return Unknown(f"how vLLM {vllm.tree.version} ranks its attention backends is not understood")
     return FlashInferAttention(vllm.tree.version, first, str(path))

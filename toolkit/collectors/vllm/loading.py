@@ -77,7 +77,9 @@ def _listed(tree: ast.Module) -> Iterator[str]:
     for node in tree.body:
         match node:
             case ast.ClassDef(name=name) if name == _ENUMERATION:
-                yield from _texts(*(one.value for one in node.body if isinstance(one, ast.Assign)))
+                yield from _texts(
+                    *(statement.value for statement in node.body if isinstance(statement, ast.Assign))
+                )
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in _LISTS:
                 yield from _texts(*value.keys) if isinstance(value, ast.Dict) else _texts(value)
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict(keys=keys)) if name in _LISTS:

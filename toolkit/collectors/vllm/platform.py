@@ -28,9 +28,9 @@ def vllm_platform(vllm: VllmTree, packages: Packages | Unknown) -> VllmPlatform 
     torch = None if isinstance(packages, Unknown) else packages.get("torch")
     told_by = f"torch {torch.version}" if torch is not None else ""
     for name in _NAMED_IN_VERSIONS:
-        for said in (own, told_by):
-            if name in said:
-                return VllmPlatform(name, said)
+        for version in (own, told_by):
+            if name in version:
+                return VllmPlatform(name, version)
     if torch is None or isinstance(packages, Unknown):
         return Unknown("which kind of device vLLM would run on cannot be told without torch")
     if "+cu" in torch.version or any(map(_is_cuda_runtime, packages.distributions)):

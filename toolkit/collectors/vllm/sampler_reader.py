@@ -103,8 +103,8 @@ class SamplerReader:
             if owner == "current_platform" and method.startswith("is_"):
                 return method == "is_cuda"
             if method == _ASKS:
-                asked = self._sampler and _function(self._sampler, _ASKS)
-                return returned(asked, self._names(switch), call) if asked else UNCLEAR
+                function = self._sampler and _function(self._sampler, _ASKS)
+                return returned(function, self._names(switch), call) if function else UNCLEAR
             match method:
                 case "get_device_capability":
                     return self._capability

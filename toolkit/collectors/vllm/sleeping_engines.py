@@ -64,12 +64,12 @@ def sleeping_engines(gpus: Gpus, machine: Machine) -> SleepingEngines | Unknown:
         return Absent("no engine of this user holds memory of a GPU")
     found, unread, read = [], [], 0
     for device, holder in engines:
-        said = _said_by(holder.pid, machine)
-        if said is None:
+        found_log = _said_by(holder.pid, machine)
+        if found_log is None:
             if holder.role == "engine":
                 unread.append(f"{holder.title} (process {holder.pid})")
             continue
-        path, log = said
+        path, log = found_log
         read += 1
         if log.asleep:
             others = tuple(other for other in device.holders if other.pid != holder.pid)

@@ -53,6 +53,6 @@ def actors(*, options: Options, verbose: bool, facts: Path | None, form: str, fi
             look.get(Gpus),
             look.get(Processes),
             look.get(Raylets),
-            asked=clusters_asked(run.target.ray_address, look),
+            requested=clusters_asked(run.target.ray_address, look),
         )
     return show(ActorsAnswer(found, every=verbose), form, file)

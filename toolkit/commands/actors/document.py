@@ -52,15 +52,15 @@ def document(found: Placement) -> dict[str, Any]:
     }
 
 
-def _process(one: Occupant) -> dict[str, Any]:
-    holder, seat = one.holder, one.seat
+def _process(occupant: Occupant) -> dict[str, Any]:
+    holder, seat = occupant.holder, occupant.seat
     return {
         "pid": holder.pid,
         "memory": holder.memory,
         "title": holder.title or None,
-        "role": role(one),
+        "role": role(occupant),
         "actor": seat.actor.actor if seat else None,
-        "is_the_actor": one.own,
+        "is_the_actor": occupant.own,
         "job": seat.actor.job if seat else None,
         "job_ended": seat.job_ended if seat else None,
     }
@@ -74,12 +74,12 @@ def _cluster(view: ClusterView) -> dict[str, Any]:
         "why_not": cluster.refused or None,
         "unread": list(cluster.unread),
         "nodes": [
-            {"node": one.node, "address": one.address, "host": one.host, "alive": one.alive, "gpus": one.resources.get("GPU", 0)}
-            for one in cluster.nodes
+            {"node": node.node, "address": node.address, "host": node.host, "alive": node.alive, "gpus": node.resources.get("GPU", 0)}
+            for node in cluster.nodes
         ],
         "jobs": [
-            {"job": one.job, "finished": one.finished, "namespace": one.namespace, "address": one.address, "pid": one.pid, "started": one.started}
-            for one in cluster.jobs
+            {"job": job.job, "finished": job.finished, "namespace": job.namespace, "address": job.address, "pid": job.pid, "started": job.started}
+            for job in cluster.jobs
         ],
         "groups": [
             {
@@ -91,15 +91,15 @@ def _cluster(view: ClusterView) -> dict[str, Any]:
                 "job": group.job,
                 "job_ended": group.job in view.ended,
                 "world_size": group.world_size or None,
-                "ranks": [{"rank": one.rank, **_actor(one.actor, view)} for one in group.members],
+                "ranks": [{"rank": member.rank, **_actor(member.actor, view)} for member in group.members],
                 "absent": list(group.absent),
             }
             for group in view.groups
         ],
-        "others": [_actor(one, view) for one in view.others],
+        "others": [_actor(other, view) for other in view.others],
         "waiting": [
-            {"group": one.group, "name": one.name, "job": one.job, "bundles": [dict(bundle) for bundle in one.bundles], "waits_for": one.waits_for}
-            for one in waiting(view)
+            {"group": group.group, "name": group.name, "job": group.job, "bundles": [dict(bundle) for bundle in group.bundles], "waits_for": group.waits_for}
+            for group in waiting(view)
         ],
     }  # fmt: skip
 
@@ -128,21 +128,21 @@ def headline(found: Placement) -> tuple[str, str]:
         return UNKNOWN, why
     if not found.clusters and not found.occupants:
         reasons = (found.no_gpus, found.no_ray)
-        word = "NOTHING" if all(isinstance(one, Absent) for one in reasons) else UNKNOWN
-        return word, "; ".join(one.reason for one in reasons if one)
-    states = Counter(one.state for group in shown(found) for one in group.members)
+        word = "NOTHING" if all(isinstance(reason, Absent) for reason in reasons) else UNKNOWN
+        return word, "; ".join(reason.reason for reason in reasons if reason)
+    states = Counter(member.state for group in shown(found) for member in group.members)
     lost = sum(len(group.lost) for group in shown(found))
-    said = counted(len(list(shown(found))), "worker group")
+    groups_text = counted(len(list(shown(found))), "worker group")
     if states["dead"] or lost:
-        return "BROKEN", f"{counted(states['dead'] + lost, 'rank')} of {said} dead"
+        return "BROKEN", f"{counted(states['dead'] + lost, 'rank')} of {groups_text} dead"
     if states["left behind"]:
         return "LEFT BEHIND", f"{counted(states['left behind'], 'rank')} of jobs that have ended"
     if late := states["waiting"] + states["starting"] + states["restarting"]:
-        return "WAITING", f"{counted(late, 'rank')} of {said} not there yet"
+        return "WAITING", f"{counted(late, 'rank')} of {groups_text} not there yet"
     if unplaced := sum(len(list(waiting(view))) for view in found.clusters):
         return "WAITING", f"{counted(unplaced, 'placement group')} without a place yet"
     if states["alive"]:
-        return "WHOLE", f"all {counted(states['alive'], 'rank')} of {said} alive"
+        return "WHOLE", f"all {counted(states['alive'], 'rank')} of {groups_text} alive"
     holders = sum(len(occupants) for _, occupants in found.occupants)
     return (
         "NO GROUPS",
@@ -155,10 +155,11 @@ def untold(found: Placement) -> str:
     if found.no_ray is not None:
         return "" if isinstance(found.no_ray, Absent) else found.no_ray.reason
     if all(view.cluster.refused for view in found.clusters):
-        told = (
-            f"the Ray at {one.cluster.address} does not tell: {one.cluster.refused}" for one in found.clusters
+        reasons = (
+            f"the Ray at {cluster.cluster.address} does not tell: {cluster.cluster.refused}"
+            for cluster in found.clusters
         )
-        return "; ".join(told)
+        return "; ".join(reasons)
     return ""
 
 
@@ -172,7 +173,7 @@ def shown(found: Placement) -> Iterator[WorkerGroup]:
 
 def summary(group: WorkerGroup) -> str:
     """What has become of a group's ranks: "16 ranks: 15 alive, 1 dead"."""
-    states = Counter(one.state for one in group.members)
+    states = Counter(member.state for member in group.members)
     parts = [f"{states[state]} {state}" for state in _ORDER if states[state]]
     if absent := len(group.absent) - len(group.lost):
         parts.append(f"{absent} not made yet")
@@ -186,14 +187,14 @@ def roles(group: WorkerGroup) -> str:
     return " + ".join(group.roles) or group.class_name
 
 
-def role(one: Occupant) -> str:
+def role(occupant: Occupant) -> str:
     """What a process on a GPU is to a job."""
-    holder, seat = one.holder, one.seat
+    holder, seat = occupant.holder, occupant.seat
     if not holder.seen:
         return "not seen from here"
     if seat is None:
         return holder.title
-    return who(seat) if one.own else f"{holder.title} of {who(seat)}"
+    return who(seat) if occupant.own else f"{holder.title} of {who(seat)}"
 
 
 def who(seat: Seat) -> str:
@@ -220,38 +221,42 @@ def made_by(actor: RayActor, view: ClusterView) -> str:
 
 def kept_by(group: WorkerGroup, view: ClusterView) -> str:
     """What keeps a group's actors alive, as far as the GCS tells."""
-    alive = [one.actor for one in group.of("alive", "left behind")]
+    alive = [member.actor for member in group.of("alive", "left behind")]
     if not alive:
         return ""
     who_made = made_by(alive[0], view)
-    if all(one.detached for one in alive):
-        told = "" if group.job in view.ended else ", as far as the GCS tells"
-        return f"detached: nothing but their names leads to them{told}"
+    if all(actor.detached for actor in alive):
+        qualifier = "" if group.job in view.ended else ", as far as the GCS tells"
+        return f"detached: nothing but their names leads to them{qualifier}"
     return f"made by {who_made}" if who_made else "made by a task of the job"
 
 
 def troubled(group: WorkerGroup) -> Iterator[tuple[str, str]]:
     """The ranks that are not alive, those with the same story together: their numbers, and the story."""
     stories: dict[str, list[int]] = {}
-    for one in group.members:
-        if one.state != "alive":
-            stories.setdefault(_story(one), []).append(one.rank)
+    for member in group.members:
+        if member.state != "alive":
+            stories.setdefault(_story(member), []).append(member.rank)
     for story, numbers in stories.items():
         yield _ranks(numbers), story
     if group.lost:
         yield _ranks(group.lost), "forgotten by Ray"
 
 
-def _story(one: Member) -> str:
-    if one.state == "dead":
-        why = one.actor.died.partition(" Some common causes")[0] or one.actor.end or "Ray does not say why"
+def _story(member: Member) -> str:
+    if member.state == "dead":
+        why = (
+            member.actor.died.partition(" Some common causes")[0]
+            or member.actor.end
+            or "Ray does not say why"
+        )
         return f"dead: {why}"
     return {
         "starting": "in the constructor",
         "waiting": "waiting for resources",
         "restarting": "being started anew",
         "left behind": "left behind: the job has ended",
-    }[one.state]
+    }[member.state]
 
 
 def _ranks(numbers: Iterable[int]) -> str:
@@ -262,17 +267,19 @@ def _ranks(numbers: Iterable[int]) -> str:
 def on_nodes(group: WorkerGroup) -> Iterator[str]:
     """Where the living ranks are: "10.0.0.5: ranks 0-7 on GPUs 0-7"."""
     places: dict[str, list[Member]] = {}
-    for one in group.of("alive", "starting", "left behind"):
-        places.setdefault(one.actor.address, []).append(one)
+    for member in group.of("alive", "starting", "left behind"):
+        places.setdefault(member.actor.address, []).append(member)
     for address, members in places.items():
-        gpus = [gpu for one in members for gpu in one.actor.gpus]
+        gpus = [gpu for member in members for gpu in member.actor.gpus]
         on = f" on {'GPU' if len(set(gpus)) == 1 else 'GPUs'} {ranges(gpus)}" if gpus else ""
-        yield f"{address}: {_ranks(one.rank for one in members)}{on}"
+        yield f"{address}: {_ranks(member.rank for member in members)}{on}"
 
 
 def other_actors(view: ClusterView, job: str) -> str:
     """A job's actors that are in no group, by class and state: "2 vLLMHttpServer, 1 TaskRunner (left behind)"."""
-    kinds = Counter((short_class(one), state_of(one, view.ended)) for one in view.others if one.job == job)
+    kinds = Counter(
+        (short_class(other), state_of(other, view.ended)) for other in view.others if other.job == job
+    )
     return ", ".join(
         f"{number} {kind}{'' if state == 'alive' else f' ({state})'}"
         for (kind, state), number in sorted(kinds.items())
@@ -281,7 +288,9 @@ def other_actors(view: ClusterView, job: str) -> str:
 
 def waiting(view: ClusterView) -> Iterator[RayGroup]:
     """The placement groups that have no place yet, of jobs that run."""
-    return (one for one in view.cluster.groups if one.state == "PENDING" and one.job not in view.ended)
+    return (
+        group for group in view.cluster.groups if group.state == "PENDING" and group.job not in view.ended
+    )
 
 
 def bundles(group: RayGroup) -> str:
@@ -296,6 +305,6 @@ def bundles(group: RayGroup) -> str:
 def jobs(view: ClusterView) -> Iterator[RayJob]:
     """The jobs that run, and those that have ended, or that the GCS does not know, of which actors are there."""
     cluster = view.cluster
-    used = {one.job for one in cluster.actors if one.state != "DEAD"}
-    yield from (one for one in cluster.jobs if not one.finished or one.job in used)
-    yield from (RayJob(job) for job in sorted(used - {one.job for one in cluster.jobs}))
+    used = {actor.job for actor in cluster.actors if actor.state != "DEAD"}
+    yield from (job for job in cluster.jobs if not job.finished or job.job in used)
+    yield from (RayJob(job) for job in sorted(used - {job.job for job in cluster.jobs}))

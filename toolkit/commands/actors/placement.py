@@ -70,21 +70,28 @@ def placement(
     processes: Processes | Unknown,
     raylets: Raylets | Unknown,
     *,
-    asked: RayClusters | Unknown | None = None,
+    requested: RayClusters | Unknown | None = None,
 ) -> Placement:
     """Join what NVML, the table of processes and the GCS tell.
 
-    Of the clusters those that are `asked` about are shown; the others too say who the processes are.
+    Of the clusters those that are `requested` about are shown; the others too say who the processes are.
     """
     known = () if isinstance(clusters, Unknown) else tuple(map(_view, clusters.clusters))
-    shown = clusters if asked is None else asked
+    shown = clusters if requested is None else requested
     wanted = () if isinstance(shown, Unknown) else shown.clusters
     seats = _seats_here(known, raylets)
-    parents = {} if isinstance(processes, Unknown) else {one.pid: one.parent for one in processes.running}
+    parents = (
+        {}
+        if isinstance(processes, Unknown)
+        else {process.pid: process.parent for process in processes.running}
+    )
     devices = () if isinstance(gpus, Unknown) else gpus.devices
     return Placement(
-        tuple((one, tuple(_occupant(holder, parents, seats) for holder in one.holders)) for one in devices),
-        tuple(one for one in known if one.cluster in wanted),
+        tuple(
+            (device, tuple(_occupant(holder, parents, seats) for holder in device.holders))
+            for device in devices
+        ),
+        tuple(cluster_view for cluster_view in known if cluster_view.cluster in wanted),
         gpus if isinstance(gpus, Unknown) else Unknown(gpus.refused) if gpus.refused else None,
         shown if isinstance(shown, Unknown) else None,
     )
@@ -97,7 +104,7 @@ def _view(cluster: RayCluster) -> ClusterView:
 def _seats_here(views: tuple[ClusterView, ...], raylets: Raylets | Unknown) -> Mapping[int, Seat]:
     """The actors on this machine by the number of their process. Other nodes have processes of the same numbers."""
     running = () if isinstance(raylets, Unknown) else raylets.running
-    here = {(one.session, one.address) for one in running}
+    here = {(raylet.session, raylet.address) for raylet in running}
     return {
         seat.actor.pid: seat
         for view in views
@@ -108,8 +115,8 @@ def _seats_here(views: tuple[ClusterView, ...], raylets: Raylets | Unknown) -> M
 
 def _seats(view: ClusterView) -> Iterator[Seat]:
     for group in view.groups:
-        for one in group.of("alive", "starting", "left behind"):
-            yield Seat(one.actor, one.actor.job in view.ended, group, one)
+        for member in group.of("alive", "starting", "left behind"):
+            yield Seat(member.actor, member.actor.job in view.ended, group, member)
     for actor in view.others:
         if actor.pid:
             yield Seat(actor, actor.job in view.ended)

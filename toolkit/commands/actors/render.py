@@ -35,9 +35,9 @@ def text_lines(found: Placement, width: int | None, *, every: bool) -> Iterator[
     first, *rest = wrapped(f"{word}  {harmless(sentence)}", width, hanging="  ")
     yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))
     yield from map(Text, rest)
-    for depth, said in _lines(found, every=every):
+    for depth, text in _lines(found, every=every):
         indent = "  " * depth
-        yield from map(Text, wrapped(harmless(said), width, indent=indent, hanging=f"{indent}  "))
+        yield from map(Text, wrapped(harmless(text), width, indent=indent, hanging=f"{indent}  "))
 
 
 def markdown_lines(found: Placement, *, every: bool) -> Iterator[str]:
@@ -47,8 +47,8 @@ def markdown_lines(found: Placement, *, every: bool) -> Iterator[str]:
     yield ""
     yield escaped(harmless(sentence))
     yield ""
-    for depth, said in _lines(found, every=every):
-        yield f"{'  ' * (depth - 1)}* {escaped(harmless(said))}"
+    for depth, text in _lines(found, every=every):
+        yield f"{'  ' * (depth - 1)}* {escaped(harmless(text))}"
 
 
 def _lines(found: Placement, *, every: bool) -> Iterator[_Line]:
@@ -81,7 +81,9 @@ def _of_cluster(view: ClusterView, *, every: bool) -> Iterator[_Line]:
     for job in jobs:
         yield 2, _job(job)
         mine = [
-            one for one in view.groups if one.job == job.job and (every or not (one.over and job.finished))
+            group
+            for group in view.groups
+            if group.job == job.job and (every or not (group.over and job.finished))
         ]
         for group in mine:
             yield from _of_group(group, view, every=every)
@@ -93,7 +95,7 @@ def _of_cluster(view: ClusterView, *, every: bool) -> Iterator[_Line]:
                 )
         if rest := words.other_actors(view, job.job):
             yield 3, f"{'other actors' if mine else 'actors'}: {rest}"
-    if any(one.detached and one.state != "DEAD" for one in cluster.actors):
+    if any(actor.detached and actor.state != "DEAD" for actor in cluster.actors):
         yield 2, words.NOT_TOLD
 
 
@@ -123,15 +125,15 @@ def _of_gpu(device: Device, occupants: tuple[Occupant, ...]) -> Iterator[_Line]:
     memory = device.memory
     used = f": {in_bytes(memory.used * _MIB)} of {in_bytes(memory.total * _MIB)} in use" if memory else ""
     yield 1, f"GPU {device.index} {device.name}{used}{device.trouble and f': {device.trouble}'}"
-    for one in occupants:
-        holds = "" if one.holder.memory is None else f", {in_bytes(one.holder.memory * _MIB)}"
-        yield 2, f"process {one.holder.pid}{holds}: {words.role(one)}{_job_of(one)}"
+    for occupant in occupants:
+        holds = "" if occupant.holder.memory is None else f", {in_bytes(occupant.holder.memory * _MIB)}"
+        yield 2, f"process {occupant.holder.pid}{holds}: {words.role(occupant)}{_job_of(occupant)}"
     if device.unattributed and memory and not occupants and device.unattributed > 1024:
         yield 2, "held by processes that are not seen from here"
 
 
-def _job_of(one: Occupant) -> str:
-    if one.seat is None:
+def _job_of(occupant: Occupant) -> str:
+    if occupant.seat is None:
         return ""
-    job = one.seat.actor.job
-    return f", job {job}" + (", which has ended" if one.seat.job_ended else "")
+    job = occupant.seat.actor.job
+    return f", job {job}" + (", which has ended" if occupant.seat.job_ended else "")

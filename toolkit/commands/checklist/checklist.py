@@ -64,12 +64,16 @@ class Step:
     do: str = ""
 
 
-def step(key: str, title: str, said: Iterable[Said]) -> Step:
+def step(key: str, title: str, statements: Iterable[Said]) -> Step:
     """A step as its witnesses say: the worst counts, and is heard first. Nobody's word leaves it unknown."""
-    witnesses = sorted(said, key=lambda one: _WORST.index(one.state or "done"))
-    state: State = next((one.state for one in witnesses if one.state), "unknown")
-    evidence = tuple(dict.fromkeys(sentence for one in witnesses for sentence in one.evidence))
-    do = "" if state == "done" else next((one.do for one in witnesses if one.state == state and one.do), "")
+    witnesses = sorted(statements, key=lambda statement: _WORST.index(statement.state or "done"))
+    state: State = next((witness.state for witness in witnesses if witness.state), "unknown")
+    evidence = tuple(dict.fromkeys(sentence for witness in witnesses for sentence in witness.evidence))
+    do = (
+        ""
+        if state == "done"
+        else next((witness.do for witness in witnesses if witness.state == state and witness.do), "")
+    )
     return Step(key, title, state, evidence or ("nothing here tells",), do)
 
 
@@ -77,7 +81,7 @@ def verdict(steps: Sequence[Step], unexamined: str = "") -> Verdict:
     """What all steps come to. Without verl, which is `unexamined` then, none of them shows how far a job is."""
     if unexamined:
         return "could_not_check"
-    return _VERDICTS[min((one.state for one in steps), key=_WORST.index, default="unknown")]
+    return _VERDICTS[min((step.state for step in steps), key=_WORST.index, default="unknown")]
 
 
 def exit_code(steps: Sequence[Step], unexamined: str = "") -> ExitCode:
@@ -103,7 +107,7 @@ class Checklist:
 
 def headline(these: Checklist) -> str:
     """How far the move has come."""
-    finished = sum(one.state == "done" for one in these.steps)
+    finished = sum(step.state == "done" for step in these.steps)
     since = f", compared with {these.old}" if these.old else ", without an old cluster to compare with"
     return f"{finished} of {counted(len(these.steps), 'step')} done{since}"
 
@@ -113,17 +117,17 @@ def text_lines(these: Checklist, width: int | None) -> Iterator[Text]:
     yield Text(harmless(headline(these)), style="bold")
     for line in wrapped(harmless("  ".join(result_words.headline(these.report))), width, hanging="  "):
         yield Text(line)
-    for number, one in enumerate(these.steps, 1):
+    for number, step in enumerate(these.steps, 1):
         yield Text()
         yield Text(
-            f"[{_MARKS[one.state]}] {number}. {harmless(one.title)}: {_WORDS[one.state]}",
-            style=_STYLES[one.state],
+            f"[{_MARKS[step.state]}] {number}. {harmless(step.title)}: {_WORDS[step.state]}",
+            style=_STYLES[step.state],
         )
-        for sentence in one.evidence:
+        for sentence in step.evidence:
             for line in wrapped(harmless(sentence), width, indent=_BLANK, hanging=f"{_BLANK}  "):
                 yield Text(line)
-        if one.do:
-            for line in wrapped(harmless(one.do), width, indent=f"{_BLANK}-> ", hanging=f"{_BLANK}   "):
+        if step.do:
+            for line in wrapped(harmless(step.do), width, indent=f"{_BLANK}-> ", hanging=f"{_BLANK}   "):
                 yield Text(line, style="bold")
 
 
@@ -131,13 +135,13 @@ def markdown_lines(these: Checklist) -> Iterator[str]:
     """The list for a ticket, in which a box is ticked when the step is done."""
     yield escaped(headline(these)) + "\n"
     yield escaped("  ".join(result_words.headline(these.report))) + "\n"
-    for one in these.steps:
-        box = "x" if one.state == "done" else " "
-        yield f"- [{box}] {escaped(one.title)}: **{_WORDS[one.state]}**"
-        for sentence in one.evidence:
+    for step in these.steps:
+        box = "x" if step.state == "done" else " "
+        yield f"- [{box}] {escaped(step.title)}: **{_WORDS[step.state]}**"
+        for sentence in step.evidence:
             yield f"  - {escaped(sentence)}"
-        if one.do:
-            yield f"  - next: {code(one.do)}"
+        if step.do:
+            yield f"  - next: {code(step.do)}"
 
 
 def document(these: Checklist) -> dict[str, Any]:
@@ -151,6 +155,6 @@ def document(these: Checklist) -> dict[str, Any]:
             "paths": [path_document(path) for path in these.report.paths],
         },
         "from": these.old,
-        "steps": [{**asdict(one), "evidence": list(one.evidence)} for one in these.steps],
-        "summary": {state: sum(one.state == state for one in these.steps) for state in STATES},
+        "steps": [{**asdict(step), "evidence": list(step.evidence)} for step in these.steps],
+        "summary": {state: sum(step.state == state for step in these.steps) for state in STATES},
     }

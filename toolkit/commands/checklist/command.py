@@ -72,10 +72,10 @@ def checklist(
         if run_them:
             _climb(run, progress)
         found = examine(Request(run), progress.say)
-        others, now = (None, None) if nodes is None else _asked(nodes, run, progress)
+        others, now = (None, None) if nodes is None else _examined_nodes(nodes, run, progress)
         progress.say("judging the steps")
         done = steps(Look(run, found.facts, found.report, others, now, before, log))
-    these = Checklist(done, found.report, "" if before is None else _said(before))
+    these = Checklist(done, found.report, "" if before is None else _snapshot_title(before))
     return show(ChecklistAnswer(these), form, file)
 
 
@@ -83,7 +83,7 @@ def _read(old: Path, run: Session) -> Snapshot:
     return snapshot.read(Path(os.path.normpath(run.machine.cwd / old)), run.registry.collectors)
 
 
-def _asked(nodes: AskedNodes, run: Session, progress: Progress) -> tuple[Report, Snapshot]:
+def _examined_nodes(nodes: AskedNodes, run: Session, progress: Progress) -> tuple[Report, Snapshot]:
     """What all nodes say, asked once and judged with a fresh look at this machine."""
     from verl_doctor.toolkit.snapshot.examination import KeptNodes  # noqa: PLC0415 - a checklist of one machine does without
 
@@ -98,7 +98,7 @@ def _climb(run: Session, progress: Progress) -> None:
     climb(replace(run, begun=[]).at_cost("slow"), Wish(numbers=QUICK), progress)
 
 
-def _said(before: Snapshot) -> str:
+def _snapshot_title(before: Snapshot) -> str:
     """The snapshot in words: of which machine, and when it was taken."""
     where = f" of {before.machine}" if before.machine else ""
     when = f" ({before.taken})" if before.taken else ""

@@ -29,12 +29,15 @@ def patches_said(old: Snapshot | None, run: Session, facts: Collection, argument
         return [Said("unknown", (here.reason if isinstance(here, Unknown) else "no verl was found",))]
     if old is not None:
         here = markers_in(here.folder, Marker(run.config.marker), _words(old))
-    said = Said(None, (*_marked(here), f"imported is {trees.imported.folder}: {trees.why}"))
+    statement = Said(None, (*_marked(here), f"imported is {trees.imported.folder}: {trees.why}"))
     if old is None:
-        return [said, Said("unknown", ("whether these are all, only the old cluster can tell",), WITHOUT)]
+        return [
+            statement,
+            Said("unknown", ("whether these are all, only the old cluster can tell",), WITHOUT),
+        ]
     if old.patches is None:
-        return [said, Said("unknown", (f"{old.path} does not say what was patched",), WITHOUT)]
-    return [said, _patches_beside(old, old.patches, here, trees, run.config.marker, arguments)]
+        return [statement, Said("unknown", (f"{old.path} does not say what was patched",), WITHOUT)]
+    return [statement, _patches_beside(old, old.patches, here, trees, run.config.marker, arguments)]
 
 
 def _patches_beside(
@@ -51,18 +54,18 @@ def _patches_beside(
     if outer is not None:
         copied = f"imported is a copy of {outer.folder} inside itself"
         return Said("failed", (copied,), _import(outer))
-    told = [_told(one, here, present) for one in lost]
+    lost_lines = [_lost_line(patch, here, present) for patch in lost]
     elsewhere = _other_tree_with(lost, trees.others, word)
     if elsewhere is not None:
         some = counted(len(lost), "patch", "patches")
-        told = [f"{some} of the old tree in {elsewhere.folder}, which is not imported"]
-    rest = (f"and {len(told) - NAMED} more",) if len(told) > NAMED else ()
+        lost_lines = [f"{some} of the old tree in {elsewhere.folder}, which is not imported"]
+    rest = (f"and {len(lost_lines) - NAMED} more",) if len(lost_lines) > NAMED else ()
     again = f"verl-doctor patches apply {shlex.quote(old.path)} --apply{arguments}"
     do = again if lost else f"verl-doctor patches list{arguments}"
-    return Said("failed", (*told[:NAMED], *rest, *fewer), do)
+    return Said("failed", (*lost_lines[:NAMED], *rest, *fewer), do)
 
 
-def _told(lost: AnyPatch, here: Markers, present: Sequence[AnyPatch]) -> str:
+def _lost_line(lost: AnyPatch, here: Markers, present: Sequence[AnyPatch]) -> str:
     state = missing(lost, Path(here.folder), present, "the command below")
     return f"# {lost.marker} {lost.place}: {state}"
 
@@ -79,11 +82,11 @@ def _marked(here: Markers) -> list[str]:
     words = Counter(line.marker for line in here.lines)
     if not words:
         return [f"no marked line in {here.folder}"]
-    said = listed((f"# {word} ({number})" for word, number in words.most_common()), 6)
-    return [f"{counted(len(here.lines), 'marked line')} in {here.folder}: {said}"]
+    names = listed((f"# {word} ({number})" for word, number in words.most_common()), 6)
+    return [f"{counted(len(here.lines), 'marked line')} in {here.folder}: {names}"]
 
 
-def _fewer(old: Snapshot, here: Markers, told: set[str]) -> Iterator[str]:
+def _fewer(old: Snapshot, here: Markers, shown: set[str]) -> Iterator[str]:
     """Marked lines that no patch tells of, as those whose old line was not kept, and that are gone."""
     was = old.get(Markers)
     if isinstance(was, Unknown):
@@ -91,7 +94,7 @@ def _fewer(old: Snapshot, here: Markers, told: set[str]) -> Iterator[str]:
     before, after = _by_file(was), _by_file(here)
     for (path, word), number in before.items():
         left = after.get((path, word), 0)
-        if left < number and path not in told:
+        if left < number and path not in shown:
             yield f"{path}: {number - left} of {counted(number, 'line')} marked # {word} are gone"
 
 

@@ -91,51 +91,61 @@ def _codes() -> frozenset[str]:
 def _step(entry: Mapping[str, Any], look: Look) -> Step:
     """The step's own witnesses are heard first, then the rules; rules alone that do not apply here leave it unknown."""
     key: str = entry["key"]
-    said = _WITNESSES[key](look) if key in _WITNESSES else []
+    statements = _WITNESSES[key](look) if key in _WITNESSES else []
     before = look.comparison.kept if look.comparison and entry.get("as_before") else frozenset()
     do = f"{entry.get('do', '')}{look.arguments}"
     rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before)]
     if look.nodes is not None and "on_nodes" in entry:
         rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before))
         rules += _unheard(look.nodes)
-    said += [one for one in rules if one.state is not None]
-    return step(key, entry["title"], said or [replace(rules[0], state="unknown")])
+    statements += [statement for statement in rules if statement.state is not None]
+    return step(key, entry["title"], statements or [replace(rules[0], state="unknown")])
 
 
 def _unheard(report: Report) -> list[Said]:
     """The nodes that did not answer: nothing is known of them."""
     lost = report.nodes.missing if report.nodes else ()
-    told = tuple(
+    silent = tuple(
         f"no answer from {group.nodes or counted(group.count, 'node')}: {group.what}" for group in lost
     )
-    return [Said("unknown", told)] if told else []
+    return [Said("unknown", silent)] if silent else []
 
 
 def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[Key]) -> Said:
     """What rules say that they did not say `before`; those that do not apply, or that the user ignores with a reason, judge nothing."""
     results = [result for result in report.results if result.code in codes]
-    told = [(one.code, finding) for one in results for finding in one.findings if finding.severity != "info"]
-    new = [(code, finding) for code, finding in told if key_of(code, finding) not in before]
+    reported = [
+        (result.code, finding)
+        for result in results
+        for finding in result.findings
+        if finding.severity != "info"
+    ]
+    new = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
     as_before = tuple(
-        f"as on the old cluster: {code} {one.message}" for code, one in told if (code, one) not in new
+        f"as on the old cluster: {code} {finding.message}"
+        for code, finding in reported
+        if (code, finding) not in new
     )
     if new:
         state: State = "failed" if any(finding.severity == "error" for _, finding in new) else "open"
         return Said(state, (*_sentences(new), *as_before), do)
     lost = [result for result in results if result.status in ("error", "skipped") and not result.deliberate]
     if lost:
-        reasons = tuple(dict.fromkeys(f"{one.code} could not be judged: {one.reason}" for one in lost))
+        reasons = tuple(
+            dict.fromkeys(f"{result.code} could not be judged: {result.reason}" for result in lost)
+        )
         return Said("unknown", (*reasons, *as_before), do)
     passed = [result.code for result in results if result.status == "pass"]
     if passed or as_before:
         return Said("done", (*([f"{listed(passed, 8)} passed"] if passed else []), *as_before))
     return Said(
-        None, tuple(dict.fromkeys(one.reason for one in results if one.reason and not one.deliberate))
+        None,
+        tuple(dict.fromkeys(result.reason for result in results if result.reason and not result.deliberate)),
     )
 
 
-def _sentences(told: Sequence[tuple[str, Finding]]) -> Iterator[str]:
-    for code, some in groupby(told, key=lambda pair: pair[0]):
+def _sentences(reported: Sequence[tuple[str, Finding]]) -> Iterator[str]:
+    for code, some in groupby(reported, key=lambda pair: pair[0]):
         findings = [finding for _, finding in some]
         for finding in findings[:_NAMED]:
             node = f" ({finding.node})" if finding.node else ""
@@ -149,14 +159,14 @@ def _sites_said(look: Look) -> list[Said]:
     if isinstance(places, Unknown):
         do = f"verl-doctor sites import {_paths_file(look.run.machine.cwd)} --apply"
         return [Said("open", (f'{places.reason}; a file of KEY = "path" lines can be imported',), do)]
-    told = tuple(_told(place) for place in places.places if place.state == "there")
-    asked = None if look.nodes is None else look.nodes.nodes
+    place_lines = tuple(_place_line(place) for place in places.places if place.state == "there")
+    nodes = None if look.nodes is None else look.nodes.nodes
     where = (
-        f"looked at on {counted(asked.answered, 'node')}"
-        if asked
+        f"looked at on {counted(nodes.answered, 'node')}"
+        if nodes
         else "looked at on this machine; --cluster looks on every node"
     )
-    return [Said(None, (*told, where))]
+    return [Said(None, (*place_lines, where))]
 
 
 def _paths_file(folder: Path) -> str:
@@ -164,7 +174,7 @@ def _paths_file(folder: Path) -> str:
     return shlex.quote(min((path.name for path in folder.glob("*path*.py")), default="paths.py"))
 
 
-def _told(place: SitePlace) -> str:
+def _place_line(place: SitePlace) -> str:
     content = place.content
     mount = f" on {content.mount}" if content and content.mount else ""
     shared = "which nodes share" if place.shared else "only on this node"
@@ -195,7 +205,7 @@ def environment_said(
     if found is None:
         return [Said("unknown", ("what was otherwise only the old cluster can tell",), WITHOUT)]
     breaks, matters = (
-        [one for one in found.of(weight) if not _is_told_elsewhere(one, judged)]
+        [difference for difference in found.of(weight) if not _is_told_elsewhere(difference, judged)]
         for weight in ("breaks", "matters")
     )
     noise, nodes = len(found.of("noise")), len(found.new.nodes)
@@ -221,16 +231,22 @@ def environment_said(
     return [Said("open", (*sentences, settled), matters[0].next or do)]
 
 
-def _is_told_elsewhere(one: Difference, judged: Container[str]) -> bool:
+def _is_told_elsewhere(difference: Difference, judged: Container[str]) -> bool:
     """Whether another step is about it: the patches, the paths, the tree."""
-    return one.kind in _OF_OTHER_STEPS or (bool(one.codes) and all(code in judged for code in one.codes))
+    return difference.kind in _OF_OTHER_STEPS or (
+        bool(difference.codes) and all(code in judged for code in difference.codes)
+    )
 
 
 def _differing(found: Sequence[Difference]) -> Iterator[str]:
-    for one in found[:NAMED]:
-        name = one.subject if one.kind in ("", one.subject) else f"{one.kind} {one.subject}"
-        nodes = f" on {one.nodes}" if one.nodes else ""
-        why = f" ({', '.join(one.codes)}: {one.why})" if one.codes else ""
-        yield f"{name}: {one.old or 'none'} -> {one.new or 'none'}{nodes}{why}"
+    for difference in found[:NAMED]:
+        name = (
+            difference.subject
+            if difference.kind in ("", difference.subject)
+            else f"{difference.kind} {difference.subject}"
+        )
+        nodes = f" on {difference.nodes}" if difference.nodes else ""
+        why = f" ({', '.join(difference.codes)}: {difference.why})" if difference.codes else ""
+        yield f"{name}: {difference.old or 'none'} -> {difference.new or 'none'}{nodes}{why}"
     if len(found) > NAMED:
         yield f"and {counted(len(found) - NAMED, 'more difference')}"

@@ -34,27 +34,32 @@ def tree_said(old: Snapshot | None, run: Session, facts: Collection, log: Path |
         return [Said("unknown", (f"{old.path} does not say what the tree held: {was.reason}",), WITHOUT)]
     ours, scripts = _changed_by_us(run, new), _below(map(str, run.target.files), new)
     found = compare(was, new, ours)
-    bad = [one for one in found if one.fault not in HARMLESS and not _is_edited(one, scripts)]
-    edited = [one for one in found if _is_edited(one, scripts)]
-    more = sum(one.count for one in found if one.fault in HARMLESS)
+    bad = [damage for damage in found if damage.fault not in HARMLESS and not _is_edited(damage, scripts)]
+    edited = [damage for damage in found if _is_edited(damage, scripts)]
+    more = sum(damage.count for damage in found if damage.fault in HARMLESS)
     beside = (
         *((f"changed by verl-doctor: {listed(sorted(ours), 4)}",) if ours else ()),
         *((f"{counted(more, 'file')} that the original lacks, which no job imports",) if more else ()),
     )
     whole = f"{counted(len(was.lines), 'file')} of {_origin(old, was)} compared with {new.folder}"
-    said = []
+    statements = []
     if edited:
-        said.append(_edited(edited, run, facts, log))
+        statements.append(_edited(edited, run, facts, log))
     if bad:
-        return [*said, Said("failed", (*_shown(bad), whole, *beside), _mend(bad, _origin(old, was), new))]
+        return [
+            *statements,
+            Said("failed", (*_shown(bad), whole, *beside), _mend(bad, _origin(old, was), new)),
+        ]
     rest = "the others" if edited else "all"
-    return [*said, Said("done", (f"{whole}: {rest} are there as they were", *beside))]
+    return [*statements, Said("done", (f"{whole}: {rest} are there as they were", *beside))]
 
 
 def _changed_by_us(run: Session, new: TreeManifest) -> frozenset[str]:
     """The files that repairs on this machine have changed and that are still so."""
     changes = (
-        change for one in history(run.target, run.machine).changes for change in one.transaction.changes
+        change
+        for recorded in history(run.target, run.machine).changes
+        for change in recorded.transaction.changes
     )
     return _below((path for change in changes if change.standing == "in place" for path in change.paths), new)
 
@@ -65,14 +70,14 @@ def _below(paths: Iterable[str], new: TreeManifest) -> frozenset[str]:
     return frozenset(os.path.relpath(path, top) for path in real if Path(path).is_relative_to(top))
 
 
-def _is_edited(one: Damage, scripts: frozenset[str]) -> bool:
+def _is_edited(damage: Damage, scripts: frozenset[str]) -> bool:
     """Whether it is the launch script that differs, which another cluster often wants otherwise."""
-    return one.path in scripts and one.fault in ("different", "cut off")
+    return damage.path in scripts and damage.fault in ("different", "cut off")
 
 
 def _edited(scripts: list[Damage], run: Session, facts: Collection, log: Path | None) -> Said:
     named = (
-        ", ".join(f"{one.path}{one.said and f' ({one.said})'}" for one in scripts)
+        ", ".join(f"{script.path}{script.detail and f' ({script.detail})'}" for script in scripts)
         + " differs from the original"
     )
     if logged := steps_logged(run, facts, log):
@@ -87,20 +92,20 @@ def _tree_alone(new: TreeManifest) -> list[Said]:
         return [
             Said(None, (f"{new.folder} was installed from a wheel, whose list of files the rules compare",))
         ]
-    said = f"{counted(len(new.lines), 'file')} in {new.folder}; whether that is all of it only the old cluster can tell"
-    return [Said("unknown", (said,), WITHOUT)]
+    sentence = f"{counted(len(new.lines), 'file')} in {new.folder}; whether that is all of it only the old cluster can tell"
+    return [Said("unknown", (sentence,), WITHOUT)]
 
 
 def _shown(found: list[Damage]) -> Iterator[str]:
-    for one in found[:NAMED]:
+    for damage in found[:NAMED]:
         number = (
-            f" ({counted(one.count, 'file')})"
-            if one.path.endswith("/") and str(one.count) not in one.said
+            f" ({counted(damage.count, 'file')})"
+            if damage.path.endswith("/") and str(damage.count) not in damage.detail
             else ""
         )
-        yield f"{one.fault}: {one.path}" + (f", {one.said}" if one.said else "") + number
+        yield f"{damage.fault}: {damage.path}" + (f", {damage.detail}" if damage.detail else "") + number
     if len(found) > NAMED:
-        rest = Counter(one.fault for one in found[NAMED:])
+        rest = Counter(damage.fault for damage in found[NAMED:])
         yield "and " + ", ".join(f"{number} more {fault}" for fault, number in rest.items())
 
 
@@ -111,9 +116,9 @@ def _mend(bad: list[Damage], origin: str, new: TreeManifest) -> str:
         return (
             f"rm -r {shlex.quote(str(Path(new.folder, first.path)))}  # once you have seen that it is a copy"
         )
-    if all(one.fault == "pointer" for one in bad):
+    if all(damage.fault == "pointer" for damage in bad):
         return f"git -C {shlex.quote(new.folder)} lfs pull"
-    if all(one.fault in ("extra source", "half copied") for one in bad):
+    if all(damage.fault in ("extra source", "half copied") for damage in bad):
         return (
             f"rm {shlex.quote(str(Path(new.folder, first.path)))}  # once you have seen that nobody needs it"
         )

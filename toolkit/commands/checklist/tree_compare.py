@@ -39,7 +39,7 @@ class Damage:
 
     fault: Fault
     path: str
-    said: str = ""
+    detail: str = ""
     count: int = 1
 
 
@@ -47,36 +47,38 @@ def compare(old: TreeManifest, new: TreeManifest, meant: Container[str] = ()) ->
     """All that is not as it was, folded by folder, the worst first; what the files hold that were changed on purpose (`meant`) is left."""
     was, now = _by_path(old, new), _by_path(new, old)
     copies = list(_copies((path for path in now if path not in was), was))
-    inside = tuple(one.path for one in copies)
-    now = {path: one for path, one in now.items() if not path.startswith(inside)} if inside else now
-    found = [one for one in _faults(was, now) if one.fault not in _OF_CONTENT or one.path not in meant]
+    inside = tuple(copy.path for copy in copies)
+    now = {path: entry for path, entry in now.items() if not path.startswith(inside)} if inside else now
+    found = [
+        damage for damage in _faults(was, now) if damage.fault not in _OF_CONTENT or damage.path not in meant
+    ]
     found += _faults_alone(now, was)
     extra = [path for path in now if path not in was]
-    told, known = {one.path for one in found}, set(map(_key, was))
+    reported, known = {damage.path for damage in found}, set(map(_key, was))
     found += [
         Damage(_kind_of_extra(path, new.package), path)
         for path in extra
-        if path not in told and _key(path) not in known
+        if path not in reported and _key(path) not in known
     ]
     return _in_order([*copies, *folded(found, was, now)])
 
 
 def alone(new: TreeManifest) -> list[Damage]:
     """What a tree itself shows of a copy that was not whole."""
-    now = {one.path: one for one in new.entries()}
+    now = {entry.path: entry for entry in new.entries()}
     return _in_order(folded(list(_faults_alone(now, {})), {}, now))
 
 
 def _in_order(found: Iterable[Damage]) -> list[Damage]:
-    return sorted(found, key=lambda one: (_ORDER.index(one.fault), one.path))
+    return sorted(found, key=lambda damage: (_ORDER.index(damage.fault), damage.path))
 
 
-def _by_path(one: TreeManifest, other: TreeManifest) -> dict[str, Entry]:
+def _by_path(tree_manifest: TreeManifest, other: TreeManifest) -> dict[str, Entry]:
     """The files of one by path; where the other one is a checkout and this the package alone, or the other way round, of the package."""
-    if one.package == other.package:
-        return {entry.path: entry for entry in one.entries()}
-    above = f"{one.package}/" if one.package else ""
-    inside = (entry for entry in one.entries() if entry.path.startswith(above))
+    if tree_manifest.package == other.package:
+        return {entry.path: entry for entry in tree_manifest.entries()}
+    above = f"{tree_manifest.package}/" if tree_manifest.package else ""
+    inside = (entry for entry in tree_manifest.entries() if entry.path.startswith(above))
     return {path: replace(entry, path=path) for entry in inside if (path := entry.path.removeprefix(above))}
 
 
@@ -119,14 +121,14 @@ def _differs(old: Entry, new: Entry) -> Iterator[Damage]:
 
 def _faults_alone(now: Mapping[str, Entry], was: Mapping[str, Entry]) -> Iterator[Damage]:
     """What one look shows, unless the original has the same."""
-    for path, one in now.items():
-        if path in was and was[path].kind == one.kind:
+    for path, entry in now.items():
+        if path in was and was[path].kind == entry.kind:
             continue
-        if one.kind == "broken link":
+        if entry.kind == "broken link":
             yield Damage("link", path, "it leads nowhere")
-        elif one.kind == "pointer":
+        elif entry.kind == "pointer":
             yield Damage("pointer", path, "a pointer of Git LFS in place of the file")
-        elif one.kind == "unreadable":
+        elif entry.kind == "unreadable":
             yield Damage("unreadable", path)
         elif path not in was and _half_copied(path, now, was):
             yield Damage("half copied", path, "what a copy that was interrupted leaves")
@@ -183,11 +185,11 @@ def folded(found: list[Damage], was: Mapping[str, Entry], now: Mapping[str, Entr
     """The same, with folders in place of what is all of them, or many files in one."""
     kept = {"missing": _folders(now), "extra": _folders(was), "extra source": _folders(was)}
     for fault, some in groupby(
-        sorted(found, key=lambda one: (one.fault, one.path)), key=lambda one: one.fault
+        sorted(found, key=lambda damage: (damage.fault, damage.path)), key=lambda damage: damage.fault
     ):
         same = list(some)
         whole = _whole_folder(kept.get(fault))
-        for folder, inside in groupby(same, key=lambda one: whole(one.path)):
+        for folder, inside in groupby(same, key=lambda damage: whole(damage.path)):
             members = list(inside)
             if folder and len(members) > 1:
                 yield Damage(fault, f"{folder}/", "all of it", len(members))
@@ -196,7 +198,7 @@ def folded(found: list[Damage], was: Mapping[str, Entry], now: Mapping[str, Entr
 
 
 def _few(fault: Fault, members: list[Damage]) -> Iterator[Damage]:
-    for folder, inside in groupby(members, key=lambda one: one.path.rpartition("/")[0]):
+    for folder, inside in groupby(members, key=lambda member: member.path.rpartition("/")[0]):
         some = list(inside)
         if len(some) <= _FEW:
             yield from some

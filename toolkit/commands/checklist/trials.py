@@ -43,8 +43,8 @@ def quick_said(run: Session, facts: Collection, arguments: str) -> list[Said]:
     tried = [rungs[number] for number in QUICK if number in rungs]
     for rung in tried:
         if rung.status == "failed":
-            said = f"rung {rung.number}, {rung.name}, breaks: {rung.cause} (tried on {climb.when})"
-            return [Said("failed", (said, *filter(None, (rung.remedy,))), do)]
+            sentence = f"rung {rung.number}, {rung.name}, breaks: {rung.cause} (tried on {climb.when})"
+            return [Said("failed", (sentence, *filter(None, (rung.remedy,))), do)]
     if len(tried) < len(QUICK) or any(rung.status == "not reached" for rung in tried):
         return [Said("open", (f"not all of it was tried on {climb.when}",), do)]
     on = "the GPUs" if climb.run.device == "cuda" else "the CPU"
@@ -161,5 +161,5 @@ def _fault_of(log: Path, variant: Path) -> Said | None:
     if first is None:
         return Said("open", (f"{log} tells of no step, and of no error",), again)
     code = f"{first.signature.code}: " if first.signature and first.signature.code else ""
-    said = f"{log} tells of no step; it began with {code}{shown(first.words)} (line {first.number})"
-    return Said("failed", (said,), f"verl-doctor logs {shlex.quote(str(log))}")
+    sentence = f"{log} tells of no step; it began with {code}{shown(first.words)} (line {first.number})"
+    return Said("failed", (sentence,), f"verl-doctor logs {shlex.quote(str(log))}")

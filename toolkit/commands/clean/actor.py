@@ -19,11 +19,11 @@ _SILENCE = "Ray did not say what became of it"
 
 def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]:
     """Ask each cluster once. It is refused where another driver has connected meanwhile, or another cluster answers."""
-    for cluster, some in groupby(leftovers, key=lambda one: _cluster(one.removal)):
+    for cluster, some in groupby(leftovers, key=lambda leftover: _cluster(leftover.removal)):
         same = list(some)
-        told = _told(same, cluster, machine)
+        reasons = _reasons(same, cluster, machine)
         for leftover in same:
-            why = told.get(_identity(leftover.removal), told.get("", _SILENCE))
+            why = reasons.get(_identity(leftover.removal), reasons.get("", _SILENCE))
             yield Outcome(leftover, "not removed" if why else "removed", why)
 
 
@@ -38,17 +38,17 @@ def _identity(removal: object) -> str:
     return removal.actor if isinstance(removal, KillActor) else getattr(removal, "group", "")
 
 
-def _told(
+def _reasons(
     leftovers: Sequence[Leftover], cluster: tuple[str, str, str, str], machine: Machine
 ) -> dict[str, str]:
     """Of each identity why it is still there, "" when it is not. Under "" what holds for all others."""
     address, session, python, token = cluster
-    removals = [one.removal for one in leftovers]
+    removals = [leftover.removal for leftover in leftovers]
     question = {
         "address": address,
         "session": session,
-        "actors": [one.actor for one in removals if isinstance(one, KillActor)],
-        "groups": [one.group for one in removals if isinstance(one, RemoveGroup)],
+        "actors": [removal.actor for removal in removals if isinstance(removal, KillActor)],
+        "groups": [removal.group for removal in removals if isinstance(removal, RemoveGroup)],
         "limit": _ENDING,
     }
     mode = (
@@ -57,7 +57,7 @@ def _told(
     heard = ask_child(machine, python, ray_remove, json.dumps(question), timeout=_LIMIT, variables=mode)
     if isinstance(heard, Unknown):
         return {"": heard.reason}
-    answer, told = heard
-    if not isinstance(told, dict):
+    answer, reported = heard
+    if not isinstance(reported, dict):
         return {"": f"Ray could not be asked: {ending(answer, _LIMIT)}"}
-    return dict(told.get("told") or {"": str(told.get("refused") or _SILENCE)})
+    return dict(reported.get("told") or {"": str(reported.get("refused") or _SILENCE)})

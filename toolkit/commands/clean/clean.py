@@ -67,7 +67,7 @@ class Cleaned:
     @property
     def still_there(self) -> tuple[Outcome, ...]:
         """What was to be removed and was not."""
-        return tuple(one for one in self.outcomes or () if one.state != "removed")
+        return tuple(outcome for outcome in self.outcomes or () if outcome.state != "removed")
 
     def exit_code(self) -> ExitCode:
         """1 when something can be removed, or was not; 3 when some place could not be looked at; 0 otherwise."""
@@ -77,16 +77,16 @@ class Cleaned:
 
 def find(collectors: Iterable[Collector], collection: Facts, ray_address: str = "") -> Found:
     """Ask every fact that is about leftovers. When the Ray with this address tells nothing, that is one of what is unknown."""
-    facts = [one.fact for one in collectors if issubclass(one.fact, Leftovers)]
+    facts = [collector.fact for collector in collectors if issubclass(collector.fact, Leftovers)]
     collection.start(facts)
     answers = {fact: collection.get(fact) for fact in facts}
     known = [answer for answer in answers.values() if isinstance(answer, Leftovers)]
-    asked = clusters_asked(ray_address, collection) if ray_address else None
-    if isinstance(asked, Unknown):
-        answers[LeftActors] = asked
+    requested = clusters_asked(ray_address, collection) if ray_address else None
+    if isinstance(requested, Unknown):
+        answers[LeftActors] = requested
     return Found(
-        tuple(one for answer in known for one in answer.found),
-        tuple(one for answer in known for one in answer.kept),
+        tuple(leftover for answer in known for leftover in answer.found),
+        tuple(kept_entry for answer in known for kept_entry in answer.kept),
         tuple(
             (fact.__name__, answer.reason)
             for fact, answer in answers.items()
@@ -97,16 +97,24 @@ def find(collectors: Iterable[Collector], collection: Facts, ray_address: str = 
 
 def chosen(found: Found, kinds: Collection[Kind], older_than: float) -> Found:
     """Those of some kinds (all when there are none) that nobody has changed for `older_than` seconds."""
-    of_kind = [one for one in found.leftovers if not kinds or one.kind in kinds]
-    young = [one for one in of_kind if older_than and (one.age is None or one.age < older_than)]
+    of_kind = [leftover for leftover in found.leftovers if not kinds or leftover.kind in kinds]
+    young = [
+        leftover for leftover in of_kind if older_than and (leftover.age is None or leftover.age < older_than)
+    ]
     return replace(
         found,
-        leftovers=tuple(one for one in of_kind if one not in young),
+        leftovers=tuple(leftover for leftover in of_kind if leftover not in young),
         kept=(
-            *(one for one in found.kept if not kinds or one.kind in kinds),
+            *(kept_entry for kept_entry in found.kept if not kinds or kept_entry.kind in kinds),
             *(
-                Kept(one.kind, one.name, "it is younger than --older-than", one.size, one.store)
-                for one in young
+                Kept(
+                    leftover.kind,
+                    leftover.name,
+                    "it is younger than --older-than",
+                    leftover.size,
+                    leftover.store,
+                )
+                for leftover in young
             ),
         ),
     )
@@ -124,11 +132,11 @@ def remove_all(
     for _ in range(_LOOKS):
         done = _remove(due, machine, home, problems, say)
         outcomes += done
-        if not any(one.state == "removed" and one.leftover.kind in _HOLDERS for one in done):
+        if not any(outcome.state == "removed" and outcome.leftover.kind in _HOLDERS for outcome in done):
             break
         again = look()
-        tried = {(one.leftover.kind, one.leftover.name) for one in outcomes}
-        due = tuple(one for one in again.leftovers if (one.kind, one.name) not in tried)
+        tried = {(outcome.leftover.kind, outcome.leftover.name) for outcome in outcomes}
+        due = tuple(leftover for leftover in again.leftovers if (leftover.kind, leftover.name) not in tried)
         found = Found((*found.leftovers, *due), again.kept, again.unknown)
     return Cleaned(found, tuple(outcomes), problems[0] if problems else "")
 
@@ -137,12 +145,12 @@ def _remove(
     due: Sequence[Leftover], machine: Machine, home: Path, problems: list[str], say: Callable[[str], None]
 ) -> list[Outcome]:
     """Remove them, each by the one who knows how."""
-    ordered = sorted(due, key=lambda one: _ORDER.index(type(one.removal)))
+    ordered = sorted(due, key=lambda leftover: _ORDER.index(type(leftover.removal)))
     if not ordered:
         return []
     outcomes: list[Outcome] = []
     with recorded(home, ordered, problems) as note:
-        for module, some in groupby(ordered, key=lambda one: _REMOVERS[type(one.removal)]):
+        for module, some in groupby(ordered, key=lambda leftover: _REMOVERS[type(leftover.removal)]):
             same = list(some)
             say(f"removing what is left over: {same[0].kind} {same[0].name}")
             remover = importlib.import_module(f"verl_doctor.toolkit.commands.clean.{module}")

@@ -17,10 +17,10 @@ _SINGULARS: Mapping[str, str] = {"shared memory": "piece of shared memory"}
 
 def document(cleaned: Cleaned) -> dict[str, Any]:
     """Everything, in JSON types."""
-    outcomes = {(one.leftover.kind, one.leftover.name): one for one in cleaned.outcomes or ()}
+    outcomes = {(outcome.leftover.kind, outcome.leftover.name): outcome for outcome in cleaned.outcomes or ()}
 
-    def became(one: Leftover) -> dict[str, Any]:
-        outcome = outcomes.get((one.kind, one.name))
+    def became(leftover: Leftover) -> dict[str, Any]:
+        outcome = outcomes.get((leftover.kind, leftover.name))
         return {"state": outcome.state if outcome else "found", "why": outcome.why if outcome else ""}
 
     return {
@@ -28,19 +28,25 @@ def document(cleaned: Cleaned) -> dict[str, Any]:
         "applied": cleaned.outcomes is not None,
         "leftovers": [
             {
-                "kind": one.kind,
-                "name": one.name,
-                "proof": list(one.proof),
-                "size": one.size,
-                "store": one.store,
-                "age": None if one.age is None else round(one.age),
-                **became(one),
+                "kind": leftover.kind,
+                "name": leftover.name,
+                "proof": list(leftover.proof),
+                "size": leftover.size,
+                "store": leftover.store,
+                "age": None if leftover.age is None else round(leftover.age),
+                **became(leftover),
             }
-            for one in cleaned.found.leftovers
+            for leftover in cleaned.found.leftovers
         ],
         "kept": [
-            {"kind": one.kind, "name": one.name, "why": one.why, "size": one.size, "store": one.store}
-            for one in cleaned.found.kept
+            {
+                "kind": kept_entry.kind,
+                "name": kept_entry.name,
+                "why": kept_entry.why,
+                "size": kept_entry.size,
+                "store": kept_entry.store,
+            }
+            for kept_entry in cleaned.found.kept
         ],
         "not_looked_at": [{"fact": fact, "why": why} for fact, why in cleaned.found.unknown],
         "unrecorded": cleaned.unrecorded or None,
@@ -51,7 +57,7 @@ def headline(cleaned: Cleaned) -> tuple[str, str]:
     """One word, and the sentence behind it."""
     found, outcomes = cleaned.found, cleaned.outcomes
     if outcomes is not None and outcomes:
-        gone = [one.leftover for one in outcomes if one.state == "removed"]
+        gone = [outcome.leftover for outcome in outcomes if outcome.state == "removed"]
         if not cleaned.still_there:
             return "REMOVED", f"{kinds_of(gone)}{takes(gone, ', which took ')}"
         return "NOT ALL", f"{counted(len(gone), 'leftover')} removed, {len(cleaned.still_there)} still there"
@@ -66,29 +72,36 @@ def headline(cleaned: Cleaned) -> tuple[str, str]:
 
 def kinds_of(leftovers: Iterable[Leftover]) -> str:
     """How many there are of each kind: "2 session folders and 1 socket"."""
-    kinds = sorted(one.kind for one in leftovers)
-    said = [
+    kinds = sorted(leftover.kind for leftover in leftovers)
+    parts = [
         counted(len(list(same)), _SINGULARS.get(kind, kind), _PLURALS.get(kind, ""))
         for kind, same in groupby(kinds)
     ]
-    return " and ".join(filter(None, (", ".join(said[:-1]), *said[-1:]))) or "nothing"
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:]))) or "nothing"
 
 
 def takes(leftovers: Iterable[Leftover | Kept], before: str) -> str:
     """How much they take of each store: "3.2 GiB of disk"; "" when nothing is known."""
-    known = sorted((one.store, one.size) for one in leftovers if one.size and one.store != "resources")
-    said = [
+    known = sorted(
+        (leftover.store, leftover.size)
+        for leftover in leftovers
+        if leftover.size and leftover.store != "resources"
+    )
+    parts = [
         f"{in_bytes(sum(size for _, size in same))} of {store}"
         for store, same in groupby(known, key=lambda pair: pair[0])
     ]
-    return before + " and ".join(said) if said else ""
+    return before + " and ".join(parts) if parts else ""
 
 
 def next_steps(cleaned: Cleaned) -> Iterator[str]:
     """What to do now, and what cannot be done."""
     if cleaned.outcomes is None and cleaned.found.leftovers:
         yield "verl-doctor clean --apply removes them, each after a fresh look; that cannot be undone"
-    if any(one.kind == "session folder" for one in cleaned.found.leftovers) and cleaned.outcomes is None:
+    if (
+        any(leftover.kind == "session folder" for leftover in cleaned.found.leftovers)
+        and cleaned.outcomes is None
+    ):
         yield "the logs of dead jobs go with their sessions: read or copy before what you still need"
     if cleaned.unrecorded:
         yield f"the journal has no record of it: {cleaned.unrecorded}"

@@ -51,7 +51,7 @@ class _Moved:
 
 def remove(leftovers: Iterable[Leftover], machine: Machine) -> Iterator[Outcome]:
     """Remove each if it is the very one that was judged, and is a leftover still. Raises no OSError."""
-    for is_folder, same in groupby(leftovers, key=lambda one: one.kind in _FOLDERS):
+    for is_folder, same in groupby(leftovers, key=lambda leftover: leftover.kind in _FOLDERS):
         waiting, many = list(same), _FOLDERS_TOGETHER if is_folder else _FILES_TOGETHER
         for first in range(0, len(waiting), many):
             yield from _together(waiting[first : first + many], machine)
@@ -59,8 +59,8 @@ def remove(leftovers: Iterable[Leftover], machine: Machine) -> Iterator[Outcome]
 
 def give_back(kept: Iterable[Kept], machine: Machine) -> None:
     """Give those their names again that a doctor had moved aside when it was killed, and that are no leftovers."""
-    for one in kept:
-        place = place_at(one.name)
+    for kept_entry in kept:
+        place = place_at(kept_entry.name)
         if place is not None and place.put_aside:
             with contextlib.suppress(OSError), reached(str(machine.root), place.folder) as folder:
                 if os.stat(place.entry, dir_fd=folder, follow_symlinks=False).st_uid == os.geteuid():
@@ -69,27 +69,27 @@ def give_back(kept: Iterable[Kept], machine: Machine) -> None:
 
 def _together(leftovers: Sequence[Leftover], machine: Machine) -> list[Outcome]:
     """Remove some: one look at all processes before the first is moved, and one when all of them are."""
-    now = look([place for one in leftovers if (place := place_at(one.name))], machine)
+    now = look([place for moved_entry in leftovers if (place := place_at(moved_entry.name))], machine)
     moved: dict[int, _Moved] = {}
     outcomes: dict[int, Outcome] = {}
     try:
         for index, leftover in enumerate(leftovers):
-            with _told(leftover, index, outcomes):
+            with _recording_failure(leftover, index, outcomes):
                 moved[index] = _move_aside(leftover, now, machine)
-        aside = look([one.aside for one in moved.values()], machine)
+        aside = look([moved_entry.aside for moved_entry in moved.values()], machine)
         for index in list(moved):
-            with _told(leftovers[index], index, outcomes):
+            with _recording_failure(leftovers[index], index, outcomes):
                 left = _remove_moved(moved.pop(index), aside, machine)
                 outcomes[index] = Outcome(leftovers[index], "partly removed" if left else "removed", left)
     finally:
-        for one in moved.values():  # only when this was interrupted
+        for moved_entry in moved.values():  # only when this was interrupted
             with contextlib.suppress(OSError, _Stays):
-                _put_back(one, machine)
+                _put_back(moved_entry, machine)
     return [outcomes[index] for index in sorted(outcomes)]
 
 
 @contextlib.contextmanager
-def _told(leftover: Leftover, index: int, outcomes: dict[int, Outcome]) -> Iterator[None]:
+def _recording_failure(leftover: Leftover, index: int, outcomes: dict[int, Outcome]) -> Iterator[None]:
     """Make an outcome of what keeps something from being removed."""
     try:
         yield
@@ -147,9 +147,9 @@ def _remove_moved(moved: _Moved, now: LeftFiles, machine: Machine) -> str:
 
 
 def _found(path: str, now: LeftFiles) -> LeftFile:
-    for one in now.files:
-        if one.path == path:
-            return one
+    for file in now.files:
+        if file.path == path:
+            return file
     raise _Stays("it has gone")
 
 

@@ -16,10 +16,10 @@ _SIZES = Unknown("of what they hold nothing is asked")
 def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]:
     """Ask those to end that are proven to be left over at this moment, too; then end those of them that do not."""
     now = left_processes.collect(gpus=_SIZES, machine=machine)
-    proven = {one.removal for one in now.found} if isinstance(now, Leftovers) else set()
-    told = end_processes([one for one in map(_removal, leftovers) if one in proven], machine)
+    proven = {removal.removal for removal in now.found} if isinstance(now, Leftovers) else set()
+    outcomes = end_processes([removal for removal in map(_removal, leftovers) if removal in proven], machine)
     for leftover in leftovers:
-        why = told.get(_removal(leftover), "a second look does not prove it any more")
+        why = outcomes.get(_removal(leftover), "a second look does not prove it any more")
         yield Outcome(leftover, "not removed" if why else "removed", why)
 
 

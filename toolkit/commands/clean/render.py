@@ -29,18 +29,18 @@ def text_lines(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterato
     first, *rest = wrapped(f"{word}  {sentence}", width, hanging="  ")
     yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))
     yield from map(Text, rest)
-    outcomes = {(one.leftover.kind, one.leftover.name): one for one in cleaned.outcomes or ()}
+    outcomes = {(outcome.leftover.kind, outcome.leftover.name): outcome for outcome in cleaned.outcomes or ()}
     kinds = {
-        one.kind: [other for other in cleaned.found.leftovers if other.kind == one.kind]
-        for one in cleaned.found.leftovers
+        leftover.kind: [other for other in cleaned.found.leftovers if other.kind == leftover.kind]
+        for leftover in cleaned.found.leftovers
     }
-    for same in sorted(kinds.values(), key=lambda some: -sum(one.size or 0 for one in some)):
+    for same in sorted(kinds.values(), key=lambda some: -sum(leftover.size or 0 for leftover in some)):
         yield from _of_kind(same, outcomes, width, verbose=verbose)
     yield from _kept(cleaned, width, verbose=verbose)
     for fact, why in cleaned.found.unknown:
         yield from _wrapped(f"not looked at: {why} ({fact})", width, "  ", "    ")
-    for said in words.next_steps(cleaned):
-        yield from _wrapped(said, width, "", "  ")
+    for next_step in words.next_steps(cleaned):
+        yield from _wrapped(next_step, width, "", "  ")
 
 
 def markdown_lines(cleaned: Cleaned) -> Iterator[str]:
@@ -53,11 +53,11 @@ def markdown_lines(cleaned: Cleaned) -> Iterator[str]:
         yield ""
         yield "| left over | kind | size | proof | state |"
         yield "|---|---|---|---|---|"
-    outcomes = {(one.leftover.kind, one.leftover.name): one for one in cleaned.outcomes or ()}
-    for one in cleaned.found.leftovers:
-        outcome = outcomes.get((one.kind, one.name))
+    outcomes = {(outcome.leftover.kind, outcome.leftover.name): outcome for outcome in cleaned.outcomes or ()}
+    for leftover in cleaned.found.leftovers:
+        outcome = outcomes.get((leftover.kind, leftover.name))
         state = f"{outcome.state}: {outcome.why}".rstrip(": ") if outcome else "found"
-        cells = (one.name, one.kind, _size(one), "; ".join(one.proof), state)
+        cells = (leftover.name, leftover.kind, _size(leftover), "; ".join(leftover.proof), state)
         yield f"| {' | '.join(escaped(harmless(cell)) for cell in cells)} |"
     if cleaned.found.kept:
         yield ""
@@ -69,9 +69,9 @@ def markdown_lines(cleaned: Cleaned) -> Iterator[str]:
     for fact, why in cleaned.found.unknown:
         yield ""
         yield f"* not looked at: {escaped(harmless(why))} ({fact})"
-    for said in words.next_steps(cleaned):
+    for next_step in words.next_steps(cleaned):
         yield ""
-        yield escaped(harmless(said))
+        yield escaped(harmless(next_step))
 
 
 def _of_kind(
@@ -79,29 +79,32 @@ def _of_kind(
 ) -> Iterator[Text]:
     """The largest ones, and those that are still there though they were to be removed; the rest is counted."""
 
-    def weight(one: Leftover) -> tuple[bool, int]:
-        outcome = outcomes.get((one.kind, one.name))
-        return outcome is None or outcome.state == "removed", -(one.size or 0)
+    def weight(leftover: Leftover) -> tuple[bool, int]:
+        outcome = outcomes.get((leftover.kind, leftover.name))
+        return outcome is None or outcome.state == "removed", -(leftover.size or 0)
 
     ordered = sorted(same, key=weight)
-    stuck = sum(not weight(one)[0] for one in ordered)
+    stuck = sum(not weight(leftover)[0] for leftover in ordered)
     shown = ordered if verbose else ordered[: max(_MOST_OF_A_KIND, stuck)]
-    for one in shown:
-        yield from _leftover(one, outcomes.get((one.kind, one.name)), width, verbose=verbose)
+    for leftover in shown:
+        yield from _leftover(leftover, outcomes.get((leftover.kind, leftover.name)), width, verbose=verbose)
     if rest := ordered[len(shown) :]:
         more = words.kinds_of(rest).replace(" ", " more ", 1)
         yield Text(f"  {more}{words.takes(rest, ', ')}; -v shows them", style="dim")
 
 
-def _leftover(one: Leftover, outcome: Outcome | None, width: int | None, *, verbose: bool) -> Iterator[Text]:
+def _leftover(
+    leftover: Leftover, outcome: Outcome | None, width: int | None, *, verbose: bool
+) -> Iterator[Text]:
     state = f"{outcome.state}: " if outcome else ""
-    size = f", {_size(one)}" if one.size else ""
-    yield from _wrapped(f"{state}{one.name} ({one.kind}{size})", width, "  ", "    ")
+    size = f", {_size(leftover)}" if leftover.size else ""
+    yield from _wrapped(f"{state}{leftover.name} ({leftover.kind}{size})", width, "  ", "    ")
     if outcome is not None and outcome.why:
         yield from _wrapped(outcome.why, width, "    ", "      ")
     elif outcome is None or verbose:
         yield from (
-            Text(line.plain, style="dim") for line in _wrapped("; ".join(one.proof), width, "    ", "      ")
+            Text(line.plain, style="dim")
+            for line in _wrapped("; ".join(leftover.proof), width, "    ", "      ")
         )
 
 
@@ -111,16 +114,18 @@ def _kept(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterator[Tex
     if not cleaned.found.leftovers and not verbose:
         return
     shown = kept if verbose else kept[:_MOST_KEPT]
-    for one in shown:
-        yield from _wrapped(f"kept: {one.name} ({one.kind}): {one.why}", width, "  ", "    ")
+    for kept_entry in shown:
+        yield from _wrapped(
+            f"kept: {kept_entry.name} ({kept_entry.kind}): {kept_entry.why}", width, "  ", "    "
+        )
     if len(kept) > len(shown):
         yield Text(f"  kept: {counted(len(kept) - len(shown), 'more thing')}; -v shows them", style="dim")
 
 
-def _size(one: Leftover | Kept) -> str:
-    return "" if one.size is None else in_bytes(one.size)
+def _size(leftover: Leftover | Kept) -> str:
+    return "" if leftover.size is None else in_bytes(leftover.size)
 
 
-def _wrapped(said: str, width: int | None, indent: str, hanging: str) -> Iterator[Text]:
+def _wrapped(text: str, width: int | None, indent: str, hanging: str) -> Iterator[Text]:
     """Lines of a text from outside, which is made harmless."""
-    yield from (Text(line) for line in wrapped(harmless(said), width, indent=indent, hanging=hanging))
+    yield from (Text(line) for line in wrapped(harmless(text), width, indent=indent, hanging=hanging))

@@ -44,15 +44,15 @@ def _short(of: Comparison, width: int | None) -> Iterator[Text]:
     breaks = of.of("breaks")
     if breaks:
         yield Text("Breaks what worked:", style="bold red")
-    for one in breaks[:_BREAKS]:
-        yield _clipped(f"  {_head(one, of)}", width)
-        if one.next:
-            yield Text(f"    {harmless(one.next)}", style="dim")
+    for difference in breaks[:_BREAKS]:
+        yield _clipped(f"  {_head(difference, of)}", width)
+        if difference.next:
+            yield Text(f"    {harmless(difference.next)}", style="dim")
     kinds = words.by_kind(of.of("matters"))
     if kinds:
         yield Text("May change what the job does:", style="bold yellow")
     for kind, members in list(kinds.items())[:_KINDS]:
-        shown = listed((_change(one) for one in members), _NAMED_OF_A_KIND)
+        shown = listed((_change(member) for member in members), _NAMED_OF_A_KIND)
         yield _clipped(f"  {kind}: {shown}", width)
     left = len(breaks[_BREAKS:]) + sum(len(members) for members in list(kinds.values())[_KINDS:])
     rest = [f"{counted(left, 'more difference')}"] if left else []
@@ -70,15 +70,15 @@ def _clipped(text: str, width: int | None, style: str = "") -> Text:
     return Text(harmless(text if width is None else clipped(text, width)), style=style)
 
 
-def _change(one: Difference) -> str:
-    old, new = (without_middle(value, _SHORT) for value in words.values(one))
-    return f"{one.subject} {old} -> {new}"
+def _change(difference: Difference) -> str:
+    old, new = (without_middle(value, _SHORT) for value in words.values(difference))
+    return f"{difference.subject} {old} -> {new}"
 
 
 def _whole(of: Comparison, width: int | None) -> Iterator[Text]:
-    for one in of.of("breaks"):
+    for difference in of.of("breaks"):
         yield Text()
-        yield from _breaking(one, of, width)
+        yield from _breaking(difference, of, width)
     for group in words.groups(of.of("matters"), every=True):
         yield Text()
         yield from _group(group, of, width)
@@ -91,35 +91,35 @@ def _lines(text: str, width: int | None, indent: str, hanging: str, style: str =
     ]
 
 
-def _head(one: Difference, of: Comparison) -> str:
+def _head(difference: Difference, of: Comparison) -> str:
     """What breaks, which rules find it, and on which nodes."""
-    if one.kind == "finding":
-        head = f"{', '.join(one.codes)}  {one.new}"
+    if difference.kind == "finding":
+        head = f"{', '.join(difference.codes)}  {difference.new}"
     else:
-        old, new = (without_middle(value, _LONGEST) for value in words.values(one))
-        head = f"{', '.join(one.codes)}  {one.kind} {one.subject}: {old} -> {new}"
-    place = words.where(one, of)
+        old, new = (without_middle(value, _LONGEST) for value in words.values(difference))
+        head = f"{', '.join(difference.codes)}  {difference.kind} {difference.subject}: {old} -> {new}"
+    place = words.where(difference, of)
     return f"{head}{f' ({place})' if place else ''}"
 
 
-def _breaking(one: Difference, of: Comparison, width: int | None) -> Iterator[Text]:
-    yield from _lines(_head(one, of), width, "", "  ", "bold red")
-    if one.kind == "finding":
-        yield from _lines(f"before  {one.old}", width, "  ", "          ")
-    yield from _lines(f"why     {one.why}", width, "  ", "          ")
-    yield from _lines(f"do      {one.next}", width, "  ", "          ") if one.next else ()
+def _breaking(difference: Difference, of: Comparison, width: int | None) -> Iterator[Text]:
+    yield from _lines(_head(difference, of), width, "", "  ", "bold red")
+    if difference.kind == "finding":
+        yield from _lines(f"before  {difference.old}", width, "  ", "          ")
+    yield from _lines(f"why     {difference.why}", width, "  ", "          ")
+    yield from _lines(f"do      {difference.next}", width, "  ", "          ") if difference.next else ()
 
 
 def _group(group: words.Group, of: Comparison, width: int | None) -> Iterator[Text]:
     yield from _lines(f"{group.kind}{f': {group.why}' if group.why else ''}", width, "", "  ", "bold yellow")
-    size = min(_WIDEST, max(len(one.subject) for one in group.shown))
-    for one in group.shown:
-        old, new = (without_middle(value, _LONGEST) for value in words.values(one))
-        place = words.where(one, of)
-        line = f"{one.subject:<{size}}  {old} -> {new}{f'  {place}' if place else ''}"
+    size = min(_WIDEST, max(len(difference.subject) for difference in group.shown))
+    for difference in group.shown:
+        old, new = (without_middle(value, _LONGEST) for value in words.values(difference))
+        place = words.where(difference, of)
+        line = f"{difference.subject:<{size}}  {old} -> {new}{f'  {place}' if place else ''}"
         yield from _lines(line, width, "  ", "      ")
-        if one.next and not group.do:
-            yield from _lines(f"do  {one.next}", width, "      ", "          ", "dim")
+        if difference.next and not group.do:
+            yield from _lines(f"do  {difference.next}", width, "      ", "          ", "dim")
     if group.do:
         yield from _lines(f"do  {group.do}", width, "      ", "          ", "dim")
 
@@ -140,11 +140,15 @@ def _rest(of: Comparison, width: int | None) -> Iterator[Text]:
 
 def _noise(group: words.Group, of: Comparison, width: int | None) -> Iterator[Text]:
     yield Text(f"{group.kind} (does not matter)", style="dim")
-    for one in group.shown:
-        old, new = (without_middle(value, _LONGEST) for value in words.values(one))
-        place = words.where(one, of)
-        said = f"{one.subject}: {new}" if one.kind == "fact" else f"{one.subject}: {old} -> {new}"
-        yield from _lines(f"{said}{f'  {place}' if place else ''}", width, "  ", "      ", "dim")
+    for difference in group.shown:
+        old, new = (without_middle(value, _LONGEST) for value in words.values(difference))
+        place = words.where(difference, of)
+        text = (
+            f"{difference.subject}: {new}"
+            if difference.kind == "fact"
+            else f"{difference.subject}: {old} -> {new}"
+        )
+        yield from _lines(f"{text}{f'  {place}' if place else ''}", width, "  ", "      ", "dim")
 
 
 def markdown_lines(of: Comparison, *, every: bool) -> Iterator[str]:
@@ -160,11 +164,11 @@ def markdown_lines(of: Comparison, *, every: bool) -> Iterator[str]:
         yield ""
         yield "| weight | what | old | new | why | next step |"
         yield "|---|---|---|---|---|---|"
-    for one in shown:
-        place = words.where(one, of)
-        what = f"{one.kind} {one.subject}{f' {place}' if place else ''}"
-        why = f"{', '.join(one.codes)}: {one.why}" if one.codes else one.why
-        cells = (one.weight, what, *words.values(one), why, one.next)
+    for difference in shown:
+        place = words.where(difference, of)
+        what = f"{difference.kind} {difference.subject}{f' {place}' if place else ''}"
+        why = f"{', '.join(difference.codes)}: {difference.why}" if difference.codes else difference.why
+        cells = (difference.weight, what, *words.values(difference), why, difference.next)
         yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
     if of.untold or of.lost:
         yield ""

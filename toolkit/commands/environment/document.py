@@ -48,7 +48,9 @@ def worth_showing(environment: EffectiveEnvironment, *, every: bool) -> list[Eff
 
 def _by_servers(row: Effective) -> bool:
     """Whether verl gives the rollout servers another value than the one that is set."""
-    return any(one.to == "rollout servers" and row.driver.differs(one.value) for one in row.later)
+    return any(
+        assigned.to == "rollout servers" and row.driver.differs(assigned.value) for assigned in row.later
+    )
 
 
 def headline(environment: EffectiveEnvironment) -> tuple[str, str]:
@@ -118,9 +120,9 @@ def notes(row: Effective, environment: EffectiveEnvironment) -> Iterator[str]:
     if row.dropped is not None:
         where = _at(row.dropped.path, row.dropped.line, environment)
         yield f"verl leaves its default {cell(row.dropped.value)} out, because the driver sets it ({where})"
-    for one in row.later:
-        given = "taken away" if one.value.is_set is False else cell(one.value)
-        yield f"{one.to}: {given} ({_at(one.path, one.line, environment)})"
+    for assigned in row.later:
+        given = "taken away" if assigned.value.is_set is False else cell(assigned.value)
+        yield f"{assigned.to}: {given} ({_at(assigned.path, assigned.line, environment)})"
     if len(set(row.raylets)) > 1 or len(set(row.workers)) > 1:
         pairs = zip(environment.raylets, row.raylets, row.workers, strict=False)
         for raylet, value, worker in pairs:
@@ -145,7 +147,7 @@ def _row(row: Effective) -> dict[str, Any]:
         "path": row.path or None,
         "line": row.line or None,
         "dropped": None if row.dropped is None else _assigned(row.dropped),
-        "later": [_assigned(one) for one in row.later],
+        "later": [_assigned(assigned) for assigned in row.later],
     }
 
 
@@ -153,5 +155,10 @@ def _value(value: Value) -> dict[str, Any]:
     return {"set": value.is_set, "text": value.text, "untold": value.untold or None}
 
 
-def _assigned(one: Assigned) -> dict[str, Any]:
-    return {"value": _value(one.value), "to": one.to, "path": one.path or None, "line": one.line or None}
+def _assigned(assigned: Assigned) -> dict[str, Any]:
+    return {
+        "value": _value(assigned.value),
+        "to": assigned.to,
+        "path": assigned.path or None,
+        "line": assigned.line or None,
+    }

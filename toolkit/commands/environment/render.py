@@ -28,8 +28,10 @@ def text_lines(environment: EffectiveEnvironment, width: int | None, *, every: b
     first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
     yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))
     yield from map(Text, rest)
-    for said in words.circumstances(environment):
-        yield from (Text(line) for line in wrapped(harmless(said), width, indent="  ", hanging="    "))
+    for circumstance in words.circumstances(environment):
+        yield from (
+            Text(line) for line in wrapped(harmless(circumstance), width, indent="  ", hanging="    ")
+        )
     rows = words.worth_showing(environment, every=every)
     if rows:
         yield Text()
@@ -47,7 +49,7 @@ def markdown_lines(environment: EffectiveEnvironment, *, every: bool) -> Iterato
     yield ""
     yield escaped(sentence)
     yield ""
-    yield from (f"* {escaped(said)}" for said in words.circumstances(environment))
+    yield from (f"* {escaped(circumstance)}" for circumstance in words.circumstances(environment))
     rows = words.worth_showing(environment, every=every)
     if rows:
         yield ""
@@ -73,11 +75,11 @@ def _table(rows: list[Effective], environment: EffectiveEnvironment, width: int 
         yield Text(_line(cells, sizes), style="bold" if row.differs else "")
         place = words.decided_at(row, environment)
         for note in filter(None, (place, *words.notes(row, environment))):
-            said = harmless(note)
+            text = harmless(note)
             indented = (
-                [f"      {said}"]
+                [f"      {text}"]
                 if width is None
-                else wrapped(said, width, indent="      ", hanging="        ")
+                else wrapped(text, width, indent="      ", hanging="        ")
             )
             yield from (Text(line, style="dim") for line in indented)
 

@@ -35,7 +35,7 @@ def rows(known: Registry) -> list[tuple[str, str, str, str, str]]:
             (check.code, check.severity, check.cost, _fixes(check, known), check.title)
             for check in known.checks
         ),
-        *((one.code, "error", "logs", "", one.title) for one in of_logs_alone()),
+        *((signature.code, "error", "logs", "", signature.title) for signature in of_logs_alone()),
     ]
 
 
@@ -82,7 +82,7 @@ def with_address(page: str, code: str) -> str:
 
 def explain_of_logs(code: str, known: Registry) -> str | None:
     """A fault that only logs show as a Markdown page; None when there is no such code."""
-    found = [one for one in of_code(code) if one.is_of_logs_alone]
+    found = [signature for signature in of_code(code) if signature.is_of_logs_alone]
     if not found:
         return None
     lines = [
@@ -94,7 +94,7 @@ def explain_of_logs(code: str, known: Registry) -> str | None:
     lines += ["## How to fix", ""]
     lines += [f"* {remedy}" for remedy in dict.fromkeys(fault.remedy for fault in found)]
     lines += [f"* {STAGES[stage]}: {remedy}" for fault in found for stage, remedy in fault.at.items()]
-    if rules := [rule for one in found for rule in one.rules]:
+    if rules := [rule for signature in found for rule in signature.rules]:
         titles = {check.code: check.title for check in known.checks}
         lines += ["", "## Rules that may confirm it on a machine", ""]
         lines += [f"* {rule}: {titles.get(rule, '')}" for rule in dict.fromkeys(rules)]
@@ -104,10 +104,10 @@ def explain_of_logs(code: str, known: Registry) -> str | None:
 def _in_logs(found: Sequence[Signature]) -> list[str]:
     """The texts by which a fault is known in logs."""
     lines = ["", "## In logs", ""] if found else []
-    for one in found:
-        texts = [f"`{pattern_text(parts)}`" for parts in one.patterns]
+    for signature in found:
+        texts = [f"`{pattern_text(parts)}`" for parts in signature.patterns]
         more = f", and {len(texts) - _TEXTS} more" if len(texts) > _TEXTS else ""
-        lines.append(f"* {_CERTAIN[one.kind]}{': ' if texts else ''}{', '.join(texts[:_TEXTS])}{more}")
+        lines.append(f"* {_CERTAIN[signature.kind]}{': ' if texts else ''}{', '.join(texts[:_TEXTS])}{more}")
     return lines
 
 

@@ -48,10 +48,10 @@ def card(pages: str) -> Iterator[str]:
 
 def listed() -> Iterator[str]:
     """The card as a Markdown list, for a terminal."""
-    for one in entries():
-        yield f"* `{one.line}`"
-        yield f"  * {one.means} ({one.code})"
-        yield f"  * do: {one.do}"
+    for entry in entries():
+        yield f"* `{entry.line}`"
+        yield f"  * {entry.means} ({entry.code})"
+        yield f"  * do: {entry.do}"
 
 
 def _cell(text: str) -> str:

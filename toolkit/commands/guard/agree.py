@@ -44,13 +44,13 @@ def agreement_here(run: Session, collection: Collection, bases: Bases) -> Agreem
     assert isinstance(interpreter, Interpreter)  # noqa: S101 - for the type checker
     assert isinstance(packages, Packages)  # noqa: S101 - see above
     trees, machine = collection.get(VerlTrees), run.machine
-    there = [one for one in packages.distributions if one.name in _PACKAGES]
+    there = [distribution for distribution in packages.distributions if distribution.name in _PACKAGES]
     driver = driver_version(machine)
     return Agreement(
         written=datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         python=".".join(interpreter.version.split(".")[:2]),
         site_packages=tuple(map(bases.place, interpreter.site_packages)),
-        packages={one.name: f"=={one.version}" for one in there},
+        packages={distribution.name: f"=={distribution.version}" for distribution in there},
         verl=None if isinstance(trees, Unknown) else bases.place(trees.imported.folder),
         variables=dict(_variables(collection, machine)),
         driver=f">={driver}" if driver else "",
@@ -93,29 +93,37 @@ def _files(run: Session, collection: Collection, bases: Bases) -> Iterator[Agree
     marked = [] if isinstance(markers, Unknown) else patched_files(markers, run.config.marker)
     known = set()
     for file in marked:
-        one = _patched(file, Path(markers.folder, file.path), bases)  # type: ignore[union-attr]
-        known.add(bases.path(one.place))
-        yield one
-    for one in journalled(own_journal(run.target), bases, Marker(run.config.marker)):
-        within = one.place.base == "environment" or one.marked
-        if within and bases.path(one.place) not in known and found(one, bases).state in {"kept", "edited"}:
-            yield _as_it_is(one, bases)
+        agreed_file = _patched(file, Path(markers.folder, file.path), bases)  # type: ignore[union-attr]
+        known.add(bases.path(agreed_file.place))
+        yield agreed_file
+    for agreed_file in journalled(own_journal(run.target), bases, Marker(run.config.marker)):
+        within = agreed_file.place.base == "environment" or agreed_file.marked
+        if (
+            within
+            and bases.path(agreed_file.place) not in known
+            and found(agreed_file, bases).state in {"kept", "edited"}
+        ):
+            yield _as_it_is(agreed_file, bases)
 
 
 def _patched(file: PatchedFile, path: Path, bases: Bases) -> AgreedFile:
     lines = file.text.splitlines()
     return AgreedFile(
         place=bases.place(str(path)),
-        why=", ".join(sorted({*file.marked.values(), *(one.marker for one in file.not_carried)})),
+        why=", ".join(
+            sorted({*file.marked.values(), *(not_carried.marker for not_carried in file.not_carried)})
+        ),
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         marked=tuple(line_digest(lines[number - 1]) for number in file.marked),
         patches=tuple(as_entries(file.patches)),
-        loose=tuple(line_digest(lines[one.line - 1]) for one in file.not_carried if file.text),
+        loose=tuple(
+            line_digest(lines[not_carried.line - 1]) for not_carried in file.not_carried if file.text
+        ),
     )
 
 
-def _as_it_is(one: AgreedFile, bases: Bases) -> AgreedFile:
+def _as_it_is(agreed_file: AgreedFile, bases: Bases) -> AgreedFile:
     """The same with its content of today, which may have been edited beside the repair."""
-    if one.link:
-        return one
-    return replace(one, sha256=hashlib.sha256(bases.path(one.place).read_bytes()).hexdigest())
+    if agreed_file.link:
+        return agreed_file
+    return replace(agreed_file, sha256=hashlib.sha256(bases.path(agreed_file.place).read_bytes()).hexdigest())

@@ -123,7 +123,7 @@ class Agreement:
         return (
             *names,
             *driver,
-            *(f"site {one.name}" for one in self.sites if sites.get(one.name, one) != one),
+            *(f"site {site.name}" for site in self.sites if sites.get(site.name, site) != site),
         )
 
 
@@ -179,8 +179,8 @@ def _unknown(given: Any, known: Any) -> Iterator[str]:
         for key in given.keys() & known.keys():
             yield from _unknown(given[key], known[key])
     elif isinstance(given, list) and isinstance(known, (list, tuple)):
-        for one, other in zip(given, known, strict=True):
-            yield from _unknown(one, other)
+        for value, other in zip(given, known, strict=True):
+            yield from _unknown(value, other)
 
 
 def _damaged(path: Path, why: str) -> UsageError:

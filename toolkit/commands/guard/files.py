@@ -35,9 +35,12 @@ class Found:
 
 def all_found(agreed: Iterable[AgreedFile], bases: Bases) -> list[Found]:
     """Look at each file. One that does not answer in time is unreadable. Raises UsageError when the patches of one are damaged."""
-    files = [(one, bases.path(one.place)) for one in agreed]
-    contents = all_in_time([partial(_content, one, path) for one, path in files])
-    return [_found(one, path, content) for (one, path), content in zip(files, contents, strict=True)]
+    files = [(agreed_file, bases.path(agreed_file.place)) for agreed_file in agreed]
+    contents = all_in_time([partial(_content, agreed_file, path) for agreed_file, path in files])
+    return [
+        _found(agreed_file, path, content)
+        for (agreed_file, path), content in zip(files, contents, strict=True)
+    ]
 
 
 def found(agreed: AgreedFile, bases: Bases) -> Found:

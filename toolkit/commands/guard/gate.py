@@ -57,14 +57,14 @@ class Gate:
         if os.path.isdir(home):
             from verl_doctor.toolkit.commands.guard.journal import journalled  # noqa: PLC0415 - most environments have none
 
-            known = {one.place for one in agreed}
+            known = {agreed_file.place for agreed_file in agreed}
             later = journalled(home, bases, self.marker, self.agreement.written)
-            agreed += (one for one in later if one.place not in known)
+            agreed += (agreed_file for agreed_file in later if agreed_file.place not in known)
         return all_found(agreed, bases)
 
     def lost(self) -> list[Found]:
         """The files whose repairs are not in them any more. Raises Refused."""
-        return [one for one in self.files() if one.state in LOST]
+        return [file for file in self.files() if file.state in LOST]
 
     def judged(self) -> tuple[Term, ...]:
         """Everything that was agreed, as it is."""

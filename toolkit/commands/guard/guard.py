@@ -122,8 +122,8 @@ def _python_version(python: Path) -> str:
         text = (python.parent.parent / "pyvenv.cfg").read_text("utf-8", "replace")
     except OSError:
         return ""
-    said = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+)", text, re.MULTILINE)
-    return said[1] if said else ""
+    match = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+)", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _packages(agreement: Agreement, here: Here) -> Iterator[Term]:
@@ -136,7 +136,7 @@ def _packages(agreement: Agreement, here: Here) -> Iterator[Term]:
         installed = {**versions_in(str(folder), {*agreement.packages, *VLLM_NAMES}), **installed}
     for name, wanted in agreement.packages.items():
         named = (name, *VLLM_NAMES) if name == "vllm" else (name,)
-        version = next((installed[one] for one in named if one in installed), "")
+        version = next((installed[name] for name in named if name in installed), "")
         if not version and closed:
             yield Term(name, "skipped", wanted, reason=closed)
         elif version and is_within(version, wanted):
@@ -216,14 +216,14 @@ _LOST: Mapping[str, str] = {
 }
 
 
-def _file(one: Found) -> Term:
-    subject = f"repair {one.agreed.why} of {one.path}"
-    if one.state in {"kept", "edited"}:
-        said = "" if one.state == "kept" else "in place; the file was edited elsewhere"
-        return Term(subject, "pass", "in place", "in place", said)
-    if one.state == "unreadable":
-        return Term(subject, "skipped", "in place", reason=f"it cannot be read: {one.reason}")
-    return Term(subject, "fail", "in place", one.state, _LOST[one.state], "verl-doctor guard --apply")
+def _file(found: Found) -> Term:
+    subject = f"repair {found.agreed.why} of {found.path}"
+    if found.state in {"kept", "edited"}:
+        remark = "" if found.state == "kept" else "in place; the file was edited elsewhere"
+        return Term(subject, "pass", "in place", "in place", remark)
+    if found.state == "unreadable":
+        return Term(subject, "skipped", "in place", reason=f"it cannot be read: {found.reason}")
+    return Term(subject, "fail", "in place", found.state, _LOST[found.state], "verl-doctor guard --apply")
 
 
 def _variables(agreement: Agreement, here: Here) -> Iterator[Term]:

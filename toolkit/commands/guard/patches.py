@@ -20,12 +20,12 @@ def missing(entries: Iterable[Mapping[str, Any]], path: Path) -> list[AnyPatch]:
     tree = Path(str(path).removesuffix(patches[0].path)) if patches else path.parent
     text = path.read_text("utf-8", "replace")
     marked = [
-        MarkedLine(str(path), number, said)
-        for number, said, _ in marked_lines(text, Marker(ours), words - {ours})
+        MarkedLine(str(path), number, marker_text)
+        for number, marker_text, _ in marked_lines(text, Marker(ours), words - {ours})
     ]
     there = {
-        one.identity
+        patch.identity
         for file in patched_files(Markers(str(tree), tuple(marked)), ours)
-        for one in file.patches
+        for patch in file.patches
     }
     return [patch for patch in patches if patch.identity not in there]

@@ -37,8 +37,8 @@ _PAUSE = 0.25
 
 def is_first_of_node(environ: Mapping[str, str]) -> bool:
     """Whether this process is the one of its node that repairs: local rank 0, or no rank at all."""
-    said = next((environ[name] for name in _LOCAL_RANK if environ.get(name)), "0")
-    return said == "0"
+    local_rank = next((environ[name] for name in _LOCAL_RANK if environ.get(name)), "0")
+    return local_rank == "0"
 
 
 @dataclass(frozen=True)
@@ -56,18 +56,18 @@ def bring_back(gate: Gate, lost: Iterable[Found]) -> Outcome:
     changes: list[ReplaceFile | NewFile | NewLink] = []
     homes = dict.fromkeys(journal_homes(target))
     codes = set()
-    for one in lost:
-        codes.add(one.agreed.why)
-        if one.agreed.patches and gate.tree is not None and one.state != "gone":
+    for found in lost:
+        codes.add(found.agreed.why)
+        if found.agreed.patches and gate.tree is not None and found.state != "gone":
             if why := _why_not_there(gate, gate.tree):
-                refused.append(f"{one.path}: {why}")
+                refused.append(f"{found.path}: {why}")
                 continue
-            changes += repatch.changes(_of_file(one, gate.tree), gate.tree, states)
-        elif change := from_journal(one, homes):
+            changes += repatch.changes(_of_file(found, gate.tree), gate.tree, states)
+        elif change := from_journal(found, homes):
             changes.append(change)
         else:
             refused.append(
-                f"{one.path}: nothing here knows how it was; verl-doctor fix --apply may repair it anew"
+                f"{found.path}: nothing here knows how it was; verl-doctor fix --apply may repair it anew"
             )
     refused += (f"{patch.place}: {state.removeprefix('refused: ')}" for patch, state in states.items())
     if changes:
@@ -95,8 +95,8 @@ def _imported(gate: Gate) -> Path | None:
     """The package folder of the verl that the job imports, asked of its interpreter where nobody names one."""
     if gate.target.verl is not None:
         return Path(os.path.realpath(gate.target.verl))
-    asked = Collection((interpreter,), {Machine: gate.here.machine, Target: gate.target}).get(Interpreter)
-    return None if isinstance(asked, Unknown) or not asked.verl else Path(os.path.realpath(asked.verl))
+    answer = Collection((interpreter,), {Machine: gate.here.machine, Target: gate.target}).get(Interpreter)
+    return None if isinstance(answer, Unknown) or not answer.verl else Path(os.path.realpath(answer.verl))
 
 
 def _of_file(lost: Found, tree: Path) -> list[AnyPatch]:
@@ -107,8 +107,8 @@ def _of_file(lost: Found, tree: Path) -> list[AnyPatch]:
     return patches
 
 
-def _same(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _same(first: Path, other: Path) -> bool:
+    return os.path.realpath(first) == os.path.realpath(other)
 
 
 def wait_for(settled: Callable[[], bool], patience: float) -> None:

@@ -124,23 +124,26 @@ def _fixes(answer: Answer, run: Session | None) -> dict[str, tuple[str, str]]:
 def _confirmed(answer: Answer, run: Session) -> dict[str, str]:
     """What the rules that look for the named causes say here, by the code of the cause; those that try things out are asked too."""
     wanted = {
-        one.signature.code: [code for code in one.signature.rules if run.registry.check(code) is not None]
-        for one in answer.reading.causes
-        if one.signature is not None
+        cause.signature.code: [code for code in cause.signature.rules if run.registry.check(code) is not None]
+        for cause in answer.reading.causes
+        if cause.signature is not None
     }
-    asked = tuple(dict.fromkeys(code for codes in wanted.values() for code in codes))
-    if not asked:
+    codes_wanted = tuple(dict.fromkeys(code for codes in wanted.values() for code in codes))
+    if not codes_wanted:
         return {}
-    said = {result.code: _said(result) for result in examine(Request(run.narrowed(asked))).report.results}
+    texts = {
+        result.code: _result_text(result)
+        for result in examine(Request(run.narrowed(codes_wanted))).report.results
+    }
     return {
         cause: "; ".join(
-            said[code] if code == cause else f"{code}: {said[code]}" for code in codes if code in said
+            texts[code] if code == cause else f"{code}: {texts[code]}" for code in codes if code in texts
         )
         for cause, codes in wanted.items()
     }
 
 
-def _said(result: CheckResult) -> str:
+def _result_text(result: CheckResult) -> str:
     if result.findings:
         return "; ".join(finding.message for finding in result.findings)
     if result.status == "pass":

@@ -41,18 +41,22 @@ def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False
     first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
     yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))
     yield from map(Text, rest)
-    for at, one in enumerate(answer.reading.causes):
-        if at and one.signature is not None:
+    for at, cause in enumerate(answer.reading.causes):
+        if at and cause.signature is not None:
             yield from map(
                 Text,
-                wrapped(harmless(f"also  {one.signature.code}: {one.signature.title}"), width, hanging="  "),
+                wrapped(
+                    harmless(f"also  {cause.signature.code}: {cause.signature.title}"), width, hanging="  "
+                ),
             )
-        yield from _proof(one, width)
-        if remedy := remedy_of(one):
+        yield from _proof(cause, width)
+        if remedy := remedy_of(cause):
             yield from map(Text, wrapped(f"  what helps: {remedy}", width, hanging="    "))
-        said = (answer.confirmed or {}).get(one.signature.code if one.signature else "")
-        if said:
-            yield from map(Text, wrapped(harmless(f"  on this machine: {said}"), width, hanging="    "))
+        confirmation = (answer.confirmed or {}).get(cause.signature.code if cause.signature else "")
+        if confirmation:
+            yield from map(
+                Text, wrapped(harmless(f"  on this machine: {confirmation}"), width, hanging="    ")
+            )
     if answer.reading.error is not None:
         yield from _proof(answer.reading.error, width)
         if remedy := remedy_of(answer.reading.error):
@@ -81,34 +85,34 @@ def _start(answer: Answer, width: int | None, *, with_timeline: bool) -> Iterato
         yield from wrapped(f"{render.summary(timeline)} (--timeline)", width, hanging="  ")
 
 
-def _proof(one: Told, width: int | None) -> Iterator[Text]:
-    who = f" ({shown(one.process)})" if one.process else ""
-    yield Text(f"  {harmless(one.source)}:{one.number}{who}")
-    for line in one.lines:
-        said = shown(line).expandtabs(4)
+def _proof(error: Told, width: int | None) -> Iterator[Text]:
+    who = f" ({shown(error.process)})" if error.process else ""
+    yield Text(f"  {harmless(error.source)}:{error.number}{who}")
+    for line in error.lines:
+        text = shown(line).expandtabs(4)
         yield Text(
-            f"    {said if width is None or len(said) <= width - 4 else said[: max(width - 7, 20)] + '...'}"
+            f"    {text if width is None or len(text) <= width - 4 else text[: max(width - 7, 20)] + '...'}"
         )
 
 
 def _others(answer: Answer, width: int | None) -> Iterator[Text]:
     reading = answer.reading
-    for title, told in (
+    for title, errors in (
         ("Follows from it", reading.consequences),
         ("Also seen", reading.also),
         ("Beside it", reading.hints),
     ):
-        if told:
+        if errors:
             yield Text("")
             yield Text(f"{title}:")
-        for one in told[:_MOST]:
-            name = f"{one.signature.code}: " if one.signature is not None and one.signature.code else ""
-            times = f" ({one.times} times)" if one.times > 1 else ""
-            said = harmless(f"  {one.source}:{one.number}{times}: {name}{shown(one.words)}")
+        for error in errors[:_MOST]:
+            name = f"{error.signature.code}: " if error.signature is not None and error.signature.code else ""
+            times = f" ({error.times} times)" if error.times > 1 else ""
+            text = harmless(f"  {error.source}:{error.number}{times}: {name}{shown(error.words)}")
             room = _LONGEST if width is None else max(width, 40)
-            yield Text(said if len(said) <= room else f"{said[: room - 3]}...")
-        if len(told) > _MOST:
-            yield Text(f"  and {len(told) - _MOST} more")
+            yield Text(text if len(text) <= room else f"{text[: room - 3]}...")
+        if len(errors) > _MOST:
+            yield Text(f"  and {len(errors) - _MOST} more")
 
 
 def _read(answer: Answer) -> str:
@@ -120,13 +124,13 @@ def markdown_lines(answer: Answer) -> Iterator[str]:
     word, sentence = headline(answer)
     yield f"## {word.capitalize()}: {escaped(harmless(sentence))}"
     reading = answer.reading
-    for one in (*reading.causes, *((reading.error,) if reading.error is not None else ())):
+    for cause in (*reading.causes, *((reading.error,) if reading.error is not None else ())):
         yield ""
-        who = f" ({escaped(shown(one.process))})" if one.process else ""
-        yield f"{escaped(harmless(one.source))}:{one.number}{who}"
+        who = f" ({escaped(shown(cause.process))})" if cause.process else ""
+        yield f"{escaped(harmless(cause.source))}:{cause.number}{who}"
         yield ""
-        yield from (f"    {shown(line)}" for line in one.lines)
-        if remedy := remedy_of(one):
+        yield from (f"    {shown(line)}" for line in cause.lines)
+        if remedy := remedy_of(cause):
             yield ""
             yield escaped(harmless(remedy))
     if steps := next_steps(answer):
@@ -138,8 +142,8 @@ def markdown_lines(answer: Answer) -> Iterator[str]:
         yield "| line | also in the logs |"
         yield "|---|---|"
         yield from (
-            f"| {escaped(harmless(one.source))}:{one.number} | {escaped(shown(one.words))} |"
-            for one in beside
+            f"| {escaped(harmless(error.source))}:{error.number} | {escaped(shown(error.words))} |"
+            for error in beside
         )
     if answer.timeline.is_worth_showing:
         yield ""

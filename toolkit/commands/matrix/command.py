@@ -47,7 +47,7 @@ _NOT_READ = 3
 @click.option("--offline", is_flag=True, help="Use only what was read before.")
 @click.option("--no-download", is_flag=True, help="Never download a whole wheel.")
 @answer_options
-def matrix(*, form: str, file: Path | None, no_download: bool, **asked: Any) -> int:
+def matrix(*, form: str, file: Path | None, no_download: bool, **options: Any) -> int:
     """Show which vLLM releases this verl runs on, from sources.
 
     Nothing is installed: the sources of a release are read out of its wheel on the package index that pip or uv is
@@ -56,7 +56,7 @@ def matrix(*, form: str, file: Path | None, no_download: bool, **asked: Any) -> 
     from verl_doctor.toolkit.commands.matrix.request import Request  # noqa: PLC0415 - only this command needs it
 
     with nothing_on_stdout(), Progress() as progress:
-        answer = _answer(Request(download=not no_download, **asked), progress)
+        answer = _answer(Request(download=not no_download, **options), progress)
     return show(answer, form, file)
 
 

@@ -41,9 +41,9 @@ def upgrade_document(upgrade: Upgrade | None) -> dict[str, Any]:
         "verl": _side(upgrade.verl),
         "now": _side(upgrade.now),
         "said": upgrade_headline(upgrade)[1],
-        "breaks": [_plain(one) for one in upgrade.breaks],
-        "may_break": [_plain(one) for one in upgrade.may_break],
-        "mends": [_plain(one) for one in upgrade.mends],
+        "breaks": [_plain(breakage) for breakage in upgrade.breaks],
+        "may_break": [_plain(breakage) for breakage in upgrade.may_break],
+        "mends": [_plain(mend) for mend in upgrade.mends],
         "paths_now": [asdict(path) for path in upgrade.before.paths],
         "next": _row(upgrade.row),
         "newer_verl": [_row(row) for row in upgrade.verls],
@@ -69,17 +69,17 @@ def _row(row: Row) -> dict[str, Any]:
         "fits": row.fits,
         "paths": [asdict(path) for path in verdict.paths] if verdict else [],
         "reason": row.unread or (verdict.reason if verdict else ""),
-        "breaks": [_plain(one) for one in verdict.stopping] if verdict else [],
-        "optional": [_plain(one) for one in verdict.optional] if verdict else [],
+        "breaks": [_plain(breakage) for breakage in verdict.stopping] if verdict else [],
+        "optional": [_plain(breakage) for breakage in verdict.optional] if verdict else [],
         "pinned": row.pinned,
-        "pins": [asdict(one) for one in row.pins],
-        "environment": [asdict(one) for one in row.environment],
-        "exchanged": [asdict(one) for one in row.exchanged],
-        "clashes": [asdict(one) for one in row.clashes],
+        "pins": [asdict(pin) for pin in row.pins],
+        "environment": [asdict(objection) for objection in row.environment],
+        "exchanged": [asdict(objection) for objection in row.exchanged],
+        "clashes": [asdict(clash) for clash in row.clashes],
         "unclear": list(row.unclear),
     }
 
 
-def _plain(one: Any) -> dict[str, Any]:
+def _plain(value: Any) -> dict[str, Any]:
     """A dataclass with lists where it has tuples, as JSON has them."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(one).items()}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(value).items()}

@@ -66,7 +66,11 @@ def here(interpreter: Interpreter | None, packages: Packages | None) -> Here:
     """Look at the target."""
     if interpreter is None:
         return Here()
-    installed = {one.name: one.version for one in packages.distributions} if packages is not None else None
+    installed = (
+        {distribution.name: distribution.version for distribution in packages.distributions}
+        if packages is not None
+        else None
+    )
     cuda = ""
     for entry in interpreter.sys_path:
         text = _text(Path(entry, "torch", "version.py"))
@@ -105,11 +109,13 @@ def environment_objections(
     """
     firm = _FIRM | {want.name for want in verl.requirements}
     found = {
-        one: None for one in _environment(wants, now, obstacle, cuda) if one.about not in {"verl", "vllm"}
+        objection: None
+        for objection in _environment(wants, now, obstacle, cuda)
+        if objection.about not in {"verl", "vllm"}
     }
-    ordered = sorted(found, key=lambda one: (_rank(one.about), one.about))
-    return tuple(one for one in ordered if one.about in firm), tuple(
-        one for one in ordered if one.about not in firm
+    ordered = sorted(found, key=lambda objection: (_rank(objection.about), objection.about))
+    return tuple(objection for objection in ordered if objection.about in firm), tuple(
+        objection for objection in ordered if objection.about not in firm
     )
 
 
@@ -141,10 +147,10 @@ def clashes(
     for name in sorted(
         {want.name for want in ours.requirements} & {want.name for want in theirs.requirements}
     ):
-        one, other = _joined(ours.of(name)), _joined(theirs.of(name))
-        if one is None or other is None or not one or not other:
+        specifier_set, other = _joined(ours.of(name)), _joined(theirs.of(name))
+        if specifier_set is None or other is None or not specifier_set or not other:
             continue
-        both = one & other
+        both = specifier_set & other
         if all(pin.operator in _FROM_BELOW for pin in both):
             continue
         pinned = [pin.version for pin in both if pin.operator in {"==", "==="} and "*" not in pin.version]
@@ -152,8 +158,12 @@ def clashes(
         if versions is None:
             open_.append(name)
         elif not any(both.contains(version, prereleases=True) for version in versions):
-            certain.append(Objection(name, str(one), f"{by[1]} wants {other}: no release is both", by[0]))
-    return tuple(sorted(certain, key=lambda one: (_rank(one.about), one.about))), tuple(open_)
+            certain.append(
+                Objection(name, str(specifier_set), f"{by[1]} wants {other}: no release is both", by[0])
+            )
+    return tuple(sorted(certain, key=lambda objection: (_rank(objection.about), objection.about))), tuple(
+        open_
+    )
 
 
 def _joined(wants: Iterable[Want]) -> SpecifierSet | None:

@@ -73,12 +73,12 @@ class Verdict:
     @property
     def stopping(self) -> tuple[Break, ...]:
         """The findings that stop a path in every run."""
-        return tuple(one for one in self.breaks if one.stops)
+        return tuple(breakage for breakage in self.breaks if breakage.stops)
 
     @property
     def optional(self) -> tuple[Break, ...]:
         """The findings that stop a path under some setting only."""
-        return tuple(one for one in self.breaks if one.may_stop and not one.stops)
+        return tuple(breakage for breakage in self.breaks if breakage.may_stop and not breakage.stops)
 
     @property
     def starts(self) -> bool:
@@ -192,7 +192,9 @@ def _answer(question: Question) -> Verdict:
 def _patient(disabled: tuple[str, ...]) -> Registry:
     """Several pairs are read at once, perhaps on a busy machine: what takes longer than usual is waited for."""
     known = registry.load(disabled)
-    collectors = (replace(one, timeout=max(one.timeout, _LONGEST)) for one in known.collectors)
+    collectors = (
+        replace(collector, timeout=max(collector.timeout, _LONGEST)) for collector in known.collectors
+    )
     return replace(known, collectors=tuple(collectors))
 
 

@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.commands.matrix.judge import Break, Verdict
 from verl_doctor.toolkit.commands.matrix.matrix import Row, Side, Study
-from verl_doctor.toolkit.commands.matrix.releases import Release, newest_patches, one
+from verl_doctor.toolkit.commands.matrix.releases import Release, newest_patches, release_of
 from verl_doctor.toolkit.target import UsageError
 
 
@@ -38,7 +38,7 @@ def upgrade(study: Study, verl: Side, now: Side, project: str, wanted: str) -> U
     Raises UsageError, NoListing or WheelError.
     """
     found, _ = study.offered(project)
-    release = one(found, wanted) if wanted else _next(found, now)
+    release = release_of(found, wanted) if wanted else _next(found, now)
     if release is None:
         return None
     new = study.side(release)
@@ -84,5 +84,9 @@ def _is_newer(release: Release, version: str) -> bool:
 
 def _added(old: Iterable[Break], new: Iterable[Break]) -> tuple[Break, ...]:
     """The findings of `new` with a place that no finding of `old` has. One without a place is known by its code."""
-    known = {place for one in old for place in one.places or (one.code,)}
-    return tuple(one for one in new if any(place not in known for place in one.places or (one.code,)))
+    known = {place for breakage in old for place in breakage.places or (breakage.code,)}
+    return tuple(
+        breakage
+        for breakage in new
+        if any(place not in known for place in breakage.places or (breakage.code,))
+    )

@@ -88,15 +88,15 @@ def named(found: list[Release], text: str, *, patches: bool) -> list[Release]:
         raise UsageError("--releases names no release; for instance 0.11.0,0.12.0 or '>=0.10,<0.13'")
     if any(_OPERATOR.match(word) for word in words):
         return _in_range(found, text, patches=patches)
-    return sorted({_one(found, word) for word in words}, key=lambda release: release.version)
+    return sorted({_release_of(found, word) for word in words}, key=lambda release: release.version)
 
 
-def one(found: Sequence[Release], version: str) -> Release:
+def release_of(found: Sequence[Release], version: str) -> Release:
     """The release of this version. Raises UsageError."""
-    return _one(list(found), version)
+    return _release_of(list(found), version)
 
 
-def _one(found: list[Release], word: str) -> Release:
+def _release_of(found: list[Release], word: str) -> Release:
     try:
         version = Version(word)
     except InvalidVersion:

@@ -61,15 +61,15 @@ def upgrade_lines(upgrade: Upgrade | None, width: int | None) -> Iterator[Text]:
         if breaks:
             yield Text()
             yield Text(title, style="bold")
-        for one in breaks:
-            yield from _break("", one, width, "")
+        for breakage in breaks:
+            yield from _break("", breakage, width, "")
     yield from _objections((row,), width)
     if upgrade.verls:
         yield Text()
         yield Text(f"Newer verl with {words.named(row)}", style="bold")
     for verl in upgrade.verls:
-        said = words.states(verl.verdict.paths) if verl.verdict else verl.unread
-        yield from lines(f"verl {verl.version}: {said}", width, 2)
+        state = words.states(verl.verdict.paths) if verl.verdict else verl.unread
+        yield from lines(f"verl {verl.version}: {state}", width, 2)
 
 
 def _head(word: str, sentence: str, width: int | None) -> Iterator[Text]:
@@ -94,8 +94,8 @@ def _cells(table: Table) -> Iterator[Text]:
         if row.fits:
             line.stylize("bold")
         for path, size in zip(paths, widths, strict=True):
-            said = words.cell(row, path)
-            line.append(f"  {said:<{size}}", style=_CELLS.get(said, "dim"))
+            text = words.cell(row, path)
+            line.append(f"  {text:<{size}}", style=_CELLS.get(text, "dim"))
         if settings:
             optional = len(row.verdict.optional) if row.verdict else 0
             line.append(f"  {optional or '':<8}", style="yellow")
@@ -107,13 +107,13 @@ def _cells(table: Table) -> Iterator[Text]:
         yield Text("  " + "; ".join(notes), style="dim")
 
 
-def _break(lead: str, one: Break, width: int | None, rest: str) -> Iterator[Text]:
-    when = f" ({one.phase})" if one.phase else ""
-    yield from lines(f"{lead}{one.code}{when} {one.message}", width, 4, first="  ")
-    others = f" and {counted(len(one.places) - 1, 'more place')}" if len(one.places) > 1 else ""
-    at = f"at {one.places[0]}{others}" if one.places else ""
-    if said := "; ".join(filter(None, (at, rest))):
-        yield from lines(said, width, 4, style="dim")
+def _break(lead: str, breakage: Break, width: int | None, rest: str) -> Iterator[Text]:
+    when = f" ({breakage.phase})" if breakage.phase else ""
+    yield from lines(f"{lead}{breakage.code}{when} {breakage.message}", width, 4, first="  ")
+    others = f" and {counted(len(breakage.places) - 1, 'more place')}" if len(breakage.places) > 1 else ""
+    at = f"at {breakage.places[0]}{others}" if breakage.places else ""
+    if text := "; ".join(filter(None, (at, rest))):
+        yield from lines(text, width, 4, style="dim")
 
 
 def _objections(rows: Iterable[Row], width: int | None) -> Iterator[Text]:

@@ -60,16 +60,16 @@ def upgrade_lines(upgrade: Upgrade | None) -> Iterator[str]:
             yield ""
             yield f"### {title}"
             yield ""
-            yield from (f"* {escaped(_short(one))}" for one in breaks)
+            yield from (f"* {escaped(_short(breakage))}" for breakage in breaks)
     if reasons := words.against(upgrade.row):
         yield ""
         yield "### What speaks against it besides"
         yield ""
         yield from (f"* {escaped(reason)}" for reason in reasons)
     for verl in upgrade.verls:
-        said = words.states(verl.verdict.paths) if verl.verdict else verl.unread
-        yield f"* verl {escaped(verl.version)}: {escaped(said)}"
+        state = words.states(verl.verdict.paths) if verl.verdict else verl.unread
+        yield f"* verl {escaped(verl.version)}: {escaped(state)}"
 
 
-def _short(one: Break) -> str:
-    return f"{one.code} {one.message}" + (f" ({one.places[0]})" if one.places else "")
+def _short(breakage: Break) -> str:
+    return f"{breakage.code} {breakage.message}" + (f" ({breakage.places[0]})" if breakage.places else "")

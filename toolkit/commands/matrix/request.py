@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES
 from verl_doctor.toolkit.commands.matrix.matrix import Side, Study, Subject, Table, vllm_pins
 from verl_doctor.toolkit.commands.matrix.next_steps import Upgrade, upgrade
-from verl_doctor.toolkit.commands.matrix.releases import Release, by_default, named, one
+from verl_doctor.toolkit.commands.matrix.releases import Release, by_default, named, release_of
 from verl_doctor.toolkit.engine import config
 from verl_doctor.toolkit.engine.discovery import discover
 from verl_doctor.toolkit.index.listing import PackageIndex
@@ -128,14 +128,14 @@ def _projects(request: Request, study: Study) -> tuple[str, ...]:
 
 def _verl(request: Request, study: Study) -> Side:
     version = _version(request.verl, study.machine)
-    return study.side(one(study.offered("verl")[0], version)) if version else study.verl_here()
+    return study.side(release_of(study.offered("verl")[0], version)) if version else study.verl_here()
 
 
 def _vllm(request: Request, study: Study) -> Side:
     version = _version(request.vllm, study.machine)
     if not version:
         return study.vllm_here()
-    return study.side(one(study.offered(_projects(request, study)[0])[0], version))
+    return study.side(release_of(study.offered(_projects(request, study)[0])[0], version))
 
 
 def _path(text: str | None) -> Path | None:

@@ -175,8 +175,8 @@ def _literal(node: ast.expr | None, names: Mapping[str, Any]) -> Any:
             pairs = zip(keys, values, strict=True)
             return {_literal(key, names): _literal(value, names) for key, value in pairs if key is not None}
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            one, other = _literal(left, names), _literal(right, names)
-            return one + other if type(one) is type(other) is list else None
+            first, other = _literal(left, names), _literal(right, names)
+            return first + other if type(first) is type(other) is list else None
     return None
 
 

@@ -84,7 +84,7 @@ def fit(row: Row) -> str:
 
 def against(row: Row) -> list[str]:
     """What speaks against a release, besides what its sources say."""
-    return [str(one) for one in (*row.clashes, *row.pins, *row.environment)]
+    return [str(clash) for clash in (*row.clashes, *row.pins, *row.environment)]
 
 
 def objections(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -104,12 +104,12 @@ def objections(rows: Iterable[Row]) -> dict[str, list[Row]]:
 def _partly(row: Row) -> str:
     paths = row.verdict.paths if row.verdict else ()
     parts = [f"{path.path} {STATES[path.state]}" for path in paths]
-    return ", ".join(parts) + "".join(f"; {one}" for one in against(row))
+    return ", ".join(parts) + "".join(f"; {objection}" for objection in against(row))
 
 
 def environment(row: Row) -> str:
     """What of the target contradicts a release, in a cell."""
-    about = dict.fromkeys(one.about for one in (*row.clashes, *row.environment))
+    about = dict.fromkeys(clash.about for clash in (*row.clashes, *row.environment))
     return ", ".join(about) or ("fits" if row.verdict else "")
 
 
@@ -120,24 +120,30 @@ def pins(row: Row) -> str:
 
 def first_break(verdict: Verdict) -> Break | None:
     """The break that a job meets first: while modules are imported, then at engine start."""
-    return min(verdict.stopping, key=lambda one: (one.phase != "import", one.code, one.places), default=None)
+    return min(
+        verdict.stopping,
+        key=lambda breakage: (breakage.phase != "import", breakage.code, breakage.places),
+        default=None,
+    )
 
 
 def causes(table: Table) -> Iterator[tuple[list[Row], Break]]:
     """What stops the releases first, for each run of neighbours that fail in the same place."""
     failing = [(row, first) for row in table.rows if row.verdict and (first := first_break(row.verdict))]
-    for _, group in groupby(failing, key=lambda entry: (_said(*entry), entry[1].places[:1])):
+    for _, group in groupby(
+        failing, key=lambda entry: (_message_without_release(*entry), entry[1].places[:1])
+    ):
         members = list(group)
         row, first = members[0]
         yield (
             [row for row, _ in members],
-            first if len(members) == 1 else replace(first, message=_said(row, first)),
+            first if len(members) == 1 else replace(first, message=_message_without_release(row, first)),
         )
 
 
-def _said(row: Row, one: Break) -> str:
+def _message_without_release(row: Row, breakage: Break) -> str:
     """What a finding says, without the release of which it says it."""
-    return one.message.replace(f"vLLM {row.version}", "vLLM")
+    return breakage.message.replace(f"vLLM {row.version}", "vLLM")
 
 
 def span(rows: list[Row], called: Mapping[Row, str]) -> str:

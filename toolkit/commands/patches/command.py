@@ -118,17 +118,17 @@ def export(*, options: Options, words: tuple[str, ...], file: Path) -> int:
     """
     with nothing_on_stdout():
         found = _look(options, words)
-    told = [patch for one in found.files for patch in one.patches]
-    left = [patch for one in found.files for patch in one.not_carried]
-    output.write(file, patchset.dump(told, found.verl, version()))
+    exported = [patch for patched_file in found.files for patch in patched_file.patches]
+    left = [patch for patched_file in found.files for patch in patched_file.not_carried]
+    output.write(file, patchset.dump(exported, found.verl, version()))
     print(
-        harmless(f"{counted(len(told), 'patch', 'patches')} of {found.folder} written to {file}"),
+        harmless(f"{counted(len(exported), 'patch', 'patches')} of {found.folder} written to {file}"),
         file=sys.stderr,
     )
     _hint(found, words)
     for patch in left:
-        said = f"not carried: {patch.path}:{patch.line}  {patch.marker}: {patch.reason}"
-        print(harmless(said), file=sys.stderr)
+        note = f"not carried: {patch.path}:{patch.line}  {patch.marker}: {patch.reason}"
+        print(harmless(note), file=sys.stderr)
     return ExitCode.FAILED if left or found.markers.cut else ExitCode.OK
 
 
@@ -147,7 +147,7 @@ def apply_patches(*, options: Options, file: Path, apply_them: bool) -> int:
     wanted = patchset.load(file)
     with nothing_on_stdout():
         found = _look(options, (), wanted)
-    present = {patch.identity for one in found.files for patch in one.patches}
+    present = {patch.identity for patched_file in found.files for patch in patched_file.patches}
     states: dict[AnyPatch, str] = {patch: "in place already" for patch in wanted if patch.identity in present}
     waiting = [patch for patch in wanted if patch not in states]
     changes = list(repatch.changes(waiting, found.folder, states, found.checkout))
@@ -247,8 +247,8 @@ def _standing(found: _Found, there: dict[AnyPatch, Need]) -> None:
     """Show the patches that stand in the tree. None of them can be lost."""
     for patch, need in there.items():
         print(harmless(f"{patch.marker}  {patch.place}  {_in_place(need)}"))
-    for one in found.files:
-        for left in one.not_carried:
+    for file in found.files:
+        for left in file.not_carried:
             print(harmless(f"{left.marker}  {left.path}:{left.line}  in place, not judged: {left.reason}"))
 
 

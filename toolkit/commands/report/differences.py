@@ -19,12 +19,12 @@ def sections(seen: Seen) -> Iterator[Section]:
     compared = seen.compared
     if compared is None:
         return
-    told = (*compared.of("breaks"), *compared.of("matters"))
+    shown = (*compared.of("breaks"), *compared.of("matters"))
     blocks: list[Block] = [
         Said(headline(compared)),
         Said(f"Compared with {side(compared.old, 'another machine')}."),
     ]
-    blocks += [_table(told)] if told else []
+    blocks += [_table(shown)] if shown else []
     if noise := compared.of("noise"):
         blocks.append(Fold(f"{counted(len(noise), 'difference')} that should not matter", (_table(noise),)))
     if compared.gone:
@@ -39,6 +39,14 @@ def _table(differences: Iterable[Difference]) -> Table:
     return Table(_HEAD, tuple(map(_row, differences)))
 
 
-def _row(one: Difference) -> tuple[str, ...]:
-    why = "; ".join(filter(None, (one.nodes, ", ".join(one.codes), one.why, one.next)))
-    return one.weight, f"{one.kind}: {one.subject}", one.old or _NONE, one.new or _NONE, why
+def _row(difference: Difference) -> tuple[str, ...]:
+    why = "; ".join(
+        filter(None, (difference.nodes, ", ".join(difference.codes), difference.why, difference.next))
+    )
+    return (
+        difference.weight,
+        f"{difference.kind}: {difference.subject}",
+        difference.old or _NONE,
+        difference.new or _NONE,
+        why,
+    )

@@ -38,7 +38,9 @@ def sections(seen: Seen) -> Iterator[Section]:
     else:
         _, sentence = headline(found)
         blocks += [Said(f"{sentence[:1].upper()}{sentence[1:]}."), Points(tuple(circumstances(found)))]
-        rows = [row for row in found.rows if row in worth_showing(found, every=False) or _asked(row.name)]
+        rows = [
+            row for row in found.rows if row in worth_showing(found, every=False) or _is_relevant(row.name)
+        ]
         named = {row.name for row in found.rows}
         blocks += [*_table(rows, found), *_others(found, rows)]
     if isinstance(shell, Variables):
@@ -47,7 +49,7 @@ def sections(seen: Seen) -> Iterator[Section]:
     yield Section(f"Environment as the workers see it{of}", tuple(blocks), Rank.SYSTEM)
 
 
-def _asked(name: str) -> bool:
+def _is_relevant(name: str) -> bool:
     return name.startswith(_PREFIXES) or name in _NAMES
 
 

@@ -37,8 +37,8 @@ def sections(seen: Seen) -> Iterator[Section]:
         )
         for severity in SEVERITIES
     }
-    if told := (*found["error"], *found["warning"]):
-        yield Section("Findings", told, Rank.FINDINGS)
+    if shown := (*found["error"], *found["warning"]):
+        yield Section("Findings", shown, Rank.FINDINGS)
     if repairs := seen.report.repairs:
         yield Section("Proposed repairs", tuple(map(_repair, repairs)), Rank.REPAIRS)
     if found["info"]:

@@ -35,14 +35,15 @@ def sections(seen: Seen) -> Iterator[Section]:
     word, sentence = headline(answer)
     mark = Mark.BAD if reading.first is not None else Mark.BROKEN if reading.error else Mark.HINT
     blocks: list[Block] = [Said(f"{word}: {sentence}")]
-    blocks += [_card(one, mark) for one in reading.causes]
+    blocks += [_card(cause, mark) for cause in reading.causes]
     blocks += [_card(reading.error, mark)] if reading.error is not None else []
     if steps := tuple(next_steps(answer)):
         blocks.append(Listing(steps, Language.SHELL))
     beside = (*reading.consequences, *reading.also, *reading.hints)
     if beside:
         rows = tuple(
-            (_place(one), one.signature.title if one.signature else "", shown(one.words)) for one in beside
+            (_place(error), error.signature.title if error.signature else "", shown(error.words))
+            for error in beside
         )
         table = Table(("line", "what it is", "what it says"), rows)
         blocks.append(Fold(f"{counted(len(rows), 'line')} that tell of something else", (table,)))
@@ -50,16 +51,16 @@ def sections(seen: Seen) -> Iterator[Section]:
     yield Section("What the logs say", tuple(blocks), Rank.VERDICT)
 
 
-def _card(one: Told, mark: Mark) -> Card:
-    known, words = one.signature, shown(one.words)
+def _card(error: Told, mark: Mark) -> Card:
+    known, words = error.signature, shown(error.words)
     title = words if len(words) <= _HEADING else f"{words[:_HEADING]}..."
     if known is not None:
         title = f"{known.code}: {known.title}".removeprefix(": ")
-    rows = [("at", _place(one)), ("process", shown(one.process))]
-    rows += [("do", remedy_of(one))]
-    lines = Listing(tuple(shown(line) for line in one.lines))
+    rows = [("at", _place(error)), ("process", shown(error.process))]
+    rows += [("do", remedy_of(error))]
+    lines = Listing(tuple(shown(line) for line in error.lines))
     return Card(title, (Values(tuple(row for row in rows if row[1])), lines), mark)
 
 
-def _place(one: Told) -> str:
-    return f"{one.source}:{one.number}" + (f" ({one.times} times)" if one.times > 1 else "")
+def _place(error: Told) -> str:
+    return f"{error.source}:{error.number}" + (f" ({error.times} times)" if error.times > 1 else "")

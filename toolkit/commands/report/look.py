@@ -28,27 +28,27 @@ class Asked:
     network: bool = False
 
 
-def look(run: Session, asked: Asked, watch: Watch) -> Seen:
+def look(run: Session, request: Asked, watch: Watch) -> Seen:
     """See all of it. Raises UsageError when a file is of no use, CouldNotAsk when there is nobody to ask."""
-    if asked.old is not None and are_several(asked.facts):
+    if request.old is not None and are_several(request.facts):
         raise UsageError("--from compares one machine, or a cluster: name one file with --facts")
-    report, facts, whose = _judged(run, asked, watch)
+    report, facts, whose = _judged(run, request, watch)
     seen = Seen(report, facts, version(), datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), whose)
-    if asked.logs:
-        seen = _with_logs(seen, asked.logs)
-    if asked.network:
+    if request.logs:
+        seen = _with_logs(seen, request.logs)
+    if request.network:
         from verl_doctor.toolkit.commands.report.network import try_indexes  # noqa: PLC0415 - nothing else goes to the network
 
         watch("asking the package indexes")
         seen = replace(seen, indexes=tuple(try_indexes(run.machine, run.target.prefix)))
-    return seen if asked.old is None else _compared(seen, run, asked, watch)
+    return seen if request.old is None else _compared(seen, run, request, watch)
 
 
-def _judged(run: Session, asked: Asked, watch: Watch) -> tuple[Report, Facts, str]:
+def _judged(run: Session, request: Asked, watch: Watch) -> tuple[Report, Facts, str]:
     """The report, with the plans where plans can be made; the facts of one machine, and its name where there are several."""
-    source = source_of(asked.facts, asked.nodes, with_kept_nodes=False)
+    source = source_of(request.facts, request.nodes, with_kept_nodes=False)
     found = examine(Request(run, source), watch)
-    report = found.report if asked.facts else repair.show(run, found.facts, found.report)
+    report = found.report if request.facts else repair.show(run, found.facts, found.report)
     return report, found.facts, found.facts_of
 
 
@@ -62,19 +62,19 @@ def _with_logs(seen: Seen, named: tuple[str, ...]) -> Seen:
     return replace(seen, log=answer)
 
 
-def _compared(seen: Seen, run: Session, asked: Asked, watch: Watch) -> Seen:
+def _compared(seen: Seen, run: Session, request: Asked, watch: Watch) -> Seen:
     """With the differences; nodes are asked once more, for all that they can tell."""
     from verl_doctor.toolkit.comparison.judge import compared  # noqa: PLC0415
     from verl_doctor.toolkit.snapshot import snapshot  # noqa: PLC0415 - a report without --from does without
 
-    if asked.old is None:
+    if request.old is None:
         return seen
-    old = snapshot.read(asked.old, run.registry.collectors)
+    old = snapshot.read(request.old, run.registry.collectors)
     watch("comparing")
-    if asked.facts:
-        new = snapshot.read(asked.facts[0], run.registry.collectors)
-    elif asked.nodes is not None or not isinstance(seen.facts, Collection):
-        new = snapshot.look(run, asked.nodes, watch)
+    if request.facts:
+        new = snapshot.read(request.facts[0], run.registry.collectors)
+    elif request.nodes is not None or not isinstance(seen.facts, Collection):
+        new = snapshot.look(run, request.nodes, watch)
     else:
         new = snapshot.taken(run, seen.facts)
     return replace(seen, compared=compared(old, new, run))

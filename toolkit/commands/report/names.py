@@ -47,9 +47,13 @@ def names_in(seen: Seen, machine: Machine, texts: Iterable[str]) -> Names:
         ),
         hosts=frozenset(_hosts(seen, environ)),
         others={environ[name]: word for name, word in _OTHERS.items() if environ.get(name)},
-        words=frozenset(word for one in installed for word in (one.name, one.name.replace("-", "_")))
+        words=frozenset(
+            word
+            for distribution in installed
+            for word in (distribution.name, distribution.name.replace("-", "_"))
+        )
         | PHASES.keys(),
-        versions=frozenset(one.version for one in installed),
+        versions=frozenset(distribution.version for distribution in installed),
     )
 
 
@@ -57,10 +61,13 @@ def _words(seen: Seen, installed: Iterable[Distribution]) -> Iterator[str]:
     """What the page cannot do without, although somebody may be called so: packages, settings of verl, and words of the rules."""
     configuration = seen.facts.get(Configuration)
     keys = () if isinstance(configuration, Unknown) else configuration.origins
-    told = chain(
-        (one.name for one in installed), keys, (result.title for result in seen.report.results), PHASES
+    texts = chain(
+        (distribution.name for distribution in installed),
+        keys,
+        (result.title for result in seen.report.results),
+        PHASES,
     )
-    for text in told:
+    for text in texts:
         lower = text.lower()
         yield from (lower, lower.replace("-", "_"), *_WORD.findall(lower))
 
@@ -84,7 +91,7 @@ def _hosts(seen: Seen, environ: Mapping[str, str]) -> Iterator[str]:
     yield from (environ.get(name, "") for name in _HOSTS)
     if seen.facts_of != HERE:
         yield seen.facts_of
-    yield from (one.host for one in seen.indexes or () if not one.is_public)
+    yield from (index.host for index in seen.indexes or () if not index.is_public)
     folded = [environ.get(name, "") for name in _LISTS]
     folded += [finding.node or "" for _, finding in seen.report.findings()]
     if seen.report.nodes is not None:

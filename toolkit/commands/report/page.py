@@ -157,7 +157,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
         return type(value)(_mapped(inner, change) for inner in value)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
-            value, **{one.name: _mapped(getattr(value, one.name), change) for one in fields(value)}
+            value, **{field.name: _mapped(getattr(value, field.name), change) for field in fields(value)}
         )
     return value
 

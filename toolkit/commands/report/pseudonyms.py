@@ -192,7 +192,7 @@ class Masks:
             address = ipaddress.ip_address(text)
         except ValueError:
             return text
-        if _within(address, _OF_EVERYBODY) or any(address == one.network_address for one in _PRIVATE):
+        if _within(address, _OF_EVERYBODY) or any(address == network.network_address for network in _PRIVATE):
             return text
         if found.string[found.start() - 1 : found.start()] == "-" and not _within(address, _PRIVATE):
             return text

@@ -29,7 +29,7 @@ from verl_doctor.toolkit.commands.report.page import (
     Values,
 )
 from verl_doctor.toolkit.console import svg, svg_bars
-from verl_doctor.toolkit.console.html_text import Html, element, said
+from verl_doctor.toolkit.console.html_text import Html, element, escaped
 from verl_doctor.toolkit.logs.timeline import svg as timeline_svg
 
 _SIGNS = (("+++", ""), ("---", ""), ("+", "added"), ("-", "removed"), ("@@", "place"))
@@ -40,9 +40,9 @@ def render(page: Page) -> str:
     style = _file("page.css") + svg.page_colours()
     title = f"verl-doctor: {page.word}, {page.sentence}"
     parts = {
-        "styles": " ".join(f"'{_hash(one)}'" for one in (style, svg.STYLE)),
+        "styles": " ".join(f"'{_hash(sheet)}'" for sheet in (style, svg.STYLE)),
         "style": style,
-        "title": said(title),
+        "title": escaped(title),
         "head": "\n".join(_head(page)),
         "contents": "\n".join(_contents(page.sections)),
         "main": "\n".join(_section(number, section) for number, section in enumerate(page.sections)),
@@ -60,32 +60,32 @@ def _hash(style: str) -> str:
 
 
 def _head(page: Page) -> Iterator[Html]:
-    yield element("h1", _mark(page.mark, page.word), Html(" "), said(page.sentence))
+    yield element("h1", _mark(page.mark, page.word), Html(" "), escaped(page.sentence))
     for line in page.about:
-        yield element("p", said(line), class_="quiet")
+        yield element("p", escaped(line), class_="quiet")
 
 
 def _contents(sections: Iterable[Section]) -> Iterator[Html]:
     for number, section in enumerate(sections):
-        yield element("li", element("a", said(section.title), href=f"#part-{number}"))
+        yield element("li", element("a", escaped(section.title), href=f"#part-{number}"))
 
 
 def _section(number: int, section: Section) -> Html:
     name = f"part-{number}"
     content = (_block(block, f"{name}-{place}") for place, block in enumerate(section.blocks))
-    return element("section", element("h2", said(section.title), id=name), *content, aria_labelledby=name)
+    return element("section", element("h2", escaped(section.title), id=name), *content, aria_labelledby=name)
 
 
 def _block(block: Block, name: str) -> Html:
     """One block. `name` is its own in the page."""
     match block:
         case Said(text):
-            return element("p", said(text))
+            return element("p", escaped(text))
         case Points(texts):
-            return element("ul", *(element("li", said(text)) for text in texts))
+            return element("ul", *(element("li", escaped(text)) for text in texts))
         case Values(rows):
-            pairs = ((element("dt", said(term)), element("dd", said(value))) for term, value in rows)
-            return element("dl", *(one for pair in pairs for one in pair))
+            pairs = ((element("dt", escaped(term)), element("dd", escaped(value))) for term, value in rows)
+            return element("dl", *(html for pair in pairs for html in pair))
         case Table(head, rows):
             return _table(head, rows)
         case Listing(lines, language):
@@ -95,11 +95,11 @@ def _block(block: Block, name: str) -> Html:
         case StartUp(timeline, _):
             return element("figure", Html(timeline_svg.picture(timeline, name)), class_="long", tabindex="0")
         case Fold(summary, blocks):
-            return element("details", element("summary", said(summary)), *_blocks(blocks, name))
+            return element("details", element("summary", escaped(summary)), *_blocks(blocks, name))
         case Card(title, blocks, mark):
             lead = (_mark(mark, MARK_WORDS[mark]), Html(" ")) if mark else ()
             kind = {"class_": mark.value} if mark else {}
-            return element("article", element("h3", *lead, said(title)), *_blocks(blocks, name), **kind)
+            return element("article", element("h3", *lead, escaped(title)), *_blocks(blocks, name), **kind)
 
 
 def _blocks(blocks: Iterable[Block], name: str) -> Iterator[Html]:
@@ -107,15 +107,16 @@ def _blocks(blocks: Iterable[Block], name: str) -> Iterator[Html]:
 
 
 def _mark(mark: Mark, word: str) -> Html:
-    return element("span", said(word), class_=f"mark {mark.value}")
+    return element("span", escaped(word), class_=f"mark {mark.value}")
 
 
 def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Html:
     """A table whose cells say on a narrow screen, where they stand one below the other, what they are."""
-    top = element("thead", element("tr", *(element("th", said(cell), scope="col") for cell in head)))
+    top = element("thead", element("tr", *(element("th", escaped(cell), scope="col") for cell in head)))
     body = (
         element(
-            "tr", *(element("td", said(cell), data_head=name) for name, cell in zip(head, row, strict=True))
+            "tr",
+            *(element("td", escaped(cell), data_head=name) for name, cell in zip(head, row, strict=True)),
         )
         for row in rows
     )
@@ -124,10 +125,10 @@ def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Html:
 
 def _listing(lines: tuple[str, ...], language: Language) -> Html:
     """Lines that are scrolled by those who cannot see their ends, with the keyboard too."""
-    content = map(_of_diff, lines) if language is Language.DIFF else map(said, lines)
+    content = map(_of_diff, lines) if language is Language.DIFF else map(escaped, lines)
     return element("pre", Html("\n".join(content)), tabindex="0")
 
 
 def _of_diff(line: str) -> Html:
     kind = next((kind for sign, kind in _SIGNS if line.startswith(sign)), "")
-    return element("span", said(line), class_=kind) if kind else said(line)
+    return element("span", escaped(line), class_=kind) if kind else escaped(line)

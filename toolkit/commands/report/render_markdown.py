@@ -25,7 +25,7 @@ from verl_doctor.toolkit.commands.report.page import (
     Values,
 )
 from verl_doctor.toolkit.console.markdown_text import escaped, fenced, in_html, paragraph
-from verl_doctor.toolkit.console.svg_bars import said
+from verl_doctor.toolkit.console.svg_bars import seconds_text
 from verl_doctor.toolkit.text import counted
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ def _lines(block: Block) -> Iterator[str]:
         case Listing(lines, language):
             yield from fenced("\n".join(lines), language.value)
         case Bars(title, bars):
-            yield from _table((("", title), *((bar.label, said(bar.seconds)) for bar in bars)))
+            yield from _table((("", title), *((bar.label, seconds_text(bar.seconds)) for bar in bars)))
         case StartUp(_, chart):
             yield from fenced("\n".join(chart))
         case Fold(summary, blocks):

@@ -21,7 +21,7 @@ from verl_doctor.toolkit.commands.report.page import (
     Table,
     Values,
 )
-from verl_doctor.toolkit.console.svg_bars import said
+from verl_doctor.toolkit.console.svg_bars import seconds_text
 from verl_doctor.toolkit.text import harmless, wrapped
 
 _STYLES = {
@@ -65,7 +65,7 @@ def _lines(block: Block, width: int | None, indent: str) -> Iterator[Text]:
         case Bars(title, bars):
             yield from _wrapped(title, width, indent)
             for bar in bars:
-                yield from _wrapped(f"{bar.label}: {said(bar.seconds)}", width, indent + "  ")
+                yield from _wrapped(f"{bar.label}: {seconds_text(bar.seconds)}", width, indent + "  ")
         case Fold(summary, blocks):
             yield from _wrapped(summary, width, indent)
             for inner in blocks:

@@ -48,11 +48,11 @@ def _verdict(seen: Seen) -> tuple[str, Mark, str]:
     mark = verdict.MARKS[seen.report.verdict]
     if seen.log is None or not seen.log.exit_code:
         return word, mark, sentence
-    told, why = document.headline(seen.log)
+    log_headline, why = document.headline(seen.log)
     if mark in {Mark.GOOD, Mark.DOUBTFUL}:
         return (
-            told,
+            log_headline,
             Mark.BAD if seen.log.reading.first is not None else Mark.BROKEN,
             f"{why}; this machine: {word}, {sentence}",
         )
-    return word, mark, f"{sentence}; the logs: {told}, {why}"
+    return word, mark, f"{sentence}; the logs: {log_headline}, {why}"

@@ -192,9 +192,9 @@ def _memory_of(device: Device) -> str:
 
 
 def _network(seen: Seen) -> _Rows:
-    for one in seen.indexes or ():
-        took = f"DNS: {one.resolving:.4f} sec, LOAD: {one.loading:.4f} sec"
-        yield f"Timing for {one.host}", f"{took}; {one.trouble}" if one.trouble else took
+    for index in seen.indexes or ():
+        took = f"DNS: {index.resolving:.4f} sec, LOAD: {index.loading:.4f} sec"
+        yield f"Timing for {index.host}", f"{took}; {index.trouble}" if index.trouble else took
 
 
 def _lscpu(seen: Seen) -> Iterator[Fold]:
@@ -208,7 +208,7 @@ def _all_packages(seen: Seen) -> Iterator[Fold]:
     if isinstance(packages, Unknown) or not packages.distributions:
         return
     lines = tuple(
-        f"{one.name} {one.version}" + (" (editable)" if one.editable else "")
-        for one in packages.distributions
+        f"{distribution.name} {distribution.version}" + (" (editable)" if distribution.editable else "")
+        for distribution in packages.distributions
     )
     yield Fold(f"All {counted(len(lines), 'installed package')}", (Listing(lines),))

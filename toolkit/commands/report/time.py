@@ -59,12 +59,18 @@ def _loading(seen: Seen) -> Iterator[Section]:
     storage, speed = seen.facts.get(ModelStorage), seen.facts.get(LoadSpeed)
     if isinstance(storage, Unknown) or isinstance(speed, Unknown) or not storage.bytes:
         return
-    tried = [(name, one.rate) for way, name in _WAYS if (one := getattr(speed, way)) is not None and one.rate]
+    tried = [
+        (name, reading.rate)
+        for way, name in _WAYS
+        if (reading := getattr(speed, way)) is not None and reading.rate
+    ]
     if not tried:
         return
     cached = "" if storage.cached is None else f", {in_bytes(storage.cached)} of them in the page cache now"
-    said = f"{in_bytes(storage.bytes)} of weights on {storage.where}{cached}. Speeds were measured with pieces of them."
+    sentence = f"{in_bytes(storage.bytes)} of weights on {storage.where}{cached}. Speeds were measured with pieces of them."
     bars = tuple(Bar(name, storage.bytes / rate, colour) for colour, (name, rate) in enumerate(tried, 1))
     speeds = Values(tuple((name, f"{in_bytes(rate)}/s") for name, rate in tried))
     title = "How long it takes to read all weights once"
-    yield Section("How long the model takes to load", (Said(said), Bars(title, bars), speeds), Rank.REPAIRS)
+    yield Section(
+        "How long the model takes to load", (Said(sentence), Bars(title, bars), speeds), Rank.REPAIRS
+    )

@@ -15,19 +15,26 @@ def sections(seen: Seen) -> Iterator[Section]:
     report = seen.report
     blocks: list[Block] = []
     rows = [
-        (reason or "no reason was given", ", ".join(one.code for one in results if not one.deliberate))
+        (
+            reason or "no reason was given",
+            ", ".join(result.code for result in results if not result.deliberate),
+        )
         for reason, results in by_reason(report, "error", "skipped").items()
     ]
     if rows := [row for row in rows if row[1]]:
         blocks.append(Table(("why", "rules"), tuple(rows)))
     unjudged = [(result.code, entry) for result in report.results for entry in result.unjudged]
     if unjudged:
-        told = tuple((code, entry.what, str(entry.location), entry.why) for code, entry in unjudged)
-        table = Table(("rule", "what", "where", "why"), told)
-        blocks.append(Fold(f"{counted(len(told), 'place')} of sources that could not be judged", (table,)))
+        unjudged_rows = tuple((code, entry.what, str(entry.location), entry.why) for code, entry in unjudged)
+        table = Table(("rule", "what", "where", "why"), unjudged_rows)
+        blocks.append(
+            Fold(f"{counted(len(unjudged_rows), 'place')} of sources that could not be judged", (table,))
+        )
     others = report.summary
     left_out = sum(result.deliberate for result in report.results)
-    said = [f"{counted(others['pass'], 'rule')} passed", f"{others['not_applicable']} do not apply here"]
-    said += [f"{left_out} were left out on purpose or need --deep"] if left_out else []
-    blocks.insert(0, Said(("" if rows else "Everything that applies was checked. ") + ", ".join(said) + "."))
+    sentences = [f"{counted(others['pass'], 'rule')} passed", f"{others['not_applicable']} do not apply here"]
+    sentences += [f"{left_out} were left out on purpose or need --deep"] if left_out else []
+    blocks.insert(
+        0, Said(("" if rows else "Everything that applies was checked. ") + ", ".join(sentences) + ".")
+    )
     yield Section("What could not be checked", tuple(blocks), Rank.DETAILS)

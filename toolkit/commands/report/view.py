@@ -50,7 +50,7 @@ def _block(block: Any) -> dict[str, Any]:
         return {"kind": "startup", "chart": list(block.chart)}
     return {
         "kind": type(block).__name__.lower(),
-        **{one.name: _value(getattr(block, one.name)) for one in fields(block)},
+        **{field.name: _value(getattr(block, field.name)) for field in fields(block)},
     }
 
 

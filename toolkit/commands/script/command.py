@@ -114,20 +114,20 @@ def script(
             print(f"verl-doctor: {harmless(str(reason))}", file=sys.stderr)
             return ExitCode.FAILED
         as_check = examine(Request(at_path(session, path), known={Launch: made.after.launch})).report
-    said = sys.stdout
+    stream = sys.stdout
     if output == _STDOUT:
         sys.stdout.buffer.write(made.content)
-        said = sys.stderr
+        stream = sys.stderr
     else:
         _write(session, path, made.content, named, kind)
         print(harmless(f"{path}: the {kind} variant of {named.name}"))
-    width = width_of(console_for(said))
+    width = width_of(console_for(stream))
     verdict = "  ".join(headline(as_check))
-    for sentence in (*_told(made, deep=deep), f"verl-doctor check of it: {verdict}"):
-        print("\n".join(wrapped(harmless(sentence), width, indent="  ", hanging="    ")), file=said)
+    for sentence in (*_change_lines(made, deep=deep), f"verl-doctor check of it: {verdict}"):
+        print("\n".join(wrapped(harmless(sentence), width, indent="  ", hanging="    ")), file=stream)
     if diff:
         rows = unified(named.read_bytes(), made.content, (str(named), str(path)))
-        print("".join(harmless(row, keep="\n\t") for row in rows), end="", file=said)
+        print("".join(harmless(row, keep="\n\t") for row in rows), end="", file=stream)
     return ExitCode.OK
 
 
@@ -189,10 +189,10 @@ def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kin
     there = safe_write.read(path) if os.path.isfile(path) else None
     if there is not None and there != content:
         ours = {
-            one.path
+            changed.path
             for recorded in history(session.target, session.machine).changes
-            for one in recorded.transaction.changes
-            if one.standing == "in place"
+            for changed in recorded.transaction.changes
+            if changed.standing == "in place"
         }
         if str(path) not in ours:
             raise UsageError(
@@ -205,7 +205,7 @@ def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kin
         raise UsageError(str(error)) from None
 
 
-def _told(made: Made, *, deep: bool) -> Iterator[str]:
+def _change_lines(made: Made, *, deep: bool) -> Iterator[str]:
     """What is different, with the reasons, and what is not: a sentence each."""
     for job, recipe in zip(made.before.jobs, made.recipes, strict=True):
         if len(made.recipes) > 1:
@@ -217,9 +217,9 @@ def _told(made: Made, *, deep: bool) -> Iterator[str]:
     for result, finding in made.after.report.findings():
         if finding.severity == "error":
             yield f"{result.code}, as in the script itself: {finding.message}; see verl-doctor explain {result.code}"
-    asked = next((result for result in made.after.report.results if result.code == _VALIDATED), None)
-    if deep and asked is not None:
-        yield f"verl itself {'accepts it' if asked.status == 'pass' else f'was not asked: {asked.reason}'}"
+    validation = next((result for result in made.after.report.results if result.code == _VALIDATED), None)
+    if deep and validation is not None:
+        yield f"verl itself {'accepts it' if validation.status == 'pass' else f'was not asked: {validation.reason}'}"
 
 
 def _shown(value: object) -> str:

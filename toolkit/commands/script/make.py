@@ -44,9 +44,9 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
             f"{script.name} itself would not start: {refused}; verl-doctor check {script.name} says more"
         )
     recipes = tuple(recipe(job.configuration) for job in before.jobs)
-    orders = [Order(job.command, one.wishes) for job, one in zip(before.jobs, recipes, strict=True)]
-    if not any(one.wishes for one in recipes):
-        kept = [sentence for one in recipes for sentence in one.kept]
+    orders = [Order(job.command, recipe.wishes) for job, recipe in zip(before.jobs, recipes, strict=True)]
+    if not any(recipe.wishes for recipe in recipes):
+        kept = [sentence for recipe in recipes for sentence in recipe.kept]
         raise NoVariant(
             "; ".join([f"{script.name} is its own {kind} variant: nothing in it is to change", *kept])
         )
@@ -70,7 +70,7 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
 def _refused(seen: Seen) -> str:
     """What Hydra refuses in the script as it is."""
     for job in seen.jobs:
-        for word in job.configuration.asked:
+        for word in job.configuration.overrides:
             if word.fate not in ("applied", "chosen", "not told"):
                 return f"{word.text} ({Path(word.path).name}:{word.line}): {word.fate}"
     return ""
@@ -104,8 +104,8 @@ def _proven(
     """How a text is read and judged that is the variant which was wanted, or else why it is not that."""
     if not same_but_for(source, draft):
         return "the shell would read something else in it"
-    if said := refused_text(draft.text, session.machine):
-        return f"bash refuses line {said[0]} of it: {said[1]}"
+    if refusal := refused_text(draft.text, session.machine):
+        return f"bash refuses line {refusal[0]} of it: {refusal[1]}"
     again, launch = read_as(session, draft.text, path)
     if isinstance(launch, Unknown):
         return launch.reason
@@ -117,7 +117,10 @@ def _proven(
 
 
 def _other_settings(before: Launch, after: Launch) -> str:
-    was, now = ([(one.name, one.value, one.removed) for one in launch.settings] for launch in (before, after))
+    was, now = (
+        [(setting.name, setting.value, setting.removed) for setting in launch.settings]
+        for launch in (before, after)
+    )
     return "" if was == now else "it would set other variables"
 
 

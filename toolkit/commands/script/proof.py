@@ -68,9 +68,9 @@ def see(session: Session, launch: Launch | None = None) -> Seen | str:
             return f"verl's configuration cannot be composed with what {Path(command.path).name} asks for: {there.refused}"
         jobs.append(Job(command, there))
     if not jobs:
-        said = "it starts no verl that could be found: python -m verl... or a *.py with overrides"
+        reason = "it starts no verl that could be found: python -m verl... or a *.py with overrides"
         where = unread_start(session.machine, (path for path, _ in found.files))
-        return "; ".join([f"{found.files[0][0]}: {said}", *filter(None, [where]), *found.unread[:1]])
+        return "; ".join([f"{found.files[0][0]}: {reason}", *filter(None, [where]), *found.unread[:1]])
     return Seen(found, tuple(jobs), session.check(collection))
 
 
@@ -122,8 +122,8 @@ def _differs(old: Configuration, new: Configuration, wishes: Sequence[Wish]) -> 
     return ""
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+def _equal(first: Any, other: Any) -> bool:
+    return type(first) is type(other) and bool(first == other)
 
 
 def new_findings(before: Report, after: Report) -> str:

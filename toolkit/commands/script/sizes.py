@@ -151,8 +151,8 @@ def _micro_batches(wishes: Wishes, small: Sizes, replicas: int) -> None:
 
 
 def _has_critic(wishes: Wishes) -> bool:
-    said = wishes.value("critic.enable")
-    return said is True or (said in (None, MISSING) and wishes.value("algorithm.adv_estimator") == "gae")
+    value = wishes.value("critic.enable")
+    return value is True or (value in (None, MISSING) and wishes.value("algorithm.adv_estimator") == "gae")
 
 
 def _divide(wishes: Wishes, key: str, whole: int) -> None:

@@ -218,7 +218,7 @@ def form(node: Any, draft: Draft | None = None) -> Any:
         for place, word in reversed(list(enumerate(node.words))):
             if draft is not None and isinstance(word, Written):
                 words[place + 1 : place + 1] = draft.added.get(word.end, ())
-        return ("Simple", tuple(words), tuple(form(one, draft) for one in node.assignments))
+        return ("Simple", tuple(words), tuple(form(assignment, draft) for assignment in node.assignments))
     if isinstance(node, tuple):
         return tuple(form(part, draft) for part in node)
     if hasattr(node, "__dataclass_fields__"):

@@ -20,7 +20,7 @@ def as_written(value: Any, quote: str = '"') -> str:
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, list):
-        return f"[{','.join(_text(str(one), quote) for one in value)}]"
+        return f"[{','.join(_text(str(element), quote) for element in value)}]"
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) else _text(value, quote)
     return json.dumps(value)

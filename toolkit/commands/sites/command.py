@@ -59,7 +59,7 @@ def import_sites(*, file: Path, apply_them: bool, form: str) -> int:
     named = Path(config.path or machine.cwd / _OWN)
     place = Path(os.path.realpath(named))
     taken = dict(_taken(found, config))
-    if not any(one.path is not None for one in found):
+    if not any(setting.path is not None for setting in found):
         raise UsageError(f'{file} holds no paths; it should hold lines such as MODEL = "/models/qwen"')
     change = _change(place, taken, () if named.name == _OWN else _IN_PYPROJECT) if taken else None
     if change is not None and apply_them:
@@ -86,11 +86,11 @@ def _diff(change: ReplaceFile | NewFile | None) -> str:
 def _taken(found: Iterable[Setting], config: Config) -> Iterable[tuple[str, str]]:
     """What is new or another one here. What is set already is not replaced by what an example holds."""
     there = {site.name: site.path for site in config.sites}
-    for one in found:
-        if one.path is not None and there.get(one.name) != one.path:
-            if is_placeholder(one.path) and not is_placeholder(there.get(one.name, "")):
+    for setting in found:
+        if setting.path is not None and there.get(setting.name) != setting.path:
+            if is_placeholder(setting.path) and not is_placeholder(there.get(setting.name, "")):
                 continue
-            yield one.name, one.path
+            yield setting.name, setting.path
 
 
 def _change(place: Path, taken: dict[str, str], below: tuple[str, ...]) -> ReplaceFile | NewFile:
@@ -111,32 +111,32 @@ def _write(change: ReplaceFile | NewFile, machine: Machine) -> None:
         raise UsageError(str(error)) from None
 
 
-def _is_to_do(one: Setting, config: Config) -> bool:
+def _is_to_do(setting: Setting, config: Config) -> bool:
     """Whether somebody has to set it by hand."""
     configured = {site.name: site.path for site in config.sites}
-    if not is_placeholder(configured.get(one.name, "")):
+    if not is_placeholder(configured.get(setting.name, "")):
         return False
-    return one.why not in ("", NO_PATH) if one.path is None else is_placeholder(one.path)
+    return setting.why not in ("", NO_PATH) if setting.path is None else is_placeholder(setting.path)
 
 
-def _left(one: Setting, config: Config) -> str:
+def _left(setting: Setting, config: Config) -> str:
     """Why a line is not taken as it is, "" for one that is."""
-    if one.path is None:
-        return f"is left out: {one.why}"
-    if not is_placeholder(one.path):
+    if setting.path is None:
+        return f"is left out: {setting.why}"
+    if not is_placeholder(setting.path):
         return ""
-    there = any(site.name == one.name and not is_placeholder(site.path) for site in config.sites)
+    there = any(site.name == setting.name and not is_placeholder(site.path) for site in config.sites)
     return "is not set in it" + ("; what is configured stays" if there else " yet")
 
 
 def _summary(place: Path, change: ReplaceFile | NewFile | None, number: int, *, apply_them: bool) -> None:
     if change is None:
-        said = f"{place} says all of that already"
+        sentence = f"{place} says all of that already"
     elif apply_them:
-        said = f"{counted(number, 'path')} written into {place}; verl-doctor undo takes that back"
+        sentence = f"{counted(number, 'path')} written into {place}; verl-doctor undo takes that back"
     else:
-        said = f"{counted(number, 'path')} would be written into {place}; --apply does it"
-    print(harmless(said), file=sys.stderr)
+        sentence = f"{counted(number, 'path')} would be written into {place}; --apply does it"
+    print(harmless(sentence), file=sys.stderr)
 
 
 __all__ = ["sites"]

@@ -62,7 +62,7 @@ TOLD = "VERL_DOCTOR_TOLD"
 class Ran:
     """How a child ended. `code` is its exit status (a signal's is negative), None when it was ended before.
 
-    `why_ended` is a sentence on why it was, and `ended_for` the same for code, both "" when it ended by itself. `told` are the documents that it has written down. `builds` is what of GPU
+    `why_ended` is a sentence on why it was, and `ended_for` the same for code, both "" when it ended by itself. `documents` are the documents that it has written down. `builds` is what of GPU
     code was compiled meanwhile, None for nothing.
     """
 
@@ -70,7 +70,7 @@ class Ran:
     log: Path
     seconds: float
     why_ended: str = ""
-    told: tuple[Mapping[str, Any], ...] = ()
+    documents: tuple[Mapping[str, Any], ...] = ()
     builds: Builds | None = None
     ended_for: EndedFor = ""
 
@@ -114,15 +114,15 @@ def run_logged(
     Raises OSError when it cannot be started.
     """
     begun = time.monotonic()
-    told = log.with_suffix(".told")
+    documents_path = log.with_suffix(".told")
     end: End | None = None
-    with log.open("wb") as file, minded(argv, {**environ, TOLD: str(told)}, str(folder)) as child:
+    with log.open("wb") as file, minded(argv, {**environ, TOLD: str(documents_path)}, str(folder)) as child:
         listener = _Listener(child, file.fileno())
         try:
             while end is None and not listener.has_ended(_BREATH):
                 if listener.is_due():
                     look(below(child.minder.pid, Machine()))
-                    at(unfinished(_documents(told)))
+                    at(unfinished(_documents(documents_path)))
                     end = watch(listener.text) if watch else None
                 if listener.flooded:
                     end = End("flood", f"it wrote more than {_MOST // 1024 // 1024} MB, and was ended")
@@ -132,17 +132,17 @@ def run_logged(
             look(below(child.minder.pid, Machine()))
             listener.take_the_rest()
     seconds = time.monotonic() - begun
-    documents = _documents(told)
-    told.unlink(missing_ok=True)
+    documents = _documents(documents_path)
+    documents_path.unlink(missing_ok=True)
     if end is None:
-        return Ran(child.code, log, seconds, told=documents)
+        return Ran(child.code, log, seconds, documents=documents)
     return Ran(None, log, seconds, end.sentence, documents, ended_for=end.kind)
 
 
-def unfinished(told: Sequence[Mapping[str, Any]]) -> str:
+def unfinished(documents: Sequence[Mapping[str, Any]]) -> str:
     """The step that had begun and did not end, "" when there is none."""
-    ended = {one["step"] for one in told if "step" in one}
-    begun = [str(one["begun"]) for one in told if "begun" in one]
+    ended = {document["step"] for document in documents if "step" in document}
+    begun = [str(document["begun"]) for document in documents if "begun" in document]
     return begun[-1] if begun and begun[-1] not in ended else ""
 
 
@@ -151,7 +151,7 @@ class _Listener:
 
     def __init__(self, child: Minded, file: int) -> None:
         self._child, self._pipe, self._file = child, child.output, file
-        self._said = bytearray()
+        self._output = bytearray()
         self._next = time.monotonic() + _LOOK
         os.set_blocking(self._pipe.fileno(), False)
         self._open = True
@@ -160,7 +160,7 @@ class _Listener:
     @property
     def text(self) -> str:
         """What it has said so far."""
-        return self._said.decode("utf-8", "replace")
+        return self._output.decode("utf-8", "replace")
 
     def is_due(self) -> bool:
         """Whether it is time to look around again."""
@@ -193,18 +193,18 @@ class _Listener:
         except BlockingIOError:
             return False
         self._open = piece != b""
-        kept = piece[: _MOST - len(self._said)]
-        self._said += kept
+        kept = piece[: _MOST - len(self._output)]
+        self._output += kept
         os.write(self._file, kept)
         self.flooded = len(kept) < len(piece)
         return self._open
 
 
-def _documents(told: Path) -> tuple[Mapping[str, Any], ...]:
+def _documents(path: Path) -> tuple[Mapping[str, Any], ...]:
     """What a child has written down: whole lines that are JSON objects. A child that was ended may have begun one."""
     found = []
     with contextlib.suppress(OSError):
-        for line in told.read_text("utf-8", "replace").splitlines():
+        for line in path.read_text("utf-8", "replace").splitlines():
             with contextlib.suppress(ValueError, RecursionError):
                 document = json.loads(line)
                 if isinstance(document, dict):

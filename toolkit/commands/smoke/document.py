@@ -43,12 +43,12 @@ def _holds_no_job(run: SmokeRun, report: Report) -> bool:
 
 def path(run: SmokeRun, report: Report) -> PathVerdict:
     """The same of the job as a whole, with the phase in which it fails."""
-    said = verdict(run, report)
+    state = verdict(run, report)
     striking = check_says(run, report)
-    if run.broken is not None and said == "failures":
+    if run.broken is not None and state == "failures":
         striking = [pair for pair in own_findings(report) if pair[0] == run.broken.code] + striking
     codes = tuple(dict.fromkeys(code for code, _ in striking))
-    return PathVerdict(JOB, STATES[said], striking[0][1].phase if striking else None, codes)
+    return PathVerdict(JOB, STATES[state], striking[0][1].phase if striking else None, codes)
 
 
 def document(run: SmokeRun, report: Report) -> dict[str, Any]:
@@ -109,16 +109,18 @@ def check_says(run: SmokeRun, report: Report) -> list[tuple[str, Finding]]:
 
 def headline(run: SmokeRun, report: Report) -> tuple[str, str]:
     """The verdict in words, and the sentence behind it."""
-    said = verdict(run, report)
+    state = verdict(run, report)
     held = [rung for rung in run.rungs if rung.status == "passed"]
     seconds = sum(rung.seconds for rung in run.rungs)
     on = f"on {'the GPUs' if run.device == 'cuda' else 'the CPU'} ({run.chosen_by})"
-    if said == "could_not_check" and report.unexamined:
-        return WORDS[said], report.unexamined
+    if state == "could_not_check" and report.unexamined:
+        return WORDS[state], report.unexamined
     if run.broken is not None:
-        return WORDS[said], f"rung {run.broken.number}, {run.broken.name}, breaks after {seconds:.0f} s, {on}"
-    if said == "could_not_check":
-        return WORDS[said], f"not all was tried, {on}"
+        return WORDS[
+            state
+        ], f"rung {run.broken.number}, {run.broken.name}, breaks after {seconds:.0f} s, {on}"
+    if state == "could_not_check":
+        return WORDS[state], f"not all was tried, {on}"
     omitted = [str(rung.number) for rung in run.rungs if rung.status == "not applicable"]
     rest = f"; not applicable here: {', '.join(omitted)}" if omitted else ""
     climbed = (
@@ -128,8 +130,8 @@ def headline(run: SmokeRun, report: Report) -> tuple[str, str]:
     )
     found = [code for code, _ in check_says(run, report)]
     if found:
-        return WORDS[said], f"verl-doctor check finds {', '.join(found)}{climbed and f', though {climbed}'}"
-    return WORDS[said], climbed
+        return WORDS[state], f"verl-doctor check finds {', '.join(found)}{climbed and f', though {climbed}'}"
+    return WORDS[state], climbed
 
 
 def _numbers(rungs: Sequence[SmokeRung]) -> str:

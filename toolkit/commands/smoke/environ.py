@@ -64,9 +64,11 @@ def _warm_caches(facts: Facts) -> dict[str, str]:
     caches = facts.get(Caches)
     known = () if isinstance(caches, Unknown) else caches.folders
     return {
-        one.variable: one.value
-        for one in known
-        if one.variable != "HF_HOME" and os.path.isdir(one.path) and (one.told_by or _is_own(one.path))
+        cache_folder.variable: cache_folder.value
+        for cache_folder in known
+        if cache_folder.variable != "HF_HOME"
+        and os.path.isdir(cache_folder.path)
+        and (cache_folder.told_by or _is_own(cache_folder.path))
     }
 
 

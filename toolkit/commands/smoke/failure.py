@@ -23,10 +23,10 @@ _LARGEST = 4 * 1024 * 1024  # bytes of one log of Ray's
 def steps_of(*some: Ran) -> tuple[Step, ...]:
     """What children have done, in their order."""
     return tuple(
-        Step(str(one["step"]), float(one.get("seconds", 0)), one.get("cpu"))
+        Step(str(document["step"]), float(document.get("seconds", 0)), document.get("cpu"))
         for ran in some
-        for one in ran.told
-        if "step" in one
+        for document in ran.documents
+        if "step" in document
     )
 
 
@@ -37,7 +37,7 @@ def remedy_of(ran: Ran) -> str:
 
 def left_out(ran: Ran) -> tuple[str, ...]:
     """What a child did not try, and why."""
-    return tuple(str(one["left_out"]) for one in ran.told if "left_out" in one)
+    return tuple(str(document["left_out"]) for document in ran.documents if "left_out" in document)
 
 
 def failed(ran: Ran, codes: Mapping[str, str], *, remedy: str = "", logs: Path | None = None) -> Outcome:
@@ -46,7 +46,7 @@ def failed(ran: Ran, codes: Mapping[str, str], *, remedy: str = "", logs: Path |
     `codes` are by how the name of the step begins at which it was, "" for all others. A child that hung is known by that. `logs` is a
     folder of Ray's, in which the processes write that do not speak to the driver: the fatal line of one that ended is always shown.
     """
-    at = unfinished(ran.told)
+    at = unfinished(ran.documents)
     code = next((code for step, code in codes.items() if at.startswith(step) and step), codes[""])
     found = first_cause(ran.text)
     deeper = _in_logs(logs) if logs is not None and (found is None or ran.why_ended) else None
@@ -56,9 +56,9 @@ def failed(ran: Ran, codes: Mapping[str, str], *, remedy: str = "", logs: Path |
     words = found.words if found else ""
     lines = found.lines if found else _last(ran)
     if fatal := _fatal_line(logs):
-        process, said = fatal
-        lines = (*lines, f"{process}: {said}")
-        words = f"{words}; the {process} ended: {said}" if words else f"the {process} ended: {said}"
+        process, text = fatal
+        lines = (*lines, f"{process}: {text}")
+        words = f"{words}; the {process} ended: {text}" if words else f"the {process} ended: {text}"
     where = f"{at}: " if at else ""
     if ran.why_ended:
         code = HANGS if ran.ended_for == "time" else code

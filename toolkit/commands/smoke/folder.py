@@ -129,11 +129,11 @@ def _processes_of(folder: Path, machine: Machine) -> list[EndProcess]:
         row = row_of(pid, machine)
         if row is None or not row.mine or row.state in ("Z", "X") or pid == own_number():
             continue
-        one = EndProcess(pid, row.ticks)
+        end_process = EndProcess(pid, row.ticks)
         environ = (machine.read(f"/proc/{pid}/environ") or "").strip("\0 ")
         named = f"{folder}/" in row.command and not environ
-        if one in noted or named or f"{MARK}={folder}" in environ.split("\0"):
-            found.append(one)
+        if end_process in noted or named or f"{MARK}={folder}" in environ.split("\0"):
+            found.append(end_process)
     return found
 
 

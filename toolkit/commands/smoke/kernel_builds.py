@@ -40,10 +40,12 @@ class Builds:
     @property
     def remedy(self) -> str:
         """How a start need not wait for that."""
-        said = "compile before the job, once, with verl-doctor warmup --engine"
+        remedy = "compile before the job, once, with verl-doctor warmup --engine"
         if self.kernels:
-            said += ", or install flashinfer-jit-cache of FlashInfer's version (verl-doctor explain CUDA130)"
-        return f"{said}; or VLLM_USE_FLASHINFER_SAMPLER=0" if _SAMPLER in self.kernels else said
+            remedy += (
+                ", or install flashinfer-jit-cache of FlashInfer's version (verl-doctor explain CUDA130)"
+            )
+        return f"{remedy}; or VLLM_USE_FLASHINFER_SAMPLER=0" if _SAMPLER in self.kernels else remedy
 
 
 class KernelBuilds:

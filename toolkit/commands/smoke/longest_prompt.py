@@ -46,7 +46,7 @@ def most_tokens(machine: Machine, facts: Facts, there: Configuration) -> int | N
         return None
     column = str(there.get("data.prompt_key"))
     heard = ask_child(machine, interpreter.executable, prompts, column, *read, timeout=_LIMIT)
-    told = None if isinstance(heard, Unknown) else heard[1]
-    if not isinstance(told, list) or None in told:
+    reported = None if isinstance(heard, Unknown) else heard[1]
+    if not isinstance(reported, list) or None in reported:
         return None
-    return max(int(one["bytes"]) + _OF_MESSAGE * int(one["messages"]) for one in told) + _OF_TEMPLATE
+    return max(int(row["bytes"]) + _OF_MESSAGE * int(row["messages"]) for row in reported) + _OF_TEMPLATE

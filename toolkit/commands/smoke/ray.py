@@ -22,11 +22,11 @@ def with_the_jobs_path(stage: Stage, outcome: Outcome) -> Outcome:
     if private == stage.folder:
         return outcome
     name, value = next((name, stage.environ[name]) for name in names if stage.environ.get(name))
-    said = f"Ray's folder was made as long as the job's, {name}={value} ({len(value)} characters)"
+    note = f"Ray's folder was made as long as the job's, {name}={value} ({len(value)} characters)"
     own = str(private), value.rstrip("/")
     return replace(
         outcome,
         cause=outcome.cause.replace(*own),
         lines=tuple(line.replace(*own) for line in outcome.lines),
-        notes=(*outcome.notes, said),
+        notes=(*outcome.notes, note),
     )

@@ -32,8 +32,8 @@ def text_lines(run: SmokeRun, report: Report, width: int | None) -> Iterator[Tex
     if others:
         yield Text("")
     for code, finding in others:
-        said = f"verl-doctor check says: {code} {finding.message}"
-        yield from map(Text, wrapped(harmless(said), width, hanging="  "))
+        text = f"verl-doctor check says: {code} {finding.message}"
+        yield from map(Text, wrapped(harmless(text), width, hanging="  "))
     if run.broken is not None and run.broken.code:
         yield from next_steps([(f"verl-doctor explain {run.broken.code}", "")], width)
 
@@ -42,9 +42,9 @@ def _rung_lines(rung: SmokeRung, width: int | None) -> Iterator[str]:
     seconds = f"{rung.seconds:.1f} s" if rung.status in {"passed", "failed"} else ""
     yield harmless(f"  {rung.number}  {rung.name:<18} {_WORDS[rung.status]:<7} {seconds:>8}").rstrip()
     cause = f"{rung.code} {rung.cause}".strip()
-    for said in (words.steps(rung), cause, *rung.notes):
-        if said:
-            yield from wrapped(harmless(said), width, indent=_INDENT, hanging=_INDENT + "  ")
+    for note in (words.steps(rung), cause, *rung.notes):
+        if note:
+            yield from wrapped(harmless(note), width, indent=_INDENT, hanging=_INDENT + "  ")
     for line in rung.lines:
         yield harmless(f"{_INDENT}| {line.strip()}")[: width or None]
     if rung.remedy:
@@ -63,15 +63,15 @@ def markdown_lines(run: SmokeRun, report: Report) -> Iterator[str]:
     yield "| rung | what | state | seconds | how far |"
     yield "|---|---|---|---|---|"
     for rung in run.rungs:
-        told = " ".join(filter(None, (rung.code, rung.cause))) or words.steps(rung)
-        cells = (str(rung.number), rung.name, rung.status, f"{rung.seconds:.1f}", told)
+        cause = " ".join(filter(None, (rung.code, rung.cause))) or words.steps(rung)
+        cells = (str(rung.number), rung.name, rung.status, f"{rung.seconds:.1f}", cause)
         yield f"| {' | '.join(escaped(harmless(cell)) for cell in cells)} |"
     broken = run.broken
     if broken is not None:
         yield ""
         yield from (f"    {harmless(line)}" for line in broken.lines)
         yield ""
-        yield from (f"* try: {escaped(harmless(said))}" for said in [broken.remedy] if said)
-        yield from (f"* log: {in_code(said)}" for said in [broken.log] if said)
+        yield from (f"* try: {escaped(harmless(remedy))}" for remedy in [broken.remedy] if remedy)
+        yield from (f"* log: {in_code(log)}" for log in [broken.log] if log)
     for code, finding in words.check_says(run, report):
         yield f"* verl-doctor check says: {code} {escaped(harmless(finding.message))}"

@@ -110,8 +110,8 @@ class Stage:
         def at(step: str) -> None:
             found = builds.found
             compiled = f"nvcc compiles {found.what}" if found and found.going_on else ""
-            if said := ", ".join(filter(None, (step, compiled))):
-                self.say(said)
+            if text := ", ".join(filter(None, (step, compiled))):
+                self.say(text)
 
         ran = run_logged(
             argv,
@@ -146,8 +146,8 @@ def private_variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str
     sessions where RAY_TMPDIR is not set.
     """
     home, temporary = folder / "home", folder / "tmp"
-    for one in (home, temporary):
-        one.mkdir(mode=0o700, exist_ok=True)
+    for path in (home, temporary):
+        path.mkdir(mode=0o700, exist_ok=True)
     return {
         **dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"), str(home)),
         "XDG_CACHE_HOME": str(home / ".cache"),

@@ -105,9 +105,9 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
             budget=wish.budget,
             look=Traces(folder / NOTE, run.machine).look,
         )
-        rungs = tuple(_told(_rungs(stage, wish, interpreter, progress.say), progress))
-    if rungs and (said := _script_without_verl(run, facts)):
-        rungs = (replace(rungs[0], notes=(said, *rungs[0].notes)), *rungs[1:])
+        rungs = tuple(_with_progress(_rungs(stage, wish, interpreter, progress.say), progress))
+    if rungs and (reason := _script_without_verl(run, facts)):
+        rungs = (replace(rungs[0], notes=(reason, *rungs[0].notes)), *rungs[1:])
     climbed = SmokeRun(device, chosen_by, rungs, str(own or ""))
     trial_cache.keep_climb(run, facts, climbed)
     progress.say("what check says")
@@ -157,7 +157,7 @@ def _script_without_verl(run: Session, facts: Collection) -> str:
     return f"climbed without {shlex.join(words)}: {why}"
 
 
-def _told(rungs: Iterator[SmokeRung], progress: Progress) -> Iterator[SmokeRung]:
+def _with_progress(rungs: Iterator[SmokeRung], progress: Progress) -> Iterator[SmokeRung]:
     """The same, each told when it is behind us: five take minutes."""
     for rung in rungs:
         if rung.seconds:

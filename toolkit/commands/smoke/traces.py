@@ -41,7 +41,7 @@ class Traces:
         """See what these processes hold now. They are named by number and start."""
         lines: list[dict[str, object]] = [{"pid": pid, "ticks": ticks} for pid, ticks in {*kin} - self._kin]
         self._kin |= {*kin}
-        new = [one for one in self._candidates() if one not in self._known]
+        new = [candidate for candidate in self._candidates() if candidate not in self._known]
         held = _held_by([pid for pid, _ in kin], self._machine) if new else frozenset()
         for path, identity in new:
             if path in held or identity in held:
@@ -70,18 +70,18 @@ class Traces:
 
 def noted_processes(note: Path) -> list[EndProcess]:
     """Those that were seen, whether or not they still run."""
-    return [EndProcess(int(one["pid"]), int(one["ticks"])) for one in _lines(note) if "pid" in one]
+    return [EndProcess(int(line["pid"]), int(line["ticks"])) for line in _lines(note) if "pid" in line]
 
 
 def remove_noted(note: Path) -> None:
     """Remove the files, unless another one has the name meanwhile."""
-    for one in _lines(note):
+    for line in _lines(note):
         with contextlib.suppress(OSError, KeyError):
-            if not _is_trace(one["path"]):
+            if not _is_trace(line["path"]):
                 continue
-            about = os.lstat(one["path"])
-            if (about.st_dev, about.st_ino) == (one["device"], one["inode"]):
-                os.unlink(one["path"])  # noqa: PTH108
+            about = os.lstat(line["path"])
+            if (about.st_dev, about.st_ino) == (line["device"], line["inode"]):
+                os.unlink(line["path"])  # noqa: PTH108
 
 
 def _is_trace(path: str) -> bool:
@@ -101,7 +101,11 @@ def _lines(note: Path) -> list[dict[str, Any]]:
 
 def _held_by(pids: Collection[int], machine: Machine) -> frozenset[str | Identity]:
     """The files that these processes have open or mapped, and the paths of the sockets that are theirs."""
-    sockets = {f"socket:[{one.inode}]": one.path for one in unix_sockets(machine) if one.path.startswith("/")}
+    sockets = {
+        f"socket:[{unix_socket.inode}]": unix_socket.path
+        for unix_socket in unix_sockets(machine)
+        if unix_socket.path.startswith("/")
+    }
     found: set[str | Identity] = set()
     for pid in pids:
         found.update(_mapped(machine.read(f"/proc/{pid}/maps") or ""))

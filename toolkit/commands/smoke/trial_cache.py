@@ -53,7 +53,7 @@ def conditions(run: Session, facts: Facts) -> dict[str, str]:
     gpus, variables = facts.get(Gpus), facts.get(Variables)
     found = {"Python": "" if isinstance(interpreter, Unknown) else interpreter.version}
     if not isinstance(packages, Unknown):
-        found.update({one.name: one.version for one in packages.distributions})
+        found.update({distribution.name: distribution.version for distribution in packages.distributions})
     if not isinstance(verl, Unknown):
         found["the sources of verl"] = _sources(verl.imported.folder)
     if not isinstance(vllm, Unknown):

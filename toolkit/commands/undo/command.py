@@ -180,12 +180,14 @@ def _undone_on(nodes: AskedNodes, options: Options, *, everything: bool) -> int:
         others = cluster_undo.others(nodes, options, progress.say)
     code = _undone(_meant(_history(options), None, everything=everything), _trees(options))
     with nothing_on_stdout(), Progress() as progress:
-        told = cluster_undo.take_back(others, everything=everything, watch=progress.say)
-    for line in told.lines:
+        outcomes = cluster_undo.take_back(others, everything=everything, watch=progress.say)
+    for line in outcomes.lines:
         print(harmless(line))
-    for sentence in (*told.refused, *told.unheard):
+    for sentence in (*outcomes.refused, *outcomes.unheard):
         _complain(sentence)
-    return max(code, int(bool(told.refused))) or (ExitCode.COULD_NOT_CHECK if told.unheard else ExitCode.OK)
+    return max(code, int(bool(outcomes.refused))) or (
+        ExitCode.COULD_NOT_CHECK if outcomes.unheard else ExitCode.OK
+    )
 
 
 def _complain(sentence: str) -> None:

@@ -21,8 +21,8 @@ _RULE, _FIX = "PY103", "precompile"
 
 def write_missing(run: Session, collection: Collection, *, dry_run: bool) -> Repair | None:
     """Write the caches that are missing, and look again; None when so few are that the rule says nothing."""
-    asked = run.narrowed((_RULE,))
-    finding = _finding(asked, collection)
+    narrowed = run.narrowed((_RULE,))
+    finding = _finding(narrowed, collection)
     fix = run.registry.fix(_FIX)
     if finding is None or fix is None:
         return None
@@ -38,10 +38,10 @@ def write_missing(run: Session, collection: Collection, *, dry_run: bool) -> Rep
         done = apply.apply(plan.changes, home, fix=fix.id, code=_RULE, run=own)
     except Refused as error:
         return plan.ended("refused", str(error))
-    after = _finding(asked, asked.look())
+    after = _finding(narrowed, narrowed.look())
     name = f"{home}/{done.id}" if done else None
     return plan.ended("still failing" if after else "repaired", after.message if after else "", name)
 
 
-def _finding(asked: Session, collection: Collection) -> Finding | None:
-    return next((finding for _, finding in asked.check(collection).findings()), None)
+def _finding(session: Session, collection: Collection) -> Finding | None:
+    return next((finding for _, finding in session.check(collection).findings()), None)

@@ -37,7 +37,7 @@ _SUMMING_UP = (
 
 
 def warm_nodes(
-    nodes: AskedNodes, run: Session, collection: Collection, asked: WarmRequest, at_once: int
+    nodes: AskedNodes, run: Session, collection: Collection, warm_request: WarmRequest, at_once: int
 ) -> tuple[Node, ...]:
     """Every node, also those that did not answer. Raises CouldNotAsk when there is nobody to ask.
 
@@ -46,7 +46,7 @@ def warm_nodes(
     way = transport.way_to(replace(nodes, budget=min(nodes.budget, BUDGET)), run, collection)
     announce(way.says)
     with Progress() as progress:
-        look = warm_parcel(run, replace(asked, dry_run=True), _LOOK)
+        look = warm_parcel(run, replace(warm_request, dry_run=True), _LOOK)
         with contextlib.closing(
             way.ask(look, watch=progress.say, longest=min(nodes.budget, _LOOK))
         ) as answers:
@@ -55,12 +55,12 @@ def warm_nodes(
         cold = {
             key: node.pages for key, node in found.items() if node.pages is not None and node.pages.missing
         }
-        if cold and not asked.dry_run:
+        if cold and not warm_request.dry_run:
             sharing = Sharing({key: shares(pages) for key, pages in cold.items()}, at_once)
             announce(_sentence(cold, sharing))
             longest, budget = _patience(cold, sharing, nodes.budget)
             way = transport.way_to(replace(nodes, budget=budget), run, collection)
-            parcel = warm_parcel(run, asked, longest - min(_SUMMING_UP, longest / 2))
+            parcel = warm_parcel(run, warm_request, longest - min(_SUMMING_UP, longest / 2))
             only = [heard[key] for key in cold]
             found |= {key: Node(found[key].name, missing="it was ended before it had told") for key in cold}
             with (
@@ -101,6 +101,6 @@ def _node(answer: NodeAnswer) -> Node:
 
 def _sentence(cold: Mapping[str, Summary], sharing: Sharing) -> str:
     most = in_bytes(max(pages.missing for pages in cold.values()))
-    systems = list(dict.fromkeys(share for one in sharing.of.values() for share in one))
+    systems = list(dict.fromkeys(share for shares in sharing.of.values() for share in shares))
     turns = f"; {listed(systems, 2)}: {sharing.most} at a time" if systems else ", each from its own disks"
     return f"reads up to {most} on {counted(len(cold), 'node')}{turns}"

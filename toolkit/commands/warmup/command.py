@@ -153,25 +153,25 @@ def warmup(
         target = discover(options, machine)
         look = functools.cache(functools.partial(_look, options))
         named = tuple(map(str, paths)) if nodes else warm_named.demand_there(paths, machine)
-        asked = None if only == "bytecode" else warm_named.request(target, look, named)
+        warm_request = None if only == "bytecode" else warm_named.request(target, look, named)
         compiles = compiles or only == "bytecode"
-        if asked is None and not compiles and not engine:
+        if warm_request is None and not compiles and not engine:
             raise UsageError(f"no file is named: {NAME_ONE}")
         found: tuple[Node, ...] = ()
-        if asked is not None:
-            asked = replace(asked, ranks=tuple(sorted(ranks)), limit=limit, dry_run=dry_run)
-        if asked is not None and nodes is not None:
+        if warm_request is not None:
+            warm_request = replace(warm_request, ranks=tuple(sorted(ranks)), limit=limit, dry_run=dry_run)
+        if warm_request is not None and nodes is not None:
             from verl_doctor.toolkit.commands.warmup import cluster  # noqa: PLC0415 - few runs are of many nodes
 
-            found = cluster.warm_nodes(nodes, *look(), asked, at_once)
-        elif asked is not None:
+            found = cluster.warm_nodes(nodes, *look(), warm_request, at_once)
+        elif warm_request is not None:
             ending = Ending()
             with ending.at_signals():
-                found = (Node(HERE, warmed(machine, asked, ending, shown)),)
+                found = (Node(HERE, warmed(machine, warm_request, ending, shown)),)
         written = _bytecode(look, dry_run=dry_run) if compiles and not _ended(found) else None
         compiled = None
         if engine and not _ended(found):
-            compiled = _kernels(look, asked.model if asked else "", dry_run=dry_run)
+            compiled = _kernels(look, warm_request.model if warm_request else "", dry_run=dry_run)
     done = Warmup(found, (written,) if written else (), compiled, dry_run, time.monotonic() - begun)
     return show(WarmupAnswer(done), form, file)
 

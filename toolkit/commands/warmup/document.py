@@ -19,8 +19,8 @@ def document(done: Warmup) -> dict[str, Any]:
         "seconds": round(done.seconds, 3),
         "nodes": [_node(node) for node in done.nodes],
         "bytecode": [
-            {"outcome": one.outcome, "reason": one.reason, "transaction": one.transaction}
-            for one in done.bytecode
+            {"outcome": repair.outcome, "reason": repair.reason, "transaction": repair.transaction}
+            for repair in done.bytecode
         ],
         "engine": None if done.engine is None else _plain(asdict(done.engine)),
     }
@@ -34,5 +34,5 @@ def _node(node: Node) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Tuples as the lists that JSON has."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -87,27 +87,27 @@ def compile_kernels(machine: Machine, collection: Collection, model: str, *, dry
     )
     grown = _grown(caches, before)
     if ran.code != 0:
-        why = "it did not end in time" if ran.code is None else ran.said
+        why = "it did not end in time" if ran.code is None else ran.last_line
         return EngineCaches("failed", f"vLLM could not be started: {why}", ran.seconds, grown)
     return EngineCaches("written" if grown else "nothing new", "", ran.seconds, grown)
 
 
 def engine_arguments(model: str, values: LaunchValues) -> dict[str, Any]:
     """The arguments of vLLM's LLM for the job's configuration, as far as it says them."""
-    said: dict[str, Any] = {"model": model}
+    arguments: dict[str, Any] = {"model": model}
     for name in _HANDED_ON:
         given = values.get(f"{_ROLLOUT}.{name}")
         if given is not None and given.known and given.value is not None:
-            said[_VLLMS_NAMES.get(name, name)] = given.value
-    if "max_model_len" not in said and (longest := _prompt_and_answer(values)):
-        said["max_model_len"] = longest
-    return said
+            arguments[_VLLMS_NAMES.get(name, name)] = given.value
+    if "max_model_len" not in arguments and (longest := _prompt_and_answer(values)):
+        arguments["max_model_len"] = longest
+    return arguments
 
 
 def _prompt_and_answer(values: LaunchValues) -> int:
     """The length that verl gives to an engine that is given none."""
     lengths = [values.get(f"data.max_{part}_length") for part in ("prompt", "response")]
-    known = [one.value for one in lengths if one is not None and isinstance(one.value, int)]
+    known = [length.value for length in lengths if length is not None and isinstance(length.value, int)]
     return sum(known) if len(known) == len(lengths) else 0
 
 
@@ -123,18 +123,20 @@ def _environ(machine: Machine, collection: Collection) -> dict[str, str]:
 
 
 def _sizes(caches: Caches) -> dict[str, Mapping[str, int]]:
-    return {one.path: _files(one.path) for one in caches.folders if one.variable != _NO_MODELS}
+    return {folder.path: _files(folder.path) for folder in caches.folders if folder.variable != _NO_MODELS}
 
 
 def _grown(caches: Caches, before: Mapping[str, Mapping[str, int]]) -> tuple[Growth, ...]:
     found = []
-    for one in caches.folders:
-        if one.path in before:
+    for folder in caches.folders:
+        if folder.path in before:
             new = {
-                name: size for name, size in _files(one.path).items() if before[one.path].get(name) != size
+                name: size
+                for name, size in _files(folder.path).items()
+                if before[folder.path].get(name) != size
             }
             if new:
-                found.append(Growth(one.holds, one.path, len(new), sum(new.values())))
+                found.append(Growth(folder.holds, folder.path, len(new), sum(new.values())))
     return tuple(found)
 
 

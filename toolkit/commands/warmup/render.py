@@ -57,16 +57,16 @@ def _paragraphs(done: Warmup) -> Iterator[tuple[str, str, list[str]]]:
     """A word, the sentence behind it, and what else is to be said."""
     same: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for node in done.nodes:
-        same.setdefault(_said(node), []).append(node.name)
+        same.setdefault(_state(node), []).append(node.name)
     for (word, sentence, others), names in same.items():
         where = "" if names == [HERE] else f"{fold(names)}: "
         yield word, where + sentence, list(others)
-    for one in done.bytecode:
-        reason = f": {one.reason}" if one.reason else ""
-        undo = [f"verl-doctor undo takes it back ({one.transaction})"] if one.transaction else []
-        yield "BYTECODE", f"{_OUTCOMES.get(one.outcome, one.outcome)}{reason}", undo
+    for repair in done.bytecode:
+        reason = f": {repair.reason}" if repair.reason else ""
+        undo = [f"verl-doctor undo takes it back ({repair.transaction})"] if repair.transaction else []
+        yield "BYTECODE", f"{_OUTCOMES.get(repair.outcome, repair.outcome)}{reason}", undo
     if done.engine is not None:
-        yield "ENGINE", _of_engine(done.engine), [_growth(one) for one in done.engine.grown]
+        yield "ENGINE", _of_engine(done.engine), [_growth(growth) for growth in done.engine.grown]
     if not (done.nodes or done.bytecode or done.engine):
         yield "NOTHING", f"there is nothing to be compiled, and no file is named: {NAME_ONE}", []
 
@@ -84,11 +84,11 @@ def _of_engine(engine: EngineCaches) -> str:
     return took if engine.grown else f"{took}, and compiled nothing that its caches did not have"
 
 
-def _growth(one: Growth) -> str:
-    return f"{one.holds}: {counted(one.files, 'new file')}, {in_bytes(one.size)} in {one.path}"
+def _growth(growth: Growth) -> str:
+    return f"{growth.holds}: {counted(growth.files, 'new file')}, {in_bytes(growth.size)} in {growth.path}"
 
 
-def _said(node: Node) -> tuple[str, str, tuple[str, ...]]:
+def _state(node: Node) -> tuple[str, str, tuple[str, ...]]:
     if node.pages is None:
         return "NO ANSWER", node.missing, ()
     word, sentence = headline(node.pages)
@@ -103,7 +103,7 @@ _OFTEN = 5.0  # seconds between two lines
 def shown(plan: Plan) -> Iterator[Callable[[Moment], None]]:
     """Say how far it is until it is over."""
     with WarmProgress(plan) as progress:
-        yield progress.told
+        yield progress.show
 
 
 class WarmProgress:
@@ -129,7 +129,7 @@ class WarmProgress:
         if self._bar is not None:
             self._bar[0].stop()  # type: ignore[attr-defined]
 
-    def told(self, moment: Moment) -> None:
+    def show(self, moment: Moment) -> None:
         """Show this moment."""
         if self._bar is not None:
             bar, task = self._bar

@@ -68,12 +68,12 @@ class Warmup:
     @property
     def verdict(self) -> Verdict:
         """The worst of all."""
-        said = {node.verdict for node in self.nodes}
+        verdicts = {node.verdict for node in self.nodes}
         if self.engine is not None and self.engine.outcome == "failed":
             return "failures"
-        if "failures" in said or any(one.outcome in _FAILED for one in self.bytecode):
+        if "failures" in verdicts or any(repair.outcome in _FAILED for repair in self.bytecode):
             return "failures"
-        return "could_not_check" if "could_not_check" in said else "ok"
+        return "could_not_check" if "could_not_check" in verdicts else "ok"
 
     def exit_code(self) -> ExitCode:
         """0 all that was named is resident, 1 something is not, 3 it could not be told."""

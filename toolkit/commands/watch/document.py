@@ -22,29 +22,29 @@ def document(forecasts: Sequence[Forecast], *, looks: int, seconds: float, withi
         "seconds": round(seconds, 1),
         "gauges": [
             {
-                "name": one.gauge.name,
-                "used": one.gauge.used,
-                "limit": one.gauge.limit,
-                "unit": one.gauge.unit,
-                "then": one.gauge.then,
-                "per_second": one.rate,
-                "seconds_left": one.left,
+                "name": forecast.gauge.name,
+                "used": forecast.gauge.used,
+                "limit": forecast.gauge.limit,
+                "unit": forecast.gauge.unit,
+                "then": forecast.gauge.then,
+                "per_second": forecast.rate,
+                "seconds_left": forecast.left,
             }
-            for one in forecasts
+            for forecast in forecasts
         ],
     }
 
 
 def ending(forecasts: Sequence[Forecast], within: float) -> list[Forecast]:
     """What has run out, or will within so many seconds."""
-    return [one for one in forecasts if one.left is not None and one.left <= within]
+    return [forecast for forecast in forecasts if forecast.left is not None and forecast.left <= within]
 
 
 def verdict(forecasts: Sequence[Forecast], within: float) -> Verdict:
     """Return "could_not_check" where nothing has run out, and nothing was watched long enough to foretell an end."""
     if ending(forecasts, within):
         return "failures"
-    return "could_not_check" if forecasts and all(one.too_short for one in forecasts) else "ok"
+    return "could_not_check" if forecasts and all(forecast.too_short for forecast in forecasts) else "ok"
 
 
 def headline(forecasts: Sequence[Forecast], within: float) -> tuple[str, str]:
@@ -56,17 +56,17 @@ def headline(forecasts: Sequence[Forecast], within: float) -> tuple[str, str]:
     if not forecasts:
         return "UNKNOWN", "this machine tells nothing of what can run out"
     if verdict(forecasts, within) == "could_not_check":
-        fullest = max(forecasts, key=lambda one: one.gauge.part)
+        fullest = max(forecasts, key=lambda forecast: forecast.gauge.part)
         seen = f"nothing has run out; {fullest.gauge.name} is fullest, {part(fullest.gauge)}"
         return "TOO SHORT", f"{seen}; a forecast takes {FORESEEN_FROM} looks in {in_time(SHORTEST)} at least"
     return "OK", f"nothing runs out within {in_time(within)}, as it goes now"
 
 
-def first_of(one: Forecast) -> str:
+def first_of(forecast: Forecast) -> str:
     """What happens to one gauge, and when."""
-    when = "now" if not one.left else f"in about {in_time(one.left)}"
-    growth = f", {change(one)}" if one.rate and one.left else ""
-    return f"{one.gauge.name}: {one.gauge.then} {when} ({part(one.gauge)}{growth})"
+    when = "now" if not forecast.left else f"in about {in_time(forecast.left)}"
+    growth = f", {change(forecast)}" if forecast.rate and forecast.left else ""
+    return f"{forecast.gauge.name}: {forecast.gauge.then} {when} ({part(forecast.gauge)}{growth})"
 
 
 def part(gauge: Gauge) -> str:
@@ -81,12 +81,12 @@ def amounts(gauge: Gauge) -> str:
     return f"{gauge.used:,.0f} of {gauge.limit:,.0f}"
 
 
-def change(one: Forecast) -> str:
+def change(forecast: Forecast) -> str:
     """How fast it changes; "" where that is not known or is nothing."""
-    if not one.rate:
+    if not forecast.rate:
         return ""
-    sign, rate = "+-"[one.rate < 0], abs(one.rate)
-    if one.gauge.unit == "bytes":
+    sign, rate = "+-"[forecast.rate < 0], abs(forecast.rate)
+    if forecast.gauge.unit == "bytes":
         return f"{sign}{in_bytes(rate)}/s" if rate >= 1 else ""
-    said = f"{rate * 60:.1f}"
-    return "" if said == "0.0" else f"{sign}{said}/min"
+    text = f"{rate * 60:.1f}"
+    return "" if text == "0.0" else f"{sign}{text}/min"

@@ -53,7 +53,12 @@ def by_urgency(forecasts: Sequence[Forecast]) -> list[Forecast]:
     """What runs out first comes first; behind it, what is fullest."""
     never = float("inf")
     return sorted(
-        forecasts, key=lambda one: (never if one.left is None else one.left, -one.gauge.part, one.gauge.name)
+        forecasts,
+        key=lambda forecast: (
+            never if forecast.left is None else forecast.left,
+            -forecast.gauge.part,
+            forecast.gauge.name,
+        ),
     )
 
 

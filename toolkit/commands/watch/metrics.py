@@ -106,7 +106,7 @@ def _threads(limits: HostLimits | Unknown) -> Iterator[Gauge]:
     if group is not None and group.pids and group.pids_used is not None:
         name = f"threads of {group.folder}"
         yield Gauge(name, group.pids_used, group.pids, "number", "no thread can be started")
-    most = min((one for one in (limits.threads_max, limits.pid_max) if one), default=None)
+    most = min((limit for limit in (limits.threads_max, limits.pid_max) if limit), default=None)
     if most and limits.all_tasks is not None:
         yield Gauge("threads", limits.all_tasks, most, "number", "no thread can be started")
 
@@ -127,5 +127,5 @@ def _scarcest(limits: HostLimits, what: Literal["memory", "pids"]) -> Group | No
 
 def _threshold(known: tuple[str, float], variables: Variables) -> float:
     name, usual = known
-    told = variables.get(name)
-    return float(told) if told.replace(".", "", 1).isdigit() and 0 < float(told) <= 1 else usual
+    value = variables.get(name)
+    return float(value) if value.replace(".", "", 1).isdigit() and 0 < float(value) <= 1 else usual

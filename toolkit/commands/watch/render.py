@@ -18,15 +18,15 @@ _LINE = 79
 
 def line(clock: str, forecasts: Sequence[Forecast]) -> str:
     """One look in one line: the most urgent things first, as many as find room."""
-    said = f"{clock} "
-    for one in forecasts:
-        growth = words.change(one)
-        end = f", {in_time(one.left)} left" if one.left else ""
-        more = f" {harmless(one.gauge.name)} {words.part(one.gauge)}{' ' + growth if growth else ''}{end} "
-        if len(said) + len(more) > _LINE:
+    text = f"{clock} "
+    for forecast in forecasts:
+        growth = words.change(forecast)
+        end = f", {in_time(forecast.left)} left" if forecast.left else ""
+        more = f" {harmless(forecast.gauge.name)} {words.part(forecast.gauge)}{' ' + growth if growth else ''}{end} "
+        if len(text) + len(more) > _LINE:
             break
-        said += more
-    return said.rstrip()
+        text += more
+    return text.rstrip()
 
 
 def text_lines(forecasts: Sequence[Forecast], within: float, width: int | None) -> Iterator[Text]:
@@ -35,13 +35,13 @@ def text_lines(forecasts: Sequence[Forecast], within: float, width: int | None) 
     first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
     yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))
     yield from map(Text, rest)
-    for one in forecasts:
-        said = f"{words.part(one.gauge):>4}  {one.gauge.name}: {words.amounts(one.gauge)}"
-        if growth := words.change(one):
-            said += f", {growth}"
-        if one.left:
-            said += f"; {one.gauge.then} in about {in_time(one.left)}"
-        yield from map(Text, wrapped(harmless(said), width, hanging="      "))
+    for forecast in forecasts:
+        text = f"{words.part(forecast.gauge):>4}  {forecast.gauge.name}: {words.amounts(forecast.gauge)}"
+        if growth := words.change(forecast):
+            text += f", {growth}"
+        if forecast.left:
+            text += f"; {forecast.gauge.then} in about {in_time(forecast.left)}"
+        yield from map(Text, wrapped(harmless(text), width, hanging="      "))
     if words.ending(forecasts, within):
         yield from next_steps([("verl-doctor clean", "what dead jobs have left behind")], width)
 
@@ -55,7 +55,13 @@ def markdown_lines(forecasts: Sequence[Forecast], within: float) -> Iterator[str
     yield ""
     yield "| what | taken | change | left | then |"
     yield "|---|---|---|---|---|"
-    for one in forecasts:
-        left = "" if one.left is None else in_time(one.left)
-        cells = (one.gauge.name, words.amounts(one.gauge), words.change(one), left, one.gauge.then)
+    for forecast in forecasts:
+        left = "" if forecast.left is None else in_time(forecast.left)
+        cells = (
+            forecast.gauge.name,
+            words.amounts(forecast.gauge),
+            words.change(forecast),
+            left,
+            forecast.gauge.then,
+        )
         yield f"| {' | '.join(escaped(harmless(cell)) for cell in cells)} |"

@@ -72,7 +72,9 @@ class Gaps:
 
     def drop_silences_after(self, number: int) -> None:
         """Forget those that ended after this line, for which another reason is known."""
-        self._silences = [one for one in self._silences if one[1] <= number or one[3].phase != "silence"]
+        self._silences = [
+            silence for silence in self._silences if silence[1] <= number or silence[3].phase != "silence"
+        ]
 
     def _started(self, new: Sequence[Key], now: At) -> Iterator[tuple[Key, Span]]:
         kinds = {self._processes[key].kind for key in new}
@@ -91,19 +93,19 @@ class Gaps:
     def _before(self, process: Process, now: At) -> At | None:
         """The last word of whoever may have started a process: its parent, or anybody who is not of its kind."""
         parent = self._processes.get(process.parent) if process.parent is not None else None
-        said = None if parent is None else self._by_kind.get(parent.kind)
-        if said is not None:
+        before = None if parent is None else self._by_kind.get(parent.kind)
+        if before is not None:
             # What a process says before it knows its name is taken for its parent's.
-            if self._paused is not None and said.time >= self._paused[1] >= now.time - _UNNAMED:
+            if self._paused is not None and before.time >= self._paused[1] >= now.time - _UNNAMED:
                 return self._paused[0]
-            return said
+            return before
         # Lines without a name are the driver's where it spoke first; else they may be anybody's.
         nobody = "" if next(iter(self._processes)) == NOBODY else DRIVER
-        others = [one for kind, one in self._by_kind.items() if kind not in {process.kind, nobody}]
-        return max(others, key=lambda one: one.time, default=None)
+        others = [at for kind, at in self._by_kind.items() if kind not in {process.kind, nobody}]
+        return max(others, key=lambda other: other.time, default=None)
 
     def _silent(self, last: At, now: At) -> None:
-        phase = next((one.phase for one in tellings(now.text) if one.kind == "break"), "silence")
+        phase = next((telling.phase for telling in tellings(now.text) if telling.kind == "break"), "silence")
         is_first_of_vllm = _VLLM.search(now.labels) and not self._processes[now.key].has_vllm
         if is_first_of_vllm or _SHELL.match(last.proof.words):
             phase = "start"

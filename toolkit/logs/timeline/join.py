@@ -25,33 +25,33 @@ _OF_VLLM = frozenset({"weights", "engine", "compile", "capture", "shards"})
 def timeline(readers: Iterable[TimelineReader]) -> Timeline:
     """The time line of one job from all its logs."""
     every = list(readers)
-    for one in every:
-        one.close()
-    heard = [one for one in every if one.spans or any(one.gaps.silences())]
+    for reader in every:
+        reader.close()
+    heard = [reader for reader in every if reader.spans or any(reader.gaps.silences())]
     if not heard:
         return Timeline()
     # Logs that count from their own beginning have no time in common with others.
-    placed = [one for one in heard if not one.is_elapsed] or heard[:1]
-    zero = min((one.gaps.first for one in placed if one.gaps.first is not None), default=None)
+    placed = [reader for reader in heard if not reader.is_elapsed] or heard[:1]
+    zero = min((reader.gaps.first for reader in placed if reader.gaps.first is not None), default=None)
     who = _known(every)
     spans: dict[Key, list[Span]] = {key: [] for key in who}
     silences: list[tuple[Key, Span]] = []
-    for one in heard:
-        at = zero if one in placed else None
-        for key, span in one.spans:
-            if not (one.gaps.disagree and span.how == "silence"):
+    for reader in heard:
+        at = zero if reader in placed else None
+        for key, span in reader.spans:
+            if not (reader.gaps.disagree and span.how == "silence"):
                 spans[key].append(_moved(span, at))
-        if not one.gaps.disagree:
-            silences += [(key, _moved(span, at)) for key, span in one.gaps.silences()]
+        if not reader.gaps.disagree:
+            silences += [(key, _moved(span, at)) for key, span in reader.gaps.silences()]
     end, has_step = _end(heard, placed, zero)
     for is_named in (True, False):  # a silence that is known to be something covers others too
-        told = [span for several in spans.values() for span in several]
+        all_spans = [span for several in spans.values() for span in several]
         for key, span in silences:
             if (span.phase != "silence") == is_named and not _is_small(span, end):
-                spans[key].extend(without_covered([span], told))
+                spans[key].extend(without_covered([span], all_spans))
     return Timeline(
         _workers(who, spans),
-        tuple(_placed(one, moment, placed, zero) for one in heard for moment in one.moments),
+        tuple(_placed(reader, moment, placed, zero) for reader in heard for moment in reader.moments),
         end,
         has_step,
         _notes(heard),
@@ -61,8 +61,8 @@ def timeline(readers: Iterable[TimelineReader]) -> Timeline:
 def _known(heard: Sequence[TimelineReader]) -> dict[Key, Process]:
     """All processes, each by the best name that any log has for it."""
     who: dict[Key, Process] = {}
-    for one in heard:
-        for key, worker in one.processes.items():
+    for reader in heard:
+        for key, worker in reader.processes.items():
             if is_nameless(who.setdefault(key, worker).name):
                 who[key] = worker
     return who
@@ -72,14 +72,19 @@ def _end(
     heard: Sequence[TimelineReader], placed: Sequence[TimelineReader], zero: float | None
 ) -> tuple[float | None, bool]:
     """When the start was over: with its first step, else with the log or, of an engine alone, as soon as that was ready."""
-    has_step = any(one.has_step for one in heard)
+    has_step = any(reader.has_step for reader in heard)
     if zero is None:
         return None, has_step
-    ends = [one.gaps.end for one in placed if one.gaps.end is not None and one.has_step == has_step]
-    ready = [
-        span.end for one in placed for _, span in one.spans if span.phase == "engine" and span.end is not None
+    ends = [
+        reader.gaps.end for reader in placed if reader.gaps.end is not None and reader.has_step == has_step
     ]
-    is_engine = bool(ready) and not has_step and not any(one.moments for one in heard)
+    ready = [
+        span.end
+        for reader in placed
+        for _, span in reader.spans
+        if span.phase == "engine" and span.end is not None
+    ]
+    is_engine = bool(ready) and not has_step and not any(reader.moments for reader in heard)
     return max(ready if is_engine else ends, default=zero) - zero, has_step
 
 
@@ -96,12 +101,12 @@ def _workers(who: dict[Key, Process], spans: dict[Key, list[Span]]) -> tuple[Wor
         Worker(
             who[key].name,
             who[key].node,
-            tuple(sorted(several, key=lambda one: (_start(one), order[one.phase]))),
+            tuple(sorted(several, key=lambda span: (_start(span), order[span.phase]))),
         )
         for key, several in spans.items()
         if several
     ]
-    return tuple(sorted(every, key=lambda one: min(map(_start, one.spans))))
+    return tuple(sorted(every, key=lambda worker: min(map(_start, worker.spans))))
 
 
 def _start(span: Span) -> float:
@@ -109,9 +114,9 @@ def _start(span: Span) -> float:
 
 
 def _placed(
-    one: TimelineReader, moment: Moment, placed: Sequence[TimelineReader], zero: float | None
+    reader: TimelineReader, moment: Moment, placed: Sequence[TimelineReader], zero: float | None
 ) -> Moment:
-    at = moment.at if one in placed else None
+    at = moment.at if reader in placed else None
     return replace(moment, at=None if at is None or zero is None else at - zero)
 
 
@@ -121,19 +126,19 @@ def _moved(span: Span, zero: float | None) -> Span:
 
 def _notes(heard: Sequence[TimelineReader]) -> tuple[str, ...]:
     notes = []
-    if any(one.gaps.disagree for one in heard):
+    if any(reader.gaps.disagree for reader in heard):
         notes.append(
             "the clocks in these logs do not agree, or one was set back: only what single lines tell is counted"
         )
-    quiet = next((one.quiet for one in heard if one.quiet is not None), None)
-    if quiet is not None and not any(span.phase in _OF_VLLM for one in heard for _, span in one.spans):
+    quiet = next((reader.quiet for reader in heard if reader.quiet is not None), None)
+    if quiet is not None and not any(span.phase in _OF_VLLM for reader in heard for _, span in reader.spans):
         notes.append(
             f"vLLM was told to say warnings only ({quiet.source}:{quiet.number}), so how long it loads and compiles is not told; "
             "+ray_kwargs.ray_init.runtime_env.env_vars.VLLM_LOGGING_LEVEL=INFO lets it speak"
         )
-    if any(one.is_cut for one in heard):
+    if any(reader.is_cut for reader in heard):
         notes.append("a log is so long that it was not read to its first step")
-    again = sum(one.starts for one in heard)
+    again = sum(reader.starts for reader in heard)
     if again:
         notes.append(f"{counted(again + 1, 'start')} are in these logs; this is the last one")
     return tuple(notes)

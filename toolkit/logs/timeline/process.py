@@ -37,21 +37,23 @@ class Process:
         """What it is."""
         return kind_of(self.name)
 
-    def told(self, said: Sequence[Telling], time: float | None, proof: Proof) -> Iterator[Span]:
+    def advance(self, tellings: Sequence[Telling], time: float | None, proof: Proof) -> Iterator[Span]:
         """Take in what a line says, and yield the phases that end with it."""
-        told = {one.phase for one in said if one.kind == "told"}
-        for phase in [one for one in self.begun if one != "step" and told - {one}]:
+        finished = {telling.phase for telling in tellings if telling.kind == "told"}
+        for phase in [
+            phase_name for phase_name in self.begun if phase_name != "step" and finished - {phase_name}
+        ]:
             del self.begun[phase]  # it went on to something else, and did not say when
-        for one in said:
-            if one.kind == "told" and one.seconds is not None:
-                self.begun.pop(one.phase, None)
-                yield until(one.phase, one.seconds, time, proof)
-            elif one.kind == "begin":
-                self.begun.setdefault(one.phase, (time, proof))
-            elif one.kind == "end":
-                yield from self.ended(one.phase, time, proof)
-            elif one.kind == "bar" and one.seconds is not None:
-                yield from self._moved_on(one.phase, _Bar(one.seconds, time, one.is_whole, proof))
+        for telling in tellings:
+            if telling.kind == "told" and telling.seconds is not None:
+                self.begun.pop(telling.phase, None)
+                yield until(telling.phase, telling.seconds, time, proof)
+            elif telling.kind == "begin":
+                self.begun.setdefault(telling.phase, (time, proof))
+            elif telling.kind == "end":
+                yield from self.ended(telling.phase, time, proof)
+            elif telling.kind == "bar" and telling.seconds is not None:
+                yield from self._moved_on(telling.phase, _Bar(telling.seconds, time, telling.is_whole, proof))
 
     def ended(self, phase: str, time: float | None, proof: Proof) -> Iterator[Span]:
         """Yield a phase that ends here, if it was seen to begin."""

@@ -91,7 +91,7 @@ class TimelineReader:
     def trains_from(self) -> float:
         """The line in which the first step began that has not been logged yet; infinite when none has."""
         begun = (process.begun.get("step") for process in self.processes.values())
-        return min((one[1].number for one in begun if one is not None), default=math.inf)
+        return min((begin[1].number for begin in begun if begin is not None), default=math.inf)
 
     def take(self, number: int, block: bytes) -> None:
         """Read the next lines, the first of which has this number. The last may lack its end."""
@@ -133,12 +133,12 @@ class TimelineReader:
     def _is_known(self, raw: bytes) -> bool:
         """Whether a line of this process in this second was read."""
         head = _HEAD.match(raw)
-        said = head[0] if head else b""
-        if said in self._heads:
+        first_bytes = head[0] if head else b""
+        if first_bytes in self._heads:
             return True
         if len(self._heads) >= _HEADS:
             self._heads.clear()
-        self._heads.add(said)
+        self._heads.add(first_bytes)
         return False
 
     def _read(self, number: int, raw: bytes) -> None:
@@ -169,11 +169,13 @@ class TimelineReader:
             self._new = []
         if _QUIET in line.text:
             self.quiet = proof
-        said = tellings(line.text)
+        found = tellings(line.text)
         self.moments += [
-            Moment("Ray is up", time, proof) for one in said if (one.phase, one.kind) == ("ray", "end")
+            Moment("Ray is up", time, proof)
+            for telling in found
+            if (telling.phase, telling.kind) == ("ray", "end")
         ]
-        self._add((key, span) for span in process.told(said, time, proof))
+        self._add((key, span) for span in process.advance(found, time, proof))
 
     def _known(self, line: Line, labels: str) -> Key | None:
         """Whose line it is; a process that was not heard before is made known, unless there are too many."""

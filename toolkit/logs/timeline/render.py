@@ -28,14 +28,14 @@ def summary(timeline: Timeline) -> str:
     worker, span = timeline.longest
     whole = f"start-up took {seconds_of(timeline.seconds)}" if timeline.seconds is not None else "start-up"
     until = " to the end of the first step" if timeline.has_step and timeline.seconds is not None else ""
-    return f"{whole}{until}; longest: {named(worker)}, {PHASES[span.phase].title}, {told(span)}"
+    return f"{whole}{until}; longest: {named(worker)}, {PHASES[span.phase].title}, {duration_text(span)}"
 
 
 def text_lines(timeline: Timeline, width: int | None) -> Iterator[str]:
     """Yield the lines of the chart and what stands below it."""
     yield from chart(timeline, width)
-    for said in below(timeline):
-        yield from wrapped(f"  {harmless(said)}", _columns(width), hanging="    ")
+    for line in below(timeline):
+        yield from wrapped(f"  {harmless(line)}", _columns(width), hanging="    ")
 
 
 def chart(timeline: Timeline, width: int | None) -> Iterator[str]:
@@ -51,9 +51,9 @@ def chart(timeline: Timeline, width: int | None) -> Iterator[str]:
     used: dict[str, None] = {}
     for worker, count in rows[:_ROWS]:
         name = harmless(shown(worker.kind)) + (f" x{count}" if count > 1 else "")
-        said = _phases(worker, room - bar)
-        used.update(dict.fromkeys(one.phase for one in worker.spans if (one.seconds or 0) >= SHORT))
-        yield f"  {_short(name, _NAME):<{_NAME}}|{_bar(worker, timeline, bar)}|{said}"
+        phases = _phases(worker, room - bar)
+        used.update(dict.fromkeys(span.phase for span in worker.spans if (span.seconds or 0) >= SHORT))
+        yield f"  {_short(name, _NAME):<{_NAME}}|{_bar(worker, timeline, bar)}|{phases}"
     if len(rows) > _ROWS:
         yield f"  and {len(rows) - _ROWS} more kinds of process"
     letters = dict.fromkeys(
@@ -75,7 +75,7 @@ def markdown_lines(timeline: Timeline) -> Iterator[str]:
         if row is TABLE_HEAD:
             yield "|" + "---|" * len(row)
     yield ""
-    yield from (f"- {escaped(one)}" for one in below(timeline))
+    yield from (f"- {escaped(line)}" for line in below(timeline))
 
 
 def table(timeline: Timeline) -> Iterator[tuple[str, ...]]:
@@ -84,7 +84,7 @@ def table(timeline: Timeline) -> Iterator[tuple[str, ...]]:
         for span in worker.spans:
             name = shown(worker.name) + (f" (the slowest of {count})" if count > 1 else "")
             begins = "" if span.start is None else f"{span.start:.1f}"
-            yield name, PHASES[span.phase].title, told(span), begins, proof_of(span)
+            yield name, PHASES[span.phase].title, duration_text(span), begins, proof_of(span)
 
 
 def headline(timeline: Timeline) -> str:
@@ -100,7 +100,7 @@ def kinds(timeline: Timeline) -> list[tuple[Worker, int]]:
     slowest: dict[str, Worker] = {}
     counts: dict[str, int] = {}
     for worker in timeline.workers:
-        if not any(one.seconds and one.seconds >= SHORT for one in worker.outer):
+        if not any(span.seconds and span.seconds >= SHORT for span in worker.outer):
             continue
         counts[worker.kind] = counts.get(worker.kind, 0) + 1
         if worker.seconds > slowest.setdefault(worker.kind, worker).seconds:
@@ -112,7 +112,7 @@ def below(timeline: Timeline) -> Iterator[str]:
     """What a reader wants to know besides: the longest phase, what each took in all, what would shorten it."""
     if timeline.longest is not None:
         worker, span = timeline.longest
-        yield f"longest: {shown(worker.name)}, {PHASES[span.phase].title}, {told(span)} ({proof_of(span)})"
+        yield f"longest: {shown(worker.name)}, {PHASES[span.phase].title}, {duration_text(span)} ({proof_of(span)})"
     totals = {phase: timeline.together(phase) for phase in PHASES}
     large = sorted((phase for phase in totals if totals[phase] >= 1), key=lambda phase: -totals[phase])
     if large:
@@ -122,7 +122,9 @@ def below(timeline: Timeline) -> Iterator[str]:
             + (f" ({totals[phase] / whole:.0%})" if whole else "")
             for phase in large
         )
-    if moments := [f"{one.what} at {seconds_of(one.at)}" for one in timeline.moments if one.at is not None]:
+    if moments := [
+        f"{moment.what} at {seconds_of(moment.at)}" for moment in timeline.moments if moment.at is not None
+    ]:
         yield ", ".join(moments[:_MOMENTS])
     unknown = dict.fromkeys(
         f"{PHASES[span.phase].title} ({shown(worker.kind)})"
@@ -133,20 +135,20 @@ def below(timeline: Timeline) -> Iterator[str]:
     if unknown:
         yield f"not told how long: {listed(unknown, _MOMENTS)}"
     for worker in timeline.workers:
-        yield from (_step(one) for one in worker.spans if one.parts)
+        yield from (_step(span) for span in worker.spans if span.parts)
     for phase in large:
         if PHASES[phase].helps and totals[phase] >= max(_LONG, _MUCH * (timeline.seconds or 0)):
             yield f"what may shorten it, {PHASES[phase].helps}"
-    yield from (f"note: {one}" for one in timeline.notes)
+    yield from (f"note: {note}" for note in timeline.notes)
 
 
 def _step(span: Span) -> str:
     rest = (span.seconds or 0) - sum(length for _, length in span.parts)
     parts = sorted(span.parts, key=lambda pair: -pair[1])
-    said = [f"{shown(name)} {seconds_of(length)}" for name, length in parts if length >= SHORT][:6]
+    parts_text = [f"{shown(name)} {seconds_of(length)}" for name, length in parts if length >= SHORT][:6]
     if rest >= SHORT:
-        said.append(f"what verl does not time {seconds_of(rest)}")
-    return f"first step, {told(span)}: {', '.join(said)}"
+        parts_text.append(f"what verl does not time {seconds_of(rest)}")
+    return f"first step, {duration_text(span)}: {', '.join(parts_text)}"
 
 
 def named(worker: Worker) -> str:
@@ -154,7 +156,7 @@ def named(worker: Worker) -> str:
     return shown(worker.name) + (f" on {shown(worker.node)}" if worker.node else "")
 
 
-def told(span: Span) -> str:
+def duration_text(span: Span) -> str:
     """How long a phase took, in words."""
     if span.seconds is None:
         return "not told"
@@ -200,13 +202,13 @@ def _phases(worker: Worker, columns: int) -> str:
     sums: dict[str, float] = {}
     for span in worker.outer:
         sums[PHASES[span.phase].letter] = sums.get(PHASES[span.phase].letter, 0) + (span.seconds or 0)
-    said = ""
+    text = ""
     for letter, length in sorted(sums.items(), key=lambda pair: -pair[1]):
         more = f" {letter} {seconds_of(length)}"
-        if length < SHORT or len(said) + len(more) > columns:
+        if length < SHORT or len(text) + len(more) > columns:
             break
-        said += more
-    return said
+        text += more
+    return text
 
 
 def _short(text: str, most: int) -> str:

@@ -9,11 +9,11 @@ from verl_doctor.toolkit.logs.timeline.phases import PHASES
 from verl_doctor.toolkit.logs.timeline.render import (
     SHORT,
     below,
+    duration_text,
     headline,
     kinds,
     named,
     proof_of,
-    told,
 )
 from verl_doctor.toolkit.logs.timeline.timeline import Timeline, Worker
 
@@ -30,7 +30,7 @@ _TICKS = 6
 def picture(timeline: Timeline, name: str = "start-up") -> str:
     """Draw the whole. `name` sets it apart from other pictures in a page."""
     rows = kinds(timeline)[:_MOST]
-    drawn = {one.phase for worker, _ in rows for one in worker.spans if (one.seconds or 0) >= SHORT}
+    drawn = {span.phase for worker, _ in rows for span in worker.spans if (span.seconds or 0) >= SHORT}
     used = [phase for phase in PHASES if phase in drawn]
     legend = list(_legend(used, _TOP + len(rows) * _ROW + 40))
     height = _TOP + len(rows) * _ROW + 40 + 18 * (1 + (len(used) - 1) // 4) + 6
@@ -69,7 +69,7 @@ def _scale(timeline: Timeline, rows: int) -> Iterator[str]:
 def _round(least: float) -> float:
     """A number that reads well and is not smaller."""
     size = 10.0 ** len(str(int(least))) / 10 if least >= 1 else 0.1
-    return next((size * one for one in (1, 2, 5, 10) if size * one >= least), size * 10)
+    return next((size * factor for factor in (1, 2, 5, 10) if size * factor >= least), size * 10)
 
 
 def _row(worker: Worker, count: int, timeline: Timeline, y: float) -> str:
@@ -98,7 +98,7 @@ def _boxes(worker: Worker, timeline: Timeline, y: float) -> Iterator[str]:
             continue
         x, end = _x(start, timeline), _x(start + span.seconds, timeline)
         is_part = span not in outer
-        title = f"{named(worker)}: {PHASES[span.phase].title}, {told(span)} ({proof_of(span)})"
+        title = f"{named(worker)}: {PHASES[span.phase].title}, {duration_text(span)} ({proof_of(span)})"
         height = _BOX * _PART if is_part else _BOX
         yield svg.rect(
             x,
@@ -109,9 +109,11 @@ def _boxes(worker: Worker, timeline: Timeline, y: float) -> Iterator[str]:
             title,
             is_open=span.is_open or span.phase == "silence",
         )
-        if not is_part and span.phase != "silence" and end - x >= _LETTER * (len(told(span)) + 1):
+        if not is_part and span.phase != "silence" and end - x >= _LETTER * (len(duration_text(span)) + 1):
             words.append(
-                svg.text((x + end) / 2, y + middle, told(span), anchor="middle", size=10, on_box=True)
+                svg.text(
+                    (x + end) / 2, y + middle, duration_text(span), anchor="middle", size=10, on_box=True
+                )
             )
     yield from words
 

@@ -67,13 +67,13 @@ class Worker:
     @property
     def outer(self) -> tuple[Span, ...]:
         """Its phases without those that are parts of others."""
-        there = {one.phase for one in self.spans if one.seconds is not None}
-        return tuple(one for one in self.spans if not there.intersection(PHASES[one.phase].within))
+        there = {span.phase for span in self.spans if span.seconds is not None}
+        return tuple(span for span in self.spans if not there.intersection(PHASES[span.phase].within))
 
     @property
     def seconds(self) -> float:
         """How long its phases took together, as far as that is known."""
-        return sum(one.seconds or 0 for one in self.outer)
+        return sum(span.seconds or 0 for span in self.outer)
 
 
 @dataclass(frozen=True)
@@ -98,26 +98,26 @@ class Timeline:
     @property
     def is_worth_showing(self) -> bool:
         """Whether two phases or more are known, and took time."""
-        known = [one.seconds for worker in self.workers for one in worker.outer if one.seconds]
+        known = [span.seconds for worker in self.workers for span in worker.outer if span.seconds]
         return len(known) >= 2 and sum(known) >= _WORTH
 
     @property
     def longest(self) -> tuple[Worker, Span] | None:
         """The phase that took longest, and whose it is; a step and silence count only where there is nothing else."""
-        every = [(worker, one) for worker in self.workers for one in worker.outer if one.seconds]
+        every = [(worker, span) for worker in self.workers for span in worker.outer if span.seconds]
         telling = [pair for pair in every if pair[1].phase not in {"step", "silence"}]
         return max(telling or every, key=lambda pair: pair[1].seconds or 0, default=None)
 
     def together(self, phase: str) -> float:
         """How long a phase took anywhere: what several processes spent at the same time counts once."""
-        spans = [one for worker in self.workers for one in worker.outer if one.phase == phase]
-        return _union(spans) + sum(one.seconds or 0 for one in spans if one.start is None)
+        spans = [span for worker in self.workers for span in worker.outer if span.phase == phase]
+        return _union(spans) + sum(span.seconds or 0 for span in spans if span.start is None)
 
 
 def _union(spans: Iterable[Span]) -> float:
     total, until = 0.0, float("-inf")
     for begin, end in sorted(
-        (one.start, one.end) for one in spans if one.start is not None and one.end is not None
+        (span.start, span.end) for span in spans if span.start is not None and span.end is not None
     ):
         total += max(end - max(begin, until), 0)
         until = max(until, end)
@@ -127,15 +127,15 @@ def _union(spans: Iterable[Span]) -> float:
 def without_covered(silences: Iterable[Span], spans: Sequence[Span]) -> list[Span]:
     """Silences during which no known phase was running."""
     return [
-        one
-        for one in silences
-        if _union(piece for other in spans if (piece := _common(one, other)) is not None)
-        < _COVERED * (one.seconds or 0)
+        silence
+        for silence in silences
+        if _union(piece for other in spans if (piece := _common(silence, other)) is not None)
+        < _COVERED * (silence.seconds or 0)
     ]
 
 
-def _common(one: Span, other: Span) -> Span | None:
-    if one.start is None or one.end is None or other.start is None or other.end is None:
+def _common(span: Span, other: Span) -> Span | None:
+    if span.start is None or span.end is None or other.start is None or other.end is None:
         return None
-    start, end = max(one.start, other.start), min(one.end, other.end)
-    return replace(one, start=start, seconds=end - start) if end > start else None
+    start, end = max(span.start, other.start), min(span.end, other.end)
+    return replace(span, start=start, seconds=end - start) if end > start else None

@@ -51,8 +51,16 @@ def called(function: Callable[..., Any], **known: Any) -> Any:
 def taken(function: Callable[..., Any], known: dict[str, Any]) -> dict[str, Any]:
     """Those of the arguments that a function takes. Raises NotHereError when it needs one that is not known."""
     parameters = inspect.signature(function).parameters.values()
-    named = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
-    needed = {one.name for one in parameters if one.name in named and one.default is one.empty} - {"self"}
+    named = {
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    needed = {
+        parameter.name
+        for parameter in parameters
+        if parameter.name in named and parameter.default is parameter.empty
+    } - {"self"}
     if missing := sorted(needed - set(known)):
         name = getattr(function, "__qualname__", repr(function))
         raise NotHereError(

@@ -93,11 +93,11 @@ class Run:
     def all(self) -> None:
         """Run what can be run."""
         for stage in STAGES.values():
-            self._one(stage)
+            self._run_stage(stage)
         own = sorted(files_of_user(self.isolation.executed, self.job.folder))
         self.tell(event="whole", own=own, world=self.job.notes.get("world"))
 
-    def _one(self, stage: Stage) -> None:
+    def _run_stage(self, stage: Stage) -> None:
         if stage.name in self.skip:
             self.states[stage.name] = "skipped"  # what needs it is not reached
             return
@@ -143,7 +143,7 @@ class Run:
             if refused:
                 return "not judged", {**more, "text": f"{refused[-1]}, which is not done here"}
             return "hangs", more
-        ours = any(isinstance(one, (RefusedError, NoNetworkError)) for one in causes(error))
+        ours = any(isinstance(cause, (RefusedError, NoNetworkError)) for cause in causes(error))
         if refused:  # what was refused may have become another error on its way
             return "not judged", {**more, "text": f"{refused[-1]}, which is not done here"}
         if ours or (self._denied(error) or needs_network(error)):
@@ -154,12 +154,12 @@ class Run:
     def _denied(self, error: BaseException) -> bool:
         """Whether the kernel refused a file that is not ours."""
         return any(
-            isinstance(one, OSError)
-            and one.errno in (1, 13, 30)
-            and one.filename is not None
-            and not self.isolation.is_ours(one.filename)
-            and os.access(os.path.dirname(os.path.abspath(os.fsdecode(one.filename))), os.W_OK)  # noqa: PTH120
-            for one in causes(error)
+            isinstance(cause, OSError)
+            and cause.errno in (1, 13, 30)
+            and cause.filename is not None
+            and not self.isolation.is_ours(cause.filename)
+            and os.access(os.path.dirname(os.path.abspath(os.fsdecode(cause.filename))), os.W_OK)  # noqa: PTH120
+            for cause in causes(error)
         )
 
 

@@ -38,8 +38,8 @@ def root(error: BaseException) -> BaseException:
 
 def needs_network(error: BaseException) -> str:
     """The class of an exception that says that something was to come over the network; "" when none does."""
-    for one in causes(error):
-        names = {base.__name__ for base in type(one).__mro__}
+    for cause in causes(error):
+        names = {base.__name__ for base in type(cause).__mro__}
         if found := next((name for name in _OFFLINE if name in names), ""):
             return found
     return ""
@@ -74,7 +74,7 @@ def _text(error: BaseException, frames: list[dict[str, Any]]) -> str:
 
 def _key(error: BaseException) -> str:
     """The key of the configuration that OmegaConf or Hydra names."""
-    keys = (getattr(one, "full_key", None) for one in causes(error))
+    keys = (getattr(cause, "full_key", None) for cause in causes(error))
     return next((key for key in keys if isinstance(key, str) and key), "")
 
 

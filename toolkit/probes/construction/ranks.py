@@ -146,7 +146,7 @@ def models_of_shapes(built: list[Any]) -> Iterator[None]:
 def bytes_of(tensors: Any) -> int:
     """The bytes of tensors on this rank, of each once."""
     each = {id(tensor): tensor for tensor in tensors}
-    return sum(local(one).numel() * one.element_size() for one in each.values())
+    return sum(local(tensor).numel() * tensor.element_size() for tensor in each.values())
 
 
 def local(tensor: Any) -> Any:
@@ -206,9 +206,11 @@ def _of_fsdp2(model: Any, given: Mapping[str, Any]) -> Laid:
     units: dict[int, list[Any]] = {}
     owners = [module for module in model.modules() if hasattr(module, "_get_fsdp_state")]
     for module in reversed(owners):  # the innermost first: each parameter belongs to one
-        taken = {id(one) for group in units.values() for one in group}
+        taken = {id(parameter) for group in units.values() for parameter in group}
         units[id(module)] = [
-            one for one in module.parameters() if id(one) not in taken and isinstance(one, DTensor)
+            parameter
+            for parameter in module.parameters()
+            if id(parameter) not in taken and isinstance(parameter, DTensor)
         ]
     policy = type(given.get("offload_policy")).__name__
     width = _width(given.get("mp_policy"))
@@ -216,7 +218,9 @@ def _of_fsdp2(model: Any, given: Mapping[str, Any]) -> Laid:
         kind="fsdp2",
         shards=mesh.size(mesh.ndim - 1) if mesh is not None else 1,
         units=len(units),
-        gathered=_at_once([sum(one.numel() for one in group) * width for group in units.values()]),
+        gathered=_at_once(
+            [sum(parameter.numel() for parameter in group) * width for group in units.values()]
+        ),
         always_away=policy == "CPUOffloadPolicy",
     )
 
@@ -234,18 +238,22 @@ def _of_fsdp1(module: Any, given: Mapping[str, Any]) -> tuple[Laid, list[Any]]:
     policy = given.get("auto_wrap_policy")
     if policy is not None:
         _wrap_children(module, policy, Unit)
-    owners = [one for one in module.modules() if isinstance(one, Unit)]
+    owners = [parameter for parameter in module.modules() if isinstance(parameter, Unit)]
     shards = _shards(given)
     aligned = bool(given.get("use_orig_params"))
     flats: list[Any] = []
     sizes: list[int] = []
     taken: set[int] = set()
     for owner in [*reversed(owners), module]:
-        own = [one for one in owner.parameters() if id(one) not in taken]
+        own = [parameter for parameter in owner.parameters() if id(parameter) not in taken]
         taken.update(map(id, own))
-        sizes.append(sum(one.numel() for one in own) * _width(given.get("mixed_precision")))
-        for dtype, needs in dict.fromkeys((one.dtype, one.requires_grad) for one in own):
-            same = [one.numel() for one in own if (one.dtype, one.requires_grad) == (dtype, needs)]
+        sizes.append(sum(parameter.numel() for parameter in own) * _width(given.get("mixed_precision")))
+        for dtype, needs in dict.fromkeys((parameter.dtype, parameter.requires_grad) for parameter in own):
+            same = [
+                parameter.numel()
+                for parameter in own
+                if (parameter.dtype, parameter.requires_grad) == (dtype, needs)
+            ]
             step = max(_ALIGNMENT // dtype.itemsize, 1) if aligned else 1
             number = sum(-(-size // step) * step for size in same)
             shard = torch.empty(-(-number // shards), dtype=dtype, device="meta")

@@ -247,13 +247,13 @@ def _role(job: Job) -> str:
 
 
 def _shapes(module: Any) -> list[tuple[str, tuple[int, ...]]]:
-    return [(name, tuple(one.shape)) for name, one in module.named_parameters()]
+    return [(name, tuple(parameter.shape)) for name, parameter in module.named_parameters()]
 
 
 def _part(name: str, module: Any, optimizer: Any, laid: Laid, away: tuple[bool, bool]) -> dict[str, Any]:
     """What a rank keeps of a model, in bytes."""
     every = list(module.parameters())
-    trained = [one for one in every if one.requires_grad] if optimizer is not None else []
+    trained = [parameter for parameter in every if parameter.requires_grad] if optimizer is not None else []
     states, temporary = _states(optimizer) if optimizer is not None else (0, 0)
     return {
         "name": name,
@@ -281,11 +281,11 @@ def _states(optimizer: Any) -> tuple[int | None, int]:
     temporary = 0
     for group in optimizer.param_groups:
         kinds: dict[tuple[Any, int], list[Any]] = {}
-        for one in group["params"]:
-            if one.requires_grad:
-                kinds.setdefault((one.dtype, one.dim()), []).append(local(one))
+        for parameter in group["params"]:
+            if parameter.requires_grad:
+                kinds.setdefault((parameter.dtype, parameter.dim()), []).append(local(parameter))
         group["params"] = [_sample(same) for same in kinds.values()]
-        numbers = [sum(one.numel() for one in same) for same in kinds.values()]
+        numbers = [sum(parameter.numel() for parameter in same) for same in kinds.values()]
         sampled += list(zip(group["params"], numbers, strict=True))
         # On GPUs the roots of all second moments are made at once (`_multi_tensor_adamw` in torch/optim).
         if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)) and _is_at_once(group):
@@ -300,7 +300,7 @@ def _states(optimizer: Any) -> tuple[int | None, int]:
 def _sample(same: list[Any]) -> Any:
     import torch
 
-    largest = max(same, key=lambda one: one.numel())
+    largest = max(same, key=lambda parameter: parameter.numel())
     sample = torch.nn.Parameter(torch.empty_like(largest, device="meta"))
     sample.grad = torch.empty_like(sample)
     return sample
@@ -312,7 +312,7 @@ def _is_at_once(group: dict[str, Any]) -> bool:
 
 def _state_of(optimizer: Any, sample: Any) -> float:
     """The bytes of states for one element."""
-    states = [one for one in optimizer.state[sample].values() if getattr(one, "ndim", 0)]
+    states = [state for state in optimizer.state[sample].values() if getattr(state, "ndim", 0)]
     return float(bytes_of(states) / max(sample.numel(), 1))
 
 

@@ -35,11 +35,13 @@ print(json.dumps(found))
 def in_words(machine: Machine, names: Iterable[str]) -> dict[str, str]:
     """Each name as one would write it in C++, or as it is when nobody can tell."""
     every = list(dict.fromkeys(names))
-    asked = [name for name in every if name.startswith("_Z") and name.isascii() and len(name) <= _LONGEST][
+    mangled = [name for name in every if name.startswith("_Z") and name.isascii() and len(name) <= _LONGEST][
         :_MOST
     ]
     found: dict[str, str] = {}
-    for argv in ([sys.executable, "-I", "-S", "-c", _CHILD, *asked], ["c++filt", *asked]) if asked else ():
+    for argv in (
+        ([sys.executable, "-I", "-S", "-c", _CHILD, *mangled], ["c++filt", *mangled]) if mangled else ()
+    ):
         try:
             answer = machine.run(argv, timeout=_SECONDS)
             if answer.code == 0:
@@ -47,7 +49,7 @@ def in_words(machine: Machine, names: Iterable[str]) -> dict[str, str]:
                 found = (
                     json.loads(answer.stdout)
                     if argv[0] == sys.executable
-                    else dict(zip(asked, lines, strict=False))
+                    else dict(zip(mangled, lines, strict=False))
                 )
                 break
         except (OSError, ValueError):

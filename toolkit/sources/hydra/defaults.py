@@ -244,7 +244,7 @@ class Defaults:
         if isinstance(child.value, list):
             found: list[Placed] = []
             for item in reversed(child.value):
-                one = Entry(
+                entry = Entry(
                     None,
                     f"{child.group}/{item}",
                     child.package,
@@ -252,7 +252,7 @@ class Defaults:
                     base=child.base,
                     parent_package=child.parent_package,
                 )
-                found[:0] = self._tree(one, root=False, interpolated=False, depth=depth + 1)
+                found[:0] = self._tree(entry, root=False, interpolated=False, depth=depth + 1)
             return found
         if isinstance(child.value, str) and "${" in child.value:
             return child  # resolved when all groups of the list are chosen

@@ -68,8 +68,8 @@ def read_config(text: str) -> ConfigFile:
             loader.dispose()
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
-        said = getattr(problem, "problem", None) or "this is no YAML"
-        raise NoConfigError(f"{f'line {mark.line + 1}: ' if mark else ''}{said}") from None
+        reason = getattr(problem, "problem", None) or "this is no YAML"
+        raise NoConfigError(f"{f'line {mark.line + 1}: ' if mark else ''}{reason}") from None
     except (RecursionError, ValueError):
         raise NoConfigError("this is no YAML of reasonable depth") from None
     defaults = content.pop("defaults", None) if isinstance(content, dict) else None

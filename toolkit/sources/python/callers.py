@@ -122,9 +122,9 @@ class _Calls:
             case ast.If(test=test) | ast.IfExp(test=test):
                 self._visit(test, function, in_class, when)
                 for part in _listed(node.body):
-                    self._visit(part, function, in_class, (*when, *self._asked(test, holds=True)))
+                    self._visit(part, function, in_class, (*when, *self._conditions(test, holds=True)))
                 for part in _listed(node.orelse):
-                    self._visit(part, function, in_class, (*when, *self._asked(test, holds=False)))
+                    self._visit(part, function, in_class, (*when, *self._conditions(test, holds=False)))
                 return
             case ast.Attribute(attr=name) | ast.Name(id=name):
                 self.named.setdefault(name, []).append(when)
@@ -136,7 +136,7 @@ class _Calls:
         for child in ast.iter_child_nodes(node):
             self._visit(child, function, in_class, when)
 
-    def _asked(self, test: ast.expr, *, holds: bool) -> tuple[str, ...]:
+    def _conditions(self, test: ast.expr, *, holds: bool) -> tuple[str, ...]:
         """A condition in words; none when it holds by default: `self.queue is None` where it is None at first."""
         match test:
             case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Constant(value=None)]):

@@ -62,8 +62,8 @@ def member(sources: Lookup, owner: Class, name: str) -> Answer:
             if name in _KNOWN_BASES[part.dotted]:
                 return Present(External(f"{part.dotted}.{name}"))
         else:
-            said = part.dotted if isinstance(part, External) else "one of its bases"
-            reason = reason or f"{owner.name} inherits from {said}"
+            base_name = part.dotted if isinstance(part, External) else "one of its bases"
+            reason = reason or f"{owner.name} inherits from {base_name}"
     if reason or (name.startswith("__") and name.endswith("__")) or hasattr(object, name):
         return Unresolved(reason or f"{name} is Python's own")
     return Missing("name", f"{owner.name} has no {name}", _path(sources, owner))

@@ -48,7 +48,7 @@ class EngineLookup:
 
     def given(self, keyword: str) -> ast.expr | None:
         """What the first `ray.init` is given under a name."""
-        return next((one.value for one in self.inits[0].keywords if one.arg == keyword), None)
+        return next((keyword_.value for keyword_ in self.inits[0].keywords if keyword_.arg == keyword), None)
 
 
 def engine_lookups(tree: ast.Module) -> Iterator[EngineLookup]:

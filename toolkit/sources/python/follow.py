@@ -94,19 +94,22 @@ class Follow(Calls):
                 pass
             finally:
                 found, self._found = self._found, before
-        return found[0] if all(same(found[0], one) or found[0] is one for one in found) else UNCLEAR
+        return found[0] if all(same(found[0], result) or found[0] is result for result in found) else UNCLEAR
 
     def _bound(self, function: Function, given: list[Any], words: dict[str, Any]) -> dict[str, Any]:
-        asked = function.node.args
-        places = [*asked.posonlyargs, *asked.args]
-        defaults = [None] * (len(places) - len(asked.defaults)) + list(asked.defaults)
-        pairs = [*zip(places, defaults, strict=True), *zip(asked.kwonlyargs, asked.kw_defaults, strict=True)]
-        names = {one.arg: UNCLEAR if node is None else self.value(node, {}) for one, node in pairs}
+        parameters = function.node.args
+        places = [*parameters.posonlyargs, *parameters.args]
+        defaults = [None] * (len(places) - len(parameters.defaults)) + list(parameters.defaults)
+        pairs = [
+            *zip(places, defaults, strict=True),
+            *zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True),
+        ]
+        names = {argument.arg: UNCLEAR if node is None else self.value(node, {}) for argument, node in pairs}
         if function.owner is not None:
             given = [function.owner, *given]
         elif function.node.decorator_list and places and places[0].arg not in words:
             given = given or [self._argument]
-        names.update(zip((one.arg for one in places), given, strict=False))
+        names.update(zip((argument.arg for argument in places), given, strict=False))
         names.update({name: value for name, value in words.items() if name in names})
         return names
 
@@ -219,15 +222,15 @@ class Follow(Calls):
                     else:
                         owner.open = True
 
-    def _either(self, one: Any, other: Any) -> Any:
+    def _either(self, first: Any, other: Any) -> Any:
         """What is known of a value that is one of two."""
-        if one is other or same(one, other):
-            return one
-        if not (isinstance(one, Table) and isinstance(other, Table)):
+        if first is other or same(first, other):
+            return first
+        if not (isinstance(first, Table) and isinstance(other, Table)):
             return UNCLEAR
-        both = self._new(one)
-        both.open = one.open or other.open
-        for key in {**one, **other}:
-            if key not in one or key not in other or not same(one[key], other[key]):
-                both.put(key, UNCLEAR, other.places.get(key) or one.places.get(key, ("", 0)))
+        both = self._new(first)
+        both.open = first.open or other.open
+        for key in {**first, **other}:
+            if key not in first or key not in other or not same(first[key], other[key]):
+                both.put(key, UNCLEAR, other.places.get(key) or first.places.get(key, ("", 0)))
         return both

@@ -36,7 +36,9 @@ class Calls(Expressions):
     def called(self, node: ast.Call, names: Mapping[str, Any]) -> Any:
         """The value of a call."""
         place = self._place(node)
-        given = [self.value(one, names) for one in node.args if not isinstance(one, ast.Starred)]
+        given = [
+            self.value(argument, names) for argument in node.args if not isinstance(argument, ast.Starred)
+        ]
         words: dict[str, Any] = {}
         for word in node.keywords:
             value = self.value(word.value, names)
@@ -91,7 +93,7 @@ class Calls(Expressions):
             case "values":
                 return list(table.values())
             case "items":
-                return [[one, value] for one, value in table.items()]
+                return [[key, value] for key, value in table.items()]
             case "update":
                 for other in (*given, Table(words)):
                     table.add(other, place, weakly=weakly)

@@ -109,20 +109,21 @@ class Expressions(ABC):
                 return entry_of(self.value(inner, names), self.value(index, names))
             case ast.Dict(keys=keys, values=values):
                 return self._table(keys, values, names)
-            case ast.DictComp(key=key, value=value, generators=[one]):
+            case ast.DictComp(key=key, value=value, generators=[comprehension]):
                 table = self._new()
-                for inner_names in self._each(one, names, table):
+                for inner_names in self._each(comprehension, names, table):
                     entry = self.value(key, inner_names)
                     if isinstance(entry, str):
                         table.put(entry, self.value(value, inner_names), self._place(node))
                 return table
             case (
-                ast.ListComp(elt=element, generators=[one]) | ast.GeneratorExp(elt=element, generators=[one])
+                ast.ListComp(elt=element, generators=[comprehension])
+                | ast.GeneratorExp(elt=element, generators=[comprehension])
             ):
-                over = self.value(one.iter, names)
+                over = self.value(comprehension.iter, names)
                 if not isinstance(over, (list, tuple, Table)):
                     return UNCLEAR
-                return [self.value(element, inner) for inner in self._each(one, names, Table())]
+                return [self.value(element, inner) for inner in self._each(comprehension, names, Table())]
             case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
                 return [self.value(element, names) for element in elements]
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -228,17 +229,17 @@ class Expressions(ABC):
         return table
 
     def _each(
-        self, one: ast.comprehension, names: Mapping[str, Any], table: Table
+        self, comprehension: ast.comprehension, names: Mapping[str, Any], table: Table
     ) -> Iterator[dict[str, Any]]:
         """The names inside of a comprehension, for each element; `table` is open when they are not known."""
-        over = self.value(one.iter, names)
+        over = self.value(comprehension.iter, names)
         if not isinstance(over, (list, tuple, Table)):
             table.open = True
             return
         for element in over:
             inner = dict(names)
-            self.assign(one.target, element, inner)
-            wanted = [self.truth(self.value(test, inner)) for test in one.ifs]
+            self.assign(comprehension.target, element, inner)
+            wanted = [self.truth(self.value(test, inner)) for test in comprehension.ifs]
             if UNCLEAR in wanted:
                 table.open = True
             elif all(wanted):
@@ -263,7 +264,7 @@ class Expressions(ABC):
             left, right = values[place], values[place + 1]
             if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, Table) and right.open:
                 return UNCLEAR
-            if any(isinstance(one, (Outside, Function, Class, Instance, Module)) for one in (left, right)):
+            if any(isinstance(side, (Outside, Function, Class, Instance, Module)) for side in (left, right)):
                 return UNCLEAR
             if SOME_TEXT in (left, right) and None not in (left, right):
                 return UNCLEAR

@@ -107,9 +107,9 @@ class SomeText:
 SOME_TEXT = SomeText()
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, other: Any) -> bool:
     """Whether two values are known to be equal."""
-    return UNCLEAR not in (one, other) and type(one) is type(other) and bool(one == other)
+    return UNCLEAR not in (first, other) and type(first) is type(other) and bool(first == other)
 
 
 def tabled(value: Any, place: Place) -> Any:

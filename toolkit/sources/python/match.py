@@ -36,8 +36,8 @@ def _shape(value: object) -> str:
     """A syntax tree as text. Fields that are empty are left out: newer Pythons have more of them."""
     if isinstance(value, ast.AST):
         fields = ((name, part) for name, part in ast.iter_fields(value) if name not in _SILENT)
-        said = (f"{name}={_shape(part)}" for name, part in fields if part is not None and part != [])
-        return f"{type(value).__name__}({','.join(said)})"
+        parts = (f"{name}={_shape(part)}" for name, part in fields if part is not None and part != [])
+        return f"{type(value).__name__}({','.join(parts)})"
     if isinstance(value, list):
         return f"[{','.join(map(_shape, value))}]"
     return f"{type(value).__name__}:{value!r}"
@@ -76,7 +76,11 @@ def enclosing(tree: ast.Module, first: int, last: int) -> Place | None:
     """The fewest consecutive statements of one block that cover these lines (from 1, both included)."""
     found = None
     for scope, statements in blocks(tree):
-        inside = [one for one in statements if one.lineno <= last and first <= (one.end_lineno or one.lineno)]
+        inside = [
+            statement
+            for statement in statements
+            if statement.lineno <= last and first <= (statement.end_lineno or statement.lineno)
+        ]
         if inside and _begin(inside[0]) <= first and last <= (inside[-1].end_lineno or 0):
             found = Place(scope, tuple(inside))  # blocks come after those around them
     return found

@@ -20,8 +20,25 @@ _STEPS = 20_000
 _DEEPEST = 12
 _PLAIN = (type(None), bool, int, float, str, list, tuple, set, dict)
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    one.__name__: one
-    for one in (len, min, max, sum, abs, int, float, bool, str, sorted, list, tuple, set, range, any, all)
+    function.__name__: function
+    for function in (
+        len,
+        min,
+        max,
+        sum,
+        abs,
+        int,
+        float,
+        bool,
+        str,
+        sorted,
+        list,
+        tuple,
+        set,
+        range,
+        any,
+        all,
+    )
 }
 _METHODS = frozenset(
     {"lower", "upper", "strip", "startswith", "endswith", "split", "items", "keys", "values"}
@@ -138,7 +155,7 @@ class Follower:
         if isinstance(found, Mapping):
             return Section(key)
         if isinstance(found, list):
-            return [self._taken(one, f"{key}.{place}") for place, one in enumerate(found)]
+            return [self._taken(element, f"{key}.{place}") for place, element in enumerate(found)]
         return found if isinstance(found, _PLAIN) else UNCLEAR
 
     def made(self, section: str) -> Any:
@@ -160,12 +177,12 @@ class Follower:
     def instance(self, owner: ClassNode, given: Mapping[str, Any], keys: Mapping[str, str]) -> Made:
         """An object of a dataclass with these fields, after its `__post_init__`. Raises RefusedError."""
         fields: dict[str, Any] = {}
-        for one in reversed(list(self._bases(owner))):
-            for part in one.node.body:
+        for base in reversed(list(self._bases(owner))):
+            for part in base.node.body:
                 match part:
                     case ast.AnnAssign(target=ast.Name(id=name), value=value):
                         known = isinstance(value, (ast.Constant, ast.Tuple, ast.UnaryOp))
-                        frame = _Frame(one.module, {})
+                        frame = _Frame(base.module, {})
                         fields[name] = self._value(value, frame) if known and value else UNCLEAR
         made = Made(owner, {**fields, **given}, dict(keys))
         method = self._method(owner, "__post_init__")
@@ -242,7 +259,7 @@ class Follower:
                             found.append(self._in_module(base, alias.name, depth + 1))
         if not found and self._module(f"{module}.{name}") is None:
             known = (self._in_module(base, name, depth + 1) for base in stars)
-            return next((one for one in known if one is not UNCLEAR), UNCLEAR)
+            return next((value for value in known if value is not UNCLEAR), UNCLEAR)
         return found[0] if len(found) == 1 else UNCLEAR
 
     def _imported(self, node: ast.ImportFrom, module: str) -> str:
@@ -286,10 +303,10 @@ class Follower:
         order = list(self._bases(owner))
         if above is not None:
             order = order[order.index(above) + 1 :] if above in order else []
-        for one in order:
-            for part in one.node.body:
+        for class_node in order:
+            for part in class_node.node.body:
                 if isinstance(part, ast.FunctionDef) and part.name == name:
-                    return FunctionNode(part, one.module, owner=one)
+                    return FunctionNode(part, class_node.module, owner=class_node)
         return None
 
     def _attribute(self, value: Any, name: str) -> Any:
@@ -335,14 +352,14 @@ class Follower:
         spec = function.node.args
         positional = [*spec.posonlyargs, *spec.args]
         names: dict[str, Any] = dict(function.around)
-        names.update({one.arg: UNCLEAR for one in (*positional, *spec.kwonlyargs)})
+        names.update({argument.arg: UNCLEAR for argument in (*positional, *spec.kwonlyargs)})
         frame = _Frame(function.module, names, function.owner, function.bound)
-        for one, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
-            names[one.arg] = self._value(default, frame)
-        for one, kwdefault in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+        for argument, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
+            names[argument.arg] = self._value(default, frame)
+        for argument, kwdefault in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
             if kwdefault is not None:
-                names[one.arg] = self._value(kwdefault, frame)
-        names.update(zip((one.arg for one in positional), given, strict=False))
+                names[argument.arg] = self._value(kwdefault, frame)
+        names.update(zip((argument.arg for argument in positional), given, strict=False))
         skipped = len(given) - len(arguments)
         for place, made_of in (keys or {}).items():
             if isinstance(place, str):
@@ -414,8 +431,8 @@ class Follower:
             case ast.For(target=target, iter=iterated, body=body, orelse=[]):
                 values = self._value(iterated, frame)
                 if isinstance(values, (list, tuple, set, range)) and not _leaves_loop(body):
-                    for one in values:
-                        self._store(target, one, frame, ())
+                    for bound in values:
+                        self._store(target, bound, frame, ())
                         self._block(body, frame)
                 else:
                     self._unclear(node, frame)
@@ -478,31 +495,31 @@ class Follower:
                     owner.keys.setdefault(name, next(iter(keys), name))
 
     def _refuse(
-        self, said: ast.expr | None, frame: _Frame, condition: str, node: ast.stmt, raised: str = ""
+        self, message: ast.expr | None, frame: _Frame, condition: str, node: ast.stmt, raised: str = ""
     ) -> None:
         keys = self._read_keys()
-        text = said
-        if isinstance(said, ast.Call) and not raised:
-            raised, text = dotted(said.func), next(iter(said.args), None)
+        text = message
+        if isinstance(message, ast.Call) and not raised:
+            raised, text = dotted(message.func), next(iter(message.args), None)
         elif not raised:
-            raised, text = dotted(said), None
+            raised, text = dotted(message), None
         there = self._module(frame.module)
         place = f"{there[0] if there else frame.module}:{node.lineno}"
-        words = self._said(text, frame) if text is not None else ""
+        words = self._message_text(text, frame) if text is not None else ""
         raise RefusedError(Refusal(raised.rpartition(".")[2], words[:_TEXT], place, condition, keys))
 
-    def _said(self, node: ast.expr, frame: _Frame) -> str:
+    def _message_text(self, node: ast.expr, frame: _Frame) -> str:
         """A message as far as it is known."""
         match node:
             case ast.JoinedStr(values=parts):
-                return "".join(self._said(part, frame) for part in parts)
+                return "".join(self._message_text(part, frame) for part in parts)
             case ast.FormattedValue(value=value):
                 found = self._value(value, frame)
                 return str(found) if _is_plain(found) else "..."
             case ast.Constant(value=value):
                 return str(value)
             case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self._said(left, frame) + self._said(right, frame)
+                return self._message_text(left, frame) + self._message_text(right, frame)
         return "..."
 
     # Expressions
@@ -592,7 +609,7 @@ class Follower:
         comparators: Sequence[ast.expr],
         frame: _Frame,
     ) -> Any:
-        values = [self._value(one, frame) for one in (left, *comparators)]
+        values = [self._value(comparator, frame) for comparator in (left, *comparators)]
         for place, op in enumerate(ops):
             found = self._compare(op, values[place], values[place + 1], frame, node)
             if found is UNCLEAR or not found:
@@ -647,25 +664,29 @@ class Follower:
     # Calls
 
     def _call(self, node: ast.Call, frame: _Frame) -> Any:
-        if any(isinstance(one, ast.Starred) for one in node.args) or any(
-            not one.arg for one in node.keywords
+        if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
+            not argument.arg for argument in node.keywords
         ):
             return UNCLEAR
         match node.func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name):
                 return self._above(name, node, frame)
             case ast.Attribute(value=ast.Name(id="object"), attr="__setattr__"):
-                owner, name, value = (self._value(one, frame) for one in node.args[:3])
+                owner, name, value = (self._value(argument, frame) for argument in node.args[:3])
                 if isinstance(owner, Made) and isinstance(name, str):
                     owner.fields[name] = value
                 return None
         keys: dict[str | int, tuple[str, ...]] = {}
-        given = [self._argument(one, place, keys, frame) for place, one in enumerate(node.args)]
-        named = {one.arg: self._argument(one.value, one.arg, keys, frame) for one in node.keywords if one.arg}
+        given = [self._argument(argument, place, keys, frame) for place, argument in enumerate(node.args)]
+        named = {
+            argument.arg: self._argument(argument.value, argument.arg, keys, frame)
+            for argument in node.keywords
+            if argument.arg
+        }
         name = dotted(node.func)
         if isinstance(node.func, ast.Attribute):
             owner = self._value(node.func.value, frame)
-            answer = self._asked(owner, node.func.attr, given)
+            answer = self._method_result(owner, node.func.attr, given)
             if answer is not _NOTHING:
                 return answer
         if name in ("getattr", "hasattr") and len(given) > 1 and isinstance(given[1], str):
@@ -682,9 +703,9 @@ class Follower:
         try:
             return self.call(function, given, named, keys)
         except NotFollowedError:
-            for one in (function.bound, *given, *named.values()):
-                if isinstance(one, Made):
-                    one.fields.update(dict.fromkeys(one.fields, UNCLEAR))
+            for argument in (function.bound, *given, *named.values()):
+                if isinstance(argument, Made):
+                    argument.fields.update(dict.fromkeys(argument.fields, UNCLEAR))
             return UNCLEAR
 
     def _argument(
@@ -702,13 +723,17 @@ class Follower:
         if method is None:
             return UNCLEAR
         keys: dict[str | int, tuple[str, ...]] = {}
-        given = [self._argument(one, place, keys, frame) for place, one in enumerate(node.args)]
-        named = {one.arg: self._argument(one.value, one.arg, keys, frame) for one in node.keywords if one.arg}
+        given = [self._argument(argument, place, keys, frame) for place, argument in enumerate(node.args)]
+        named = {
+            keyword.arg: self._argument(keyword.value, keyword.arg, keys, frame)
+            for keyword in node.keywords
+            if keyword.arg
+        }
         return self.call(
             FunctionNode(method.node, method.module, frame.bound, method.owner), given, named, keys
         )
 
-    def _asked(self, owner: Any, method: str, given: Sequence[Any]) -> Any:
+    def _method_result(self, owner: Any, method: str, given: Sequence[Any]) -> Any:
         """The answer of a method of a section, an object or a plain value; `_NOTHING` where it has none here."""
         default = given[1] if len(given) > 1 else None
         if method == "get" and given and isinstance(given[0], str):

@@ -74,8 +74,8 @@ def names_of_paths(content: bytes) -> bytes | None:
     settings = [
         _setting(name, node.lineno, value, known) for node in assigned for name, value in _assignments(node)
     ]
-    paths = sum(one.path is not None for one in settings)
-    return "\n".join(one.name for one in settings).encode() if 2 * paths > len(settings) else None
+    paths = sum(setting.path is not None for setting in settings)
+    return "\n".join(setting.name for setting in settings).encode() if 2 * paths > len(settings) else None
 
 
 def _assignments(node: ast.stmt) -> list[tuple[str, ast.expr | str]]:
@@ -172,9 +172,9 @@ def _called(function: ast.expr, arguments: list[ast.expr], inner: Callable[[ast.
         if function.attr == "as_posix" and not arguments:
             return str(owner)
         if function.attr == "joinpath":
-            return _as_path(owner).joinpath(*(inner(one) for one in arguments))
+            return _as_path(owner).joinpath(*(inner(argument) for argument in arguments))
         raise NotPlainError(f"{function.attr}() is not understood")
-    values = [inner(one) for one in arguments]
+    values = [inner(argument) for argument in arguments]
     if last in ("Path", "PurePath", "PosixPath", "PurePosixPath"):
         return PurePosixPath(*values)
     if last in ("join", "joinpath") and values:

@@ -174,8 +174,8 @@ def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         number = (error.lineno or 0) if isinstance(error, SyntaxError) else 0
         line = f" (line {number})" if number else ""
-        said = error.msg if isinstance(error, SyntaxError) else str(error) or "nested too deeply"
-        reason = f"{path} cannot be parsed: {type(error).__name__}: {said}{line}"
+        message = error.msg if isinstance(error, SyntaxError) else str(error) or "nested too deeply"
+        reason = f"{path} cannot be parsed: {type(error).__name__}: {message}{line}"
         if isinstance(error, (RecursionError, MemoryError)):
             return Unreadable(reason, "reader")
         # No Python reads zero bytes; any other syntax may be that of a newer one.

@@ -101,8 +101,8 @@ class _Reader:
             binding: Binding = Alias(f"{self.name}.{alias}", target.lineno)
         else:
             made_by = dotted(value.func) if isinstance(value, ast.Call) else ""
-            said = text_of(annotation, 400) if annotation is not None else ""
-            binding = Variable(name, self.name, target.lineno, said, made_by)
+            annotation_text = text_of(annotation, 400) if annotation is not None else ""
+            binding = Variable(name, self.name, target.lineno, annotation_text, made_by)
         names.bind(name, binding, conditional=conditional)
 
     def _import(self, node: ast.Import | ast.ImportFrom, names: _Names, *, conditional: bool) -> None:

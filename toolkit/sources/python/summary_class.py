@@ -81,7 +81,9 @@ def _passed_on(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, tuple
                 ast.Call(func=ast.Attribute(ast.Call(func=ast.Name(id="super")), "__init__")) as call
             ):
                 spread = [keyword.value for keyword in call.keywords if keyword.arg is None]
-                if spread == mentions and not any(isinstance(one, ast.Starred) for one in call.args):
+                if spread == mentions and not any(
+                    isinstance(argument, ast.Starred) for argument in call.args
+                ):
                     named = (keyword.arg for keyword in call.keywords if keyword.arg is not None)
                     return len(call.args), tuple(named)
     return None
@@ -196,21 +198,21 @@ class _ClassReader:
                 self.members.setdefault(part.value, Attribute(part.value, self.module, part.lineno))
 
     def _field(self, node: ast.AnnAssign, name: str) -> Attribute:
-        said = text_of(node.annotation, 400)
+        annotation_text = text_of(node.annotation, 400)
         kind = dotted(
             node.annotation.value if isinstance(node.annotation, ast.Subscript) else node.annotation
         )
         if kind.rpartition(".")[2] == "KW_ONLY":  # no field: those after it are given by name
             self.keyword_only = True
-            return Attribute(name, self.module, node.lineno, said)
+            return Attribute(name, self.module, node.lineno, annotation_text)
         if kind.rpartition(".")[2] == "ClassVar" or _keyword(node.value, "init") is False:
-            return Attribute(name, self.module, node.lineno, said)
+            return Attribute(name, self.module, node.lineno, annotation_text)
         keyword_only = self.keyword_only or _keyword(node.value, "kw_only") is True
         return Attribute(
             name,
             self.module,
             node.lineno,
-            said,
+            annotation_text,
             "keyword" if keyword_only else "either",
             required=node.value is None,
         )
@@ -244,8 +246,8 @@ class _ClassReader:
             case ast.Attribute(value=ast.Name(id=name), attr=attr) if name == this:
                 before = self.members.get(attr)
                 if before is None or (isinstance(before, Attribute) and not before.annotation):
-                    said = text_of(node.annotation, 400)
-                    self.members[attr] = Attribute(attr, self.module, node.lineno, said)
+                    annotation_text = text_of(node.annotation, 400)
+                    self.members[attr] = Attribute(attr, self.module, node.lineno, annotation_text)
 
     def _made(self, node: ast.Assign, parameters: set[str], this: str) -> None:
         """`self.name = Kind(...)`, unless `Kind` is what the method was given. None says nothing."""

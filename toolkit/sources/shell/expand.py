@@ -157,18 +157,18 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
         else:
             pieces, opens, closes = _pieces(values)
         if opens and current:
-            found.append(_one(current))
+            found.append(_single(current))
             current = []
         for index, piece in enumerate(pieces):
             if index:
-                found.append(_one(current))
+                found.append(_single(current))
                 current = []
             current.append(piece)
         if closes and current:
-            found.append(_one(current))
+            found.append(_single(current))
             current = []
     if current:
-        found.append(_one(current))
+        found.append(_single(current))
     return found
 
 
@@ -181,7 +181,7 @@ def _pieces(values: list[str | None]) -> tuple[list[str | None], bool, bool]:
     return pieces, first[:1].isspace(), last[-1:].isspace()
 
 
-def _one(pieces: list[str | None]) -> str | None:
+def _single(pieces: list[str | None]) -> str | None:
     if len(pieces) > 1 and any(isinstance(piece, Element) and piece.conditional for piece in pieces):
         return None
     if len(pieces) == 1:

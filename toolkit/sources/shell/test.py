@@ -59,16 +59,16 @@ class _Test:
         return found
 
     def both(self) -> bool | None:
-        found = self.one()
+        found = self.primary()
         while self.take("&&") or self.take("&", "&") or self.take("-a"):
-            other = self.one()
+            other = self.primary()
             found = False if found is False or other is False else (None if None in (found, other) else True)
         return found
 
-    def one(self) -> bool | None:
+    def primary(self) -> bool | None:
         left = len(self.words) - self.at
         if left > 1 and self.take("!"):
-            found = self.one()
+            found = self.primary()
             return None if found is None else not found
         if left > 2 and self.take("("):
             found = self.either()

@@ -92,7 +92,7 @@ class Stop:
 
     path: str
     line: int
-    said: str
+    message: str
     whole: bool = True
 
 
@@ -308,12 +308,12 @@ class Walk:
                 )
         self.scope.unset.clear()
 
-    def missing(self, line: int, said: str) -> None:
+    def missing(self, line: int, message: str) -> None:
         """Note a command that fails for certain: it ends the script under `set -e`, else the list that it stands in."""
         if not self.conditions and self.is_there is not None:
             whole = self.exits_on_error and not self.tested
             if whole or self.tested:
-                self.stops.append(Stop(self.path, line, said, whole))
+                self.stops.append(Stop(self.path, line, message, whole))
 
     def may_have_made(self, path: str) -> bool:
         """Whether a program that was called before may have made a folder or file."""

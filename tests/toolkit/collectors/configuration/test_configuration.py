@@ -47,7 +47,7 @@ def _configuration(folder: Path, *words: str) -> Configuration:
 
 def test_a_file_of_a_group_is_no_value_for_its_section(tmp_path: Path) -> None:
     found = _configuration(tmp_path, "engine=megatron")
-    assert [word.fate for word in found.asked] == ["chosen"]
+    assert [word.fate for word in found.overrides] == ["chosen"]
     assert found.get("engine.strategy") == "megatron"
     assert not list(config_value_of_wrong_type.judge(found, Unknown("not asked")))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from support.environments import interpreter, site_packages
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines, chosen_engines
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -32,7 +32,7 @@ def look(top: Path, *words: str, installed: tuple[str, ...] = ("torch",)) -> Cho
         (verl / name).write_text(line)
     trees = VerlTrees(Tree(str(verl), "0.9.1", "site-packages", "verl"), "it was named")
     target = Target(Path("/env/bin/python"), chosen_by="--python")
-    return chosen_engines.collect(*asked(*words), trees, target, interpreter(site))
+    return chosen_engines.collect(*configured(*words), trees, target, interpreter(site))
 
 
 def engines(top: Path, *words: str, installed: tuple[str, ...] = ("torch",)) -> list[tuple[str, bool, str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.own_files import OwnFiles, own_files
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
@@ -41,6 +41,6 @@ def test_what_is_wrong_with_files(tmp_path: Path, words: list[str], troubles: li
         environment="venv", prefix="/env", sys_path=(), site_packages=(),
         system="Linux", machine="x86_64", glibc="2.35", verl="", vllm="",
     )  # fmt: skip
-    found = own_files.collect(asked(*words)[0], JOB, Machine(environ={}, cwd=tmp_path), interpreter)
+    found = own_files.collect(configured(*words)[0], JOB, Machine(environ={}, cwd=tmp_path), interpreter)
     assert isinstance(found, OwnFiles)
     assert [one.trouble for one in found.files] == troubles

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.registries import (
     AGENT_LOOP,
     ESTIMATOR,
@@ -37,7 +37,7 @@ def mine(): ...
 
 def look(folder: Path, *words: str, environ: dict[str, str] | None = None) -> VerlRegistries:
     machine = Machine(environ=environ or {}, cwd=folder)
-    return read_registries(asked(*words)[0], str(folder), machine, UNSEEN, UNSEEN)
+    return read_registries(configured(*words)[0], str(folder), machine, UNSEEN, UNSEEN)
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -96,8 +96,8 @@ def test_released_trees(
     tree = wheel_tree("verl", release) / "verl"
     more = (f"+{MODE}=async", f"+{AGENT_LOOP}=x")
     machine = Machine(environ={}, cwd=tree)
-    before = asked(*more)[0].after  # with the keys that the miniature lacks
-    found = read_registries(asked(tree=before)[0], str(tree), machine, UNSEEN, UNSEEN).registries
+    before = configured(*more)[0].after  # with the keys that the miniature lacks
+    found = read_registries(configured(tree=before)[0], str(tree), machine, UNSEEN, UNSEEN).registries
     assert set(found[ROLLOUT].names) == rollouts
     assert (found[MODE].names if MODE in found else None) == modes
     assert (set(found[AGENT_LOOP].names) if AGENT_LOOP in found else None) == loops

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.reward_function import RewardFunction, reward_function
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -18,7 +18,7 @@ TREE = {SECTION: {"path": None, "name": "compute_score"}}
 
 
 def look(folder: Path, path: str, *, launch: Launch | None = None) -> RewardFunction:
-    configuration = asked(f"{SECTION}.path={path}", tree=TREE)[0]
+    configuration = configured(f"{SECTION}.path={path}", tree=TREE)[0]
     machine = Machine(environ={"HOME": str(folder / "home")}, cwd=folder)
     found = reward_function.collect(configuration, Absent("one name"), launch or Launch(()), machine)
     assert isinstance(found, RewardFunction)
@@ -72,5 +72,7 @@ def test_a_script_that_changes_the_folder(tmp_path: Path) -> None:
 def test_a_module_and_no_function_at_all(tmp_path: Path) -> None:
     machine = Machine(environ={}, cwd=tmp_path)
     for words in ((), (f"{SECTION}.path=pkg://mine.reward",)):
-        found = reward_function.collect(asked(*words, tree=TREE)[0], Absent("one name"), Launch(()), machine)
+        found = reward_function.collect(
+            configured(*words, tree=TREE)[0], Absent("one name"), Launch(()), machine
+        )
         assert isinstance(found, Unknown)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from verl_doctor.checks.shared.configuration import SCRIPT, asked
+from verl_doctor.checks.shared.configuration import SCRIPT, configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.construction.construction import Built, Construction
 from verl_doctor.toolkit.collectors.construction.construction_collector import construction
@@ -58,7 +58,7 @@ WHOLE: dict[str, Any] = {"event": "whole", "own": []}
 def collected(
     child: Child, *words: str, folder: Path = Path("/job"), there: Configuration | None = None
 ) -> Construction | Unknown:
-    composed = there or asked(*words)[0]
+    composed = there or configured(*words)[0]
     script = folder / "run.sh"
     launch = Launch(
         ((str(script), "shell script"),),
@@ -92,14 +92,14 @@ def test_the_child_gets_the_words_the_folder_and_the_variables_of_the_job() -> N
 
 def test_what_a_run_is_called_may_be_untold_and_anything_else_may_not() -> None:
     child = Child([WHOLE], [begin("composition"), end("composition"), WHOLE])
-    untold = asked("trainer.total_epochs=${oc.env:N}")[0]
-    hidden = replace(untold.asked[0], value="${untold}")
-    found = collected(child, there=replace(untold, asked=(hidden,)))
+    untold = configured("trainer.total_epochs=${oc.env:N}")[0]
+    hidden = replace(untold.overrides[0], value="${untold}")
+    found = collected(child, there=replace(untold, overrides=(hidden,)))
     assert isinstance(found, Unknown)
     assert not child.orders
     name = replace(hidden, key="trainer.experiment_name", text="trainer.experiment_name=x-$(date)")
     child = Child([begin("composition"), end("composition"), WHOLE])
-    assert isinstance(collected(child, there=replace(untold, asked=(name,))), Construction)
+    assert isinstance(collected(child, there=replace(untold, overrides=(name,))), Construction)
     assert child.orders[0]["overrides"] == ["trainer.experiment_name=untold"]
 
 

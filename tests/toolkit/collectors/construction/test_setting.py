@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_doctor.checks.shared.configuration import SCRIPT, asked
+from verl_doctor.checks.shared.configuration import SCRIPT, configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.construction.setting import setting_of
 
@@ -12,7 +12,7 @@ ROLLOUT = "actor_rollout_ref.rollout"
 
 
 def there(*words: str) -> Configuration:
-    return asked(*words)[0]
+    return configured(*words)[0]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def _limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_works() -> None:
     found = tried(limit=LONG)
-    assert (found.works, found.stuck, found.ended, found.said) == (True, "", (), ())
+    assert (found.works, found.stuck, found.ended, found.messages) == (True, "", (), ())
     assert found.bandwidth > 0
 
 
@@ -66,7 +66,7 @@ def test_a_rank_that_hangs() -> None:
 def test_a_rank_that_dies_says_why() -> None:
     found = tried("0:dies", limit=LONG)
     assert (found.works, found.ended[:1]) == (False, (1,))
-    assert found.said == (
+    assert found.messages == (
         "NCCL WARN Cuda failure 217 'peer access is not supported'",
         "RuntimeError: NCCL error: unhandled cuda error",
     )

@@ -110,20 +110,20 @@ def test_a_library_that_never_answers(
             break
     assert (answer.file, answer.code, answer.cuda, answer.hangs) == (str(file), None, 13000, hangs)
     assert (found.all_devices is None) == hangs
-    assert said in answer.said
+    assert said in answer.error
 
 
 def test_no_library(tmp_path: Path) -> None:
     answer = ask(tmp_path, None).as_job
     assert answer.code is None
-    assert "libcuda.so.1: cannot open shared object file" in answer.said
+    assert "libcuda.so.1: cannot open shared object file" in answer.error
 
 
 @pytest.mark.slow
 def test_a_library_without_the_drivers_functions(tmp_path: Path) -> None:
     found = ask(tmp_path, build(tmp_path / "a", NAME, "int x;").parent).as_job
     assert found.code is None
-    assert "cuDriverGetVersion" in found.said
+    assert "cuDriverGetVersion" in found.error
 
 
 def test_no_gpu_no_question(tmp_path: Path) -> None:

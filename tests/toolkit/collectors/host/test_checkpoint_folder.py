@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.checks.shared.configuration import TREE, asked
+from verl_doctor.checks.shared.configuration import TREE, configured
 from verl_doctor.toolkit.collectors.host.checkpoint_folder import CheckpointFolder, checkpoint_folder
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -17,7 +17,7 @@ SAVING = {**TREE, "trainer": {**TREE["trainer"], "save_freq": 10, "default_local
 
 
 def look(folder: str, *words: str, root: Path = Path("/")) -> CheckpointFolder | Unknown:
-    (there,) = asked(f"trainer.default_local_dir={folder}", *words, tree=SAVING)
+    (there,) = configured(f"trainer.default_local_dir={folder}", *words, tree=SAVING)
     return checkpoint_folder.collect(there, Launch(()), Machine(environ={}, root=root))
 
 
@@ -47,5 +47,5 @@ def test_a_job_that_saves_nothing_there_is_not_judged(tmp_path: Path) -> None:
     assert isinstance(look(f"{tmp_path}/x", "trainer.save_freq=-1"), Absent)
     assert isinstance(look("relative/folder"), Absent)
     submitted = Launch((), submitted="ray job submit")
-    (there,) = asked(f"trainer.default_local_dir={tmp_path}", tree=SAVING)
+    (there,) = configured(f"trainer.default_local_dir={tmp_path}", tree=SAVING)
     assert isinstance(checkpoint_folder.collect(there, submitted, Machine(environ={})), Absent)

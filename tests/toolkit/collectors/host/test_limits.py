@@ -71,7 +71,7 @@ def test_the_raylets_limits_are_its_own(tmp_path: Path) -> None:
     assert found.shell.files == Limit(1024, 1048576)
     assert found.shell.addresses == Limit(None, None)
     (mine,) = found.raylets
-    assert (mine.name, mine.processes, mine.told) == ("the raylet (process 7)", Limit(100, 96365), 64.0)
+    assert (mine.name, mine.processes, mine.ray_cpus) == ("the raylet (process 7)", Limit(100, 96365), 64.0)
     assert found.subjects == (mine,)
     assert found.others == (8,)
     assert (found.online, found.all_tasks, found.pid_max) == (64, 345, 32768)

@@ -10,7 +10,7 @@ import pytest
 from support.ray import head
 from support.trying import unless_disturbed
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.limits_examples import an_h200_node, healthy
 from verl_doctor.toolkit.collectors.host.limits import Group, HostLimits, host_limits
 from verl_doctor.toolkit.collectors.host.memory import HostMemory
@@ -63,7 +63,7 @@ def store(
         shm,
         Variables(variables),
         RayStarts(start) if start else NOBODY,
-        *(asked(*words) if words else (NOBODY,)),
+        *(configured(*words) if words else (NOBODY,)),
     )
     assert isinstance(found, (ObjectStore, Unknown))
     return found

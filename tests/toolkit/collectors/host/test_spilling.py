@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.recorded import recorded
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.host.spilling import Spilling, spilling
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
@@ -41,7 +41,7 @@ def told(
         Launch((), settings) if settings else NOBODY,
         Variables(variables),
         starts,
-        *(asked(*words) if words else (NOBODY,)),
+        *(configured(*words) if words else (NOBODY,)),
     )
     assert isinstance(found, Spilling), found
     return found

@@ -70,7 +70,7 @@ def look(root: Path, triton: str = TRITON, language: str = LANGUAGE) -> TritonKe
 def test_a_kernel_that_runs(tmp_path: Path) -> None:
     seen = look(tmp_path)
     assert isinstance(seen, TritonKernel)
-    assert (seen.works, seen.device, seen.said) == (True, "NVIDIA H200", "")
+    assert (seen.works, seen.device, seen.error) == (True, "NVIDIA H200", "")
     assert list(seen.seconds) == ["start", "import torch", "import triton", "compile", "run"]
 
 
@@ -101,7 +101,7 @@ def test_the_step_that_fails(
         if seen.step == step:
             break
     assert seen.step == step
-    assert said in seen.said
+    assert said in seen.error
 
 
 def test_nothing_to_try_with(tmp_path: Path) -> None:

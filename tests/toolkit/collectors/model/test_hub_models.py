@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.model.hub_models import HubModels, hub_models
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -16,7 +16,7 @@ KEY, NAME = "actor_rollout_ref.model.path", "Qwen/Qwen2.5-0.5B"
 
 
 def seen(folder: Path, *words: str, **variables: str) -> HubModels | Unknown:
-    (configuration,) = asked(f"{KEY}={NAME}", *words)
+    (configuration,) = configured(f"{KEY}={NAME}", *words)
     machine = Machine(environ={"HOME": str(folder)}, cwd=folder)
     return hub_models.collect(configuration, JobVariables(variables), machine)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.checks.shared.configuration import TREE, asked
+from verl_doctor.checks.shared.configuration import TREE, configured
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate, chat_template
 from verl_doctor.toolkit.collectors.model.context import ModelContext, model_context
 from verl_doctor.toolkit.collectors.model.other_models import OtherModel, OtherModels, other_models
@@ -32,7 +32,7 @@ def model(folder: Path, **files: object) -> Path:
 
 def template(folder: Path, *words: str) -> ChatTemplate | Unknown:
     target = Target(Path("/env/bin/python"), chosen_by="--python", model=folder)
-    return chat_template.collect(Machine(environ={}, cwd=folder), target, UNSEEN, *asked(*words), UNSEEN)
+    return chat_template.collect(Machine(environ={}, cwd=folder), target, UNSEEN, *configured(*words), UNSEEN)
 
 
 def test_a_folder_without_any_file_of_a_tokenizer_has_none(tmp_path: Path) -> None:
@@ -94,12 +94,12 @@ def test_the_critic_and_the_reward_model_are_looked_for_where_the_job_reads_them
     here = Machine(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
     critic = ("algorithm.adv_estimator=gae", "+critic.model.path='~/critic'")
     missing = OtherModel("critic.model.path", "~/critic", "adv_estimator gae trains a critic", False)
-    assert other_models.collect(*asked(*critic), here) == OtherModels((missing,))
+    assert other_models.collect(*configured(*critic), here) == OtherModels((missing,))
     (tmp_path / "critic").mkdir()
-    assert other_models.collect(*asked(*critic), here).models[0].exists
-    assert other_models.collect(*asked("+critic.model.path=/no/critic"), here) == OtherModels(())
-    assert other_models.collect(*asked(*critic, "critic.enable=False"), here) == OtherModels(())
+    assert other_models.collect(*configured(*critic), here).models[0].exists
+    assert other_models.collect(*configured("+critic.model.path=/no/critic"), here) == OtherModels(())
+    assert other_models.collect(*configured(*critic, "critic.enable=False"), here) == OtherModels(())
     on_the_hub = ("algorithm.adv_estimator=gae", "+critic.model.path=org/critic")
-    assert other_models.collect(*asked(*on_the_hub), here) == OtherModels(())
-    (reward,) = other_models.collect(*asked("reward.reward_model.enable=True", tree=REWARD), here).models
+    assert other_models.collect(*configured(*on_the_hub), here) == OtherModels(())
+    (reward,) = other_models.collect(*configured("reward.reward_model.enable=True", tree=REWARD), here).models
     assert (reward.key, reward.exists) == ("reward.reward_model.model_path", False)

@@ -47,7 +47,7 @@ def test_a_server_as_it_was_released(tmp_path: Path) -> None:
     assert (
         Path(found.path).read_text().splitlines()[found.line - 1].strip() == "ray.init(namespace=namespace)"
     )
-    assert (found.address, found.namespace, found.prefix, found.told) == (
+    assert (found.address, found.namespace, found.prefix, found.address_given) == (
         "",
         "namespace",
         "WorkerDict",
@@ -69,7 +69,7 @@ def test_an_address_and_no_namespace(tmp_path: Path, init: str) -> None:
 
 def test_a_server_that_hands_the_address_on(tmp_path: Path) -> None:
     tells = "        os.environ['RAY_ADDRESS'] = ray.get_runtime_context().gcs_address\n        config.instance_id ="
-    assert known(read(tmp_path, server().replace("        config.instance_id =", tells))).told
+    assert known(read(tmp_path, server().replace("        config.instance_id =", tells))).address_given
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_vllm_tells_it() -> None:
 
 
 def test_verl_tells_it_whatever_vllm_does() -> None:
-    found = reach(spawned(), replace(ENGINE, told=True))
+    found = reach(spawned(), replace(ENGINE, address_given=True))
     assert isinstance(found, EngineReach)
     assert found.told_by == "server.py"
 

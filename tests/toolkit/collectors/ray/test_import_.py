@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from support.environments import interpreter
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.limits_examples import an_h200_node, healthy
 from verl_doctor.patches.variables.more_time_to_register import more_time_to_register
 from verl_doctor.toolkit.change import Change, Refusal, SetVariable
@@ -52,7 +52,7 @@ NAME = "RAY_worker_register_timeout_seconds"
 def plan(job: JobVariables, seconds: float = 60.0) -> list[Change] | Refusal:
     """What is planned where importing Ray takes so long."""
     changes = more_time_to_register.plan(
-        FINDING, RayImport(seconds), COUNTED, LIMITS, Variables(), job, asked()[0]
+        FINDING, RayImport(seconds), COUNTED, LIMITS, Variables(), job, configured()[0]
     )
     return changes if isinstance(changes, Refusal) else [with_reason(change, FINDING) for change in changes]
 

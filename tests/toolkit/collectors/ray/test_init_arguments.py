@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, Tree
 from verl_doctor.toolkit.collectors.ray.init_arguments import RayInitArguments, ray_init_arguments
 from verl_doctor.toolkit.facts import Absent
@@ -23,7 +23,7 @@ def test_arguments_and_the_smallest_store(tmp_path: Path, folder: str, missing: 
     (private / "worker.py").write_text(WORKER)
     (private / "ray_constants.py").write_text("OBJECT_STORE_MINIMUM_MEMORY_BYTES = 75 * 1024 * 1024\n")
     trees = LibraryTrees((Tree(str(tmp_path / "ray"), "ray", "2.60.0", "site-packages"),))
-    (there,) = asked(f"+ray_kwargs.ray_init.runtime_env.working_dir={tmp_path}/{folder}")
+    (there,) = configured(f"+ray_kwargs.ray_init.runtime_env.working_dir={tmp_path}/{folder}")
     found = ray_init_arguments.collect(trees, there, Machine(environ={}, cwd=tmp_path))
     assert isinstance(found, RayInitArguments)
     assert found.names == ("address", "num_cpus", "_temp_dir")
@@ -32,6 +32,6 @@ def test_arguments_and_the_smallest_store(tmp_path: Path, folder: str, missing: 
 
 
 def test_without_ray(tmp_path: Path) -> None:
-    (there,) = asked()
+    (there,) = configured()
     found = ray_init_arguments.collect(LibraryTrees(()), there, Machine(environ={}, cwd=tmp_path))
     assert isinstance(found, Absent)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.checks.shared.configuration import asked
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
@@ -71,9 +71,9 @@ def test_nothing_is_said() -> None:
 
 
 def test_the_configuration_decides() -> None:
-    assert seen(configuration=asked("trainer.nnodes=4")[0]).several == "trainer.nnodes=4"
-    assert seen(configuration=asked("trainer.nnodes=1")[0], SLURM_JOB_NUM_NODES="8").several == ""
-    assert seen(configuration=asked()[0], RAY_ADDRESS="10.0.0.9:6379").several == ""
+    assert seen(configuration=configured("trainer.nnodes=4")[0]).several == "trainer.nnodes=4"
+    assert seen(configuration=configured("trainer.nnodes=1")[0], SLURM_JOB_NUM_NODES="8").several == ""
+    assert seen(configuration=configured()[0], RAY_ADDRESS="10.0.0.9:6379").several == ""
 
 
 def test_the_words_of_the_command_are_enough(tmp_path: Path) -> None:

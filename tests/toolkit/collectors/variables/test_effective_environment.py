@@ -24,7 +24,7 @@ from verl_doctor.toolkit.collectors.variables.effective_environment import (
     EffectiveEnvironment,
     Value,
 )
-from verl_doctor.toolkit.collectors.variables.effective_reader import told
+from verl_doctor.toolkit.collectors.variables.effective_reader import resolved_environment
 from verl_doctor.toolkit.collectors.variables.job_parties import Parties
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -115,7 +115,7 @@ class Job:
 
     def row(self, name: str) -> Effective:
         """What comes out for one variable."""
-        found = told(self.parties).get(name)
+        found = resolved_environment(self.parties).get(name)
         assert found is not None
         return found
 
@@ -132,14 +132,14 @@ def job(tmp_path: Path) -> Job:
 
 def test_the_shell_reaches_the_workers_of_a_ray_that_the_job_starts(job: Job) -> None:
     assert job.shell(NCCL_IB_HCA="mlx5").seen("NCCL_IB_HCA") == ("mlx5", "mlx5", "mlx5", "the driver")
-    assert told(job.parties).standing == ""
+    assert resolved_environment(job.parties).standing == ""
 
 
 def test_and_not_those_of_one_that_runs_already(job: Job) -> None:
     job.shell(NCCL_IB_HCA="mlx5").raylet(PATH="/bin")
     assert job.seen("NCCL_IB_HCA") == ("mlx5", None, None, "nobody")
     assert job.seen("PATH") == (None, "/bin", "/bin", "the raylet")
-    assert told(job.parties).standing == "10.0.0.1:6379"
+    assert resolved_environment(job.parties).standing == "10.0.0.1:6379"
 
 
 def test_the_trap_neither_the_default_nor_the_drivers_value(job: Job) -> None:
@@ -192,10 +192,10 @@ def test_a_job_that_is_handed_in_starts_from_the_raylets_environment(job: Job) -
         f"export HF_HOME=/b\nray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n"
     )
     assert job.seen("HF_HOME") == ("/raylet", "/raylet", "/raylet", "the raylet")
-    assert told(job.parties).get("RAY_JOB_CONFIG_JSON_ENV_VAR") is None
+    assert resolved_environment(job.parties).get("RAY_JOB_CONFIG_JSON_ENV_VAR") is None
     assert job.seen("NCCL_IB_HCA") == ("x", None, "x", "the runtime_env")
     assert job.seen("VLLM_LOGGING_LEVEL") == ("INFO", None, "INFO", "the runtime_env")
-    (clash,) = told(job.parties).clashes
+    (clash,) = resolved_environment(job.parties).clashes
     assert (clash.name, Path(clash.path).name, clash.line, Path(clash.verl_path).name) == (
         "FORCED",
         "run.sh",
@@ -210,7 +210,7 @@ def test_of_a_job_that_is_handed_in_elsewhere_only_its_runtime_env_is_known(job:
     job.shell(HF_HOME="/mine").script(
         f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n"
     )
-    assert told(job.parties).get("HF_HOME") is None
+    assert resolved_environment(job.parties).get("HF_HOME") is None
     assert job.row("NCCL_IB_HCA").worker == Value("x")
     assert job.row("NCCL_DEBUG").driver.is_set is None
     assert job.row("NCCL_DEBUG").worker.is_set is None
@@ -264,7 +264,7 @@ def test_what_a_runtime_env_takes_from_a_raylet_that_is_not_seen_is_not_told(job
 )
 def test_which_cluster_is_joined(asked: str | None, environ: dict[str, str], standing: str, job: Job) -> None:
     job.configured(ray_kwargs={"ray_init": {"address": asked}}).raylet(PATH="/bin").shell(**environ)
-    assert told(job.parties).standing == standing
+    assert resolved_environment(job.parties).standing == standing
 
 
 def test_the_cluster_that_is_named_is_joined(job: Job) -> None:
@@ -272,7 +272,7 @@ def test_the_cluster_that_is_named_is_joined(job: Job) -> None:
     job.script("export RAY_ADDRESS=10.0.0.9:1\nray start --head\npython -m verl.trainer.main_ppo\n")
     job.raylet(NCCL_IB_HCA="x")
     job.parties = replace(job.parties, ray_address="10.0.0.1:6379")
-    assert told(job.parties).standing == "10.0.0.1:6379"
+    assert resolved_environment(job.parties).standing == "10.0.0.1:6379"
     assert job.row("NCCL_IB_HCA").worker == Value("x")
 
 
@@ -303,7 +303,7 @@ def test_secrets_are_compared_by_being_there_alone(job: Job) -> None:
     row = job.shell(HF_TOKEN="hunter2").raylet(PATH="/bin").row("HF_TOKEN")
     assert (row.driver.untold, row.driver.is_set, row.worker.is_set) == (WITHHELD, True, False)
     assert row.differs
-    assert "hunter2" not in repr(told(job.parties))
+    assert "hunter2" not in repr(resolved_environment(job.parties))
 
 
 def test_a_secret_that_verl_or_a_runtime_env_gives_is_withheld_too(job: Job) -> None:
@@ -312,7 +312,7 @@ def test_a_secret_that_verl_or_a_runtime_env_gives_is_withheld_too(job: Job) -> 
     }
     job.configured(ray_kwargs=given)
     assert job.row("WANDB_API_KEY").worker.untold == WITHHELD
-    assert "hunter2" not in repr(told(job.parties))
+    assert "hunter2" not in repr(resolved_environment(job.parties))
 
 
 def test_ray_sets_some_where_they_are_not_set(job: Job) -> None:
@@ -324,7 +324,7 @@ def test_ray_sets_some_where_they_are_not_set(job: Job) -> None:
 
 def test_the_allocator_that_ray_preloads_for_its_raylet_is_none_of_the_workers(job: Job) -> None:
     job.raylet(LD_PRELOAD="/env/libjemalloc.so", RAY_LD_PRELOAD_ON_WORKERS="0")
-    assert told(job.parties).get("LD_PRELOAD") is None
+    assert resolved_environment(job.parties).get("LD_PRELOAD") is None
 
 
 def test_what_other_processes_get_later(job: Job) -> None:
@@ -341,12 +341,14 @@ def test_gpus_elsewhere_are_not_guessed(gpus: Gpus | Unknown, job: Job) -> None:
 def test_a_driver_without_gpus_on_a_machine_where_ray_runs(job: Job) -> None:
     job.raylet(PATH="/bin")
     job.parties = replace(job.parties, gpus=Absent("no GPU"))
-    assert told(job.parties).get("CUDA_DEVICE_MAX_CONNECTIONS") is None
+    assert resolved_environment(job.parties).get("CUDA_DEVICE_MAX_CONNECTIONS") is None
 
 
 def test_no_verl_is_said_and_the_rest_is_told(job: Job) -> None:
     job.shell(NCCL_DEBUG="INFO").parties = replace(job.parties, trees=Absent("no verl was found"))
-    found = told(replace(job.parties, machine=replace(job.parties.machine, environ={"NCCL_DEBUG": "INFO"})))
+    found = resolved_environment(
+        replace(job.parties, machine=replace(job.parties.machine, environ={"NCCL_DEBUG": "INFO"}))
+    )
     assert isinstance(found, EffectiveEnvironment)
     assert found.worker("NCCL_DEBUG") == Value("INFO")
     assert "no verl was found" in found.unread[0]
@@ -354,7 +356,7 @@ def test_no_verl_is_said_and_the_rest_is_told(job: Job) -> None:
 
 def test_a_program_that_is_not_there_is_said(job: Job) -> None:
     job.script("python -m verl.trainer.main_mine trainer.a=1\n")
-    assert "main_mine was not found" in told(job.parties).unread[0]
+    assert "main_mine was not found" in resolved_environment(job.parties).unread[0]
 
 
 def test_a_program_without_ray_passes_by_the_raylets(job: Job) -> None:
@@ -365,7 +367,7 @@ def test_a_program_without_ray_passes_by_the_raylets(job: Job) -> None:
     job.script("torchrun --nproc_per_node=8 -m verl.trainer.sft_trainer data.x=1\n")
     assert job.seen("HF_HOME") == ("/new", "/new", "/new", "the driver")
     assert job.seen("NCCL_DEBUG") == ("INFO", "WARN", "WARN", "verl")
-    found = told(job.parties)
+    found = resolved_environment(job.parties)
     assert (found.uses_ray, found.standing, found.unread) == (False, "", ())
     assert found.get("OMP_NUM_THREADS") is None
 
@@ -374,7 +376,7 @@ def test_a_program_in_which_the_way_to_ray_is_not_found_is_said(job: Job) -> Non
     program = job.tree.folder / "trainer" / "main_other.py"
     program.write_text("import ray\n\nclass Main:\n    def run(self):\n        ray.init()\n")
     job.script("python -m verl.trainer.main_other a.b=1\n")
-    assert "no way to ray.init" in told(job.parties).unread[0]
+    assert "no way to ray.init" in resolved_environment(job.parties).unread[0]
 
 
 def test_ray_gives_each_worker_its_gpus_unless_it_is_told_not_to(job: Job) -> None:
@@ -438,7 +440,7 @@ def said_about(job: Job) -> list[str]:
     """What the rules about the table say."""
     script = job.parties.launch
     facts = (
-        told(job.parties),
+        resolved_environment(job.parties),
         as_far_as_shown(job.parties.machine.environ),
         script if isinstance(script, Launch) else (Launch, script),
     )

@@ -10,7 +10,7 @@ import pytest
 from support.kept import cannot_run
 from support.running import doctor
 
-from verl_doctor.toolkit.commands.matrix.releases import one, releases
+from verl_doctor.toolkit.commands.matrix.releases import release_of, releases
 from verl_doctor.toolkit.index.listing import NoListing, PackageIndex
 from verl_doctor.toolkit.index.settings import index_settings
 from verl_doctor.toolkit.index.web import Web
@@ -29,7 +29,7 @@ def fetched(project: str, version: str, prefix: Path) -> tuple[Unpacked, int]:
     try:
         found = releases(project, PackageIndex(settings, web).listing(project).wheels, None)
         before = web.received
-        return WheelSources(web, download=False).of(one(found, version).wheel), web.received - before
+        return WheelSources(web, download=False).of(release_of(found, version).wheel), web.received - before
     except (NoListing, WheelError) as error:
         cannot_run(str(error))
         raise

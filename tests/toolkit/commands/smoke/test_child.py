@@ -166,7 +166,7 @@ with open(os.environ["VERL_DOCTOR_TOLD"], "a") as file:
     file.write('{"step": "import", "seconds": 1.5}\\n[1]\\n{"step": "load", "sec')
 """
     ran = run(script, tmp_path)
-    assert ran.told == ({"step": "import", "seconds": 1.5},)
+    assert ran.documents == ({"step": "import", "seconds": 1.5},)
     assert [path.name for path in tmp_path.iterdir()] == ["child.log"]
 
 

@@ -266,4 +266,4 @@ def test_half_an_answer_of_a_kernel_that_was_ended_is_none(
 ) -> None:
     log = tmp_path / "kernel.log"
     log.write_text(said)
-    assert devices._told(Ran(None, log, 1.0, "it did not end within 1 s")) == told
+    assert devices._answer(Ran(None, log, 1.0, "it did not end within 1 s")) == told

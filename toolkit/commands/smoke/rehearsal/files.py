@@ -40,13 +40,13 @@ def own_files(stage: Stage) -> Files:
 def users_files(stage: Stage, script: Configuration) -> Files:
     """The first rows of the script's data, and a model that takes them."""
     train, validation = (_rows(stage, script, key) for key in ("data.train_files", "data.val_files"))
-    sees = any(script.get("data.image_key") in one.columns for one in (*train, *validation))
+    sees = any(script.get("data.image_key") in file.columns for file in (*train, *validation))
     model, own = _model(stage, sees=sees)
     return Files(model, _paths(train), _paths(validation), stage.folder, own_model=own)
 
 
 def _paths(rows: tuple[Rows, ...]) -> tuple[Path, ...]:
-    return tuple(one.path for one in rows)
+    return tuple(row.path for row in rows)
 
 
 def _model(stage: Stage, *, sees: bool) -> tuple[Path, bool]:
@@ -83,9 +83,9 @@ def _without_prompts(script: Configuration, named: tuple[str, ...], rows: tuple[
         return ""
     return next(
         (
-            f"the data file {name} has no column {key}: it has {', '.join(one.columns)}"
-            for name, one in zip(named, rows, strict=True)
-            if one.columns and key not in one.columns
+            f"the data file {name} has no column {key}: it has {', '.join(row.columns)}"
+            for name, row in zip(named, rows, strict=True)
+            if row.columns and key not in row.columns
         ),
         "",
     )
@@ -143,14 +143,14 @@ def first_rows(
     heard = ask_child(machine, python, first_rows_probe, str(ROWS), *pairs, timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
-    answer, told = heard
-    if not isinstance(told, list) or len(told) != len(places):
+    answer, reported = heard
+    if not isinstance(reported, list) or len(reported) != len(places):
         return Unknown(f"the first rows of {', '.join(named)} could not be copied: {ending(answer, _LIMIT)}")
     found = {}
-    for (path, place), one in zip(places.items(), told, strict=True):
-        if isinstance(one, str):
-            return Unknown(f"the data file {path} cannot be read: {one}")
-        count, columns = one
+    for (path, place), row in zip(places.items(), reported, strict=True):
+        if isinstance(row, str):
+            return Unknown(f"the data file {path} cannot be read: {row}")
+        count, columns = row
         if not count:
             return Unknown(f"the data file {path} has no rows")
         found[path] = Rows(place, tuple(columns))

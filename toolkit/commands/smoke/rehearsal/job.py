@@ -177,9 +177,9 @@ def _unheeded(composed: Configuration, old: OldRewardKeys | Unknown) -> tuple[st
     if isinstance(old, Unknown) or old.moved_by:
         return ()
     return tuple(
-        one.key
-        for one in composed.asked
-        if one.fate == "applied" and one.key in old.keys and one.value is not None
+        override.key
+        for override in composed.overrides
+        if override.fate == "applied" and override.key in old.keys and override.value is not None
     )
 
 

@@ -14,13 +14,13 @@ from verl_doctor.toolkit.sources.hydra.words import word
 
 @dataclass(frozen=True)
 class Replaced:
-    """A value that the script, or verl by default, would have, and the one that the rehearsal has in its place. `asked`: by the script."""
+    """A value that the script, or verl by default, would have, and the one that the rehearsal has in its place. `from_script`: by the script."""
 
     key: str
     old: Any
     new: Any
     why: str
-    asked: bool
+    from_script: bool
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ def words_for(
             key = want.keys[0]
         if key and (change := _change(configuration, key, want)):
             replaced.append(change)
-    told = [one.text for one in given if one.text is not None]
+    texts = [word.text for word in given if word.text is not None]
     return Words(
-        (*told, *(word(one.key, one.new, "++") for one in replaced)),
+        (*texts, *(word(replacement.key, replacement.new, "++") for replacement in replaced)),
         tuple(replaced),
-        tuple(one.written for one in given if one.text is None),
+        tuple(word.written for word in given if word.text is None),
     )
 
 
@@ -61,11 +61,11 @@ def _is_tree(configuration: Configuration, key: str) -> bool:
 def _change(configuration: Configuration, key: str, want: Want) -> Replaced | None:
     """What becomes of a key; None when it has the value already, or has a smaller one that will do."""
     old = configuration.get(key)
-    asked = configuration.asked_for(key) is not None
-    if old == want.value or (want.asked and not asked):
+    from_script = configuration.asked_for(key) is not None
+    if old == want.value or (want.only_if_set and not from_script):
         return None
     if want.most and isinstance(old, (int, float)) and not isinstance(old, bool) and 0 < old <= want.value:
         return None
     if want.most and old is None:
         return None
-    return Replaced(key, None if old is MISSING or old is UNTOLD else old, want.value, want.why, asked)
+    return Replaced(key, None if old is MISSING or old is UNTOLD else old, want.value, want.why, from_script)

@@ -24,7 +24,7 @@ class Want:
 
     `most`: a smaller number that was asked for stays. `hidden`: verl's configuration files need not have the key, it is enough that its
     sources know the name. `passed_on`: all that stands beside the key is handed to another library, so it need not be there either.
-    `asked` alone: it is needed only where the script gives the key a value.
+    `only_if_set` alone: it is needed only where the script gives the key a value.
     """
 
     keys: tuple[str, ...]
@@ -33,7 +33,7 @@ class Want:
     most: bool = False
     hidden: bool = False
     passed_on: bool = False
-    asked: bool = False
+    only_if_set: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def sizes(*, own: bool) -> list[Want]:
         ("data.truncation", "left"),
         ("data.dataloader_num_workers", 0),
     ]
-    one = [
+    single = [
         ("trainer.n_gpus_per_node", 1),
         ("trainer.nnodes", 1),
         (f"{_ARL}.rollout.tensor_model_parallel_size", 1),
@@ -109,13 +109,13 @@ def sizes(*, own: bool) -> list[Want]:
         *(Want((key,), value, _SIZE, most=True) for key, value in small),
         *(Want((key,), value, _SIZE) for key, value in (*together, *fixed)),
         *(Want((key,), 1, _SIZE, most=not own) for key in micro),
-        Want((f"{_ARL}.rollout.max_model_len",), None, f"{_SIZE}: as long as prompt and answer", asked=True),
-        *(Want((key,), value, _ONE_DEVICE) for key, value in one),
-        *(Want((f"{_ARL}.{part}.fsdp_config.fsdp_size",), -1, _ONE_DEVICE, asked=True) for part in ("actor", "ref")),
+        Want((f"{_ARL}.rollout.max_model_len",), None, f"{_SIZE}: as long as prompt and answer", only_if_set=True),
+        *(Want((key,), value, _ONE_DEVICE) for key, value in single),
+        *(Want((f"{_ARL}.{part}.fsdp_config.fsdp_size",), -1, _ONE_DEVICE, only_if_set=True) for part in ("actor", "ref")),
         Want(("reward.num_workers", "reward_model.num_workers"), 1, _SIZE, most=True),
         Want(("trainer.logger",), ["console"], "a rehearsal is not reported to anybody"),
         Want(("trainer.v1.trainer_mode",), "sync", _ONE_DEVICE),
-        Want(("ray_kwargs.ray_init.address",), None, "Ray: one of the rehearsal's own", asked=True),
+        Want(("ray_kwargs.ray_init.address",), None, "Ray: one of the rehearsal's own", only_if_set=True),
         Want(("transfer_queue.backend.SimpleStorage.num_data_storage_units",), 1, "size: each takes one of Ray's CPUs"),
     ]  # fmt: skip
 
@@ -126,7 +126,7 @@ def files(given: Files) -> list[Want]:
     model = "model: the user's own" if given.own_model else "model: a tiny one"
     wants = [
         Want((f"{_ARL}.model.path",), str(given.model), model),
-        Want((f"{_ARL}.model.tokenizer_path",), None, "model: a tiny one", asked=True),
+        Want((f"{_ARL}.model.tokenizer_path",), None, "model: a tiny one", only_if_set=True),
         Want(("critic.model.path",), str(given.model), model),
         Want(("critic.model.tokenizer_path",), str(given.model), model),
         Want(("data.train_files",), [*map(str, given.train)], "data: its first rows"),
@@ -210,7 +210,7 @@ def on_cpu(*, own: bool) -> list[Want]:
         Want((f"{_ARL}.actor.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
         Want((f"{_ARL}.ref.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
         Want(("critic.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
-        Want((f"{_ARL}.rollout.name",), "vllm", "device: the rollout that has a CPU build", asked=not own),
+        Want((f"{_ARL}.rollout.name",), "vllm", "device: the rollout that has a CPU build", only_if_set=not own),
         Want((f"{_ARL}.rollout.enforce_eager",), True, _NO_GPU),
         Want((f"{_ARL}.rollout.enable_sleep_mode",), False, "device: vLLM's CPU build has no sleep mode", hidden=True),
         Want((f"{_ARL}.rollout.gpu_memory_utilization",), 0.3, _SIZE, most=True),

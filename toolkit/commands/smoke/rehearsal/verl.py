@@ -105,7 +105,8 @@ def _abstract_methods(file: Path) -> set[str] | None:
     return {
         name
         for name, function in members.items()
-        if function and any("abstractmethod" in ast.unparse(one) for one in function.decorator_list)
+        if function
+        and any("abstractmethod" in ast.unparse(expression) for expression in function.decorator_list)
     }
 
 

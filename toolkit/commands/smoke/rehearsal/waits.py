@@ -46,19 +46,19 @@ def _address_in(machine: Machine, folder: Path) -> str:
 def waiting(cluster: RayCluster) -> str:
     """In words which actors or placement groups have no place, what they ask for, and what Ray has; "" when none waits."""
     actors = Counter(
-        (actor.class_name or actor.name, _said(actor.needs))
+        (actor.class_name or actor.name, _resources_text(actor.needs))
         for actor in cluster.actors
         if actor.state in _WAITING and actor.needs
     )
-    said = [f"{count} x {name} ({needs})" for (name, needs), count in sorted(actors.items())]
-    said += [
+    waits = [f"{count} x {name} ({needs})" for (name, needs), count in sorted(actors.items())]
+    waits += [
         f"a placement group of {_parts(group.bundles)}"
         for group in cluster.groups
         if group.state == "PENDING"
     ]
-    if not said:
+    if not waits:
         return ""
-    return f"Ray cannot start {', '.join(said)}: it has {_said(_sum(cluster, 'resources'))}, free are {_said(_sum(cluster, 'free'))}"
+    return f"Ray cannot start {', '.join(waits)}: it has {_resources_text(_sum(cluster, 'resources'))}, free are {_resources_text(_sum(cluster, 'free'))}"
 
 
 def died(cluster: RayCluster) -> str:
@@ -75,8 +75,8 @@ def died(cluster: RayCluster) -> str:
 
 
 def _parts(bundles: Sequence[Mapping[str, float]]) -> str:
-    counts = Counter(map(_said, bundles))
-    return " and ".join(said if count == 1 else f"{count} x {said}" for said, count in counts.items())
+    counts = Counter(map(_resources_text, bundles))
+    return " and ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
 
 
 def _sum(cluster: RayCluster, part: str) -> Mapping[str, float]:
@@ -86,6 +86,6 @@ def _sum(cluster: RayCluster, part: str) -> Mapping[str, float]:
     return total
 
 
-def _said(resources: Mapping[str, float]) -> str:
+def _resources_text(resources: Mapping[str, float]) -> str:
     counts = [f"{resources.get(name, 0):g} {name}" for name in ("CPU", "GPU") if name in resources]
     return " and ".join(counts) or "no CPU"

@@ -73,7 +73,7 @@ class Watcher:
         self._begun = self._spoke = clock()
         self._length = self._read_to = 0
         self._failed = False
-        self._asked = self._begun
+        self._queried = self._begun
         self._work: list[
             tuple[float, Mapping[int, float]]
         ] = []  # when it was looked at, and what was wanted by then
@@ -94,14 +94,15 @@ class Watcher:
     def look(self, kin: Collection[tuple[int, int]]) -> None:
         """See how much these processes want to compute. They are named by number and start."""
         now = self._clock()
-        self._work = [one for one in self._work if one[0] >= now - _LOOKED_BACK]
+        self._work = [sample for sample in self._work if sample[0] >= now - _LOOKED_BACK]
         self._work.append((now, self._wanted(pid for pid, _ in kin)))
 
     def steps(self) -> tuple[Step, ...]:
         """How long each part took."""
-        ends = [0.0, *(one.seconds for one in self.reached)]
+        ends = [0.0, *(reached.seconds for reached in self.reached)]
         return tuple(
-            Step(one.name, one.seconds - begun) for one, begun in zip(self.reached, ends, strict=False)
+            Step(reached.name, reached.seconds - begun)
+            for reached, begun in zip(self.reached, ends, strict=False)
         )
 
     @property
@@ -112,7 +113,7 @@ class Watcher:
         return names[last] if last < len(names) else ""
 
     def _read(self, new: str, now: float) -> End | None:
-        known = {one.name for one in self.reached}
+        known = {reached.name for reached in self.reached}
         for name, pattern in MARKS:
             if name not in known and re.search(pattern, new):
                 self.reached.append(Reached(name, now - self._begun))
@@ -126,7 +127,7 @@ class Watcher:
         return None
 
     def _is_past(self, name: str) -> bool:
-        return any(one.name == name for one in self.reached)
+        return any(reached.name == name for reached in self.reached)
 
     def _silence(self, now: float) -> End | None:
         quiet = now - self._spoke
@@ -135,8 +136,8 @@ class Watcher:
         if self._failed and quiet > _QUIET_AFTER_FAILURE:
             silence = f"nothing was heard for {quiet:.0f} s: the trainer waits for it without end"
             return End("process failed", f"{FAILED}: vLLM's engine, and {silence}")
-        if now - max(self._spoke, self._asked) > _QUIET:
-            self._asked = now
+        if now - max(self._spoke, self._queried) > _QUIET:
+            self._queried = now
             if waits := self._waits_for():
                 return End(waits.kind, f"nothing was heard for {quiet:.0f} s: {waits.sentence}")
         return None

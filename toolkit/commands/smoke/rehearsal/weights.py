@@ -30,15 +30,15 @@ class Weights:
     renewed: int | None = None
 
 
-def weights(told: Sequence[Mapping[str, Any]]) -> Weights | None:
+def weights(documents: Sequence[Mapping[str, Any]]) -> Weights | None:
     """Put the witness's words together. None when no optimizer took a step."""
-    before = next((event for event in told if event.get("event") == "before update"), None)
-    after = next((event for event in reversed(told) if event.get("event") == "after update"), None)
+    before = next((event for event in documents if event.get("event") == "before update"), None)
+    after = next((event for event in reversed(documents) if event.get("event") == "after update"), None)
     if before is None or after is None:
         return None
     moved = sum(old != new for old, new in zip(before["exact"], after["exact"], strict=False))
     visible = {new for old, new in zip(before["seen"], after["seen"], strict=False) if old != new}
-    loads = [event for event in told if event.get("event") == "rollout weights"]
+    loads = [event for event in documents if event.get("event") == "rollout weights"]
     had = [set(event["seen"]) for event in loads if event["at"] < before["at"]]
     has = [set(event["seen"]) for event in loads if event["at"] >= after["at"]]
     now = set[str]().union(*has)
@@ -72,28 +72,28 @@ def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[st
     norm = "" if gradient is None else f" (actor/grad_norm {gradient:.3g})"
     if moved is None:
         return [f"whether the weights moved could not be seen{norm}"]
-    said = []
+    sentences = []
     if moved.moved == 0:
-        said.append(f"the weights did not move{norm}{_why_not(numbers)}")
+        sentences.append(f"the weights did not move{norm}{_why_not(numbers)}")
     else:
-        said.append(f"{moved.moved} of {moved.tensors} tensors moved{norm}")
+        sentences.append(f"{moved.moved} of {moved.tensors} tensors moved{norm}")
     if moved.visible and moved.arrived:
-        said.append(
+        sentences.append(
             f"{moved.visible} of them differ in bfloat16, and {moved.arrived} of these are in the rollout bit for bit: "
             "vLLM joins others into one"
         )
     elif moved.visible and moved.renewed:
-        said.append(
+        sentences.append(
             f"{moved.visible} of them differ in bfloat16, and {moved.renewed} tensors of the rollout are new since then: "
             "it has them in other pieces than training"
         )
     elif moved.moved and not moved.visible:
-        said.append(
+        sentences.append(
             "the learning rate is too small for a change that bfloat16 shows, so the rollout's are the same"
         )
     elif moved.visible:
-        said.append("what the rollout received could not be seen")
-    return said
+        sentences.append("what the rollout received could not be seen")
+    return sentences
 
 
 def _why_not(numbers: Mapping[str, float]) -> str:

@@ -32,16 +32,16 @@ def climb(stage: Stage) -> Outcome:
     if isinstance(interpreter, Unknown) or not is_on_path("triton", interpreter.sys_path):
         return Outcome("passed", steps=steps, notes=("a Triton kernel: triton is not installed",))
     kernel = _kernel(stage)
-    told = _told(kernel)
+    answer = _answer(kernel)
     steps += tuple(
-        Step(f"kernel: {name}", float(seconds)) for name, seconds in told.get("seconds", {}).items()
+        Step(f"kernel: {name}", float(seconds)) for name, seconds in answer.get("seconds", {}).items()
     )
-    if kernel.code != 0 or told.get("step"):
+    if kernel.code != 0 or answer.get("step"):
         outcome = failed(kernel, {"": "SMOKE105"})
         return replace(
-            outcome, cause=f"{told.get('step') or 'a Triton kernel'}: {outcome.cause}", steps=steps
+            outcome, cause=f"{answer.get('step') or 'a Triton kernel'}: {outcome.cause}", steps=steps
         )
-    if not told.get("right"):
+    if not answer.get("right"):
         return Outcome("failed", "a Triton kernel adds wrongly", code="SMOKE105", log=kernel.log, steps=steps)
     return Outcome("passed", steps=steps)
 
@@ -52,10 +52,10 @@ def _kernel(stage: Stage) -> Ran:
         return stage.run([stage.python, "-c", file.read(), _TOKEN], limit=_LIMIT, name="kernel")
 
 
-def _told(ran: Ran) -> dict[str, Any]:
+def _answer(ran: Ran) -> dict[str, Any]:
     """The child's answer; nothing where it has none, or was ended in the middle of it."""
     _, found, rest = ran.text.rpartition(_TOKEN)
-    told = None
+    answer = None
     with contextlib.suppress(ValueError, RecursionError):
-        told = json.loads(rest.partition("\n")[0]) if found else None
-    return told if isinstance(told, dict) else {}
+        answer = json.loads(rest.partition("\n")[0]) if found else None
+    return answer if isinstance(answer, dict) else {}

@@ -37,7 +37,7 @@ def climb(stage: Stage) -> Outcome:
     if wrong:
         return Outcome("failed", wrong[0], "name files that are there", "SMOKE103", tuple(wrong[1:4]))
     ran = _side_by_side(stage, lanes_for(stage, cores(stage)))
-    broken = next((one for one in ran if one.code != 0), None)
+    broken = next((run for run in ran if run.code != 0), None)
     if broken is None:
         return Outcome("passed", steps=steps_of(*ran))
     return replace(failed(broken, {"start CUDA": "SMOKE104", "": "SMOKE101"}), steps=steps_of(*ran))
@@ -53,7 +53,7 @@ def lanes_for(stage: Stage, processors: int) -> list[tuple[str, ...]]:
     engine, trainer = ("vllm", *rollout), ("verl", *main)
     lanes: list[tuple[str, ...]] = [engine, (*trainer, *workers), ("torch",), ("ray",)]
     if processors > len(lanes):
-        lanes = [engine, trainer, *((one,) for one in workers), ("vllm",), ("torch",), ("ray",)]
+        lanes = [engine, trainer, *((worker,) for worker in workers), ("vllm",), ("torch",), ("ray",)]
     return list(dict.fromkeys(lanes))
 
 

@@ -85,11 +85,11 @@ def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:
     """What one run shows."""
     text = plain(ran.text)
     last = watcher.part if ran.code != 0 and watcher.part else "end"
-    steps = steps_of(watcher.steps(), ran.told, begun, ran.seconds, last)
+    steps = steps_of(watcher.steps(), ran.documents, begun, ran.seconds, last)
     notes = tuple(notes_of(job))
     if ran.code != 0:
         return _failed(ran, text, watcher.part, steps, notes)
-    moved = weights(ran.told)
+    moved = weights(ran.documents)
     wrong = weights_wrong(moved, own_reward=job.own_reward)
     if wrong:
         cause, code = wrong
@@ -139,18 +139,18 @@ def dropped(text: str) -> list[str]:
 
 def notes_of(job: Job) -> list[str]:
     """What the rehearsal replaces in the script, what verl never reads of it, and what could not be told."""
-    said = [
-        f"replaced {one.key}: {_short(one.old)} -> {_short(one.new)} ({one.why})"
-        for one in asked(job.words.replaced)
+    notes = [
+        f"replaced {replacement.key}: {_short(replacement.old)} -> {_short(replacement.new)} ({replacement.why})"
+        for replacement in replaced_from_script(job.words.replaced)
     ]
-    said += [f"{key} is accepted and never read by this verl" for key in job.unheeded]
-    said += [f"left out {word}: reading the script cannot tell its value" for word in job.words.untold]
-    return said
+    notes += [f"{key} is accepted and never read by this verl" for key in job.unheeded]
+    notes += [f"left out {word}: reading the script cannot tell its value" for word in job.words.untold]
+    return notes
 
 
-def asked(replaced: Sequence[Replaced]) -> list[Replaced]:
+def replaced_from_script(replaced: Sequence[Replaced]) -> list[Replaced]:
     """What the script itself had asked for otherwise."""
-    return [one for one in replaced if one.asked]
+    return [replacement for replacement in replaced if replacement.from_script]
 
 
 def _short(value: object) -> str:
@@ -160,7 +160,7 @@ def _short(value: object) -> str:
 
 def steps_of(
     read: tuple[Step, ...],
-    told: Sequence[Mapping[str, object]],
+    documents: Sequence[Mapping[str, object]],
     begun: float,
     seconds: float,
     last: str = "end",
@@ -169,7 +169,9 @@ def steps_of(
     found = [step for step in read if step.name != "step"]
     at = sum(step.seconds for step in found)
     for name, event in _LATEST.items():
-        times = [float(str(one["at"])) - begun for one in told if one.get("event") == event]
+        times = [
+            float(str(document["at"])) - begun for document in documents if document.get("event") == event
+        ]
         if times and max(times) > at:
             found.append(Step(name, max(times) - at))
             at = max(times)

@@ -111,13 +111,17 @@ def _compiled(ran: Ran) -> tuple[str, ...]:
 
 def _memory(ran: Ran, outcome: Outcome) -> Outcome:
     """Judge what a sleeping engine gave back."""
-    told = next((one for one in ran.told if "took" in one), None)
-    if told is None:
+    document = next((document for document in ran.documents if "took" in document), None)
+    if document is None:
         return outcome
-    took, back = int(told["took"]), int(told["given_back"])
-    said = f"the engine took {in_bytes(max(0, took))} of the GPUs' memory and gave back {in_bytes(max(0, back))} asleep"
+    took, back = int(document["took"]), int(document["given_back"])
+    sentence = f"the engine took {in_bytes(max(0, took))} of the GPUs' memory and gave back {in_bytes(max(0, back))} asleep"
     if took > 0 and back < took * _GIVEN_BACK:
         return replace(
-            outcome, status="failed", cause=said, code="SMOKE110", remedy="see verl-doctor explain SMOKE110"
+            outcome,
+            status="failed",
+            cause=sentence,
+            code="SMOKE110",
+            remedy="see verl-doctor explain SMOKE110",
         )
-    return replace(outcome, notes=(*outcome.notes, said))
+    return replace(outcome, notes=(*outcome.notes, sentence))

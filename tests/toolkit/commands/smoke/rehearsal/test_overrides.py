@@ -29,12 +29,12 @@ def test_a_value_is_replaced_and_the_scripts_own_is_told() -> None:
     configuration, words = said("trainer.device=npu", "data.train_batch_size=64")
     out = words_for(configuration, words, [Want(("trainer.device",), "cpu", "device")], never)
     assert out.words == ("trainer.device=npu", "data.train_batch_size=64", "++trainer.device='cpu'")
-    assert out.replaced == (Replaced("trainer.device", "npu", "cpu", "device", asked=True),)
+    assert out.replaced == (Replaced("trainer.device", "npu", "cpu", "device", from_script=True),)
 
 
 def test_a_value_of_verls_own_is_replaced_without_the_script_having_asked() -> None:
     out = words_for(*said(), [Want(("trainer.device",), "cpu", "device")], never)
-    assert [one.asked for one in out.replaced] == [False]
+    assert [one.from_script for one in out.replaced] == [False]
 
 
 def test_a_key_that_this_release_lacks_is_left_out_and_an_older_name_is_taken() -> None:
@@ -65,7 +65,7 @@ def test_what_is_passed_on_to_another_library_is_added_where_it_would_stand() ->
 
 
 def test_what_matters_only_where_it_is_asked_for_is_replaced_there_alone() -> None:
-    want = Want(("rollout.n",), 7, "", asked=True)
+    want = Want(("rollout.n",), 7, "", only_if_set=True)
     assert words_for(*said(), [want], never).words == ()
     assert words_for(*said("rollout.n=4"), [want], never).words == ("rollout.n=4", "++rollout.n=7")
 

@@ -14,8 +14,8 @@ from verl_doctor.toolkit.commands.smoke.rung import Outcome, Step
 from verl_doctor.toolkit.commands.smoke.rungs.verl import judged, steps_of
 
 REPLACED = (
-    Replaced("trainer.device", "cuda", "cpu", "device", asked=False),
-    Replaced("trainer.n_gpus_per_node", 8, 1, "device: there is one", asked=True),
+    Replaced("trainer.device", "cuda", "cpu", "device", from_script=False),
+    Replaced("trainer.n_gpus_per_node", 8, 1, "device: there is one", from_script=True),
 )
 STEP = "(TaskRunnerV1 pid=9) step:1 - actor/grad_norm:2.5 - critic/score/max:0.8 - critic/score/min:0.1\n"
 TRACE = """(RewardLoopWorker pid=7) Traceback (most recent call last):
