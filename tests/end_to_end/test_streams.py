@@ -39,7 +39,7 @@ def test_a_full_disk_behind_stdout_is_a_sentence(tmp_path: Path) -> None:
     assert "the report cannot be written to stdout: No space left on device" in done.stderr
     assert "defect" not in done.stderr
     listed = shell(f"{sys.executable} -m verl_doctor.toolkit rules > /dev/full", tmp_path)
-    assert "could not finish: No space left on device" in listed.stderr
+    assert "the report cannot be written to stdout: No space left on device" in listed.stderr
     assert "Traceback" not in listed.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,7 +62,11 @@ class Environment:
     def truth(self, path: str) -> str:
         """What the loader says; nothing when it loads the file."""
         command = [sys.executable, "-c", LOAD, f"{self.torch.folder}/lib", path]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout.strip()
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode == -signal.SIGILL:  # it was loaded, and is built for a newer processor than this
+            return ""
+        done.check_returncode()
+        return done.stdout.strip()
 
     def words(self) -> str:
         result = run_check(
@@ -73,9 +78,12 @@ class Environment:
 @pytest.mark.parametrize(
     ("version", "words"),
     [
-        ("0.8.5", "the old ABI of the C++ library (std::string) is used, torch 2.13.0+cpu has the new one"),
-        ("0.11.2", "built for torch 2.8.0, and torch 2.13.0+cpu is installed"),
-        ("0.24.0", "built for torch 2.11.0, and torch 2.13.0+cpu is installed"),
+        (
+            "0.8.5",
+            "the old ABI of the C++ library (std::string) is used, but torch 2.13.0+cpu has the new one",
+        ),
+        ("0.11.2", "built for torch 2.8.0, but torch 2.13.0+cpu is installed"),
+        ("0.24.0", "built for torch 2.11.0, but torch 2.13.0+cpu is installed"),
         ("0.31.0", ""),
     ],
 )
