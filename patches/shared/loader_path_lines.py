@@ -40,7 +40,7 @@ def leave_out(
         source = sources.read(place.path)
         lines = source.decode("utf-8", "replace").splitlines() if isinstance(source, bytes) else []
         line = lines[(place.line or 0) - 1] if 0 < (place.line or 0) <= len(lines) else ""
-        entries = entries_of(line)
+        entries = _entries(line)
         found = [entry for entry in entries if unwanted(entry.rstrip("/"))]
         if not found:
             raise CannotEdit(f"{place}: this line does more than set {VARIABLE}; edit it by hand")
@@ -61,7 +61,7 @@ def is_stubs(folder: str) -> bool:
     return folder.endswith("/stubs")
 
 
-def entries_of(line: str) -> list[str]:
+def _entries(line: str) -> list[str]:
     """The folders that a line of a shell script puts on the loader's path; none when it does anything else."""
     return [entry for entry in _ITSELF.sub("", _value(line)).split(":") if entry]
 

@@ -220,18 +220,16 @@ def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report
         waiting = [plan for plan in planned if plan.fix is fix and plan.code == code and plan not in tried]
         if not waiting:
             return list(tried.values()), before, work
-        if waiting[0].refusal and _repaired(tried.values()) and not _has_errors(before, code):
-            tried[waiting[0]] = waiting[0].ended("not attempted", waiting[0].refusal)
+        plan = waiting[0]
+        repaired = any(repair.outcome == "repaired" for repair in tried.values())
+        if (
+            plan.refusal
+            and repaired
+            and not any(finding.severity == "error" for finding in _of(before, plan))
+        ):
+            tried[plan] = plan.ended("not attempted", plan.refusal)
         else:
-            tried[waiting[0]], work = _attempt(work, waiting[0], planned, collection, before)
-
-
-def _repaired(repairs: Iterable[Repair]) -> bool:
-    return any(repair.outcome == "repaired" for repair in repairs)
-
-
-def _has_errors(report: Report, code: str) -> bool:
-    return any(finding.severity == "error" for result, finding in report.findings() if result.code == code)
+            tried[plan], work = _attempt(work, plan, planned, collection, before)
 
 
 def _attempt(

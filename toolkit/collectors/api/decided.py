@@ -10,14 +10,13 @@ from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.collectors.api.guards import exits, handler_of, judge_by_trees
 from verl_doctor.toolkit.collectors.api.settings import Section, Settings
-from verl_doctor.toolkit.collectors.api.value import Bound, Instance, LocalClass, Scope, SelfOf, Value
+from verl_doctor.toolkit.collectors.api.value import LocalClass, Scope, SelfOf
 from verl_doctor.toolkit.collectors.api.values import Reader, annotation_text
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.answers import Missing, Present
 from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR, applied
 from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.summary import absolute
-from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
 
 THERE: Final = ("there",)
 """A thing of which is known only that it is there, and so is not None."""
@@ -275,7 +274,7 @@ class Decisions:
     def _section(self, name: str, annotation: str) -> Section | None:
         if self.settings is None:
             return None
-        if annotation and self._foreign(self.reader.instance_of(annotation, self.reader.module)):
+        if annotation and self.reader.is_watched(self.reader.instance_of(annotation, self.reader.module)):
             return None
         return self.settings.section_of(name, annotation, self.reader.module.name)
 
@@ -403,18 +402,9 @@ class Decisions:
         this = self.reader.value(owner, scope)
         if isinstance(this, SelfOf):
             return self._of_self(this.local, name)
-        if self._foreign(this):
+        if self.reader.is_watched(this):
             return UNCLEAR
         return self._item(self.value(owner, scope, line), name, UNCLEAR)
-
-    def _foreign(self, value: Value) -> bool:
-        """Whether a value is a library's, whose attributes are no settings of verl."""
-        match value:
-            case Instance(of=kind) | Bound(owner=kind):
-                return kind.module.partition(".")[0] in self.reader.versions
-            case Class(module=module) | Function(module=module) | Module(name=module):
-                return module.partition(".")[0] in self.reader.versions
-        return False
 
     def _item(self, owner: Any, name: str, default: Any) -> Any:
         if isinstance(owner, Section) and self.settings is not None:
@@ -476,7 +466,9 @@ class Decisions:
         return UNCLEAR if section is None else section
 
     def _annotated(self, annotation: str) -> Section | None:
-        if self.settings is None or self._foreign(self.reader.instance_of(annotation, self.reader.module)):
+        if self.settings is None or self.reader.is_watched(
+            self.reader.instance_of(annotation, self.reader.module)
+        ):
             return None
         return self.settings.section_of("", annotation, self.reader.module.name)
 

@@ -177,7 +177,7 @@ class _Walker:
             if isinstance(call.func, ast.Attribute)
             else None
         )
-        if owner is not GONE and not self.record.is_watched(owner):
+        if owner is not GONE and not self.reader.is_watched(owner):
             return
         command = next((COMMANDS[package] for package in self.reader.versions if package in COMMANDS), "")
         tree = self.reader.sources.tree_of(command)
@@ -350,7 +350,7 @@ class _Walker:
     def _attribute(self, node: ast.Attribute, context: Context) -> None:
         self.record.mention(node.attr, context)
         owner = self.reader.value(node.value, context.scope)
-        if not self.record.is_watched(owner):
+        if not self.reader.is_watched(owner):
             return
         if isinstance(node.ctx, ast.Load):
             narrowed = dotted(node.value) if dotted(node.value) in context.narrowed else ""
@@ -363,7 +363,7 @@ class _Walker:
     def _puts(self, owner: Value, name: str) -> None:
         """Remember what verl itself sets: reading it later is no miss."""
         self.scopes.patched.add(name)
-        if isinstance(owner, (Class, Module)) and self.record.is_watched(owner):
+        if isinstance(owner, (Class, Module)) and self.reader.is_watched(owner):
             self.found.patched.add(f"{describe(owner)}.{name}")
 
     def _call(self, node: ast.Call, context: Context) -> None:
@@ -372,7 +372,7 @@ class _Walker:
                 name := self.reader.value(named, context.scope), str
             ):
                 value = self.reader.value(owner, context.scope)
-                if self.record.is_watched(value):
+                if self.reader.is_watched(value):
                     guarded = (
                         replace(context, guard=context.guard or "getattr with a default")
                         if default
@@ -405,7 +405,7 @@ class _Walker:
         callee = self.reader.value(node.func, context.scope)
         if callee is GONE and isinstance(node.func, ast.Name):
             self._fallback(node.func, context)
-        if not self.record.is_watched(callee):
+        if not self.reader.is_watched(callee):
             return
         found = signature_of_call(self.reader.sources, callee)
         replaced = isinstance(callee, (Bound, Function)) and describe(callee).rpartition(".")[2]
@@ -456,7 +456,7 @@ class _Walker:
                 self.record.answer("patch", own, at, sources.resolve(own), context)
         if (replaced := attribute_patched(node, self.reader, context.scope)) is not None:
             owner = self.reader.value(replaced[0], context.scope)
-            if self.record.is_watched(owner):
+            if self.reader.is_watched(owner):
                 self.record.member(owner, replaced[1], position(node), "patch", context)
 
 

@@ -6,11 +6,11 @@ from typing import Literal
 
 from verl_doctor.toolkit.collectors.api.calls import Fit, nearest
 from verl_doctor.toolkit.collectors.api.use import Context, Import, Resolution, Use, Uses
-from verl_doctor.toolkit.collectors.api.value import Bound, Instance, Value, describe
+from verl_doctor.toolkit.collectors.api.value import Instance, Value, describe
 from verl_doctor.toolkit.collectors.api.values import Reader
 from verl_doctor.toolkit.sources.python.answers import Answer, Missing, Present
 from verl_doctor.toolkit.sources.python.classes import mro
-from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
+from verl_doctor.toolkit.sources.python.symbols import Class, Module
 
 
 class Recorder:
@@ -24,15 +24,6 @@ class Recorder:
         self.patched = patched
         self.found = Uses(reader.module.name, reader.module.path)
         self.live: set[str] = set()
-
-    def is_watched(self, value: Value) -> bool:
-        """Whether the value belongs to one of the examined packages."""
-        match value:
-            case Instance(of=kind) | Bound(owner=kind):
-                return kind.module.partition(".")[0] in self.reader.versions
-            case Class(module=module) | Function(module=module) | Module(name=module):
-                return module.partition(".")[0] in self.reader.versions
-        return False
 
     def member(
         self,

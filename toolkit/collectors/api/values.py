@@ -79,6 +79,15 @@ class Reader:
         self._circular = False  # whether what is being judged was met within itself
         self._known: dict[tuple[int, int, bool], tuple[ast.expr, Scope, Value]] = {}
 
+    def is_watched(self, value: Value) -> bool:
+        """Whether the value belongs to one of the examined packages."""
+        match value:
+            case Instance(of=kind) | Bound(owner=kind):
+                return kind.module.partition(".")[0] in self.versions
+            case Class(module=module) | Function(module=module) | Module(name=module):
+                return module.partition(".")[0] in self.versions
+        return False
+
     def value(self, node: ast.expr | None, scope: Scope, *, awaited: bool = False) -> Value:
         """What the expression stands for. Expressions that need themselves, or lie too deep, are unknown."""
         if node is None or len(self._active) > _DEEPEST:

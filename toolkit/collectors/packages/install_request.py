@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, Packages
@@ -85,14 +85,11 @@ def wishes_of(packages: Packages, requirements: Requirements) -> Wishes:
 
 def stopping(requirements: Requirements) -> tuple[str, ...]:
     """The requirements without which no job starts: what a package refuses to run with, and what is missing and essential."""
-    specifiers: dict[str, list[str]] = {}
-    for unmet in requirements.unmet:
-        refused = bool(unmet.there) and (unmet.by, unmet.name) in REFUSES
-        if required(unmet) and (refused or (not unmet.there and unmet.name in ESSENTIAL)):
-            specifiers.setdefault(unmet.name, []).append(unmet.wanted)
-    return tuple(
-        name + ",".join(dict.fromkeys(filter(None, wanted))) for name, wanted in sorted(specifiers.items())
-    )
+    return tuple(_joined(unmet for unmet in requirements.unmet if required(unmet) and _stops(unmet)))
+
+
+def _stops(unmet: Unmet) -> bool:
+    return (unmet.by, unmet.name) in REFUSES if unmet.there else unmet.name in ESSENTIAL
 
 
 def attempts(
@@ -156,9 +153,13 @@ def _wanted(requirements: Requirements, keeps: tuple[str, ...], going: frozenset
         if required(unmet) and unmet.name not in kept and (unmet.there or unmet.extra)
     ]
     changing = {unmet.name for unmet in named} | going
+    yield from _joined(unmet for unmet in named if unmet.by not in changing)
+
+
+def _joined(unmet: Iterable[Unmet]) -> Iterator[str]:
+    """One requirement for each name, with all that is wanted of it."""
     specifiers: dict[str, list[str]] = {}
-    for unmet in named:
-        if unmet.by not in changing:
-            specifiers.setdefault(unmet.name, []).append(unmet.wanted)
+    for each in unmet:
+        specifiers.setdefault(each.name, []).append(each.wanted)
     for name, wanted in sorted(specifiers.items()):
         yield name + ",".join(dict.fromkeys(filter(None, wanted)))

@@ -126,7 +126,8 @@ class Resolution:
     the resolver's complaint, or why nobody answered. `not_offered` is the requirement that no configured index meets.
 
     Of what was resolved `lock` pins all packages of the environment, `installer` is the command that installs such a lock, with
-    places for the interpreter and the lock file, `left_out` is the requirement for which only what stops the job was resolved, `up`, `down`, `added`, `dropped` and `again` are the changes by kind, and `cleared` the metadata
+    places for the interpreter and the lock file, `left_out` is the requirement for which only what stops the job was resolved, `versions` are the
+    names and versions of what would be installed, `up`, `down`, `added`, `dropped` and `again` are the changes by kind, and `cleared` the metadata
     folders of what must go first, relative to the folder `environment`. `copy` is a path beside it where nothing lies yet.
     """
 
@@ -137,6 +138,7 @@ class Resolution:
     reason: str = ""
     not_offered: str = ""
     left_out: str = ""
+    versions: tuple[tuple[str, str], ...] = ()
     lock: tuple[str, ...] = ()
     installer: tuple[str, ...] = ()
     up: tuple[str, ...] = ()
@@ -255,9 +257,8 @@ def _cuda_limits(newest: str) -> tuple[str, ...]:
 def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | Unknown:
     """The resolution with the lock of all packages, and what of them must be put there anew."""
     packages, prefix = asking.packages, str(Path(python).parent.parent)
-    changed = dict(change.split(" ", 1) for change in found.changes)
+    new = dict(found.versions)
     after = {distribution.name: distribution.version for distribution in packages.distributions}
-    new = {name: _new_version(words) for name, words in changed.items()}
     broken = {distribution.name: distribution for distribution in asking.needs.broken}
     cleared = [
         relative_to(prefix, place) for distribution in broken.values() for place in distribution.locations
@@ -288,8 +289,8 @@ def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | 
         found,
         lock=tuple(f"{name}=={version}" for name, version in sorted(after.items()) if _is_version(version)),
         installer=asking.installer.for_lock(python),
-        up=_of_kind(changed, 1),
-        down=_of_kind(changed, -1),
+        up=tuple(_moved(new, packages, up=True)),
+        down=tuple(_moved(new, packages, up=False)),
         added=tuple(f"{name} {version}" for name, version in new.items() if packages.get(name) is None),
         dropped=tuple(f"{distribution.name} ({distribution.why})" for distribution in dropped),
         again=tuple(
@@ -307,18 +308,12 @@ def _goes(broken: Broken, packages: Packages, new: Mapping[str, str]) -> bool:
     return broken.name not in new and there is not None and there.location in broken.locations
 
 
-def _new_version(words: str) -> str:
-    """The version in what `_in_words` wrote."""
-    return words.rpartition("-> ")[2].partition(" (")[0]
-
-
-def _of_kind(changed: Mapping[str, str], sign: int) -> tuple[str, ...]:
-    found = []
-    for name, words in changed.items():
-        old, arrow, new = words.partition(" -> ")
-        if arrow and (1 if _is_above(new, old) else -1) == sign:
-            found.append(f"{name} {words}")
-    return tuple(found)
+def _moved(new: Mapping[str, str], packages: Packages, *, up: bool) -> Iterator[str]:
+    """What becomes newer, or older."""
+    for name, version in new.items():
+        there = packages.get(name)
+        if there is not None and there.version != version and _is_above(version, there.version) is up:
+            yield f"{name} {there.version} -> {version}"
 
 
 def _is_above(new: str, old: str) -> bool:
@@ -364,7 +359,8 @@ def _ask(
     if answer.code == 0:
         changes = _uv_changes(answer) if installer.is_uv else _pip_changes(answer)
         command = (*installer.typed, _WHEELS_ONLY, *arguments)
-        return Resolution(command, wishes.keeps, "resolved", tuple(_in_words(changes, packages)))
+        words = tuple(_in_words(changes, packages))
+        return Resolution(command, wishes.keeps, "resolved", words, versions=tuple(sorted(changes.items())))
     if answer.code is None:
         return _not_verified(typed, wishes, f"no index answered within {_LIMIT:.0f} s")
     output = without_user(f"{answer.stderr}\n{answer.stdout}")
