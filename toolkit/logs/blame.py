@@ -34,13 +34,13 @@ _INSTALLED = re.compile(
 _OF_VERL = re.compile(
     r"(?:trainer|workers|utils|single_controller|experimental|models|tools|third_party|interactions|checkpoint_engine|plugin)/|(?:protocol|base_config|__init__)\.py"
 )
-_STANDARD = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^\w+/.*\.py[xi]$|\.pxi$")
+STANDARD = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^\w+/.*\.py[xi]$|\.pxi$")
 _PACKAGE = re.compile(rf"/(?:site|dist)-packages/(\w+)|(?:^|/)({_NAMES})/")
 _KEY = re.compile(
     r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?:\.[A-Za-z_]\w*)+(?![\w(/])"
 )
 _FULL_KEY = re.compile(
-    r"^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: argument (--?[\w-]+)|full_key: ([\w.]+)"
+    r"[Nn]ode `([\w.]+)` is not a container|^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: argument (--?[\w-]+)|full_key: ([\w.]+)"
 )
 _PATH = re.compile(r"(?<![\w/.:])(/[\w.+@%=-]+(?:/[\w.+@%=-]+)+)")
 _WORD = re.compile(r"[A-Za-z_]\w{4,}")
@@ -52,6 +52,32 @@ _SUFFIXES = frozenset({"py", "json", "jsonl", "yaml", "yml", "parquet", "csv", "
 _ITEMS = re.compile(r"[]['\", ]+")  # between the items of a list
 _IN_LINE = re.compile(r"\b[A-Z]\w*(?:Error|Exception)(?:: \S|\([\"'])")  # an exception as others quote it
 _MOST = 3  # settings that are named
+# Libraries that are configured by arguments, where they check these, and the words in which they refuse some.
+_REFUSING = frozenset(
+    {
+        "trl",
+        "peft",
+        "transformers",
+        "vllm",
+        "sglang",
+        "accelerate",
+        "deepspeed",
+        "megatron",
+        "datasets",
+        "verl",
+    }
+)
+_CHECKS = re.compile(
+    r"^__(?:init|post_init)__$|valid|check|verify|parse_args|from_(?:engine|cli)_args|create_\w*config|get_peft_model|inject_adapter"
+)
+_OF_ARGUMENTS = re.compile(r"(?:config|arguments?|args|arg_utils|options)\w*\.py$|/config/|/configs/")
+_DEMANDS = re.compile(
+    r"\bmust\b|\bshould\b|\bcannot\b|\bcan't\b|[Pp]lease|not supported|[Uu]nsupported|[Uu]nknown|[Ii]nvalid|requires?\b|only support|"
+    r"not (?:a )?valid|not divisible|expected|incompatible|mutually exclusive|at least|greater than|less than|smaller than"
+)
+_ARGUMENT = re.compile(
+    r"`(?:--)?([a-z]\w*(?:_\w+|=\S+)?)(?:=[^`]*)?`|(?<!\w)(--[a-z][\w-]+)|(?<![\w./'-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(./])"
+)
 
 
 @dataclass(frozen=True)
@@ -114,11 +140,10 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
     if not raised.frames:
         return None
     deepest = next(
-        (frame for frame in reversed(raised.frames) if not _STANDARD.search(frame.path)), raised.frames[-1]
+        (frame for frame in reversed(raised.frames) if not STANDARD.search(frame.path)), raised.frames[-1]
     )
-    package = _PACKAGE.search(deepest.path)
-    by = next(filter(None, package.groups()), "") if package else ""
-    if _is_of_the_job(deepest):
+    by = package_of(deepest)
+    if is_of_the_job(deepest):
         return Blame("code", file=deepest.path, place=_place(deepest, deepest.path))
     _, found, inside = deepest.path.rpartition(f"/{by}/")
     place = _place(deepest, f"{by}/{inside}" if by and found else deepest.path)
@@ -126,7 +151,29 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
     settings = settings_in(raised.message, deepest.code, lines)
     if settings or phase in {"composition", "validation"}:
         return Blame("configuration", settings, file, place, by)
+    if by in _REFUSING and _refuses(raised, deepest):
+        return Blame("configuration", _arguments_in(raised.message), file, place, by)
     return Blame("program", (), file, place, by)
+
+
+def package_of(frame: Frame) -> str:
+    """The package in which a file lies, "" for none that is known."""
+    package = _PACKAGE.search(frame.path)
+    return next(filter(None, package.groups()), "") if package else ""
+
+
+def _refuses(raised: Raised, deepest: Frame) -> bool:
+    """Whether a library refuses what it was configured with: it checks its arguments, and says what they must be."""
+    if raised.name not in {"ValueError", "AssertionError", "NotImplementedError", "ValidationError"}:
+        return False
+    checks = _CHECKS.search(deepest.function) or _OF_ARGUMENTS.search(deepest.path)
+    return bool((checks or package_of(deepest) == "peft") and _DEMANDS.search(raised.message))
+
+
+def _arguments_in(message: str) -> tuple[str, ...]:
+    """The arguments that a refusal names as code, as options, or as words that only names of arguments look like."""
+    found = (next(filter(None, match.groups())) for match in _ARGUMENT.finditer(message))
+    return tuple(dict.fromkeys(found))[:_MOST]
 
 
 def names_exception(words: str) -> bool:
@@ -159,7 +206,7 @@ def blamed_complaint(words: str, phase: Phase | None) -> Blame:
     return Blame("configuration", _settings(words, "", ()))
 
 
-def _is_of_the_job(frame: Frame) -> bool:
+def is_of_the_job(frame: Frame) -> bool:
     """Whether a file is none of an installed package or of a known project's source tree."""
     path = frame.path.replace("\\", "/")
     before, found, inside = path.rpartition("/verl/")

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from verl_doctor.toolkit.logs.advice import advised
 from verl_doctor.toolkit.logs.blame import (
     Blame,
     blamed,
@@ -58,6 +59,8 @@ _LONGEST = 400
 _AT_ONCE = 1.0  # second: clocks of nodes differ, and lines come late
 _LATE = 10  # lines by which what a child process says comes behind the exception of its parent
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}\b|\bport[ =:]{1,3}\d{2,5}\b")
+_WRAPPED = re.compile(r"failed with (?:error|exception)[: ]+['\"](.+)")
+_ABORTED = re.compile(r"exit ?code *[:=]? *(?:-6|134)\b|return code = -6|SIGABRT|: Aborted")
 # Words of programs for a loss that they can bear.
 _BORNE = re.compile(
     r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring"
@@ -87,6 +90,8 @@ class Told:
     """The stage of the job, where a signature knows what helps in it."""
     traits: frozenset[str] = frozenset()
     """What the log shows of the machine: a remedy must not contradict it."""
+    advice: str = ""
+    """What helps as the exception itself names it, where no remedy is known, or only a general one."""
 
     @property
     def kind(self) -> Kind | Literal["unknown"]:
@@ -178,6 +183,7 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     borne |= {id(words) for words in in_lines if life.has(words.number)}
     last = fatal.number if fatal in in_lines and fatal is not None else math.inf
     candidates = [error for error in all_errors if id(error) not in borne and error.number <= last]
+    candidates = _without_aborts(candidates)
     first, error = _choose(fatal, _began(errors), candidates, late=0 if loud else _LATE)
     beside = [_of_chain(raised, lines, source) for raised in survived]
     beside += [_of_chain(loud_error, behind, source) for loud_error in loud_errors(behind)]
@@ -194,6 +200,9 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     also = tuple(error for error in rest if not any(_code(error) == _code(other) for other in named))
     if not named and not finished and not steps.behind(0) and (error is None or _only_follows(error)):
         error = _complained(lines, source, ended=error) or error
+    if not named and error is not None and error.kind == "consequence":
+        telling = [note for note in quiet if _leads_to_failure(note) and note.number <= error.number]
+        named = tuple(telling[-1:])
     if not named and error is not None and error.kind == "ended" and error.is_coded:
         named, error = (error,), None
     if not named and error is None and not consequences:
@@ -273,6 +282,9 @@ class _Where:
         """A known fault with its phase, and with the settings that its words name where settings are refused."""
         placed = self.placed(error)
         found = self._raised.get((error.number, error.process))
+        if error.signature is not None and error.signature.named:
+            raised = found[0] if found is not None else self._alone.get((error.number, error.process))
+            placed = replace(placed, advice=advised(raised, self._lines) if raised is not None else "")
         if error.signature is not None and error.signature.at:
             chains = [each for each in (found and found[1], self._end) if each is not None]
             return replace(placed, stage=next(filter(None, map(stage_of, chains)), ""))
@@ -294,9 +306,13 @@ class _Where:
             if alone is not None and follows(alone):
                 return replace(placed, signature=placed.signature or _FOLLOWS)
             is_told = alone is not None or (error.kind == "unknown" and names_exception(error.words))
+            if not is_told:
+                return placed
             words = alone.message if alone is not None else error.words
-            return replace(placed, blame=blamed_alone(words, self._lines)) if is_told else placed
-        return replace(_with_code(placed, found[0]), blame=blamed(found[0], self._lines, placed.phase))
+            advice = advised(alone, self._lines) if alone is not None else ""
+            return replace(placed, blame=blamed_alone(words, self._lines), advice=advice)
+        blame = blamed(found[0], self._lines, placed.phase)
+        return replace(_with_code(placed, found[0]), blame=blame, advice=advised(found[0], self._lines))
 
     def _goes_on(self) -> bool:
         """Whether steps were logged behind the last exception: whoever raised it, the job bore it."""
@@ -378,6 +394,16 @@ def _borne(in_lines: Sequence[Told], steps: Steps, enough: int) -> list[Told]:
     ]
 
 
+def _without_aborts(errors: Sequence[Told]) -> list[Told]:
+    """The same without the deaths of processes that ended themselves for what was told before."""
+    first = next((error.number for error in errors if error.kind == "consequence"), math.inf)
+    return [
+        error
+        for error in errors
+        if not (error.kind == "weak" and error.number > first and _ABORTED.search(error.words))
+    ]
+
+
 def _choose(
     fatal: Told | None, began: Told | None, errors: Sequence[Told], *, late: int
 ) -> tuple[Told | None, Told | None]:
@@ -425,6 +451,11 @@ def _leads_to(hint: Told, fault: Told) -> bool:
     if hint.signature is None or fault.signature is None or hint.number > fault.number:
         return False
     return not {fault.signature.code, fault.kind}.isdisjoint(hint.signature.leads_to)
+
+
+def _leads_to_failure(note: Told) -> bool:
+    """Whether a note is the last word of a program whose caller tells of a failure without its reason."""
+    return note.signature is not None and "consequence" in note.signature.leads_to
 
 
 def _explains(error: Told, fatal: Told) -> bool:
@@ -499,7 +530,11 @@ def _of_chain(raised: Raised, lines: Sequence[Line], source: str) -> Told:
 def _error_of(raised: Raised, lines: Sequence[Line], source: str) -> Told:
     cause = cause_of(raised, lines)
     signature = which(f"{raised.type}: {raised.message}", cause.frame)
-    if signature is not None and signature.kind == "consequence" and not follows(raised):
+    if wrapped := _WRAPPED.search(
+        raised.message
+    ):  # what a worker said, in the words of whoever waited for it
+        signature = which(wrapped[1]) or (None if wrapped[1].strip(" '\"") else signature)
+    elif signature is not None and signature.kind == "consequence" and not follows(raised):
         # What stands behind an exception may be of the next who speaks.
         signature = which(f"{raised.type}: {raised.message.partition(chr(10))[0]}", cause.frame)
     return Told(source, cause.number, cause.process, cause.words, cause.lines, signature)

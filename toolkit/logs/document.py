@@ -157,7 +157,10 @@ def remedy_of(error: Told) -> str:
         error.signature.at.get(error.stage) or error.signature.remedy if error.signature is not None else ""
     )
     own = shown(error.blame.remedy) if error.blame is not None and (error.blame.settings or not known) else ""
-    return "; ".join(filter(None, (own, fitting(known, error.traits))))
+    advice = shown(error.advice)
+    if advice and error.blame is not None and error.blame.fault == "program":
+        own = ""
+    return "; ".join(filter(None, (own, advice, fitting(known, error.traits))))
 
 
 def subject_of(error: Told) -> dict[str, str] | None:

@@ -36,13 +36,14 @@ _CLOCK = re.compile(
     r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \w[\w.-]* (?![\w.]*(?:Error|Exception|Warning):)[\w.@/-]+(?:\[\d+\])?: |> | {0,6}\d{1,8}\t"
 )
 _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
-# The level alone, as it stands in brackets, or behind a clock.
+# The level alone, as it stands in brackets, or behind a clock and the name of a logger.
 _BRACKETED = re.compile(r"\[(?P<level>TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\][: ]+")
 _BARE = re.compile(
-    r"(?P<level>TRACE|DEBUG|INFO|NOTICE|SUCC|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)(?: *[:|-]+ *| +)"
+    r"(?:- )?(?:[a-z_][\w.:/-]{0,60} (?:- )?)?(?P<level>TRACE|DEBUG|INFO|NOTICE|SUCC|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)(?: *[:|-]+ *| +)"
 )
 _NAMES = {"WARN": "WARNING", "ERR": "ERROR", "TRACE": "DEBUG", "NOTICE": "INFO", "SUCC": "INFO"}
-# vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it, NCCL's.
+# vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it, NCCL's, loguru's, the
+# one that Python's documentation gives, and two of transformers.
 _HEADER = re.compile(
     rf"(?:\[[\w-]+\] )?(?P<level>{_LEVEL}) (?:\d\d-\d\d|\d{{4}}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d+)? \[?(?P<place>[^\]\[ ]+(?: [^\]\[ ]+)?)\] ?"
     rf"|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+[\s:-]+(?P<named>{_LEVEL}|ERR|SUCC|WARN)\b(?:[ :\w./-]*? -- | - [\w.]+ - )"
@@ -52,6 +53,9 @@ _HEADER = re.compile(
     r"|\[?(?P<glog>[DIWEF])\d{4} \d\d:\d\d:\d\d(?:\.\d+)?(?: +\d+)? (?P<source>[\w./<>-]+:\d+)\] ?"
     r"|[\w.-]+:\d+:\d+ \[\d+\] NCCL (?P<nccl>INFO) "
     rf"|(?P<loguru>{_LEVEL}|SUCCESS|TRACE) +\| (?P<module>[\w.]+:[\w<>]+:\d+) - "
+    rf"|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? - [\w.-]+ - (?P<python>{_LEVEL}|FATAL) - "
+    rf"|\d\d/\d\d/\d{{4}} \d\d:\d\d:\d\d - (?P<american>{_LEVEL}) - (?P<logger>[\w.]+) +- +"
+    rf"|\[(?P<hugging>{_LEVEL})\|(?P<at>[\w.]+:\d+)\] \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+ >> ?"
 )
 # As the module `warnings` prints one, and what says so of itself.
 _WARNING = re.compile(r"(?:[\w./<>-]+:\d+: )?\w*Warning: ")
@@ -203,10 +207,11 @@ def _without_labels(written: str) -> tuple[str, str, str, str]:
 
 def _of_header(header: re.Match[str]) -> tuple[str, str]:
     """The level and the place that the header of a logger names."""
-    named = ("level", "named", "hydra", "first", "nccl", "loguru")
+    named = ("level", "named", "hydra", "first", "nccl", "loguru", "python", "american", "hugging")
     level = next((header[name] for name in named if header[name]), None)
     level = level or _LEVELS[header["letter"] or header["glog"]]
-    return _NAMES.get(level, level), header["place"] or header["source"] or header["module"] or ""
+    places = ("place", "source", "module", "logger", "at")
+    return _NAMES.get(level, level), next((header[name] for name in places if header[name]), "")
 
 
 def _of_rank(label: re.Match[str]) -> str:

@@ -75,7 +75,7 @@ class Signature:
     texts of `within` must stand in it. A hint or a note `leads_to` the faults with these codes: told before one of them, it is the
     first cause; to "ended", when somebody had waited long enough. What must be `raised` counts only as the words of an exception:
     programs complain of parts that they can do without. `warning` says that it counts where a logger calls it a warning too, `whole`
-    that a pattern is all that a line says. `confirm` are the rules that would confirm it, where they are not the one with its code,
+    that a pattern is all that a line says, `named` that its remedy is general: what the exception itself names stands before it. `confirm` are the rules that would confirm it, where they are not the one with its code,
     `deep` says that they do so only in `check --deep`. `sources` are the threads in which the remedy helped ("owner/name#1"). `quotes` is how many lines behind its own it shows. `at` is what helps where the stage of the job is known
     (`stage`). A consequence's remedy says where the cause stands.
     """
@@ -94,6 +94,7 @@ class Signature:
     raised: bool = False
     deep: bool = False
     whole: bool = False
+    named: bool = False
     within: tuple[str, ...] = ()
     quotes: int = 0
     sources: tuple[str, ...] = ()

@@ -15,11 +15,16 @@ from verl_doctor.toolkit.logs.lines import Line
 SURE = 2
 """Steps behind a complaint of a run that failed: lines of several processes come late."""
 
-# verl's metrics of a step, and servers that are up.
-_STEP = re.compile(
-    rf"\bstep:\d+ - .*:|\{{'loss': .*'epoch': |{FINISHED}|Application startup complete|Uvicorn running on"
+# The metrics of a step as verl, transformers, Megatron, torchtitan and many a script print them, and verl's bar behind its first step.
+_TRAINING = (
+    r"\bstep:\d+ - .*:|\{'loss': .*'epoch': |\biteration +\d+/ *\d+ \||\b[Ss]tep[ :=]+\d+(?:/\d+)?\b.{0,40}\bloss\b|"
+    r"Training Progress: +(?:[1-9]\d?|100)%"
 )
-_TRAINED = re.compile(r"\bstep:\d+ - .*:|\{'loss': .*'epoch': ")
+# Those, and servers that are up.
+_STEP = re.compile(
+    rf"{_TRAINING}|{FINISHED}|Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
+)
+_TRAINED = re.compile(_TRAINING)
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 

@@ -1,0 +1,343 @@
+"""What helps against an exception, computed from its words and from where it was raised: which package lacks what, which file is not there.
+
+A signature knows what helped others; this names what this log names. Where nothing can be named it says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from verl_doctor.toolkit.logs.blame import STANDARD, is_of_the_job, package_of
+from verl_doctor.toolkit.logs.lines import Line
+from verl_doctor.toolkit.logs.python_errors import Frame, Raised
+
+# Modules whose distribution has another name.
+_DISTRIBUTIONS = {
+    "PIL": "pillow", "cv2": "opencv-python-headless", "yaml": "PyYAML", "sklearn": "scikit-learn", "flash_attn": "flash-attn",
+    "flash_attn_2_cuda": "flash-attn", "flashinfer": "flashinfer-python", "transformer_engine": "transformer-engine[pytorch]",
+    "sgl_kernel": "sgl-kernel", "torch_npu": "torch-npu", "transfer_queue": "TransferQueue", "dateutil": "python-dateutil",
+    "google.protobuf": "protobuf", "pkg_resources": "'setuptools<81'", "distutils": "'setuptools<81'", "megatron": "megatron-core",
+    "qwen_vl_utils": "qwen-vl-utils", "zmq": "pyzmq", "git": "GitPython", "pynvml": "nvidia-ml-py", "mbridge": "mbridge",
+    "apex": "", "amp_C": "", "fused_layer_norm_cuda": "", "verl": "", "tbe": "", "te": "", "vllm_ascend": "vllm-ascend",
+    "grouped_gemm": "", "deep_ep": "", "deep_gemm": "", "aiter": "", "mindspeed": "",
+}  # fmt: skip
+"""Nothing where the package index has another package of that name, or none that fits: it is built from its source."""
+_PLAIN = frozenset(
+    [
+        "timm",
+        "peft",
+        "trl",
+        "wandb",
+        "swanlab",
+        "tensorboard",
+        "accelerate",
+        "datasets",
+        "transformers",
+        "vllm",
+        "sglang",
+        "ray",
+        "torch",
+        "numpy",
+        "pandas",
+        "scipy",
+        "einops",
+        "xformers",
+        "numba",
+        "sentencepiece",
+        "tiktoken",
+        "hydra",
+        "omegaconf",
+        "tensordict",
+        "torchdata",
+        "codetiming",
+        "pylatexenc",
+        "math_verify",
+        "liger_kernel",
+        "bitsandbytes",
+        "deepspeed",
+        "triton",
+        "uvloop",
+        "fastapi",
+        "uvicorn",
+        "aiohttp",
+        "openai",
+        "pyarrow",
+        "matplotlib",
+        "jieba",
+        "decord",
+        "av",
+        "librosa",
+        "soundfile",
+        "torchvision",
+        "torchaudio",
+        "cachetools",
+        "psutil",
+        "msgspec",
+        "partial_json_parser",
+        "outlines",
+        "xgrammar",
+        "gguf",
+        "compressed_tensors",
+        "blobfile",
+        "boto3",
+        "s3fs",
+        "mlflow",
+        "pytest",
+        "ninja",
+        "pybind11",
+        "cupy",
+        "nltk",
+        "rouge_score",
+        "word2number",
+        "sympy",
+        "antlr4",
+        "setuptools",
+        "packaging",
+        "setproctitle",
+        "torch_memory_saver",
+        "latex2sympy2_extended",
+        "orjson",
+        "mathruler",
+        "modelscope",
+        "evaluate",
+        "sacrebleu",
+        "hf_transfer",
+        "kernels",
+        "causal_conv1d",
+        "mamba_ssm",
+        "fla",
+    ]
+)
+# Where classes of well-known names come from.
+_OF_CLASS = (
+    ("vllm", re.compile(r"(?:EngineArgs|AsyncEngineArgs|LLMEngine|AsyncLLM|SamplingParams|\w*SchedulerConfig|ParallelConfig|CacheConfig|VllmConfig|\w*ModelRunner|LLM)")),
+    ("trl", re.compile(r"(?:GRPO|SFT|DPO|PPO|RLOO|KTO|ORPO|CPO|Reward|OnlineDPO)(?:Config|Trainer)")),
+    ("transformers", re.compile(r"Trainer|TrainingArguments|Seq2Seq\w+|PreTrained\w+|PretrainedConfig|Auto\w+|\w+(?:ForCausalLM|ForConditionalGeneration|Tokenizer(?:Fast)?|Processor)|DynamicCache|\w+Cache|GenerationMixin|GenerationConfig")),
+    ("peft", re.compile(r"LoraConfig|Peft\w+|LoraModel")),
+    ("accelerate", re.compile(r"Accelerator\w*|\w+Plugin")),
+    ("sglang", re.compile(r"ServerArgs|ModelRunner|TokenizerManager|Scheduler")),
+)  # fmt: skip
+_MISSING = re.compile(r"No module named '?([A-Za-z_][\w.]*)'?")
+_NO_NAME = re.compile(
+    r"cannot import name '([^']+)' from (partially initialized module )?'([\w.]+)'(?:.*\((/[^)]+)\))?"
+)
+_CALL = re.compile(
+    r"([\w.<>]+)\(\) (got an unexpected keyword argument '(\w+)'|(?:takes|missing) .*(?:argument|given).*)"
+)
+_NO_ATTRIBUTE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
+_NO_MEMBER = re.compile(
+    r"'(\w+)' object has no attribute '(\w+)'|type object '(\w+)' has no attribute '(\w+)'"
+)
+_SYMBOL = re.compile(r"(/\S+/((?:site|dist)-packages)/(\w+)\S*|\S+?(\w+)\S*\.so\S*): undefined symbol: (\S+)")
+_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
+_FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+): (?:b?'([^']+)'|\"([^\"]+)\")")
+_IN_DATA = re.compile(r"reward|dataset|ray_trainer|agent_loop|metric|rl_dataset|main_ppo")
+_KEY = re.compile(r"['\"]?([A-Za-z_]\w*)['\"]?")
+_AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an exception was raised: the package, "" for a file of the job, and the place in words."""
+
+    package: str
+    words: str
+
+
+def advised(raised: Raised, lines: Sequence[Line]) -> str:
+    """What helps, in parts that are joined by "; ". "" where nothing can be named."""
+    place = _place(raised.frames)
+    readers: tuple[Callable[[], str], ...] = (
+        partial(_missing, raised, place, lines),
+        partial(_without_name, raised, place, lines),
+        partial(_called, raised, place, lines),
+        partial(_without_attribute, raised, place, lines),
+        partial(_unlinked, raised),
+        partial(_of_file, raised),
+        partial(_of_data, raised, place),
+        partial(_of_text, raised),
+    )
+    return next((found for reader in readers if (found := reader())), "")
+
+
+def _place(frames: Sequence[Frame]) -> _Place:
+    """The deepest place outside of the standard library."""
+    own = [frame for frame in frames if not STANDARD.search(frame.path)]
+    if not own:
+        return _Place("", "")
+    deepest = own[-1]
+    file = deepest.path.rpartition("/")[2]
+    if is_of_the_job(deepest):
+        return _Place("", f"{file}:{deepest.line}")
+    package = package_of(deepest)
+    return _Place(package, package or f"{file}:{deepest.line}")
+
+
+def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """A module that is not there: the package is not installed, or is of a release without that module."""
+    found = _MISSING.search(raised.message)
+    if found is None or "ImportError" not in raised.name.replace("ModuleNotFoundError", "ImportError"):
+        return ""
+    module = found[1]
+    top, dot, _ = module.partition(".")
+    if dot and (top in _PLAIN or top in _DISTRIBUTIONS):
+        return (
+            f"the installed {_dated(top, lines)} has no module {module}, which {place.words or 'its importer'} imports: install the release of {top} that "
+            f"{place.words or 'it'} was made for, or another release of {place.package or 'the importer'}"
+        )
+    if place.package == "" and top not in _PLAIN and top not in _DISTRIBUTIONS:
+        return (
+            f"{top} is imported by {place.words}: where it is the job's own, its folder belongs on PYTHONPATH on every node, or into working_dir of the runtime_env"
+            if place.words
+            else ""
+        )
+    name = _DISTRIBUTIONS.get(top, top.replace("_", "-") if top in _PLAIN else "")
+    how = (
+        f"pip install {name} for the job's Python, on every node"
+        if name
+        else f"install what provides the module {top} for the job's Python, from its project where the package index has none"
+    )
+    return f"{how}: {place.words} imports it" if place.words else how
+
+
+def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """A name that a module lacks."""
+    if (found := _NO_NAME.search(raised.message)) is None:
+        return ""
+    name, partly, module, path = found.groups()
+    top = module.partition(".")[0]
+    if partly:
+        return f"{module} imports itself by a detour, or a file called {top}.py hides the package: look at {path or 'the traceback'}"
+    importer = place.words or "the importer"
+    if place.package == top:
+        return f"the installation of {top} is of two releases at once: pip install --force-reinstall {_named(top)}"
+    return (
+        f"the installed {_dated(top, lines)} has no {name}, which {importer} imports from {module}: they are of different releases. Install the {top} that "
+        f"{importer} was made for (pip show {place.package or importer}), or the {place.package or 'code'} for this {top}"
+    )
+
+
+def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """An argument that a function does not take."""
+    found = _CALL.search(raised.message)
+    if found is None or raised.name != "TypeError":
+        return ""
+    function, what, keyword = found.groups()
+    cls = function.rpartition(".")[0].rpartition(".")[2] or function
+    owner = next((package for package, names in _OF_CLASS if names.fullmatch(cls)), "")
+    if owner and owner == place.package and len(raised.frames) > 1:
+        return f"a class of the job or another package fits {function} of this {_dated(owner, lines)} no longer: install the {owner} that it was made for"
+    of = f" of {_dated(owner, lines)}" if owner else ""
+    if place.package == "" and place.words:
+        other = f", or install the {owner} that takes it" if owner else ""
+        said = f"takes no {keyword}" if keyword else "is called with other arguments than it takes"
+        return f"{function}{of} {said}: correct the call at {place.words}{other}"
+    if not place.package:
+        return ""
+    if owner:
+        return (
+            f"{place.package} calls {function}{of} in another way than it takes ({what.partition(' (')[0]}): they are of different releases. "
+            f"Install the {owner} that {place.package} requires (pip show {place.package}), or a {place.package} for this {owner}"
+        )
+    return (
+        f"{place.package} calls {function} in another way than it takes: the class is of the job or of another package, and written for another "
+        f"{_dated(place.package, lines)}. " + (f"Give the function a parameter {keyword}, or install" if keyword else "Install")
+        + f" the {place.package} that it was written for"
+    )  # fmt: skip
+
+
+def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """An attribute that a module, or an object of a well-known class, lacks."""
+    if raised.name != "AttributeError":
+        return ""
+    if found := _NO_ATTRIBUTE.search(raised.message):
+        module, name = found.groups()
+        top = module.partition(".")[0]
+        user = place.words if place.package != top else "another package"
+        return (
+            f"the {_dated(top, lines)} that was imported has no {name}, which {user or 'the caller'} uses: another release of it is needed (pip show {top}), or a "
+            f"file or folder called {top} in the working directory hides it: start the job from another folder "
+            f"(python -c 'import {top}; print({top}.__file__)' shows which one is imported)"
+        )
+    if found := _NO_MEMBER.search(raised.message):
+        cls, name = found[1] or found[3], found[2] or found[4]
+        owner = next((package for package, names in _OF_CLASS if names.fullmatch(cls)), "")
+        if owner and place.words and place.package != owner:
+            return (
+                f"{cls} of the installed {_dated(owner, lines)} has no {name}, which {place.words} uses: install the {owner} that it was made for "
+                f"(pip show {place.package or owner}), or a newer {place.package or 'release of the code'}"
+            )
+    return ""
+
+
+def _unlinked(raised: Raised) -> str:
+    """A compiled file that was built for another release, or a library that the loader does not find."""
+    if found := _SYMBOL.search(raised.message):
+        package = found[3] or found[4] or ""
+        named = _named(re.sub(r"_\d?_?cuda$|_2$", "", package)) if package else "the package"
+        if re.search(r"c10|torch|aten|_ZN2at", found[5]):
+            return f"{package} was built for another torch: reinstall {named} for the installed torch (pip install --force-reinstall --no-cache-dir --no-build-isolation {named}), or build it anew"
+        return ""
+    if found := _LIBRARY.search(raised.message):
+        return f"{found[1]} is on no path of the loader: LD_LIBRARY_PATH of the process must name its folder (find / -name '{found[1]}*'), or the package that brings it is to be installed"
+    return ""
+
+
+def _of_file(raised: Raised) -> str:
+    """A file that is not there, or may not be used."""
+    if raised.name not in {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"}:
+        return ""
+    found = _FILE.search(raised.message)
+    path = (found[2] or found[3]) if found else ""
+    if not path:
+        return ""
+    node = f" on the node of {raised.line.process}" if raised.line.process else ""
+    if raised.name == "PermissionError":
+        return f"the job's user needs the permission for {path}{node} (ls -ld shows whose it is)"
+    if raised.name == "FileNotFoundError":
+        return f"{path} is not there{node}: create or mount it on every node, or correct what names it"
+    return f"{path} is no {'file' if raised.name == 'IsADirectoryError' else 'folder'}{node}: correct what names it"
+
+
+def _of_data(raised: Raised, place: _Place) -> str:
+    """A column that the job's data lack."""
+    found = _KEY.fullmatch(raised.message.strip())
+    where = raised.frames[-1] if raised.frames else None
+    if raised.name != "KeyError" or found is None or where is None or place.package != "verl":
+        return ""
+    if not _IN_DATA.search(where.path):
+        return ""
+    return (
+        f"the rows of the data have no {found[1]}, which verl reads at {where.path.rpartition('/')[2]}:{where.line}: prepare the files of data.train_files and "
+        f"data.val_files with this column (the scripts in examples/data_preprocess show which ones), or name the column that holds it"
+    )
+
+
+def _of_text(raised: Raised) -> str:
+    """A file that a parser does not understand."""
+    if found := _AT_LINE.search(raised.message):
+        return f"correct line {found[2]} of {found[1]}"
+    return ""
+
+
+def _named(top: str) -> str:
+    return _DISTRIBUTIONS.get(top) or top.replace("_", "-")
+
+
+def _dated(package: str, lines: Sequence[Line]) -> str:
+    """A package with the release that the log names."""
+    version = next(_versions(package, lines), "")
+    return f"{package} {version}" if version else package
+
+
+def _versions(package: str, lines: Sequence[Line]) -> Iterator[str]:
+    form = re.compile(
+        rf"(?<![\w/.-]){re.escape(package)}(?:==|: +| version:? | +| \(v?|-)v?(\d+\.\d+(?:\.\d+)?(?:[.+]?(?:post|rc|dev)\w*)?)(?![\w.])",
+        re.IGNORECASE,
+    )
+    for line in lines:
+        if found := form.search(line.text):
+            yield found[1]
