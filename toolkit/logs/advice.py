@@ -136,6 +136,21 @@ _LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file"
 _FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+): (?:b?'([^']+)'|\"([^\"]+)\")")
 _IN_DATA = re.compile(r"reward|dataset|ray_trainer|agent_loop|metric|rl_dataset|main_ppo")
 _KEY = re.compile(r"['\"]?([A-Za-z_]\w*)['\"]?")
+_PIP = re.compile(
+    r"[`'\"]?((?:uv )?pip3? install [^`;|\n]{2,80}?)(?:[`\"]|'?\.(?:\s|$)|'(?:\s|$)|\.?$)", re.MULTILINE
+)
+_NOT_INSTALLED = re.compile(
+    r"the package (\w[\w-]*) seems to be not installed|requires? the following packages? [^:]*: ([\w-]+)|[Rr]equires the (\w[\w-]*) (?:library|package)|"
+    r"No package metadata was found for ([\w-]+)|[Pp]lease install (?:the )?`?([\w-]+)`? (?:first|to )"
+)
+# A sentence, which may hold a number with a point, and the words in which a program asks for something.
+_SENTENCE = re.compile(r"(?:[^.!?;]|\.(?=\S))+[.!?;]?")
+_ASKS = re.compile(
+    r"\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ii]nstall|[Uu]pgrade|[Uu]pdate|[Ss]pecify)\b|"
+    r"\bmust\b|\bshould (?:be|have|match)\b|\b(?:valid|allowed|possible|supported|available|current) (?:values?|options?|choices?|columns?|keys?)\b|\b[Cc]hoose from\b"
+)
+_SILENT = frozenset({"RayTaskError", "KeyError", "CalledProcessError", "OutOfMemoryError"})
+_LONGEST = 1500  # characters of a message of which sentences are read
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
 
 
@@ -151,6 +166,7 @@ def advised(raised: Raised, lines: Sequence[Line]) -> str:
     """What helps, in parts that are joined by "; ". "" where nothing can be named."""
     place = _place(raised.frames)
     readers: tuple[Callable[[], str], ...] = (
+        partial(_recommended, raised, place),
         partial(_missing, raised, place, lines),
         partial(_without_name, raised, place, lines),
         partial(_called, raised, place, lines),
@@ -159,6 +175,7 @@ def advised(raised: Raised, lines: Sequence[Line]) -> str:
         partial(_of_file, raised),
         partial(_of_data, raised, place),
         partial(_of_text, raised),
+        partial(_demanded, raised),
     )
     return next((found for reader in readers if (found := reader())), "")
 
@@ -174,6 +191,20 @@ def _place(frames: Sequence[Frame]) -> _Place:
         return _Place("", f"{file}:{deepest.line}")
     package = package_of(deepest)
     return _Place(package, package or f"{file}:{deepest.line}")
+
+
+def _recommended(raised: Raised, place: _Place) -> str:
+    """A package that an installed one asks for in its own words."""
+    if not raised.name.endswith(("ImportError", "ModuleNotFoundError", "PackageNotFoundError")):
+        return ""
+    if found := _PIP.search(raised.message):
+        return f"{found[1].strip()}, for the job's Python, on every node"
+    if found := _NOT_INSTALLED.search(raised.message):
+        name = next(filter(None, found.groups())).strip()
+        return f"pip install {_named(name)} for the job's Python, on every node" + (
+            f": {place.words} asks for it" if place.words else ""
+        )
+    return ""
 
 
 def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
@@ -321,6 +352,15 @@ def _of_text(raised: Raised) -> str:
     if found := _AT_LINE.search(raised.message):
         return f"correct line {found[2]} of {found[1]}"
     return ""
+
+
+def _demanded(raised: Raised) -> str:
+    """What the message demands in a sentence of its own, or the values that it lists."""
+    text = " ".join(raised.message.split())
+    if raised.name in _SILENT or len(text) > _LONGEST:
+        return ""
+    said = [sentence.strip() for sentence in _SENTENCE.findall(text) if _ASKS.search(sentence)]
+    return f"do what the message asks for: {said[-1].rstrip('.')}" if said else ""
 
 
 def _named(top: str) -> str:

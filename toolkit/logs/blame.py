@@ -40,7 +40,7 @@ _KEY = re.compile(
     r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?:\.[A-Za-z_]\w*)+(?![\w(/])"
 )
 _FULL_KEY = re.compile(
-    r"[Nn]ode `([\w.]+)` is not a container|^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: argument (--?[\w-]+)|full_key: ([\w.]+)"
+    r"[Nn]ode `([\w.]+)` is not a container|^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: (?:argument|unrecognized arguments:) (--?[\w-]+)|full_key: ([\w.]+)"
 )
 _PATH = re.compile(r"(?<![\w/.:])(/[\w.+@%=-]+(?:/[\w.+@%=-]+)+)")
 _WORD = re.compile(r"[A-Za-z_]\w{4,}")

@@ -43,7 +43,7 @@ from verl_doctor.toolkit.logs.first_cause import (
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.phase import FIRST_STEP, phase_of, phase_of_line, phase_of_process
 from verl_doctor.toolkit.logs.prefix import unprefixed
-from verl_doctor.toolkit.logs.python_errors import OVERRIDES, Raised, bare_errors
+from verl_doctor.toolkit.logs.python_errors import LOOKUPS, OVERRIDES, Raised, bare_errors
 from verl_doctor.toolkit.logs.quoted import without_quotations
 from verl_doctor.toolkit.logs.signature import Kind, Signature, which
 from verl_doctor.toolkit.logs.stage import stage_of
@@ -59,11 +59,12 @@ _LONGEST = 400
 _AT_ONCE = 1.0  # second: clocks of nodes differ, and lines come late
 _LATE = 10  # lines by which what a child process says comes behind the exception of its parent
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}\b|\bport[ =:]{1,3}\d{2,5}\b")
+_INNER = "See inner exception"
 _WRAPPED = re.compile(r"failed with (?:error|exception)[: ]+['\"](.+)")
 _ABORTED = re.compile(r"exit ?code *[:=]? *(?:-6|134)\b|return code = -6|SIGABRT|: Aborted")
 # Words of programs for a loss that they can bear.
 _BORNE = re.compile(
-    r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring"
+    r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring|^Ignore \w+ error"
 )
 
 
@@ -428,6 +429,8 @@ def _choose(
         return fatal, None
     if fatal.kind == "weak":
         before = [error for error in strong if error.number <= fatal.number + _LATE]
+        if _INNER in fatal.words:  # it says that another exception tells more
+            before += [error for error in weak if error.number < fatal.number]
         return (before[0] if before else fatal), None
     if fatal.signature is not None:  # a fault of the job's own
         return None, fatal
@@ -522,7 +525,11 @@ def _of_chain(raised: Raised, lines: Sequence[Line], source: str) -> Told:
     began = _error_of(first, lines, source)
     if began.signature is not None:
         return began
-    others = (_error_of(each, lines, source) for each in reversed(list(raised.chain)) if each is not first)
+    others = (
+        _error_of(each, lines, source)
+        for each in reversed(list(raised.chain))
+        if each is not first and each.name not in LOOKUPS
+    )
     known = (each for each in others if each.signature is not None and each.kind != "consequence")
     return next(known, began)
 
@@ -568,6 +575,8 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
             continue
         signature = which(line.text)
         if signature is None or not (is_loud(line) or _is_heard(signature, line)):
+            continue
+        if signature.of_worker and not line.process:
             continue
         if (_BORNE.search(line.text) and not signature.warning) or (
             signature.raised and "Error: " not in line.text

@@ -158,7 +158,7 @@ def remedy_of(error: Told) -> str:
     )
     own = shown(error.blame.remedy) if error.blame is not None and (error.blame.settings or not known) else ""
     advice = shown(error.advice)
-    if advice and error.blame is not None and error.blame.fault == "program":
+    if advice and error.blame is not None and error.blame.fault != "code" and not error.blame.settings:
         own = ""
     return "; ".join(filter(None, (own, advice, fitting(known, error.traits))))
 

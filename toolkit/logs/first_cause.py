@@ -25,7 +25,7 @@ _FOLLOWS = re.compile(
     r"ChildFailedError|CalledProcessError|ProcessExitedException"
 )
 _ELSEWHERE = re.compile(
-    r"(?:see|check|for)\b.{0,40}\b(?:root cause|stack trace|traceback|logs?)\b|(?:died|exited) unexpectedly|"
+    r"(?:see|check|for)\b.{0,40}\b(?:root cause|stack trace|traceback|inner exception|logs?)\b|(?:died|exited) unexpectedly|"
     r"[Cc]onnection (?:closed|reset) by peer|no materializable trajectories",
     re.IGNORECASE,
 )
@@ -34,6 +34,10 @@ _DEATH = re.compile(
     r"Fatal Python error: .+|\*\*\* SIG[A-Z]+ received at .*|terminate called after throwing an instance of .+|.*\bCheck failed: .+|"
     r".*(?:Segmentation fault|Bus error|Illegal instruction|Aborted|Killed)(?: +\(core dumped\).*)?|"
     r".*[Oo]ut of memory: Killed process.*|.*exceeds the memory usage threshold.*"
+)
+_ABORT = re.compile(r"SIGABRT|Aborted")
+_FATAL = re.compile(
+    r"\[F\d{3,4} |taking the entire process down|watchdog got stuck|Check failed: |Assertion `|^terminate called"
 )
 _WHAT = re.compile(r"\s*what\(\): +(.+)")
 _COMPLAINT = re.compile(
@@ -142,10 +146,24 @@ def death_in(lines: Sequence[Line]) -> Cause | None:
     """The first process that died without an exception, as far as somebody says so."""
     for at, line in enumerate(lines):
         if line.level in _LOUD and _DEATH.fullmatch(line.text):
+            if _ABORT.search(line.text) and (reason := _reason(lines, at)) is not None:
+                return complaint([reason, line])
             what = next((match for other in lines[at : at + 4] if (match := _WHAT.match(other.text))), None)
             words = line.text.strip() + (f": {what[1]}" if what else "")
             return Cause(clipped(words, _LONGEST), _shown(lines[at : at + 3]), line.number, line.process)
     return None
+
+
+def _reason(lines: Sequence[Line], at: int) -> Line | None:
+    """What a process said last, as an error that it does not survive, before it aborted itself."""
+    before = (line for line in reversed(lines[max(at - _ENDING, 0) : at]) if _same_process(line, lines[at]))
+    return next((line for line in before if line.level == "FATAL" or _FATAL.search(line.text)), None)
+
+
+def _same_process(line: Line, other: Line) -> bool:
+    return (
+        not line.process or not other.process or line.process == other.process or "pid=" not in line.process
+    )
 
 
 def _of_complaints(lines: Sequence[Line]) -> Cause | None:

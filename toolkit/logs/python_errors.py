@@ -37,8 +37,16 @@ _RAISES = re.compile(r"raise (?P<type>[A-Za-z_][\w.]*)\((?P<said>[rf]{0,2}[\"'].
 _STRING = re.compile(r"[\"']((?:[^\"'\\]|\\.)*)[\"']")
 _LONGEST = 20  # lines of one message
 _DEEPEST = 50  # processes whose errors are told in each other's messages; what lies deeper is read by itself
-_LOOKUPS = frozenset(
-    {"Empty", "KeyError", "IndexError", "StopIteration", "ConfigAttributeError", "ConfigKeyError"}
+LOOKUPS = frozenset(
+    {
+        "Empty",
+        "KeyError",
+        "IndexError",
+        "StopIteration",
+        "ConfigAttributeError",
+        "ConfigKeyError",
+        "PackageNotFoundError",
+    }
 )
 
 
@@ -86,7 +94,7 @@ class Raised:
     def first(self) -> Raised:
         """The exception with which it all began. One that was raised for the failure of a mere look-up says more than that."""
         others = [raised for raised in self.chain if not raised.type.startswith("ray.exceptions.")]
-        telling = [other for other in others if other.name not in _LOOKUPS]
+        telling = [other for other in others if other.name not in LOOKUPS]
         return (telling or others or list(self.chain))[-1]
 
     @property

@@ -26,7 +26,7 @@ texts. ended: somebody ended the run; with a code it is the cause where nothing 
 failed.
 """
 
-_OF_SETTINGS = ("CFG", "DATA", "LOAD101", "LOG200")  # codes, and beginnings of codes
+_OF_SETTINGS = ("CFG", "DATA", "LOAD101", "LOG200", "LOG280", "LOG281")  # codes, and beginnings of codes
 OF_LOGS = "LOG"
 """The family of what only logs tell."""
 
@@ -75,7 +75,8 @@ class Signature:
     texts of `within` must stand in it. A hint or a note `leads_to` the faults with these codes: told before one of them, it is the
     first cause; to "ended", when somebody had waited long enough. What must be `raised` counts only as the words of an exception:
     programs complain of parts that they can do without. `warning` says that it counts where a logger calls it a warning too, `whole`
-    that a pattern is all that a line says, `named` that its remedy is general: what the exception itself names stands before it. `confirm` are the rules that would confirm it, where they are not the one with its code,
+    that a pattern is all that a line says, `named` that its remedy is general: what the exception itself names stands before it, `of_worker`
+    that a line counts where a worker of Ray or an engine's process says it, not the program of the script. `confirm` are the rules that would confirm it, where they are not the one with its code,
     `deep` says that they do so only in `check --deep`. `sources` are the threads in which the remedy helped ("owner/name#1"). `quotes` is how many lines behind its own it shows. `at` is what helps where the stage of the job is known
     (`stage`). A consequence's remedy says where the cause stands.
     """
@@ -95,6 +96,7 @@ class Signature:
     deep: bool = False
     whole: bool = False
     named: bool = False
+    of_worker: bool = False
     within: tuple[str, ...] = ()
     quotes: int = 0
     sources: tuple[str, ...] = ()
