@@ -264,8 +264,8 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     of = f" of {_dated(owner, lines)}" if owner else ""
     if place.package == "" and place.words:
         other = f", or install the {owner} that takes it" if owner else ""
-        said = f"takes no {keyword}" if keyword else "is called with other arguments than it takes"
-        return f"{function}{of} {said}: correct the call at {place.words}{other}"
+        fault = f"takes no {keyword}" if keyword else "is called with other arguments than it takes"
+        return f"{function}{of} {fault}: correct the call at {place.words}{other}"
     if not place.package:
         return ""
     if owner:
@@ -359,8 +359,8 @@ def _demanded(raised: Raised) -> str:
     text = " ".join(raised.message.split())
     if raised.name in _SILENT or len(text) > _LONGEST:
         return ""
-    said = [sentence.strip() for sentence in _SENTENCE.findall(text) if _ASKS.search(sentence)]
-    return f"do what the message asks for: {said[-1].rstrip('.')}" if said else ""
+    demands = [sentence.strip() for sentence in _SENTENCE.findall(text) if _ASKS.search(sentence)]
+    return f"do what the message asks for: {demands[-1].rstrip('.')}" if demands else ""
 
 
 def _named(top: str) -> str:
