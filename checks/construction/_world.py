@@ -9,7 +9,6 @@ from verl_doctor.toolkit.collectors.construction.world import Away, Dimension, E
 from verl_doctor.toolkit.text import in_bytes
 
 GIB = 1 << 30
-SHARE = "actor_rollout_ref.rollout.gpu_memory_utilization"
 
 
 def a_world(

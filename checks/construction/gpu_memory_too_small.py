@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil, floor
+from dataclasses import replace
+from math import ceil
 
-from verl_doctor.checks.construction._world import GIB, SHARE, a_world, parts_of
-from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.construction._world import GIB, a_world, parts_of
+from verl_doctor.checks.shared.configuration import SHARE, configured, place
 from verl_doctor.checks.shared.construction import SOUND
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.gpu_room import MARGIN, OVERHEAD, STEP, Room
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.construction.construction import Construction
 from verl_doctor.toolkit.collectors.construction.world import Share, World
@@ -18,11 +21,8 @@ from verl_doctor.toolkit.text import counted, in_bytes
 
 _FSDP = "actor_rollout_ref.actor.fsdp_config"
 _PARALLEL = "actor_rollout_ref.rollout.tensor_model_parallel_size"
-_STEP = 0.05
 # An estimate of what an engine keeps free of its share, for activations and CUDA graphs: it does not take that while it sleeps or wakes.
 _FREE_OF_SHARE = 6 * GIB
-# An estimate of what cannot be computed: contexts, activations of one row, fragments. Advice only.
-_MARGIN = 4 * GIB
 _A100 = GpuMemory(80 * GIB, "--gpu-memory")
 
 
@@ -76,32 +76,35 @@ def gpu_memory_too_small(
         return
     word = None if isinstance(configuration, Unknown) else configuration.asked_for(SHARE)
     where = place(word) if word else None
+    tight = None
     if taken and world.at_start + taken > whole:
-        yield _finding(
+        tight = _finding(
             f"the engine needs {in_bytes(taken)} at its start, but the trainer's weights take {in_bytes(world.at_start)} of {in_bytes(whole)}",
-            world, memory, "engine", where, _room(world, whole),
+            world, memory, "engine", where,
         )  # fmt: skip
     elif taken and world.resident + taken > whole:
-        yield _finding(
+        tight = _finding(
             f"from the second step on the trainer keeps {in_bytes(world.resident)} on each GPU, and the engine takes up to "
             f"{in_bytes(taken)} of {in_bytes(whole)}",
-            world, memory, "first update", where, _room(world, whole),
+            world, memory, "engine" if world.at_start + OVERHEAD + taken > whole else "first update", where,
             certain=world.resident + taken - _FREE_OF_SHARE > whole,
         )  # fmt: skip
+    if tight is not None:
+        yield _with_room(tight, world, whole, configuration)
     least = engine.least
     share = int(engine.share * whole)
     if least is not None and 0 < share < least:
-        enough = ceil((least + _MARGIN) / whole / _STEP) * _STEP
+        enough = ceil((least + MARGIN) / whole / STEP) * STEP
         yield _finding(
             f"an engine needs at least {in_bytes(least)} on each GPU, and {SHARE.rpartition('.')[2]}={engine.share:g} gives it {in_bytes(share)}",
             world, memory, "engine", where,
-            f"Set {SHARE}={enough:.2f}" if enough < 1 else f"Spread the weights over more GPUs: {_PARALLEL}",
+            remedy=f"Set {SHARE}={enough:.2f}" if enough < 1 else f"Spread the weights over more GPUs: {_PARALLEL}",
         )  # fmt: skip
 
 
 def _training(world: World, share: Share, memory: GpuMemory, needed: int, beside: int) -> Finding:
     engine = f", beside an engine that keeps its memory ({in_bytes(beside)})" if beside else ""
-    spread = ceil(world.size * needed / max(memory.each - beside - _MARGIN, GIB))
+    spread = ceil(world.size * needed / max(memory.each - beside - MARGIN, GIB))
     ways = (
         [f"{spread} or more such GPUs hold it" if spread > world.size else "use more GPUs, or larger ones"]
         if not beside
@@ -126,8 +129,8 @@ def _finding(
     memory: GpuMemory,
     phase: Phase,
     where: Location | None,
-    remedy: str,
     *,
+    remedy: str = "",
     certain: bool = True,
 ) -> Finding:
     held = "; ".join(f"{share.name}: {parts_of(share)}" for share in world.shares)
@@ -143,14 +146,18 @@ def _finding(
     )
 
 
-def _room(world: World, whole: int) -> str:
-    """A share that leaves the trainer its room, or offload."""
-    share = floor((whole - world.resident - _MARGIN) / whole / _STEP) * _STEP
-    least = world.engine.least or 0
-    ways = [f"set {SHARE}={share:.2f}"] if share * whole > least else []
+def _with_room(finding: Finding, world: World, whole: int, configuration: Configuration | Unknown) -> Finding:
+    """The finding with a share that leaves the trainer its room, or offload, and the correction that sets it."""
     actor = next((share for share in world.shares if share.name == "actor"), None)
-    if actor is not None:
-        ways += [f"set {_FSDP}.optimizer_offload=True"] * (actor.states_away == "no")
-        ways += [f"set {_FSDP}.param_offload=True"] * (actor.weights_away == "no")
-    text = ", or ".join(ways) or "spread the trainer over more GPUs"
-    return text[:1].upper() + text[1:]
+    weights = actor.weights if actor is not None and actor.weights_away == "no" else 0
+    states = (actor.states or 0) if actor is not None and actor.states_away == "no" else 0
+    room = Room(
+        whole, world.engine.share, world.at_start, world.resident, world.engine.least or 0,
+        {f"{_FSDP}.param_offload": weights}, {f"{_FSDP}.optimizer_offload": states}, None,
+    )  # fmt: skip
+    ways = list(room.ways())
+    text = ", or ".join(map(room.shown, ways)) or "spread the trainer over more GPUs"
+    correction = None
+    if ways and not isinstance(configuration, Unknown):
+        correction = settings(configuration, ways[0], room.why(ways[0]).removeprefix(", "))
+    return replace(finding, remedy=text[:1].upper() + text[1:], **healed("BUILD130", correction))

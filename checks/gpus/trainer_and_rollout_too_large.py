@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import ceil, floor
+from math import ceil
 
 from verl_doctor.checks.gpus._gpu_memory import (
     ACTOR,
@@ -12,14 +12,15 @@ from verl_doctor.checks.gpus._gpu_memory import (
     PARALLEL,
     PARAMETERS,
     ROLLOUT,
-    SHARE,
     Engine,
     Trainer,
     engine_of,
     gpus_of,
     trainer_of,
 )
-from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.configuration import SHARE, configured, place
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.gpu_room import MARGIN, OVERHEAD, STEP, Room
 from verl_doctor.checks.shared.limits_examples import gpus
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.gpu_memory import GpuMemory
@@ -32,9 +33,6 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, in_bytes
 
 _GIB = 1 << 30
-# An estimate of what cannot be computed: the contexts of a trainer and an engine, CUDA graphs, fragments.
-_MARGIN = 4 * _GIB
-_STEP = 0.05
 _8B = ModelSize("/models/8b", 8_000_000_000)
 _SHAPE = Model("/models/8b", "actor_rollout_ref.model.path", head_size=128, layers=32, kv_heads=8)
 _A100 = Resources((Gpu("NVIDIA A100", 81920),), 32, 250 << 30)
@@ -129,30 +127,34 @@ def trainer_and_rollout_too_large(
                 f" {in_bytes(trainer.weights)}, optimizer {in_bytes(trainer.states)} on each; offload does not help while a step is made",
                 read_from=read_from,
             ),
-            remedy=f"{ceil(number * trainer.training / (whole - _MARGIN))} such GPUs or more hold it; or"
+            remedy=f"{ceil(number * trainer.training / (whole - MARGIN))} such GPUs or more hold it; or"
             f" {ACTOR}.strategy=fsdp2 with {FSDP}.offload_policy=True, {FSDP}.model_dtype=bf16, or LoRA",
             severity="error",
             phase="first update",
             subject=Subject("model", size.folder),
         )
-    elif trainer.resident + taken > whole:
+    elif max(trainer.at_start, trainer.resident) + taken > whole:
+        room = _room(trainer, engine, whole, share, number, memory)
+        ways = list(room.ways())
+        correction = settings(configuration, ways[0], room.why(ways[0]).removeprefix(", ")) if ways else None
         yield Finding(
             f"{SHARE.rpartition('.')[2]}={share:g} lets vLLM take {in_bytes(taken)}, and the trainer keeps at least "
-            f"{in_bytes(trainer.resident)} of the {in_bytes(whole)}",
+            f"{in_bytes(max(trainer.at_start, trainer.resident))} of the {in_bytes(whole)}",
             Evidence(
-                found=f"{in_bytes(trainer.resident + taken)} of {in_bytes(whole)}",
+                found=f"{in_bytes(max(trainer.at_start, trainer.resident) + taken)} of {in_bytes(whole)}",
                 wanted=f"weights {in_bytes(trainer.weights)}{'' if trainer.kept_weights else ' (offloaded)'}, optimizer "
                 f"{in_bytes(trainer.states)}{'' if trainer.kept_states else ' (offloaded)'}",
                 read_from=read_from,
             ),
             location=where,
-            remedy=_room(trainer, engine, whole, number, memory),
+            remedy=", or ".join(map(room.shown, ways)) or "use more GPUs, on which the trainer is spread",
             severity="error",
-            phase="first update",
+            phase="engine" if trainer.at_start + OVERHEAD + taken > whole else "first update",
             subject=Subject("setting", SHARE),
+            **healed("CUDA157", correction),
         )
     elif 0 < taken < engine.least:
-        enough = ceil((engine.least + _MARGIN) / whole / _STEP) * _STEP
+        enough = ceil((engine.least + MARGIN) / whole / STEP) * STEP
         yield Finding(
             f"vLLM needs at least {in_bytes(engine.least)} on each GPU, and {SHARE.rpartition('.')[2]}={share:g} gives it {in_bytes(taken)}",
             Evidence(
@@ -168,17 +170,17 @@ def trainer_and_rollout_too_large(
         )
 
 
-def _room(trainer: Trainer, engine: Engine, whole: int, number: int, memory: HostMemory | Unknown) -> str:
-    """What makes both fit, as far as it can be computed: less for vLLM, or less of the trainer's."""
-    share = floor((whole - trainer.resident - _MARGIN) / whole / _STEP) * _STEP
-    ways = [f"set {SHARE}={share:.2f}"] if share * whole > engine.least else []
-    offloaded = (trainer.weights * trainer.kept_weights + trainer.states * trainer.kept_states) * number
+def _room(
+    trainer: Trainer, engine: Engine, whole: int, share: float, number: int, memory: HostMemory | Unknown
+) -> Room:
     free = None if isinstance(memory, Unknown) else memory.available
-    keys = [
-        f"{key}=True"
-        for key, kept in ((OPTIMIZER, trainer.kept_states), (PARAMETERS, trainer.kept_weights))
-        if kept
-    ]
-    if keys and free is not None and offloaded < free:
-        ways.append(f"{' '.join(keys)}, which moves {in_bytes(offloaded)} into this machine's memory")
-    return ", or ".join(ways) or "use more GPUs, on which the trainer is spread"
+    return Room(
+        whole,
+        share,
+        trainer.at_start,
+        trainer.resident,
+        engine.least,
+        {PARAMETERS: trainer.weights * trainer.kept_weights},
+        {OPTIMIZER: trainer.states * trainer.kept_states},
+        None if free is None else free / max(number, 1),
+    )

@@ -13,6 +13,7 @@ from verl_doctor.toolkit.rule import Location
 GPUS = "trainer.n_gpus_per_node"
 NODES = "trainer.nnodes"
 WORKERS = "actor_rollout_ref.rollout.agent.num_workers"
+SHARE = "actor_rollout_ref.rollout.gpu_memory_utilization"
 
 SCRIPT = "/home/me/run.sh"
 TREE: Mapping[str, Any] = {

@@ -18,7 +18,7 @@ _EDITABLE = frozenset({"applied", "chosen", "no such key", "already there", "not
 _SAME_RESULT = re.compile(
     r"(?:micro_batch_size(?:_per_gpu)?|parallel_size|max_token_len\w*|use_remove_padding|max_num_batched_tokens|max_model_len"
     r"|enable_chunked_prefill|use_liger|load_format|attn_implementation|n_gpus_per_node|nnodes|num_gpus|num_cpus|object_store_memory"
-    r"|val_kwargs\.do_sample|attention_backend)$"
+    r"|val_kwargs\.do_sample|attention_backend|gpu_memory_utilization|param_offload|optimizer_offload)$"
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from verl_doctor.checks.gpus import trainer_and_rollout_too_large
 from verl_doctor.checks.host import memory_too_small
-from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.checks.shared.configuration import SHARE, configured
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.toolkit.collectors.host.gpu_memory import GpuMemory
 from verl_doctor.toolkit.collectors.host.memory import HostMemory
@@ -59,10 +59,37 @@ def test_the_share_that_is_recommended_fits(share: str, number: int) -> None:
 def test_offload_is_recommended_where_the_machine_can_hold_it() -> None:
     words = ("actor_rollout_ref.rollout.gpu_memory_utilization=0.9",)
     (roomy,), (short,) = on_gpus(*words, number=2), on_gpus(*words, number=2, gib=40)
-    assert "which moves 84.9 GiB into this machine's memory" in roomy.remedy
+    assert "which moves 42.5 GiB of each GPU into the host's memory" in roomy.remedy
     assert "offload" not in short.remedy
     keys = re.findall(r"[\w.]+offload=True", roomy.remedy)
     assert not on_gpus(*words, *keys, number=2)
+
+
+@pytest.mark.parametrize("share", ["0.5", "0.6", "0.7", "0.8", "0.9"])
+@pytest.mark.parametrize("kl_loss", [True, False])
+@pytest.mark.parametrize("billions", [1.5, 3.0, 4.0])
+def test_what_is_written_into_the_script_fits(share: str, kl_loss: bool, billions: float) -> None:
+    script = {SHARE: share, "actor_rollout_ref.actor.use_kl_loss": kl_loss}
+    found = on_gpus(*(f"{key}={value}" for key, value in script.items()), number=1, billions=billions)
+    if not found:
+        assert float(share) < 0.9
+        return
+    correction = found[0].correction
+    assert correction is not None
+    assert not correction.effect  # the same numbers are computed
+    for rewrite in correction.rewrites:
+        key, _, value = rewrite.new.partition("=")
+        script[key] = value
+    assert not on_gpus(*(f"{key}={value}" for key, value in script.items()), number=1, billions=billions)
+
+
+def test_a_single_rank_keeps_the_reference_until_the_first_batch() -> None:
+    """As on an H100: 15.1 GiB of the actor and 15.1 GiB of the reference beside an engine that needs 0.6 of it."""
+    words = (f"{SHARE}=0.6", "actor_rollout_ref.actor.use_kl_loss=True")
+    (found,) = on_gpus(*words, number=1, billions=4.06)
+    assert found.phase == "engine"
+    (sharded,) = on_gpus(*words, number=2, billions=8.12)
+    assert sharded.phase == "first update"
 
 
 def test_offload_does_not_help_a_step_that_does_not_fit() -> None:
