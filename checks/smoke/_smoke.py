@@ -18,6 +18,7 @@ def broken_by(code: str, run: SmokeRun) -> Iterator[Finding]:
             Location(rung.log) if rung.log else None,
             subject=Subject("rung", rung.name),
             remedy=rung.remedy,
+            phase=rung.phase,
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from verl_doctor.toolkit.facts import Absent, collector
+from verl_doctor.toolkit.rule import Phase
 
 Status = Literal["passed", "failed", "not applicable", "not reached"]
 Device = Literal["cpu", "cuda"]
@@ -39,6 +40,7 @@ class SmokeRung:
     log: str = ""
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
+    phase: Phase | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from verl_doctor.toolkit.commands.smoke.kernel_builds import KernelBuilds
 from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.target import Target
 
 __all__ = ["Device", "Outcome", "Stage", "Status", "Step"]
@@ -32,7 +33,8 @@ class Outcome:
 
     `cause` is why it failed, or why it is not applicable or was not reached: the first cause, in words. `lines` are the few lines of
     the log that show it, `log` is that file, which stays after the run. `code` is that of the rule that knows this kind of failure
-    (SMOKE101...), `remedy` the next step. `steps` are what was done before. `notes` say what else is worth knowing.
+    (SMOKE101...), `remedy` the next step. `steps` are what was done before. `notes` say what else is worth knowing. `phase` is that of a
+    job in which the rung failed, None where the rule's own holds.
     """
 
     status: Status
@@ -43,6 +45,7 @@ class Outcome:
     log: Path | None = None
     steps: tuple[Step, ...] = ()
     notes: tuple[str, ...] = ()
+    phase: Phase | None = None
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,7 @@ def _rungs(
             log=kept,
             steps=outcome.steps,
             notes=outcome.notes,
+            phase=outcome.phase,
         )
         broken = done if done.status == "failed" else None
         yield done

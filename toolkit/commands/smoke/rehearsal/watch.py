@@ -13,19 +13,24 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.commands.smoke.child import End
 from verl_doctor.toolkit.commands.smoke.rehearsal.waits import FAILED
 from verl_doctor.toolkit.commands.smoke.rung import Step
+from verl_doctor.toolkit.rule import Phase
 
-# What shows that a part is over, in the order of a step. Each is a line of verl's or Ray's.
-MARKS = (
-    ("imports", r"ray init kwargs|Started a local Ray instance|Connecting to existing Ray cluster"),
-    ("Ray", r"\((?:TaskRunner\w*|main_task) pid=\d+\)"),
-    ("data", r"Total training steps:"),
-    ("workers", r"\(WorkerDict pid=\d+\)"),
-    ("model", r"actor and ref model engine initialized|After building \w+ rollout|\(vLLMHttpServer pid="),
-    ("rollout server", r"LLMServerManager:|all initialize finished|AgentLoopManager:"),
-    ("first weights", r"Training Progress:\s+0%"),
-    ("step", r"\bstep:1 - "),
+# What shows that a part is over, in the order of a step, and the phase in which a fault strikes there. Each is a line of verl's or Ray's.
+MARKS: tuple[tuple[str, str, Phase], ...] = (
+    ("imports", r"ray init kwargs|Started a local Ray instance|Connecting to existing Ray cluster", "composition"),
+    ("Ray", r"\((?:TaskRunner\w*|main_task) pid=\d+\)", "ray"),
+    ("data", r"Total training steps:", "workers"),
+    ("workers", r"\(WorkerDict pid=\d+\)", "workers"),
+    (
+        "model",
+        r"actor and ref model engine initialized|After building \w+ rollout|\(vLLMHttpServer pid=",
+        "workers",
+    ),
+    ("rollout server", r"LLMServerManager:|all initialize finished|AgentLoopManager:", "engine"),
+    ("first weights", r"Training Progress:\s+0%", "first batch"),
+    ("step", r"\bstep:1 - ", "first update"),
 )
-"""The parts of a run and the words that end each: verl 0.9; an earlier release says some of them only."""
+"""The parts of a run, the words that end each, and its phase: verl 0.9; an earlier release prints some of them only."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NO_NODE = re.compile(r"No available node types can fulfill resource requests? (.+?)(?:\. |$)", re.MULTILINE)
@@ -108,13 +113,18 @@ class Watcher:
     @property
     def part(self) -> str:
         """The part that was going on at the end."""
-        names = [name for name, _ in MARKS]
+        names = [name for name, _, _ in MARKS]
         last = names.index(self.reached[-1].name) + 1 if self.reached else 0
         return names[last] if last < len(names) else ""
 
+    @property
+    def phase(self) -> Phase:
+        """The phase in which the run was at the end."""
+        return next((phase for name, _, phase in MARKS if name == self.part), "first update")
+
     def _read(self, new: str, now: float) -> End | None:
         known = {reached.name for reached in self.reached}
-        for name, pattern in MARKS:
+        for name, pattern, _ in MARKS:
             if name not in known and re.search(pattern, new):
                 self.reached.append(Reached(name, now - self._begun))
         self._failed = self._failed or _ENGINE_FAILED.search(new) is not None

@@ -88,7 +88,7 @@ def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:
     steps = steps_of(watcher.steps(), ran.documents, begun, ran.seconds, last)
     notes = tuple(notes_of(job))
     if ran.code != 0:
-        return _failed(ran, text, watcher.part, steps, notes)
+        return _failed(ran, text, watcher, steps, notes)
     moved = weights(ran.documents)
     wrong = weights_wrong(moved, own_reward=job.own_reward)
     if wrong:
@@ -106,15 +106,17 @@ def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:
     return Outcome("passed", log=ran.log, steps=steps, notes=notes)
 
 
-def _failed(ran: Ran, text: str, part: str, steps: tuple[Step, ...], notes: tuple[str, ...]) -> Outcome:
+def _failed(
+    ran: Ran, text: str, watcher: Watcher, steps: tuple[Step, ...], notes: tuple[str, ...]
+) -> Outcome:
     code, remedy = _ENDS.get(ran.ended_for, _RAISED)
     found = None if code in _NO_FAILURE else cause_in(text)
     words = [found.words if found else "", ran.ending]
     remedy = remedy_of(ran) or remedy
     cause = "; ".join(filter(None, words)) or f"verl ended with status {ran.code}, and did not say why"
-    where = f" (in the part: {part})" if part else ""
+    where = f" (in the part: {watcher.part})" if watcher.part else ""
     lines = found.lines if found else ()
-    return Outcome("failed", f"{cause}{where}", remedy, code, lines, ran.log, steps, notes)
+    return Outcome("failed", f"{cause}{where}", remedy, code, lines, ran.log, steps, notes, watcher.phase)
 
 
 def cause_in(text: str) -> Cause | None:

@@ -44,7 +44,9 @@ def judgement(
     job = Job((), {}, Words((), REPLACED, ("trainer.name=$(date)",)), own)
     kind, why = end or ("", "")
     ran = Ran(code, log, 70.0, why, told(**events), ended_for=kind)
-    return judged(job, ran, Watcher(lambda: None), begun=100.0)
+    watcher = Watcher(lambda: None)
+    watcher(text + "\n")
+    return judged(job, ran, watcher, begun=100.0)
 
 
 def test_a_step_that_moved_weights_has_passed(tmp_path: Path) -> None:
@@ -61,6 +63,22 @@ def test_what_the_script_asked_for_and_did_not_get_is_listed(tmp_path: Path) -> 
     assert "replaced trainer.n_gpus_per_node: 8 -> 1 (device: there is one)" in said
     assert "trainer.device" not in said
     assert "left out trainer.name=$(date)" in said
+
+
+@pytest.mark.parametrize(
+    ("reached", "phase"),
+    [
+        ("", "composition"),
+        ("Started a local Ray instance\n(TaskRunnerV1 pid=9) verl\n", "workers"),
+        (
+            "Started a local Ray instance\n(TaskRunnerV1 pid=9) Total training steps: 1\n(WorkerDict pid=8) x\n"
+            "(TaskRunnerV1 pid=9) actor and ref model engine initialized\n",
+            "engine",
+        ),
+    ],
+)
+def test_the_phase_is_that_of_the_part_that_was_going_on(tmp_path: Path, reached: str, phase: str) -> None:
+    assert judgement(tmp_path, reached + TRACE, 1).phase == phase
 
 
 def test_a_step_that_moved_nothing_has_failed(tmp_path: Path) -> None:
