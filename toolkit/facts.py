@@ -161,13 +161,17 @@ def _annotated(function: Callable[..., Any], name: str) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Collector:
-    """A function that observes one type of fact, and how long it may take."""
+    """A function that observes one type of fact, and how long it may take.
+
+    `kept`: what it observes follows from files, variables and the facts that it needs, and from nothing that changes by itself.
+    """
 
     reference: FactReference
     needs: tuple[Need, ...]
     collect: Callable[..., Any]
     timeout: float
     local: bool
+    kept: bool = False
 
     @property
     def fact(self) -> type:
@@ -180,11 +184,14 @@ class Collector:
         return self.reference.name
 
 
-def collector(*, timeout: float = 10.0, local: bool = False) -> Callable[[Callable[..., Any]], Collector]:
+def collector(
+    *, timeout: float = 10.0, local: bool = False, kept: bool = False
+) -> Callable[[Callable[..., Any]], Collector]:
     """Declare a collector. Its return annotation names the fact, its parameters what it reads it from.
 
     `timeout` is in seconds and covers this collector alone, not the facts it asks for. `local` marks a handle that
-    cannot travel in a facts file.
+    cannot travel in a facts file. `kept` says that the answer follows from files, variables and the facts that it asks for: it is
+    used again while none of them has changed (`engine.unchanged`). No process, memory, device, network, disk space or clock.
     """
 
     def declare(function: Callable[..., Any]) -> Collector:
@@ -196,7 +203,7 @@ def collector(*, timeout: float = 10.0, local: bool = False) -> Callable[[Callab
             raise TypeError(
                 f"{function.__module__}.{function.__name__} must return one fact type, or Unknown"
             )
-        return Collector(FactReference.of(facts[0]), needs_of(function), function, timeout, local)
+        return Collector(FactReference.of(facts[0]), needs_of(function), function, timeout, local, kept)
 
     return declare
 

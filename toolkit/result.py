@@ -49,7 +49,8 @@ class CheckResult:
     `reason` explains a status other than pass, warn and fail, or adds to one: a sentence for people. Code decides by
     `reason_kind`, and by `follows_from`, the code of the rule that failed before it. `trace` is for `-v`. `deliberate` means
     that the rule was left out on purpose: ignored by the user's configuration, or dearer than this command may be.
-    `unjudged` is what it looked at and could not tell; `blind`: it judges paths of a job, and could not see any. Two results are equal when they say the same, however long each took.
+    `unjudged` is what it looked at and could not tell; `blind`: it judges paths of a job, and could not see any; `remembered`: an earlier run
+    found it, and nothing that it follows from has changed since. Two results are equal when they say the same, however long each took.
     """
 
     code: str
@@ -65,6 +66,7 @@ class CheckResult:
     reason_kind: ReasonKind | None = None
     follows_from: str | None = None
     blind: bool = False
+    remembered: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -160,13 +162,21 @@ class Nodes:
 
 
 @dataclass(frozen=True)
+class Unchanged:
+    """The rules whose result is that of an earlier run, for nothing that it follows from has changed: their number, and how long ago that run was, in seconds."""
+
+    rules: int
+    seconds: int
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything that was found out in one run.
 
     `not_asked` names for each path the rules that would judge it and were not selected. `unexamined` is why there is no verl to
     judge, "" where there is one or where rules were selected by name. `repairs` is None for a check;
     `applied` says whether they were carried out; `environment` are the files that were asked for. `nodes` is None when one
-    machine was judged. `forecasts` say to which verdicts a plan would lead.
+    machine was judged. `unchanged` are the results that an earlier run had found. `forecasts` say to which verdicts a plan would lead.
     """
 
     target: Mapping[str, Any]
@@ -180,6 +190,7 @@ class Report:
     environment: EnvironmentFiles | None = None
     nodes: Nodes | None = None
     forecasts: tuple[Forecast, ...] = ()
+    unchanged: Unchanged | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -297,6 +308,8 @@ def document(report: Report) -> dict[str, Any]:
         "summary": report.summary,
         "seconds": round(report.seconds, 3),
     }
+    if report.unchanged is not None:
+        fields["unchanged"] = asdict(report.unchanged)
     if report.nodes is not None:
         fields["nodes"] = {**asdict(report.nodes), "lost": report.nodes.lost}
     if report.repairs is not None:

@@ -8,13 +8,17 @@ import traceback
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import AbstractContextManager, nullcontext
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from verl_doctor.toolkit.deferred import function_of
 from verl_doctor.toolkit.facts import Broken, Collector, F, FactReference, Need, Unknown, arguments_from
 from verl_doctor.toolkit.process.collector_lock import TURNS
 from verl_doctor.toolkit.text import in_bytes
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.rule import Check
 
 # A thread needs a place in the table of processes, and room for its stack among the addresses.
 _MORE_PROCESSES = "raise the limit on processes (pids limit of the container, ulimit -u), or end some"
@@ -27,13 +31,38 @@ class Facts(Protocol):
         """The fact, or why it could not be had."""
 
 
+class Memory(Protocol):
+    """What is known from an earlier look and still holds."""
+
+    def fact(self, reference: FactReference) -> Any:
+        """The fact, or None where it is to be observed."""
+
+    def compare(self, collection: Collection) -> None:
+        """Find out what still holds, before anything is asked of this collection."""
+
+    def looking(self, collector: Collector) -> AbstractContextManager[None]:
+        """A block in which a collector observes its fact."""
+
+    def outcome(self, check: Check) -> Any:
+        """How a rule ended, or None where it is to be judged."""
+
+    def note(self, check: Check, outcome: Any) -> None:
+        """Take note of how a rule ended."""
+
+    def age(self) -> float:
+        """How many seconds ago the earlier look was."""
+
+
 class Collection:
-    """All facts of one subject: those that were given, and those that are collected on demand.
+    """All facts of one subject: those that were given, those that a `memory` holds, and those that are collected on demand.
 
     Each collector runs in a thread of its own, a daemon, so that one that hangs cannot keep the doctor alive.
     """
 
-    def __init__(self, collectors: Iterable[Collector], given: Mapping[type, Any]) -> None:
+    def __init__(
+        self, collectors: Iterable[Collector], given: Mapping[type, Any], memory: Memory | None = None
+    ) -> None:
+        self.memory = memory
         self._collectors = {collector.reference: collector for collector in collectors}
         self._futures: dict[FactReference, Future[Any]] = {}
         self._lock = threading.Lock()
@@ -83,7 +112,9 @@ class Collection:
                 return future
             future = self._futures[fact] = Future()
         collector = self._collectors.get(fact)
-        if collector is None:
+        if self.memory is not None and (known := self.memory.fact(fact)) is not None:
+            future.set_result(known)
+        elif collector is None:
             future.set_result(Unknown(f"nothing here collects {fact.name}"))
         else:
             try:
@@ -107,7 +138,9 @@ class Collection:
         """What the collector returns. Its module is imported before its time begins to count."""
         function_of(collector.collect)
         arguments = arguments_from(collector.needs, self.get)
-        return arguments if isinstance(arguments, Unknown) else _within_time(collector, arguments)
+        return (
+            arguments if isinstance(arguments, Unknown) else _within_time(collector, arguments, self.memory)
+        )
 
 
 def _circular(collectors: Mapping[FactReference, Collector]) -> dict[FactReference, Broken]:
@@ -123,14 +156,14 @@ def _circular(collectors: Mapping[FactReference, Collector]) -> dict[FactReferen
     return {}
 
 
-def _within_time(collector: Collector, arguments: Mapping[str, Any]) -> Any:
+def _within_time(collector: Collector, arguments: Mapping[str, Any], memory: Memory | None) -> Any:
     """Run a collector when its turn comes, and give up waiting for it after its time limit."""
     answer: Future[Any] = Future()
     begun = threading.Event()
 
     def work() -> None:
         try:
-            with TURNS.turn():
+            with TURNS.turn(), memory.looking(collector) if memory is not None else nullcontext():
                 begun.set()
                 found = collector.collect(**arguments)
             answer.set_result(found)

@@ -6,7 +6,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -16,6 +16,7 @@ from verl_doctor.toolkit.engine.config import Ignore
 from verl_doctor.toolkit.facts import Absent, Broken, Collector, FactReference, Need, Unknown, arguments_from
 from verl_doctor.toolkit.result import CheckResult, ReasonKind, Status, status_of
 from verl_doctor.toolkit.rule import SEVERITIES, Check, Finding, Unjudged
+from verl_doctor.toolkit.system.restore import restored
 
 DEEP = frozenset({"live", "gpu"})
 """The cost classes that --deep adds."""
@@ -89,7 +90,10 @@ def judge(
     `watch` is told the title of each rule before it runs.
     """
     order = in_order(checks, selection)
-    collection.start(_references_of(check for check in order if _affordable(check, selection)))
+    unknown = [
+        check for check in order if _affordable(check, selection) and _remembered(check, collection) is None
+    ]
+    collection.start(_references_of(unknown))
     results: dict[str, CheckResult] = {}
     for check in order:
         watch(check.title)
@@ -181,7 +185,9 @@ def judge_one(
 ) -> CheckResult:
     """Judge one rule, after all that it requires: their `results` may make it pointless."""
     started = time.perf_counter()
-    verdict = _passed_over(check, selection, results, today) or _outcome(check, collection)
+    known = _remembered(check, collection)
+    passed_over = _passed_over(check, selection, results, today)
+    verdict = passed_over or known or _judged(check, collection)
     ignore = selection.ignored(check)
     if ignore is not None and verdict.findings and not verdict.reason:
         sentence = f"it was ignored until {ignore.until}: {ignore.reason}"
@@ -190,9 +196,10 @@ def judge_one(
         code=check.code,
         title=check.title,
         seconds=time.perf_counter() - started,
-        paths=_paths(check, collection),
+        paths=_paths(check, collection) if known is None else known.paths,
+        remembered=passed_over is None and known is not None,
         blind=check.paths is not None and verdict.reason_kind == "fact unknown",
-        **vars(verdict),
+        **{name: value for name, value in vars(verdict).items() if name != "paths"},
     )
 
 
@@ -208,6 +215,28 @@ class _Outcome:
     unjudged: tuple[Unjudged, ...] = ()
     reason_kind: ReasonKind | None = None
     follows_from: str | None = None
+    paths: tuple[str, ...] = ()
+    """Of an outcome that is remembered: the paths of the job that the rule judges."""
+
+
+def _remembered(check: Check, collection: Facts) -> _Outcome | None:
+    """How judging the rule ended in an earlier run, where it would end so again."""
+    if not isinstance(collection, Collection) or collection.memory is None:
+        return None
+    kept = collection.memory.outcome(check)
+    try:
+        return None if kept is None else restored(_Outcome, kept)
+    except (TypeError, RecursionError):
+        return None
+
+
+def _judged(check: Check, collection: Facts) -> _Outcome:
+    """How judging the rule ends now, and take note of it for the next run."""
+    outcome = _outcome(check, collection)
+    if isinstance(collection, Collection) and collection.memory is not None and outcome.status != "error":
+        paths = _paths(check, collection)
+        collection.memory.note(check, {k: v for k, v in asdict(replace(outcome, paths=paths)).items() if v})
+    return outcome
 
 
 def _paths(check: Check, collection: Facts) -> tuple[str, ...]:

@@ -135,13 +135,22 @@ def shipped_document(content: Any) -> str:
 
 def _files() -> list[tuple[str, str, os.stat_result]]:
     """All sources and signatures: each by its name below the top, where it lies, and what it has been seen to be."""
-    folders = [("toolkit", str(TOOLKIT))]
+    return sorted(
+        (file for name, folder in _named_folders() for file in _below(name, folder)), key=lambda file: file[1]
+    )
+
+
+def folders() -> list[str]:
+    """The folders of the doctor's own sources: `state` covers them."""
+    return [folder for _, folder in _named_folders()]
+
+
+def _named_folders() -> list[tuple[str, str]]:
+    found = [("toolkit", str(TOOLKIT))]
     for package in _PACKAGES:
         places = importlib.import_module(f"verl_doctor.{package}").__path__
-        folders += [(package, place) for place in places]
-    return sorted(
-        (file for name, folder in folders for file in _below(name, folder)), key=lambda file: file[1]
-    )
+        found += [(package, place) for place in places]
+    return found
 
 
 def _below(name: str, folder: str) -> Iterator[tuple[str, str, os.stat_result]]:

@@ -88,6 +88,7 @@ def _collector_entry(part: Collector, place: Place) -> dict[str, Any]:
         "collect": _function(part.collect, place, "collect"),
         "timeout": part.timeout,
         "local": part.local,
+        "kept": part.kept,
     }
 
 
@@ -170,6 +171,7 @@ def _collector(entry: Mapping[str, Any], known: _References) -> Collector:
         Deferred(*entry["collect"]),
         entry["timeout"],
         entry["local"],
+        entry["kept"],
     )
 
 

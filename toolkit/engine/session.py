@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter, in
 from verl_doctor.toolkit.collectors.installed.plugins import PluginProblems
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.engine import factsfile, registry
-from verl_doctor.toolkit.engine.collect import Collection, Facts
+from verl_doctor.toolkit.engine.collect import Collection, Facts, Memory
 from verl_doctor.toolkit.engine.config import Config, load
 from verl_doctor.toolkit.engine.discovery import discover
 from verl_doctor.toolkit.engine.judge import DEEP, Selection, beyond, judge, not_asked, unknown_words
@@ -23,7 +23,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.process.gc_pause import collection_put_off
-from verl_doctor.toolkit.result import CheckResult, Report
+from verl_doctor.toolkit.result import CheckResult, Report, Unchanged
 from verl_doctor.toolkit.system.sites import Sites
 from verl_doctor.toolkit.target import Options, Target, UsageError
 
@@ -40,6 +40,8 @@ class Session:
     facts_file: Path | None = None
     begun: list[Collection] = field(default_factory=list)
     """What was begun while the rules were loaded, for the first look."""
+    memory: Memory | None = None
+    """What an earlier run found, for a look at this machine as it is."""
 
     def look(self, known: Mapping[type, Any] | None = None) -> Collection:
         """A fresh collection: nothing that an earlier look saw is remembered, except for facts that are `known`."""
@@ -56,7 +58,11 @@ class Session:
             given[Interpreter] = self.begun.pop().get(Interpreter)
         if self.facts_file is not None:
             given = {**factsfile.load(self.facts_file, self.registry.collectors), **given}
-        return Collection(self.registry.collectors, given)
+        if self.memory is None or self.facts_file is not None or known:
+            return Collection(self.registry.collectors, given)
+        collection = Collection(self.registry.collectors, given, self.memory)
+        self.memory.compare(collection)
+        return collection
 
     def check(self, collection: Collection, watch: Callable[[str], None] = lambda _: None) -> Report:
         """Judge one look."""
@@ -70,7 +76,15 @@ class Session:
             unexamined=self._unexamined(collection, results),
             seconds=time.perf_counter() - started,
             fix_safety={fix.id: fix.safety for fix in self.registry.fixes},
+            unchanged=self._unchanged(collection, results),
         )
+
+    def _unchanged(self, collection: Collection, results: Iterable[CheckResult]) -> Unchanged | None:
+        """The results that an earlier run had found, None where there are none."""
+        if (memory := collection.memory) is None:
+            return None
+        codes = {result.code for result in results if result.remembered}
+        return Unchanged(len(codes), round(memory.age())) if codes else None
 
     def _unexamined(self, collection: Facts, results: Iterable[CheckResult]) -> str:
         """Why there is no verl to judge; "" where there is one, or where all rules that were selected do without."""
@@ -82,7 +96,7 @@ class Session:
     def started_anew(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Session:
         """The same session, seen as if the shell and Ray had been started anew with changed environments."""
         machine = replace(self.machine, environ=change(self.machine.environ), as_started=change)
-        return replace(self, machine=machine, begun=[])
+        return replace(self, machine=machine, begun=[], memory=None)
 
     def at_cost(self, *more: str) -> Session:
         """The same session, in which rules of these costs may be judged too."""

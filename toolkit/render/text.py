@@ -29,7 +29,7 @@ from verl_doctor.toolkit.render.result_words import (
 )
 from verl_doctor.toolkit.result import JOB, CheckResult, PathVerdict, Repair, Report
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.text import counted, harmless, listed
+from verl_doctor.toolkit.text import counted, harmless, in_time, listed
 from verl_doctor.toolkit.verdict import WORDS
 
 _STYLES: Final = {
@@ -220,6 +220,8 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
     parts += [f"{counted(unjudged, 'place')} could not be judged"] if unjudged else []
     more = "" if verbose else "; -v shows them"
     last = f"{WORDS[report.verdict]}: {', '.join(parts)}{more}; {report.seconds:.1f} s"
+    if report.unchanged is not None:
+        last += f", {counted(report.unchanged.rules, 'rule')} as found {in_time(report.unchanged.seconds)} ago: nothing they read has changed"
     yield from lines(last, width, indent=2, first="", style="dim")
 
 

@@ -81,12 +81,17 @@ def _write(file: Path, content: Any) -> None:
         Path(unfinished).unlink(missing_ok=True)
 
 
+def top() -> Path:
+    """The doctor's own cache folder."""
+    return platformdirs.user_cache_path("verl-doctor")
+
+
 def _folders(file: Path) -> tuple[Path, ...]:
     """The folders of the cache above a file, the nearest first; the nearest alone for a file outside of it."""
-    top = platformdirs.user_cache_path("verl-doctor")
-    return tuple(folder for folder in file.parents if folder.is_relative_to(top)) or (file.parent,)
+    own = top()
+    return tuple(folder for folder in file.parents if folder.is_relative_to(own)) or (file.parent,)
 
 
 def _warn(why: str, file: Path) -> None:
-    top = _folders(file)[-1]
-    warn_once(f"the cache {top} is not read: {why}; {next_step(top)}")
+    outermost = _folders(file)[-1]
+    warn_once(f"the cache {outermost} is not read: {why}; {next_step(outermost)}")

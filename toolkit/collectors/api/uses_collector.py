@@ -42,7 +42,7 @@ _LIBRARIES_SECONDS = 60  # three of them on a cold, slow file system
 _FEW = 200  # sources are read faster than a process starts
 
 
-@collector(timeout=_VLLM_SECONDS)
+@collector(timeout=_VLLM_SECONDS, kept=True)
 def vllm_uses(
     verl: VerlTrees,
     vllm: VllmTree,
@@ -80,7 +80,7 @@ def vllm_uses(
     return found if isinstance(found, Unknown) else taken.of_vllm(found, taken.paths_taken(configuration))
 
 
-@collector(timeout=_LIBRARIES_SECONDS)
+@collector(timeout=_LIBRARIES_SECONDS, kept=True)
 def library_uses(
     verl: VerlTrees,
     libraries: LibraryTrees,

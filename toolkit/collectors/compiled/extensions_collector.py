@@ -13,7 +13,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
 
-@collector(timeout=30)
+@collector(timeout=30, kept=True)
 def extensions(
     machine: Machine,
     interpreter: Interpreter,

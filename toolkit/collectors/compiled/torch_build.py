@@ -32,7 +32,7 @@ class TorchBuild:
     cxx11_abi: bool | None = None
 
 
-@collector()
+@collector(kept=True)
 def torch_build(interpreter: Interpreter) -> TorchBuild | Unknown:
     """Read torch/version.py and the names that libc10.so exports, in the first folder on the path that has a torch."""
     folder = next(

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.facts import collector
 
 
-@collector()
+@collector(kept=True)
 def config_classes(configuration: Configuration, trees: VerlTrees) -> ConfigClasses:
     """Look the classes up in verl's sources. `_target_` names the class of a section; many are never made, only some are."""
     from verl_doctor.toolkit.collectors.configuration.hydra_fields import refused_keys  # noqa: PLC0415 - only where a configuration was composed

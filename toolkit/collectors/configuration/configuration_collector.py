@@ -12,7 +12,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
 
-@collector(timeout=20)
+@collector(timeout=20, kept=True)
 def configuration(launch: Launch, trees: VerlTrees, machine: Machine) -> Configuration | Unknown:
     """Compose verl's configuration and apply what the command asks for."""
     if launch.command is None:

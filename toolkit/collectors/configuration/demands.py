@@ -62,7 +62,7 @@ class Demands:
         return self.places.get(name, "")
 
 
-@collector()
+@collector(kept=True)
 def demands(trees: VerlTrees) -> Demands:
     """Look for what verl says in the files where it checks its configuration."""
     found: dict[str, str] = {}

@@ -53,7 +53,7 @@ class ChosenEngines:
     engines: tuple[Engine, ...]
 
 
-@collector()
+@collector(kept=True)
 def chosen_engines(
     configuration: Configuration, trees: VerlTrees, target: Target, interpreter: Interpreter
 ) -> ChosenEngines | Unknown:

@@ -27,7 +27,7 @@ class OldRewardKeys:
     moved_by: str = ""
 
 
-@collector()
+@collector(kept=True)
 def old_reward_keys(configuration: Configuration, trees: VerlTrees) -> OldRewardKeys | Unknown:
     """Read the keys from the composed configuration, and who moves them from the program and verl's trainer."""
     keys = tuple(key for key, place in configuration.origins.items() if place.startswith(f"{_KEPT_IN}:"))

@@ -60,7 +60,7 @@ class OwnFiles:
     files: tuple[OwnFile, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def own_files(
     configuration: Configuration, launch: Launch, machine: Machine, interpreter: Interpreter | Unknown
 ) -> OwnFiles | Unknown:

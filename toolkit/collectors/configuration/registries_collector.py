@@ -11,7 +11,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
 
-@collector()
+@collector(kept=True)
 def verl_registries(
     configuration: Configuration,
     trees: VerlTrees,

@@ -42,7 +42,7 @@ class RewardFunction:
     names: tuple[str, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def reward_function(
     configuration: Configuration,
     old_keys: OldRewardKeys | Unknown,

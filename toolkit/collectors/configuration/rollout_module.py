@@ -24,7 +24,7 @@ class RolloutModule:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
 
-@collector()
+@collector(kept=True)
 def rollout_module(trees: VerlTrees) -> RolloutModule | Unknown:
     """Read the statements that stand directly in the module."""
     path = Path(trees.imported.folder, _MODULE)

@@ -57,7 +57,7 @@ class RolloutServers:
     holders: tuple[ServingClass, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def rollout_servers(
     trees: VerlTrees, launch: Launch | Unknown, configuration: Configuration | Unknown, machine: Machine
 ) -> RolloutServers | Unknown:

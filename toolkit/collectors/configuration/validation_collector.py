@@ -8,7 +8,7 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 
-@collector(timeout=20)
+@collector(timeout=20, kept=True)
 def validation(
     configuration: Configuration, trees: VerlTrees, vllm: VllmTree | Unknown
 ) -> Validation | Unknown:

@@ -50,7 +50,7 @@ class NetworkVariables:
         return tuple(given for given in self.given if given.name == name)
 
 
-@collector(timeout=25)
+@collector(timeout=25, kept=True)
 def network_variables(
     variables: Variables,
     launch: Launch | Unknown,

@@ -42,7 +42,7 @@ class LibraryPath:
     stubs: tuple[StubFolder, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def library_path(
     variables: Variables, launch: Launch | Unknown, rollout: RolloutModule | Unknown
 ) -> LibraryPath:

@@ -34,7 +34,7 @@ class SymmetricMemory:
     read_from: str
 
 
-@collector()
+@collector(kept=True)
 def symmetric_memory(vllm: VllmTree, verl: VerlTrees) -> SymmetricMemory | Unknown:
     """Read the variable's default, the communicator of vLLM, and verl's server."""
     folder = Path(vllm.tree.folder)

@@ -35,7 +35,7 @@ class Checkout:
     url: str = ""
 
 
-@collector()
+@collector(kept=True)
 def checkout(trees: VerlTrees, packages: Packages | Unknown) -> Checkout | Unknown:
     """Look above the tree for a checkout, then into what pip wrote down when it installed verl (PEP 610)."""
     folder = Path(trees.imported.folder)

@@ -52,7 +52,7 @@ class Listings:
         return status if isinstance(status, os.stat_result) and S_ISREG(status.st_mode) else None
 
 
-@collector(local=True)
+@collector(local=True, kept=True)
 def listings() -> Listings:
     """Begin with none."""
     return Listings()

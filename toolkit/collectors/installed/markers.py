@@ -45,7 +45,7 @@ class Markers:
     cut: bool = False
 
 
-@collector(timeout=10)
+@collector(timeout=10, kept=True)
 def markers(trees: VerlTrees, marker: Marker) -> Markers:
     """Read every source file of the tree."""
     return markers_in(trees.imported.folder, marker)

@@ -65,7 +65,7 @@ class Packages:
         return next((by_name[name] for name in names if name in by_name), None)
 
 
-@collector(timeout=20)
+@collector(timeout=20, kept=True)
 def packages(interpreter: Interpreter) -> Packages | Unknown:
     """Read the metadata of every distribution on the path, the first folder first, as `importlib.metadata` does."""
     found: dict[str, Distribution] = {}

@@ -29,7 +29,7 @@ class ProgramModule:
     programs: tuple[str, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def program_module(launch: Launch, trees: VerlTrees) -> ProgramModule | Unknown:
     """Look for the module's file in the tree that the job imports."""
     command, tree = launch.command, trees.imported

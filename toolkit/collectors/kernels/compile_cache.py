@@ -28,7 +28,7 @@ class CompileCache:
     read_from: str = ""
 
 
-@collector()
+@collector(kept=True)
 def compile_cache(torch: TorchTree, vllm: VllmTree | Unknown) -> CompileCache | Unknown:
     """Look for the call in the one file of each that saves compiled code."""
     if isinstance(vllm, Unknown) or not os.path.isfile(Path(vllm.tree.folder) / _IN_VLLM):

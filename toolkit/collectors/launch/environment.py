@@ -104,7 +104,7 @@ class Variables:
         return (*self.values, *self.withheld)
 
 
-@collector()
+@collector(kept=True)
 def variables(machine: Machine) -> Variables:
     """Read the variables on the list, and nothing that may be a secret."""
     return as_far_as_shown(machine.environ)

@@ -35,7 +35,7 @@ class HollowPaths:
     paths: tuple[HollowPath, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def hollow_paths(launch: Launch) -> HollowPaths | Unknown:
     """Look whether something is there all the same."""
     if launch.submitted:

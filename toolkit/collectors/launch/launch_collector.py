@@ -10,7 +10,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 
 
-@collector()
+@collector(kept=True)
 def launch(target: Target, machine: Machine) -> Launch | Unknown:
     """Read the launch files that were named."""
     if not target.files and not target.words:

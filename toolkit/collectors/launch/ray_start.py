@@ -44,7 +44,7 @@ class RayStarts:
         return any(option in command.options for command in self.commands)
 
 
-@collector()
+@collector(kept=True)
 def ray_starts(launch: Launch) -> RayStarts | Absent:
     """Look for the commands in the text: also in one that is handed to `srun` or `ssh`."""
     starts, submits = (

@@ -47,7 +47,7 @@ class ChatTemplate:
     has_tokenizer: bool = True
 
 
-@collector()
+@collector(kept=True)
 def chat_template(
     machine: Machine,
     target: Target,

@@ -26,7 +26,7 @@ class ModelContext:
     scaled: bool = False
 
 
-@collector()
+@collector(kept=True)
 def model_context(
     machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> ModelContext | Unknown:

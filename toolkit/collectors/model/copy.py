@@ -24,7 +24,7 @@ class ModelCopy:
     read_from: str
 
 
-@collector()
+@collector(kept=True)
 def model_copy(verl: VerlTrees) -> ModelCopy | Unknown:
     """Read the function that copies, and where its file calls it."""
     path = Path(verl.imported.folder, _FILE)

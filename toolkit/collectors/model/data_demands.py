@@ -74,7 +74,7 @@ class ScoredSources:
     read_from: str
 
 
-@collector()
+@collector(kept=True)
 def data_demands(
     verl: VerlTrees, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> DataDemands | Unknown:

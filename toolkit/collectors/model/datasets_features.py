@@ -28,7 +28,7 @@ class DatasetsFeatures:
     read_from: str
 
 
-@collector()
+@collector(kept=True)
 def datasets_features(interpreter: Interpreter, packages: Packages | Unknown) -> DatasetsFeatures | Unknown:
     """Read the table of feature types, and the classes beside it: `generate_from_dict` looks in both."""
     paths = (Path(entry, _FEATURES) for entry in interpreter.sys_path)

@@ -74,7 +74,7 @@ class Model:
         return not any(file.name in ("", "config.json") for file in self.bad_files)
 
 
-@collector()
+@collector(kept=True)
 def model(
     machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> Model | Unknown:

@@ -35,7 +35,7 @@ class OtherModels:
     models: tuple[OtherModel, ...]
 
 
-@collector()
+@collector(kept=True)
 def other_models(configuration: Configuration, machine: Machine) -> OtherModels | Unknown:
     """Look whether the folders are there. Where the job trains no critic, verl does not read the critic's."""
     if not configuration.program.endswith("/trainer/main_ppo.py"):

@@ -49,7 +49,7 @@ class VllmSupport:
     read_from: str
 
 
-@collector()
+@collector(kept=True)
 def transformers_support(
     model: Model, target: Target, interpreter: Interpreter | Unknown, packages: Packages | Unknown
 ) -> TransformersSupport | Unknown:
@@ -71,7 +71,7 @@ def transformers_support(
     return TransformersSupport(version, model.model_type in known, nearest, str(folder / _CONFIGURATIONS[0]))
 
 
-@collector()
+@collector(kept=True)
 def vllm_support(model: Model, vllm: VllmTree) -> VllmSupport | Unknown:
     """Look the architectures up in vLLM's registry of models."""
     if not model.architectures:

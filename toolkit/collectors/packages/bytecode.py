@@ -59,7 +59,7 @@ class Bytecode:
         return sum(package.missing for package in self.packages)
 
 
-@collector(timeout=20)
+@collector(timeout=20, kept=True)
 def bytecode(interpreter: Interpreter, variables: Variables, listings: Listings) -> Bytecode | Unknown:
     """Count sources and caches by listing folders.
 

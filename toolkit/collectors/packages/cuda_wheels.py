@@ -47,7 +47,7 @@ class CudaWheels:
     shared: tuple[SharedFiles, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def cuda_wheels(packages: Packages) -> CudaWheels:
     """Go by the names, as NVIDIA gives them, and by RECORD where several have one name but for the suffix."""
     runtime = packages.get(_RUNTIME)

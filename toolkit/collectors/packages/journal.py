@@ -44,7 +44,7 @@ class JournalHistory:
         return None
 
 
-@collector()
+@collector(kept=True)
 def journal_history(target: Target) -> JournalHistory | Unknown:
     """Read both journals. No journal is an empty one."""
     try:

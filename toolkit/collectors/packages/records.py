@@ -91,7 +91,7 @@ class HashedRecords:
     drifts: tuple[Drift, ...] = ()
 
 
-@collector(timeout=30)
+@collector(timeout=30, kept=True)
 def records(packages: Packages, marker: Marker, listings: Listings) -> Records:
     """Compare sizes and times, and the content of what looks suspicious."""
     hashes = _remembered(Records)

@@ -61,7 +61,7 @@ class Requirements:
     unreadable: tuple[str, ...] = ()
 
 
-@collector(timeout=10)
+@collector(timeout=10, kept=True)
 def requirements(packages: Packages) -> Requirements | Unknown:
     """Walk the requirements of what is installed, from verl and vLLM on."""
     roots = [

@@ -215,7 +215,7 @@ class TreeManifest:
         return map(entry_of, self.lines)
 
 
-@collector(timeout=120)
+@collector(timeout=120, kept=True)
 def tree_manifest(trees: VerlTrees, markers: Markers | Unknown, marker: Marker) -> TreeManifest | Unknown:
     """Read every file of the checkout that holds the imported verl, or of the installed package."""
     tree = trees.imported

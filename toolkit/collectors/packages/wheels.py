@@ -46,7 +46,7 @@ class Wheels:
     wheels: tuple[Wheel, ...]
 
 
-@collector(timeout=10)
+@collector(timeout=10, kept=True)
 def wheels(packages: Packages) -> Wheels:
     """Read WHEEL, and RECORD where WHEEL does not say that the package is pure Python."""
     found = (_wheel(distribution) for distribution in packages.distributions)

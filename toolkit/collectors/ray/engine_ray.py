@@ -75,7 +75,7 @@ class EngineRay:
     vllm_unknown: str = ""
 
 
-@collector()
+@collector(kept=True)
 def engine_ray(trees: VerlTrees, vllm: VllmTree | Unknown) -> EngineRay | Unknown:
     """Read verl's rollouts, and where vLLM chooses how to start processes."""
     verl = Path(trees.imported.folder, _ROLLOUTS)

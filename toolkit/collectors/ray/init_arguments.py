@@ -34,7 +34,7 @@ class RayInitArguments:
     missing_folder: str = ""
 
 
-@collector()
+@collector(kept=True)
 def ray_init_arguments(
     libraries: LibraryTrees, configuration: Configuration, machine: Machine
 ) -> RayInitArguments | Unknown:

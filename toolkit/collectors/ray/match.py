@@ -27,7 +27,7 @@ class RayMatch:
     level: str = "patch"
 
 
-@collector()
+@collector(kept=True)
 def ray_match(trees: LibraryTrees, variables: Variables, launch: Launch | Unknown) -> RayMatch | Unknown:
     """Look whether the installed Ray knows of the variable."""
     tree = next((tree for tree in trees.trees if tree.module == "ray"), None)

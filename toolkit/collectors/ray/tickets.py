@@ -29,7 +29,7 @@ class RayTickets:
     read_from: str
 
 
-@collector()
+@collector(kept=True)
 def ray_tickets(trees: VerlTrees) -> RayTickets | Unknown:
     """Read the number from the call that makes the pools."""
     paths = [Path(trees.imported.folder, name) for name in _FILES]

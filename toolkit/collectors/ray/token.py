@@ -41,7 +41,7 @@ class RayToken:
         return self.in_variable or bool(self.path)
 
 
-@collector()
+@collector(kept=True)
 def ray_token(
     trees: LibraryTrees, variables: Variables, launch: Launch | Unknown, machine: Machine
 ) -> RayToken | Unknown:

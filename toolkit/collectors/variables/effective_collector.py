@@ -13,7 +13,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 
 
-@collector(timeout=20)
+@collector(timeout=20, kept=True)
 def effective_environment(
     target: Target,
     machine: Machine,

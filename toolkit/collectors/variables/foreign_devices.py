@@ -25,7 +25,7 @@ class ForeignDevices:
     read_from: str
 
 
-@collector()
+@collector(kept=True)
 def foreign_devices(trees: VerlTrees) -> ForeignDevices | Unknown:
     """Look for an assertion or an exception that names a variable, among verl's own words about its workers."""
     path = Path(trees.imported.folder, *_FILE)

@@ -28,7 +28,7 @@ class JobVariables:
         return name in self.values or name in self.untold
 
 
-@collector()
+@collector(kept=True)
 def job_variables(
     variables: Variables, launch: Launch | Unknown, environment: EffectiveEnvironment | Unknown
 ) -> JobVariables:

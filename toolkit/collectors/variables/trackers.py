@@ -60,7 +60,7 @@ class Trackers:
     offline: str = ""
 
 
-@collector()
+@collector(kept=True)
 def trackers(
     machine: Machine,
     target: Target,

@@ -70,7 +70,7 @@ class VariableReaders:
         return next((reading for reading in self.variables if reading.name == name), None)
 
 
-@collector(timeout=60)
+@collector(timeout=60, kept=True)
 def variable_readers(
     variables: Variables,
     launch: Launch | Unknown,

@@ -49,7 +49,7 @@ class AttentionAsked:
         return tuple(place for place in self.places if place.by in names)
 
 
-@collector()
+@collector(kept=True)
 def attention_asked(
     variables: JobVariables, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> AttentionAsked | Unknown:

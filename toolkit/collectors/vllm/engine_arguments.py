@@ -36,7 +36,7 @@ class EngineArguments:
     by_verl: tuple[str, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def engine_arguments(
     configuration: Configuration, vllm: VllmTree, trees: VerlTrees | Unknown
 ) -> EngineArguments | Unknown:

@@ -19,7 +19,7 @@ class VllmPlatform:
     told_by: str
 
 
-@collector()
+@collector(kept=True)
 def vllm_platform(vllm: VllmTree, packages: Packages | Unknown) -> VllmPlatform | Unknown:
     """Read it from versions: vLLM takes the CPU when its own says so (vllm/platforms), and else what torch is built for."""
     own = f"{vllm.distribution} {vllm.tree.version}" if vllm.distribution else ""

@@ -33,7 +33,7 @@ class VllmRefusals:
     old_engine: str = ""
 
 
-@collector(timeout=10)
+@collector(timeout=10, kept=True)
 def vllm_refusals(vllm: VllmTree) -> VllmRefusals | Unknown:
     """Read the files that decide it. What cannot be read refuses nothing."""
     folder, version = Path(vllm.tree.folder), vllm.tree.version

@@ -35,7 +35,7 @@ class SleepAllocator:
     looks_at: tuple[str, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def sleep_allocator(vllm: VllmTree) -> SleepAllocator | Unknown:
     """Read the allocator's source: an assertion about expandable segments, or other code about them."""
     folder = Path(vllm.tree.folder)

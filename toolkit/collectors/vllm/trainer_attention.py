@@ -49,7 +49,7 @@ class TrainerAttention:
     known: tuple[str, ...] = ()
 
 
-@collector()
+@collector(kept=True)
 def trainer_attention(
     launch: Launch,
     configuration: Configuration | Unknown,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine.examination import Examination, Request, examine
 from verl_doctor.toolkit.engine.session import all_facts, open_session
+from verl_doctor.toolkit.engine.unchanged import remembering
 from verl_doctor.toolkit.options.examination import announced_session, are_several, show_report, source_of
 from verl_doctor.toolkit.options.exit_codes import EPILOG
 from verl_doctor.toolkit.options.options import (
@@ -83,9 +85,11 @@ def check(
                 "--each judges launch files on this machine: name some, and no facts and no nodes"
             )
         return _check_each(options, rules, view, strict=strict)
+    as_usual = nodes is None and not facts and not rules.deep and save_facts is None and view.form != "sarif"
     with nothing_on_stdout(), Progress() as progress:
         run = announced_session(options, rules, view, facts)
-        found = examine(Request(run, source_of(facts, nodes)), progress.say)
+        with remembering(run) if as_usual else nullcontext(run) as run:
+            found = examine(Request(run, source_of(facts, nodes)), progress.say)
         taken = all_facts(run, found.facts) if save_facts is not None else ""
         planned = view.form == "sarif" and nodes is None and not facts
         report = _with_plans(found) if planned else found.report

@@ -17,7 +17,11 @@ from verl_doctor.toolkit.rule import Phase
 
 # What shows that a part is over, in the order of a step, and the phase in which a fault strikes there. Each is a line of verl's or Ray's.
 MARKS: tuple[tuple[str, str, Phase], ...] = (
-    ("imports", r"ray init kwargs|Started a local Ray instance|Connecting to existing Ray cluster", "composition"),
+    (
+        "imports",
+        r"ray init kwargs|Started a local Ray instance|Connecting to existing Ray cluster",
+        "composition",
+    ),
     ("Ray", r"\((?:TaskRunner\w*|main_task) pid=\d+\)", "ray"),
     ("data", r"Total training steps:", "workers"),
     ("workers", r"\(WorkerDict pid=\d+\)", "workers"),

@@ -1,0 +1,166 @@
+"""`check` with its record of the last run, beside `check` without one: they answer the same, whatever is changed in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.running import Doctor
+from support.trying import SEED
+
+from verl_doctor.toolkit.commands.demo.demo import build
+from verl_doctor.toolkit.engine import registry
+from verl_doctor.toolkit.system import cache, looks
+
+_SCRIPT = """\
+export VLLM_USE_V1=1
+source ./settings.sh
+python3 -m verl.trainer.main_ppo data.train_batch_size=64 trainer.n_gpus_per_node=$GPUS
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A miniature environment and a launch script. A change counts at once."""
+    monkeypatch.setattr(looks, "_TICKS", dict.fromkeys(looks._TICKS, -60.0))
+    build(tmp_path / "env")
+    (tmp_path / "run.sh").write_text(_SCRIPT)
+    (tmp_path / "settings.sh").write_text("GPUS=8\n")
+    return tmp_path
+
+
+@pytest.fixture
+def checked(here: Doctor, place: Path) -> Callable[..., tuple[dict[str, Any], int]]:
+    """The report of a check without what differs between two runs, and how many rules had the result of an earlier one."""
+
+    def check(*arguments: str, **environ: str) -> tuple[dict[str, Any], int]:
+        words = ("check", "--json", "--python", "env/bin/python", "run.sh", *arguments)
+        report = json.loads(here(*words, cwd=place, **environ).stdout)
+        unchanged = report.pop("unchanged", {"rules": 0})
+        report.pop("seconds")
+        for result in report["results"]:
+            result.pop("seconds")
+        return report, unchanged["rules"]
+
+    return check
+
+
+def records() -> list[Path]:
+    return sorted((cache.top() / "unchanged").glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+
+
+def forget() -> None:
+    for file in records():
+        file.unlink()
+
+
+def looked_at(place: Path) -> Iterator[tuple[str, Path]]:
+    """Each path below the place that the last run looked at: its kind, and where it lies."""
+    for folder, followed, _, links, _, listed in json.loads(records()[-1].read_text())["looks"]["rows"]:
+        if f"{folder}/".startswith(f"{place}/"):
+            yield from (("file", Path(folder, name)) for name in followed.split("/") if name)
+            yield from (("link", Path(folder, name)) for name in links.split("/") if name)
+            if listed is not None:
+                yield "listing", Path(folder)
+
+
+def changed(kind: str, path: Path) -> Callable[[], object] | None:
+    """Change something that was looked at, and return what puts it back; None where it cannot exist: a file is where its folder would be."""
+    if kind == "listing" and path.is_dir():
+        new = path / "appeared.py"
+        new.write_text("import verl\n")
+        return new.unlink
+    if not os.path.lexists(path):
+        missing = [parent for parent in path.parents if not parent.exists()]
+        if any(parent.is_file() for parent in path.parents):
+            return None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x = 1\n")
+        return partial(shutil.rmtree, missing[-1]) if missing else path.unlink
+    if path.is_file() and not path.is_symlink():
+        old, about = path.read_bytes(), path.stat()
+        path.write_bytes(b"#" * len(old))  # of the same size, and its time is put back
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        return lambda: path.write_bytes(old)
+    aside = path.with_name(f"{path.name}-aside")
+    path.rename(aside)
+    return lambda: aside.rename(path)
+
+
+def test_the_second_answer_is_the_first(checked: Callable[..., tuple[dict[str, Any], int]]) -> None:
+    first, reused = checked()
+    assert reused == 0
+    if not records():  # what is computed in children is kept from the second run on
+        first, reused = checked()
+    second, reused = checked()
+    assert reused > 40
+    assert second == first
+
+
+@pytest.mark.slow(seconds=60)
+def test_whatever_was_looked_at_changes(
+    checked: Callable[..., tuple[dict[str, Any], int]], place: Path
+) -> None:
+    while not records():
+        checked()
+    paths = sorted(set(looked_at(place)))
+    assert len(paths) > 50
+    rows = json.loads(records()[-1].read_text())["looks"]["rows"]
+    for kind, path in paths:  # each of them, by the record alone
+        if path not in (place / "env", place / "env" / "bin", place / "env" / "bin" / "python"):
+            before = {
+                "rows": [looks._row(row[0], row[1], row[3], row[5] is not None) for row in rows],
+                "access": [],
+            }
+            time.sleep(0.01)
+            if put_back := changed(kind, path):
+                assert looks.what_changed(before), (kind, path)
+                put_back()
+    for kind, path in random.Random(SEED).sample(paths, 12):  # and some with whole runs
+        checked()
+        time.sleep(0.02)
+        put_back = changed(kind, path)
+        with_record, _ = checked()
+        forget()
+        assert with_record == checked()[0], (kind, path)
+        if put_back:
+            put_back()
+        time.sleep(0.02)
+
+
+def test_other_options(checked: Callable[..., tuple[dict[str, Any], int]]) -> None:
+    while not records():
+        checked()
+    for arguments, environ in [
+        ((), {"VLLM_USE_V1": "0"}),
+        ((), {"RAY_ADDRESS": "auto"}),
+        (("trainer.nnodes=2",), {}),
+    ]:
+        with_record, _ = checked(*arguments, **environ)
+        forget()
+        assert with_record == checked(*arguments, **environ)[0]
+
+
+def test_what_kept_facts_need_of_others() -> None:
+    """These are observed in every run and compared: they must be cheap, and the same from run to run where nothing happens."""
+    collectors = {collector.name: collector for collector in registry.load().collectors}
+    kept = {name for name, collector in collectors.items() if collector.kept}
+    needs = {need.reference.name for name in kept for need in collectors[name].needs}
+    assert needs & (collectors.keys() - kept) == {"Gpus", "Interpreter", "ModelFiles", "Raylets"}
+    assert {
+        "Listings"
+    } <= kept  # a handle that remembers: whoever shares it must count as its first user does
+    users = {
+        name
+        for name, collector in collectors.items()
+        if any(n.reference.name == "Listings" for n in collector.needs)
+    }
+    assert users <= kept

@@ -1,0 +1,221 @@
+"""What an earlier `check` found and what is still so: its facts and outcomes are used again while nothing that they come from has changed.
+
+A collector declared `kept=True` observes files and variables. While it works, whatever this process looks at in the file system is
+noted (`system.looks`). The record of a run holds the state of all of that, the facts, and the outcomes of the rules that need no
+other facts. The next run uses them where
+
+- this doctor, its dependencies, its Python, the user, the kernel, the whole environment, the folder, the target, the options and the
+  configuration are the same (the record's name is a digest of these),
+- every file, folder and link that was looked at is as it was: where a single one is not, nothing of the record is used,
+- and, fact by fact, what it needs of the other collectors is the same. These facts change by themselves (processes, GPUs, what the
+  interpreter answers), so they are observed anew in every run and compared by value.
+
+What is Unknown or Broken is not kept: it may come from a slow disk. Rules whose outcomes are used again are not even imported. A record counts for a day, and not if it is from the future.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.console.masked import masked
+from verl_doctor.toolkit.engine import factsfile, kept_index
+from verl_doctor.toolkit.engine.collect import Collection
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Absent, Broken, Collector, FactReference
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.rule import Check
+from verl_doctor.toolkit.system import cache, looks
+from verl_doctor.toolkit.system.looks import CannotBeKeptError, Looks
+from verl_doctor.toolkit.target import UsageError
+
+_OLDEST = 86_400.0  # seconds
+_LARGEST = 32_000_000  # bytes
+_KEPT = 16  # records: environments, launch scripts, terminals
+_SINCE_BOOT = ("/proc/cpuinfo",)
+"""What changes with a start of the machine alone; the name of a record says which start it was."""
+
+
+@dataclass
+class Memory:
+    """The record of an earlier run, as far as it counts in this one, and what this run adds.
+
+    `values` are the facts as JSON texts, by reference; `compared` are those that are observed anew in every run.
+    """
+
+    collectors: Mapping[str, Collector]
+    taken: float = 0.0
+    values: Mapping[str, str] = field(default_factory=dict)
+    compared: Mapping[str, str] = field(default_factory=dict)
+    outcomes: Mapping[str, Any] = field(default_factory=dict)
+    valid: dict[str, bool] = field(default_factory=dict)
+    noted: dict[str, Any] = field(default_factory=dict)
+    collection: Collection | None = None
+
+    def compare(self, collection: Collection) -> None:
+        """Observe what changes by itself, and find out which facts still count."""
+        self.collection = collection
+        changing = self._changing if self.values else {}
+        collection.start(collector.reference for collector in changing.values())
+        for key, collector in changing.items():
+            self.valid[key] = _text(collection.get(collector.fact)) == self.compared.get(key, "")
+        for key in self.collectors:
+            self._is_valid(key)
+
+    def fact(self, reference: FactReference) -> Any:
+        """The fact, or None where it is to be observed."""
+        text = self.values.get(reference.key)
+        if text is None or not self.valid.get(reference.key):
+            return None
+        try:
+            return factsfile.restore("", self.collectors[reference.key], json.loads(text))
+        except (UsageError, ValueError, RecursionError):
+            return None
+
+    def looking(self, collector: Collector) -> contextlib.AbstractContextManager[None]:
+        """A block in which a collector observes its fact: what it looks at counts where the fact is to be kept."""
+        return looks.counted() if collector.kept else contextlib.nullcontext()
+
+    def outcome(self, check: Check) -> Any:
+        """How the rule ended, as JSON; None where it is to be judged."""
+        found = self.outcomes.get(check.code)
+        return found if found is not None and all(map(self._holds, _needs(check))) else None
+
+    def age(self) -> float:
+        """How many seconds ago the record was made."""
+        return max(0.0, time.time() - self.taken)
+
+    def note(self, check: Check, outcome: Any) -> None:
+        """Keep how a rule ended, where that follows from facts that can be compared."""
+        if all(self._may_be_kept(key) for key in _needs(check)):
+            self.noted[check.code] = outcome
+
+    def _is_valid(self, key: str) -> bool:
+        """Whether what is kept of a fact is what would be observed now, given that no file has changed."""
+        if key not in self.valid:
+            collector = self.collectors[key]
+            self.valid[key] = False  # for facts that need each other
+            known = collector.local or key in self.values
+            self.valid[key] = (
+                collector.kept and known and all(self._holds(need.reference.key) for need in collector.needs)
+            )
+        return self.valid[key]
+
+    def _holds(self, key: str) -> bool:
+        """What no collector observes is given, and part of the record's name."""
+        return self._is_valid(key) if key in self.collectors else True
+
+    @cached_property
+    def _changing(self) -> Mapping[str, Collector]:
+        """The collectors of what changes by itself and is needed by a fact that is kept."""
+        needed = dict.fromkeys(
+            need.reference.key
+            for collector in self.collectors.values()
+            if collector.kept
+            for need in collector.needs
+        )
+        known = {key: self.collectors[key] for key in needed if key in self.collectors}
+        return {key: collector for key, collector in known.items() if not collector.kept}
+
+    def _may_be_kept(self, key: str) -> bool:
+        return key not in self.collectors or self.collectors[key].kept or key in self._changing
+
+    def document(self) -> dict[str, Any]:
+        """The record of this run, without what was looked at."""
+        assert self.collection is not None  # noqa: S101 - a run has looked
+        values: dict[str, str] = {}
+        for key, collector in self.collectors.items():
+            if collector.kept and not collector.local and self.collection.has(collector.reference):
+                value = self.collection.get(collector.fact)
+                if type(value) in {collector.fact, Absent}:
+                    values[key] = _text(value)
+        compared = {key: _text(self.collection.get(c.fact)) for key, c in self._changing.items()}
+        return {"values": values, "compared": compared, "outcomes": self.noted}
+
+
+def _needs(check: Check) -> Iterator[str]:
+    for needs in (check.applies_needs, check.needs, check.paths_needs, check.unjudged_needs):
+        yield from (need.reference.key for need in needs)
+
+
+def _text(value: Any) -> str:
+    """A fact as JSON; of what broke a text that is equal to none."""
+    return (
+        f"broken {time.monotonic_ns()}" if isinstance(value, Broken) else json.dumps(factsfile.entry(value))
+    )
+
+
+@contextlib.contextmanager
+def remembering(session: Session) -> Iterator[Session]:
+    """The same session, whose look uses what is unchanged since an earlier run, and whose answer is kept for the next one."""
+    if session.registry.plugins or session.machine != Machine(session.machine.environ, session.machine.cwd):
+        yield session  # what a plug-in's rules read is not ours to foretell, nor is what a made-up machine holds
+        return
+    began = time.time()
+    file = _file(session)
+    memory = Memory({collector.reference.key: collector for collector in session.registry.collectors})
+    if _recall(memory, file, began):
+        yield replace(session, memory=memory)
+        return
+    with looks.watched([str(cache.top()), *kept_index.folders(), *_SINCE_BOOT]) as seen:
+        yield replace(session, memory=memory)
+        if memory.collection is not None and not session.selection.select and not session.selection.ignore:
+            _keep(memory, seen, file, began)
+
+
+def _file(session: Session) -> Path:
+    """The record of all that is no file and that a fact may depend on."""
+    machine = session.machine
+    about = (
+        kept_index.state(),
+        (sys.version, sys.executable, sys.path, sys.flags),
+        (os.geteuid(), os.getegid(), sorted(os.getgroups()), machine.home, tuple(os.uname())),
+        machine.read("/proc/sys/kernel/random/boot_id"),
+        (sorted(machine.environ.items()), str(machine.cwd)),
+        (session.target, session.config, session.registry.problems),
+    )
+    number = hashlib.sha256(repr(about).encode("utf-8", "surrogateescape")).hexdigest()
+    return cache.top() / "unchanged" / f"{number}.json"
+
+
+def _recall(memory: Memory, file: Path, now: float) -> bool:
+    """Whether there is a record, and no file that it was made from has changed."""
+    kept = cache.read(file, _LARGEST)
+    try:
+        if kept is None or not 0 <= now - kept["taken"] < _OLDEST or looks.what_changed(kept["looks"]):
+            return False
+        values, compared, outcomes = (dict(kept[name]) for name in ("values", "compared", "outcomes"))
+        memory.taken, memory.values, memory.compared, memory.outcomes = (
+            kept["taken"],
+            values,
+            compared,
+            outcomes,
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):  # somebody edited it
+        return False
+    return True
+
+
+def _keep(memory: Memory, seen: Looks, file: Path, began: float) -> None:
+    for module in list(sys.modules.values()):  # code that was read as bytecode
+        if isinstance(source := getattr(module, "__file__", None), str):
+            seen.add(source, "followed")
+    try:
+        looked = seen.record(began)
+    except CannotBeKeptError:
+        return
+    document = memory.document()
+    if (
+        masked(memory.noted) == memory.noted
+    ):  # what smells of a secret is written nowhere; facts hold nothing of it
+        cache.write(file, {"taken": began, "looks": looked, **document})
+    cache.keep_youngest(file.parent, _KEPT)
