@@ -58,8 +58,15 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
             location=Location(stub.path, stub.line) if stub.path else None,
             remedy="take it out of LD_LIBRARY_PATH; for the linker put it into LIBRARY_PATH",
             severity="error" if harmful else None,
-            fix="stubs-off-loader-path" if stub.path and not stub.path.endswith(".py") else None,
+            fix=_fix(stub.path),
         )
+
+
+def _fix(path: str) -> str | None:
+    """Who takes it out of a file; nobody can take it out of the shell."""
+    if not path:
+        return None
+    return "stubs-off-loader-path-in-source" if path.endswith(".py") else "stubs-off-loader-path"
 
 
 def _effect(stub: StubFolder, loaded: Library | None) -> str:

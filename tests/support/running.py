@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +82,55 @@ def inside(
     said = capfd.readouterr()
     code = ended.value.code
     return subprocess.CompletedProcess(arguments, code if isinstance(code, int) else 0, said.out, said.err)
+
+
+@dataclass
+class JobStarted:
+    """A job that runs through `clean --run`: the doctor's process, the words of the job's first line, and where the report will lie."""
+
+    process: subprocess.Popen[str]
+    ready: list[str]
+    report: Path
+
+    def ended(self) -> tuple[int, str, dict[str, Any]]:
+        """The exit code, the rest of the job's output, and the document."""
+        output = self.process.communicate(timeout=300)[0]
+        return self.process.returncode, output, json.loads(self.report.read_text())
+
+
+@contextlib.contextmanager
+def job_started(
+    folder: Path, command: Sequence[str | Path], terminal: int | None = None, **environ: str
+) -> Iterator[JobStarted]:
+    """Run a command, in a session of its own: on a terminal, if one is given. The report lies in a folder."""
+    report = folder / "report.json"
+    words = [
+        sys.executable,
+        "-m",
+        "verl_doctor.toolkit",
+        "clean",
+        "--run",
+        "--json",
+        "--output",
+        str(report),
+        "--",
+    ]
+    with (
+        (folder / "stderr").open("w") as errors,
+        subprocess.Popen(
+            [*(() if terminal is None else ("setsid", "--ctty")), *words, *map(str, command)],
+            env={**os.environ, **environ},
+            stdin=subprocess.DEVNULL if terminal is None else terminal,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=terminal is None,
+        ) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline().split()
+            assert ready, (folder / "stderr").read_text()
+            yield JobStarted(process, ready, report)
+        finally:
+            process.kill()

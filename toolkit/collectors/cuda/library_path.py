@@ -75,13 +75,13 @@ def _set_in_python(path: Path) -> Iterator[StubFolder]:
     tree = parse(source, path)
     if isinstance(tree, Unreadable):
         return
-    lines = [node.lineno for node in walk(tree) if isinstance(node, (ast.stmt, ast.expr)) and _sets(node)]
+    lines = [node.lineno for node in walk(tree) if isinstance(node, (ast.stmt, ast.expr)) and sets(node)]
     for node in walk(tree) if lines else ():
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _stubs(node.value, str(path), lines[0])
 
 
-def _sets(node: ast.AST) -> bool:
+def sets(node: ast.AST) -> bool:
     """Whether a statement assigns to `os.environ[...]` or to any other mapping under the variable's name."""
     match node:
         case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=name))]):

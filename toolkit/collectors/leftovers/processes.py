@@ -44,6 +44,7 @@ _TRACER = re.compile(r"^TracerPid:\s+(\d+)", re.MULTILINE)
 _RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB", re.MULTILINE)
 _NAMESPACES = ("pid", "net", "mnt", "ipc", "user")
 _SESSION = re.compile(r"(/[^\s=]*?/session_[\w-]+)(?:/|$)")
+_AGENT = re.compile(r"\bray/\w+/(?:\w+/)*\w+\.py")
 _MODULE = re.compile(r"multiprocessing\.\w+|compile_worker")
 _SOCKET_TIMEOUT = 1.0  # seconds for a socket on this machine
 
@@ -101,8 +102,9 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
 
 def name(row: Row) -> str:
     """What to call a process: its title and its number."""
-    of_multiprocessing = _MODULE.search(row.command) if is_nameless(row) else None
-    title = of_multiprocessing[0] if of_multiprocessing else row.title.rpartition("/")[2]
+    pattern = _MODULE if is_nameless(row) else _AGENT if role_of(row.command) == "ray agent" else None
+    module = pattern.search(row.command) if pattern else None
+    title = module[0] if module else row.title.rpartition("/")[2]
     return f"{title[-_LONGEST:]} (process {row.pid})"
 
 
@@ -244,7 +246,12 @@ def _held(gpus: Gpus | Unknown) -> Mapping[int, int]:
 def _size(pid: int, held: Mapping[int, int], machine: Machine) -> tuple[int, Store]:
     if held.get(pid):
         return held[pid], "GPU memory"
-    return _number(_RESIDENT, pid, machine) * 1024, "memory"
+    return resident(pid, machine), "memory"
+
+
+def resident(pid: int, machine: Machine) -> int:
+    """Bytes of memory that a process has, 0 when it has ended."""
+    return _number(_RESIDENT, pid, machine) * 1024
 
 
 def _number(pattern: re.Pattern[str], pid: int, machine: Machine) -> int:

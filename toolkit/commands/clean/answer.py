@@ -11,7 +11,6 @@ from rich.text import Text
 from verl_doctor.toolkit.commands.clean import document, render
 from verl_doctor.toolkit.commands.clean.clean import Cleaned
 from verl_doctor.toolkit.console.answer import Answer
-from verl_doctor.toolkit.exit_code import ExitCode
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,6 @@ class CleanAnswer(Answer):
         """Return the leftovers as a page."""
         return render.markdown_lines(self.cleaned)
 
-    def exit_code(self) -> ExitCode:
-        """Return 0 when nothing is left over, 1 when something is, 3 when not all could be seen."""
+    def exit_code(self) -> int:
+        """Return 0 when nothing is left over, 1 when something is, 3 when not all could be seen; that of the job, if one was run."""
         return self.cleaned.exit_code()

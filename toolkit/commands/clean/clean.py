@@ -12,6 +12,7 @@ from pathlib import Path
 from verl_doctor.toolkit.changes import journal, lock, removal_record
 from verl_doctor.toolkit.collectors.leftovers.actors import LeftActors
 from verl_doctor.toolkit.commands.clean import path
+from verl_doctor.toolkit.commands.clean.job import Ended
 from verl_doctor.toolkit.engine.collect import Collection as Facts
 from verl_doctor.toolkit.engine.named_ray import clusters_asked
 from verl_doctor.toolkit.exit_code import ExitCode
@@ -54,23 +55,50 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Total:
+    """How many things of one kind this machine has, of all jobs, and how many bytes they take."""
+
+    kind: str
+    number: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job that was run between two looks: how it ended, and what the machine had `before` and `after` it.
+
+    `appeared` is what came meanwhile and cannot be traced to the job.
+    """
+
+    command: tuple[str, ...]
+    ended: Ended
+    before: tuple[Total, ...] = ()
+    after: tuple[Total, ...] = ()
+    appeared: tuple[Kept, ...] = ()
+
+
+@dataclass(frozen=True)
 class Cleaned:
     """What was found, and what became of it when it was to be removed. `outcomes` is None when nothing was to be.
 
-    `unrecorded` is why the journal does not tell of it all, "" when it does.
+    `unrecorded` is why the journal does not tell of it all, "" when it does. `run` is the job that has left it all, None when
+    no job was run.
     """
 
     found: Found
     outcomes: tuple[Outcome, ...] | None = None
     unrecorded: str = ""
+    run: Run | None = None
 
     @property
     def still_there(self) -> tuple[Outcome, ...]:
         """What was to be removed and was not."""
         return tuple(outcome for outcome in self.outcomes or () if outcome.state != "removed")
 
-    def exit_code(self) -> ExitCode:
-        """1 when something can be removed, or was not; 3 when some place could not be looked at; 0 otherwise."""
+    def exit_code(self) -> int:
+        """That of the job, if one was run; else 1 when something can be removed, or was not; 3 when some place could not be looked at; 0 otherwise."""
+        if self.run is not None:
+            return self.run.ended.code
         left = self.found.leftovers if self.outcomes is None else self.still_there
         return ExitCode.FAILED if left else ExitCode.COULD_NOT_CHECK if self.found.unknown else ExitCode.OK
 

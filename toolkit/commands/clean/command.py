@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 
-from verl_doctor.toolkit.console.progress import Progress
+from verl_doctor.toolkit.console.progress import Progress, announce
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine.session import open_session
@@ -21,6 +26,10 @@ from verl_doctor.toolkit.options.options import (
 )
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.target import Options, UsageError, journal_homes
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.commands.clean.clean import Run
+    from verl_doctor.toolkit.engine.collect import Collection as Facts
 
 
 class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
@@ -45,12 +54,18 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 
 @click.command(
     epilog="Exit codes: 0 nothing is left over, 1 something is, 2 wrong usage, 3 not all could be looked at. "
-    "With --apply: 0 all that was found is removed, 1 something is still there."
+    "With --apply: 0 all that was found is removed, 1 something is still there. With --run: that of the job."
 )
 @target_options
 @job_options
 @click.option(
     "--apply", "apply_them", is_flag=True, help="Remove them, each after a fresh look. Cannot be undone."
+)
+@click.option(
+    "--run",
+    "run_it",
+    is_flag=True,
+    help="Run the job, and show what it alone leaves, on stderr.",
 )
 @click.option(
     "--only",
@@ -73,6 +88,7 @@ def clean(
     *,
     options: Options,
     apply_them: bool,
+    run_it: bool,
     kinds: tuple[tuple[Kind, ...], ...],
     older_than: float,
     form: str,
@@ -84,22 +100,63 @@ def clean(
     Session and spill folders, shared memory, sockets, processes, and what they hold in Ray. What runs, what may be
     starting, and what cannot be seen is kept.
     """
+    from verl_doctor.toolkit.collectors.leftovers.file_judgement import GRACE  # noqa: PLC0415 - see below
     from verl_doctor.toolkit.commands.clean.answer import CleanAnswer  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.commands.clean.clean import Cleaned, Found, chosen, find, remove_all  # noqa: PLC0415
+    from verl_doctor.toolkit.commands.clean.left_by_job import Job  # noqa: PLC0415
 
+    if run_it and form == "json" and file is None:
+        raise UsageError("--json with --run: stdout and stderr are the job's; name a file with --output")
+    command = _command(options.launch) if run_it else ()
+    wanted = tuple(kind for some in kinds for kind in some)
+    run: Run | None = None
     with nothing_on_stdout(), Progress() as progress:
         progress.say("looking for leftovers")
-        run = open_session(options)
-        wanted = tuple(kind for some in kinds for kind in some)
+        session = open_session(options)
+
+        def found_in(facts: Facts) -> Found:
+            found = find(session.registry.collectors, facts, session.target.ray_address)
+            return chosen(found, wanted, older_than)
 
         def look() -> Found:
-            return chosen(
-                find(run.registry.collectors, run.look(), run.target.ray_address), wanted, older_than
-            )
+            return found_in(session.look())
 
-        home = journal_homes(run.target)[1]
+        if run_it:
+            job = Job(session.look, found_in, session.machine)
+    if run_it:  # its output is its own: stdout is what it was
         try:
-            cleaned = remove_all(look, run.machine, home, progress.say) if apply_them else Cleaned(look())
+            ended = job.run(command, announce)
+        except OSError as error:
+            raise UsageError(f"{command[0]} cannot be started: {error.strerror}") from None
+    with nothing_on_stdout(), Progress() as progress:
+        progress.say("looking for leftovers")
+        if run_it:
+            run, left = job.completed(ended)
+            if apply_them and (left.leftovers or left.kept):
+                announce("waits for a minute: what has just been changed is never removed")
+                time.sleep(GRACE)
+            look = job.left
+        try:
+            cleaned = (
+                remove_all(look, session.machine, journal_homes(session.target)[1], progress.say)
+                if apply_them
+                else Cleaned(left if run_it else look())
+            )
         except Refused as error:
             raise UsageError(str(error)) from None
-    return show(CleanAnswer(cleaned, verbose=verbose), form, file)
+    answer = CleanAnswer(replace(cleaned, run=run), verbose=verbose)
+    with nothing_on_stdout() if run_it else contextlib.nullcontext():
+        return show(answer, form, file)
+
+
+def _command(launch: tuple[str, ...]) -> tuple[str, ...]:
+    """What a shell would start: a program, or a script by its interpreter. Raises UsageError when nothing can be started."""
+    if not launch:
+        raise UsageError("--run: name the launch script to run, or a command behind --")
+    if shutil.which(launch[0]):
+        return launch
+    if not os.path.isfile(launch[0]):
+        raise UsageError(
+            f"{launch[0]}: there is no such command or script; name what starts the job behind --"
+        )
+    return ("bash" if Path(launch[0]).suffix != ".py" else "python", *launch)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from verl_doctor.toolkit.commands.clean.clean import Cleaned
+from verl_doctor.toolkit.commands.clean.clean import Cleaned, Run, Total
 from verl_doctor.toolkit.leftover import Kept, Leftover
-from verl_doctor.toolkit.text import counted, in_bytes
+from verl_doctor.toolkit.text import counted, in_bytes, in_time
 
 SCHEMA_VERSION = 1
 _PLURALS: Mapping[str, str] = {"shared memory": "pieces of shared memory", "process": "processes"}
@@ -50,6 +50,21 @@ def document(cleaned: Cleaned) -> dict[str, Any]:
         ],
         "not_looked_at": [{"fact": fact, "why": why} for fact, why in cleaned.found.unknown],
         "unrecorded": cleaned.unrecorded or None,
+        "run": None if cleaned.run is None else _run(cleaned.run),
+    }
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "exit_code": run.ended.code,
+        "signal": run.ended.signal or None,
+        "seconds": round(run.ended.seconds, 1),
+        "before": [vars(total) for total in run.before],
+        "after": [vars(total) for total in run.after],
+        "appeared": [
+            {"kind": entry.kind, "name": entry.name, "size": entry.size, "store": entry.store}
+            for entry in run.appeared
+        ],
     }
 
 
@@ -61,16 +76,20 @@ def headline(cleaned: Cleaned) -> tuple[str, str]:
         if not cleaned.still_there:
             return "REMOVED", f"{kinds_of(gone)}{takes(gone, ', which took ')}"
         return "NOT ALL", f"{counted(len(gone), 'leftover')} removed, {len(cleaned.still_there)} still there"
+    if cleaned.run is not None and (left := (*found.leftovers, *found.kept)):
+        return "LEFT OVER", f"the job left {kinds_of(left)}{takes(left, ', taking ')}"
     if found.leftovers:
         verb = "takes" if len(found.leftovers) == 1 else "take"
         return "LEFT OVER", f"{kinds_of(found.leftovers)}{takes(found.leftovers, f', which {verb} ')}"
     if found.unknown:
         return "UNKNOWN", "nothing is known to be left over, but not everything could be looked at"
+    if cleaned.run is not None:
+        return "CLEAN", "the job left nothing behind"
     kept = f"; {counted(len(found.kept), 'thing')} looked at and kept" if found.kept else ""
     return "CLEAN", f"nothing is left over from dead jobs{kept}"
 
 
-def kinds_of(leftovers: Iterable[Leftover]) -> str:
+def kinds_of(leftovers: Iterable[Leftover | Kept]) -> str:
     """How many there are of each kind: "2 session folders and 1 socket"."""
     kinds = sorted(leftover.kind for leftover in leftovers)
     parts = [
@@ -92,6 +111,27 @@ def takes(leftovers: Iterable[Leftover | Kept], before: str) -> str:
         for store, same in groupby(known, key=lambda pair: pair[0])
     ]
     return before + " and ".join(parts) if parts else ""
+
+
+def of_run(run: Run) -> Iterator[str]:
+    """How the job ended, and what the machine had before and after it."""
+    yield f"job: {run.ended} after {in_time(run.ended.seconds)}"
+    totals = {total.kind: [total, Total(total.kind)] for total in run.before}
+    for total in run.after:
+        totals.setdefault(total.kind, [Total(total.kind), total])[1] = total
+    parts = [
+        f"{_PLURALS.get(kind, kind + 's' if before.number or after.number else kind)} {_total(before)} -> {_total(after)}"
+        for kind, (before, after) in totals.items()
+        if before != after
+    ]
+    changed = "; ".join(parts) or "nothing changed"
+    yield f"before and after, all jobs of this machine: {changed}"
+
+
+def _total(total: Total) -> str:
+    """A number, a size, or both: "2 (1.0 GiB)"."""
+    size = in_bytes(total.size) if total.size else ""
+    return f"{total.number} ({size})" if total.number and size else size or str(total.number)
 
 
 def next_steps(cleaned: Cleaned) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from rich.text import Text
 
 from verl_doctor.toolkit.commands.clean import document as words
-from verl_doctor.toolkit.commands.clean.clean import Cleaned
+from verl_doctor.toolkit.commands.clean.clean import Cleaned, Run
 from verl_doctor.toolkit.console.markdown_text import escaped
 from verl_doctor.toolkit.leftover import Kept, Kind, Leftover, Outcome
 from verl_doctor.toolkit.text import counted, harmless, in_bytes, wrapped
@@ -37,6 +37,10 @@ def text_lines(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterato
     for same in sorted(kinds.values(), key=lambda some: -sum(leftover.size or 0 for leftover in some)):
         yield from _of_kind(same, outcomes, width, verbose=verbose)
     yield from _kept(cleaned, width, verbose=verbose)
+    if cleaned.run is not None:
+        yield from _appeared(cleaned.run, width, verbose=verbose)
+        for sentence in words.of_run(cleaned.run):
+            yield from _wrapped(sentence, width, "  ", "    ")
     for fact, why in cleaned.found.unknown:
         yield from _wrapped(f"not looked at: {why} ({fact})", width, "  ", "    ")
     for next_step in words.next_steps(cleaned):
@@ -66,6 +70,12 @@ def markdown_lines(cleaned: Cleaned) -> Iterator[str]:
     for kept in cleaned.found.kept:
         row = (kept.name, kept.kind, _size(kept), kept.why)
         yield f"| {' | '.join(escaped(harmless(cell)) for cell in row)} |"
+    for entry in cleaned.run.appeared if cleaned.run else ():
+        yield ""
+        yield f"* appeared while the job ran: {escaped(harmless(entry.name))} ({entry.kind}): {entry.why}"
+    for sentence in words.of_run(cleaned.run) if cleaned.run else ():
+        yield ""
+        yield escaped(harmless(sentence))
     for fact, why in cleaned.found.unknown:
         yield ""
         yield f"* not looked at: {escaped(harmless(why))} ({fact})"
@@ -111,7 +121,7 @@ def _leftover(
 def _kept(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterator[Text]:
     """What is kept, and why: beside leftovers only a few, unless all was asked for."""
     kept = cleaned.found.kept
-    if not cleaned.found.leftovers and not verbose:
+    if not cleaned.found.leftovers and not verbose and cleaned.run is None:
         return
     shown = kept if verbose else kept[:_MOST_KEPT]
     for kept_entry in shown:
@@ -120,6 +130,21 @@ def _kept(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterator[Tex
         )
     if len(kept) > len(shown):
         yield Text(f"  kept: {counted(len(kept) - len(shown), 'more thing')}; -v shows them", style="dim")
+
+
+def _appeared(run: Run, width: int | None, *, verbose: bool) -> Iterator[Text]:
+    """What came while the job ran and may be another's."""
+    if not run.appeared:
+        return
+    more = "" if verbose else "; -v shows them"
+    yield from _wrapped(
+        f"appeared while it ran, and nothing shows whose they are: {words.kinds_of(run.appeared)}{more}",
+        width,
+        "  ",
+        "    ",
+    )
+    for entry in run.appeared if verbose else ():
+        yield from _wrapped(entry.name, width, "    ", "      ")
 
 
 def _size(leftover: Leftover | Kept) -> str:

@@ -1,0 +1,113 @@
+"""What a job with a real Ray leaves after each way to end, as one command shows it: `clean --run`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.ray import head as ray_head
+from support.running import JobStarted, job_started
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+# Two actors and a segment that nobody unlinks. It ends by itself only in the first two ways.
+_JOB = """
+import os, sys, time
+from multiprocessing import resource_tracker, shared_memory
+import ray
+ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
+
+@ray.remote(num_cpus=0)
+class Worker:
+    def pid(self):
+        return os.getpid()
+
+workers = [Worker.remote() for _ in range(2)]
+pids = ray.get([worker.pid.remote() for worker in workers])
+segment = shared_memory.SharedMemory(create=True, size=5_000)
+resource_tracker.unregister(segment._name, "shared_memory")
+time.sleep(1.2)  # longer than between two looks
+print(os.getpid(), segment.name, *pids, flush=True)
+if sys.argv[1] == "error":
+    raise RuntimeError("as planned")
+if sys.argv[1] != "normal":
+    time.sleep(600)
+"""
+_PROCESS = re.compile(r"\(process (\d+)\)$")
+
+Ending = Callable[[JobStarted, int], object]
+ENDINGS: dict[str, tuple[Ending, int, str | None]] = {
+    "normal": (lambda run, terminal: None, 0, None),
+    "error": (lambda run, terminal: None, 1, None),
+    "ctrl-c": (lambda run, terminal: os.write(terminal, b"\x03"), 1, None),
+    "term": (lambda run, terminal: run.process.terminate(), 15, None),
+    "kill": (lambda run, terminal: os.kill(int(run.ready[0]), signal.SIGKILL), 137, "SIGKILL"),
+}
+"""How the job is ended, its exit code, and the signal: Ray takes the first two itself, and ends with codes of its own."""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short path, because sockets lie in it; what still runs there is ended."""
+    made = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))
+    yield made
+    for process in [*ray_head.below(made)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    ends = pty.openpty()
+    yield ends
+    for end in ends:
+        os.close(end)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_is_left_of_a_job_that_ends_so(ending, folder, terminal):
+    end, code, by = ENDINGS[ending]
+    (folder / "job.py").write_text(_JOB)
+    words = [ray_head.environment() / "bin" / "python", folder / "job.py", ending]
+    rays = {"RAY_TMPDIR": str(folder), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+    stranger = subprocess.Popen(
+        [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
+    others = Path(f"/tmp/verl_spill_{stranger.pid}")
+    with job_started(folder, words, terminal[1], **rays) as run:
+        driver, segment, *actors = run.ready
+        try:
+            others.mkdir()
+            end(run, terminal[0])
+            returned, output, report = run.ended()
+        finally:
+            others.rmdir()
+            stranger.communicate()
+            Path("/dev/shm", segment).unlink(missing_ok=True)
+    told = (folder / "stderr").read_text()
+    assert (returned, output) == (code, ""), told
+    assert (report["run"]["exit_code"], report["run"]["signal"]) == (code, by)
+    left = {entry["name"]: entry for entry in (*report["leftovers"], *report["kept"])}
+    (session,) = (folder / "ray").glob("session_2*")
+    assert session.name.endswith(f"_{driver}")
+    assert {str(session), f"/dev/shm/{segment}"} <= left.keys()
+    running = {match[1] for name in left if (match := _PROCESS.search(name))}
+    assert not running & {driver, *actors}
+    processes = {entry["name"] for entry in left.values() if entry["kind"] == "process"}
+    assert all(name.startswith(("ray/", "multiprocessing.")) for name in processes), (
+        "no worker, raylet or GCS: agents at most"
+    )
+    assert {entry["kind"] for entry in left.values()} <= {"session folder", "shared memory", "process"}
+    assert str(others) in {entry["name"] for entry in report["run"]["appeared"]}
