@@ -11,12 +11,11 @@ from verl_doctor.checks.shared.corrections import healed, reworded, settings
 from verl_doctor.checks.shared.ray import ray_place
 from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
-from verl_doctor.toolkit.collectors.ray.init_arguments import KEYS, RayInitArguments
+from verl_doctor.toolkit.collectors.ray.init_arguments import KEY, RayInitArguments
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import in_bytes
 
-_INIT = "ray_kwargs.ray_init"
 _STORE = "object_store_memory"
 _TAKES = RayInitArguments(
     ("address", "num_cpus", "num_gpus", _STORE, "runtime_env"), "/env/ray/_private/worker.py:1446", 75 << 20
@@ -29,11 +28,12 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
     phase="ray",
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("arguments that it has", (*configured(f"{_INIT}.num_cpus=8", f"+{_INIT}.{_STORE}=100000000"), _TAKES, RayAddresses())),
-        Example("one that it has not", (*configured(f"+{_INIT}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
-        Example("a small object store", (*configured(f"+{_INIT}.{_STORE}=1000000"), _TAKES, RayAddresses()), "Ray takes no less than 75.0 MiB"),
-        Example("of a Ray that runs", (*configured(f"+{_INIT}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),)))),
-        Example("a folder that is not there", (*configured(f"+{_INIT}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to send along, is not there"),
+        Example("arguments that it has", (*configured(f"{KEY}.num_cpus=8", f"+{KEY}.{_STORE}=100000000"), _TAKES, RayAddresses())),
+        Example("one that it has not", (*configured(f"+{KEY}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
+        Example("a small object store", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses()), "Ray takes no less than 75.0 MiB"),
+        Example("of a Ray that runs", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),)))),
+        Example("verl 0.5 and older, which hand on num_cpus alone", (*configured("+ray_init.timeline_json_file=/t.json"), _TAKES, RayAddresses())),
+        Example("a folder that is not there", (*configured(f"+{KEY}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to send along, is not there"),
     ],
 )  # fmt: skip
 def ray_init_refuses(
@@ -50,46 +50,45 @@ def ray_init_refuses(
 
     Correct the name or the value. What Ray takes is read from the installed Ray.
     """
-    for init in KEYS:
-        given = configuration.get(init)
-        if not isinstance(given, Mapping):
-            continue
-        for name in given:
-            if name not in arguments.names:
-                near = next(iter(difflib.get_close_matches(name, arguments.names, 1)), "")
-                yield _finding(
-                    f"ray.init() has no argument {name}" + (f"; did you mean {near}?" if near else ""),
-                    configuration,
-                    f"{init}.{name}",
-                    arguments.read_from,
-                    f"Write {init}.{near}" if near else f"Remove {init}.{name}",
-                    _renamed(configuration, init, name, near),
-                )
-        size = configuration.number(f"{init}.{_STORE}")
-        starts = isinstance(addresses, RayAddresses) and addresses.taken is None
-        if starts and size and size < arguments.smallest_store:
-            least = arguments.smallest_store
+    given = configuration.get(KEY)
+    if not isinstance(given, Mapping):
+        return
+    for name in given:
+        if name not in arguments.names:
+            near = next(iter(difflib.get_close_matches(name, arguments.names, 1)), "")
             yield _finding(
-                f"an object store of {in_bytes(int(size))} is too small: Ray takes no less than {in_bytes(least)}",
+                f"ray.init() has no argument {name}" + (f"; did you mean {near}?" if near else ""),
                 configuration,
-                f"{init}.{_STORE}",
+                f"{KEY}.{name}",
                 arguments.read_from,
-                f"Set {least} bytes or more, or leave it to Ray",
-                settings(configuration, {f"{init}.{_STORE}": least}, f"Ray takes no less than {least} bytes"),
+                f"Write {KEY}.{near}" if near else f"Remove {KEY}.{name}",
+                _renamed(configuration, name, near),
             )
-        if arguments.missing_folder and f"{init}.runtime_env.working_dir" in _keys(given, init):
-            yield _finding(
-                f"{arguments.missing_folder}, which Ray is to send along, is not there",
-                configuration,
-                f"{init}.runtime_env.working_dir",
-                "",
-                "Name a folder that is there",
-            )
+    size = configuration.number(f"{KEY}.{_STORE}")
+    starts = isinstance(addresses, RayAddresses) and addresses.taken is None
+    if starts and size and size < arguments.smallest_store:
+        least = arguments.smallest_store
+        yield _finding(
+            f"an object store of {in_bytes(int(size))} is too small: Ray takes no less than {in_bytes(least)}",
+            configuration,
+            f"{KEY}.{_STORE}",
+            arguments.read_from,
+            f"Set {least} bytes or more, or leave it to Ray",
+            settings(configuration, {f"{KEY}.{_STORE}": least}, f"Ray takes no less than {least} bytes"),
+        )
+    if arguments.missing_folder and f"{KEY}.runtime_env.working_dir" in _keys(given):
+        yield _finding(
+            f"{arguments.missing_folder}, which Ray is to send along, is not there",
+            configuration,
+            f"{KEY}.runtime_env.working_dir",
+            "",
+            "Name a folder that is there",
+        )
 
 
-def _keys(given: Mapping[str, object], init: str) -> list[str]:
+def _keys(given: Mapping[str, object]) -> list[str]:
     inner = given.get("runtime_env")
-    return [f"{init}.runtime_env.{name}" for name in inner] if isinstance(inner, Mapping) else []
+    return [f"{KEY}.runtime_env.{name}" for name in inner] if isinstance(inner, Mapping) else []
 
 
 def _finding(
@@ -112,12 +111,12 @@ def _finding(
     )
 
 
-def _renamed(there: Configuration, init: str, name: str, near: str) -> Correction | None:
+def _renamed(there: Configuration, name: str, near: str) -> Correction | None:
     """The argument that is like this one, unless it is given too; else none."""
-    word: Asked | None = there.asked_for(f"{init}.{name}")
+    word: Asked | None = there.asked_for(f"{KEY}.{name}")
     if word is None:
         return None
-    if near and there.asked_for(f"{init}.{near}") is None:
+    if near and there.asked_for(f"{KEY}.{near}") is None:
         return reworded(
             word, word.text.replace(f".{name}=", f".{near}=", 1), f"{near} is the name like {name}"
         )

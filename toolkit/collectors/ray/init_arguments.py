@@ -14,8 +14,8 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC
 from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
 
-KEYS = ("ray_kwargs.ray_init", "ray_init")
-"""Where releases of verl keep the arguments of `ray.init()`."""
+KEY = "ray_kwargs.ray_init"
+"""Where verl keeps the arguments of `ray.init()`, since 0.6. Of `ray_init`, as it was before, it handed on `num_cpus` alone."""
 
 _FOLDER = "runtime_env.working_dir"
 _SMALLEST = "OBJECT_STORE_MINIMUM_MEMORY_BYTES"
@@ -58,10 +58,8 @@ def ray_init_arguments(
 
 def _gone(configuration: Configuration, machine: Machine) -> str:
     """The folder that is named for all nodes and is not here. A relative one depends on where the job starts."""
-    named = next(
-        (value for key in KEYS if isinstance(value := configuration.get(f"{key}.{_FOLDER}"), str)), ""
-    )
-    path = machine.expanded(named) if named and "://" not in named else ""
+    named = configuration.get(f"{KEY}.{_FOLDER}")
+    path = machine.expanded(named) if isinstance(named, str) and "://" not in named else ""
     return (
         path
         if path.startswith("/") and not path.endswith((".zip", ".jar")) and not os.path.isdir(path)

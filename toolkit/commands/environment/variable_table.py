@@ -32,8 +32,10 @@ def variable_table(target: Target, collection: Collection) -> Iterator[str]:
         collection.get(VllmTree),
     )
     for name, purpose in known.items():
-        reading = None if isinstance(found, Unknown) else found.get(name)
-        yield f"* `{name}`: {purpose}. {_read_by(reading)}"
+        read_by = (
+            f"Readers unknown: {found.reason}." if isinstance(found, Unknown) else _read_by(found.get(name))
+        )
+        yield f"* `{name}`: {purpose}. {read_by}"
 
 
 def _read_by(reading: Reading | None) -> str:
