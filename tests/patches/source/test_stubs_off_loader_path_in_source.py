@@ -69,8 +69,8 @@ def test_the_statement_goes_and_nothing_is_found_any_more(tmp_path: Path, statem
     ("statement", "reason"),
     [
         (
-            'os.environ["LD_LIBRARY_PATH"] = f"{cuda_stubs}:/opt/lib:{old}"',
-            "adds /opt/lib to LD_LIBRARY_PATH too",
+            'os.environ["LD_LIBRARY_PATH"] = f"{cuda_stubs}:/srv/lib:{old}"',
+            "adds /srv/lib to LD_LIBRARY_PATH too",
         ),
         ('os.environ["LD_LIBRARY_PATH"] = f"{cuda_stubs}:{site_of(old)}"', "adds what cannot be told"),
         ('os.environ["LD_LIBRARY_PATH"] = cuda_stubs; print(old)', "other code stands in this line"),
@@ -83,8 +83,8 @@ def test_a_statement_that_does_more_is_refused(tmp_path: Path, statement: str, r
 def test_a_statement_that_adds_no_stubs_stays(tmp_path: Path) -> None:
     text = BLOCK.replace(
         "SETS",
-        f'os.environ["LD_LIBRARY_PATH"] = f"{{cuda_stubs}}:{{old}}"\n        os.environ["LD_LIBRARY_PATH"] = "/opt/lib:" + {OLD}',
+        f'os.environ["LD_LIBRARY_PATH"] = f"{{cuda_stubs}}:{{old}}"\n        os.environ["LD_LIBRARY_PATH"] = "/srv/lib:" + {OLD}',
     )
     after = planned(tmp_path, text)
     assert after.count("pass  # verl-doctor: ENV105") == 1
-    assert f'        os.environ["LD_LIBRARY_PATH"] = "/opt/lib:" + {OLD}\n' in after
+    assert f'        os.environ["LD_LIBRARY_PATH"] = "/srv/lib:" + {OLD}\n' in after

@@ -53,6 +53,12 @@ class Found:
     kept: tuple[Kept, ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def everything(self) -> tuple[Leftover | Kept, ...]:
+        """What is left over, and what is kept."""
+        entries: list[Leftover | Kept] = [*self.leftovers, *self.kept]
+        return tuple(entries)
+
 
 @dataclass(frozen=True)
 class Total:

@@ -76,7 +76,7 @@ def headline(cleaned: Cleaned) -> tuple[str, str]:
         if not cleaned.still_there:
             return "REMOVED", f"{kinds_of(gone)}{takes(gone, ', which took ')}"
         return "NOT ALL", f"{counted(len(gone), 'leftover')} removed, {len(cleaned.still_there)} still there"
-    if cleaned.run is not None and (left := (*found.leftovers, *found.kept)):
+    if cleaned.run is not None and (left := found.everything):
         return "LEFT OVER", f"the job left {kinds_of(left)}{takes(left, ', taking ')}"
     if found.leftovers:
         verb = "takes" if len(found.leftovers) == 1 else "take"

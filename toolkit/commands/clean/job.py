@@ -198,8 +198,12 @@ class _Signals:
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
         """Take them: while `job` runs each goes on to it, and afterwards `wait` tells of it."""
-        # Where a thread of ours takes a signal that is blocked in this one, who has sent it is not known.
-        with taken(_PASSED_ON, lambda number: self._pass_on(number, from_terminal=number == signal.SIGINT)):
+
+        def pass_on(number: signal.Signals) -> None:
+            # A thread of ours has taken what is blocked in this one: who has sent it is not known.
+            self._pass_on(number, from_terminal=number == signal.SIGINT)
+
+        with taken(_PASSED_ON, pass_on):
             yield
 
     @contextlib.contextmanager

@@ -31,7 +31,7 @@ class Job:
         self._traces = Traces(machine)
         facts = look()
         before = find(facts)
-        self._known = {(entry.kind, entry.name) for entry in (*before.leftovers, *before.kept)}
+        self._known = {(entry.kind, entry.name) for entry in before.everything}
         self._before = tuple(_totals(before, facts))
 
     def run(self, command: Sequence[str], say: Callable[[str], None]) -> Run:
@@ -52,9 +52,7 @@ class Job:
     def _left(self, facts: Collection) -> tuple[Found, tuple[Kept, ...], tuple[Total, ...]]:
         self._traces.look()
         found = self._find(facts)
-        entries = [
-            entry for entry in (*found.leftovers, *found.kept) if (entry.kind, entry.name) not in self._known
-        ]
+        entries = [entry for entry in found.everything if (entry.kind, entry.name) not in self._known]
         paths = {entry.name for entry in entries}
         living = {name(row): row for row in self._traces.living()}
         mine = [
@@ -98,7 +96,7 @@ def _totals(found: Found, facts: Collection) -> Iterator[Total]:
     if isinstance(processes, Processes):
         yield Total("process", len(processes.running))
     kinds: dict[str, Total] = {}
-    for entry in (*found.leftovers, *found.kept):
+    for entry in found.everything:
         if entry.kind != "process":
             total = kinds.get(entry.kind, Total(entry.kind))
             kinds[entry.kind] = Total(entry.kind, total.number + 1, total.size + (entry.size or 0))
