@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from packaging.version import InvalidVersion, Version
 
-from verl_doctor.toolkit.collectors.api.guards import exits, handler_of, judge_by_trees
+from verl_doctor.toolkit.collectors.api.guards import exits, handler_of, judge_by_trees, suppressing
 from verl_doctor.toolkit.collectors.api.settings import Section, Settings
 from verl_doctor.toolkit.collectors.api.value import LocalClass, Scope, SelfOf
 from verl_doctor.toolkit.collectors.api.values import Reader, annotation_text
@@ -319,7 +319,14 @@ class Decisions:
                 bound = any(
                     _stores_name(item.optional_vars, name) for item in node.items if item.optional_vars
                 )
-                return self._after(block, name, until, scope, UNCLEAR if bound else value)
+                begin = UNCLEAR if bound else value
+                handlers = [suppressing(item, self.reader, scope) for item in node.items]
+                passes = any(
+                    handler is not None and any(map(handler.takes, _IMPORT_ERRORS)) for handler in handlers
+                )
+                if not inside and passes and self._fails(block):
+                    return begin
+                return self._after(block, name, until, scope, begin)
             case ast.Try():
                 return self._tried(node, name, until, scope, value, inside=inside)
         return UNCLEAR

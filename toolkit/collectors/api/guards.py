@@ -345,6 +345,8 @@ def error_of(kind: str, answer: object) -> str:
     if kind == "import":
         missing_module = isinstance(answer, Missing) and answer.what == "module"
         return "ModuleNotFoundError" if missing_module else "ImportError"
+    if kind == "name":
+        return "NameError"
     if kind == "patch" and isinstance(answer, Missing) and answer.what == "module":
         return "ModuleNotFoundError"
     return "AttributeError" if kind in {"attribute", "store", "patch", "sent", "result"} else "TypeError"

@@ -24,6 +24,7 @@ class Helpers:
     def __init__(self, reader: Reader, tree: ast.Module | None = None, depth: int = 0) -> None:
         self.reader, self.depth = reader, depth
         self._trees: dict[str, ast.Module | None] = {reader.module.name: tree}
+        self._known: dict[str, tuple[Reader, Scope, ast.Module] | None] = {}
 
     def flag(self, module: str, name: str) -> Any:
         """What another module of the same tree binds a name to."""
@@ -76,6 +77,11 @@ class Helpers:
 
     def _inside(self, name: str) -> tuple[Reader, Scope, ast.Module] | None:
         """A reader of another module, its names and its tree; None for one of the libraries, and for one that cannot be read."""
+        if name not in self._known:
+            self._known[name] = self._read(name)
+        return self._known[name]
+
+    def _read(self, name: str) -> tuple[Reader, Scope, ast.Module] | None:
         sources = self.reader.sources
         file, module = sources.file_of(name), sources.module(name)
         if name.partition(".")[0] in self.reader.versions or file is None or not isinstance(module, Module):

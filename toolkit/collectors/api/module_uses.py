@@ -33,6 +33,7 @@ from verl_doctor.toolkit.collectors.api.value import (
     NOT_LOOKED_AT,
     Bound,
     Instance,
+    Scope,
     Surroundings,
     Value,
     describe,
@@ -68,7 +69,11 @@ def read_uses(
     if around.settings is not None:
         reader.by_settings = Decisions(reader, around.settings).holds
     walker = _Walker(reader, scopes, senders(nodes))
-    walker.block(tree.body, Context(walker.scopes.of_module(tree, nodes)))
+    top = walker.scopes.of_module(tree, nodes)
+    reader.is_unbound = lambda name, scope: (
+        _is_of(top, name, scope) and flags.is_unbound(tree.body, name, top)
+    )
+    walker.block(tree.body, Context(top))
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     walker.found.off = frozenset(reader.off)
     walker.found.dead = frozenset(unit for unit in walker.found.units if unit in names - walker.record.live)
@@ -199,6 +204,8 @@ class _Walker:
     def _class(self, node: ast.ClassDef, context: Context) -> None:
         for part in [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]:
             self.expression(part, context)
+        for base in node.bases:
+            self._if_none(base, context, "keyword")
         self.scopes.enter_class(node, context.scope)
         self.block(node.body, replace(context, in_class=node.name if not context.unit else ""))
         if not context.unit and not context.in_class and node.bases:
@@ -298,10 +305,20 @@ class _Walker:
     def expressions(self, node: ast.stmt, context: Context) -> None:
         """Read the expressions of a statement, leaving the statements it holds to the caller."""
         for child in children(node):
-            if isinstance(child, ast.expr):
+            if isinstance(node, ast.AnnAssign) and child is node.annotation:
+                self._annotation(child, context)
+            elif isinstance(child, ast.expr):
                 self.expression(child, context)
             elif isinstance(child, ast.withitem):
                 self.expression(child.context_expr, context)
+
+    def _annotation(self, node: ast.AST, context: Context) -> None:
+        """What an annotation mentions. Most are never evaluated, so a name may be unbound there."""
+        for part in walk(node):
+            if isinstance(part, ast.Name):
+                self.record.mention(part.id, context)
+            elif isinstance(part, ast.Attribute):
+                self._attribute(part, context)
 
     def expression(self, node: ast.AST, context: Context) -> None:
         match node:
@@ -317,6 +334,8 @@ class _Walker:
                 return
             case ast.Name(id=name):
                 self.record.mention(name, context)
+                if isinstance(node.ctx, ast.Load):
+                    self._if_unbound(node, context)
             case ast.Lambda():
                 self.expression(
                     node.body, replace(context, handlers=(), scope=self.scopes.of_lambda(node, context.scope))
@@ -350,6 +369,8 @@ class _Walker:
     def _attribute(self, node: ast.Attribute, context: Context) -> None:
         self.record.mention(node.attr, context)
         owner = self.reader.value(node.value, context.scope)
+        if owner is GONE and isinstance(node.ctx, ast.Load) and not node.attr.startswith("__"):
+            self._if_none(node.value, context, "attribute")
         if not self.reader.is_watched(owner):
             return
         if isinstance(node.ctx, ast.Load):
@@ -403,8 +424,8 @@ class _Walker:
     def _fit(self, node: ast.Call, context: Context, *, unfinished: bool = False) -> None:
         """Whether a call of something of the examined packages fits. To an unfinished one more may be given later."""
         callee = self.reader.value(node.func, context.scope)
-        if callee is GONE and isinstance(node.func, ast.Name):
-            self._fallback(node.func, context)
+        if callee is GONE:
+            self._if_none(node.func, context, "keyword")
         if not self.reader.is_watched(callee):
             return
         found = signature_of_call(self.reader.sources, callee)
@@ -428,16 +449,33 @@ class _Walker:
         ):
             self.record.fit(callee, fit, context, path)
 
-    def _fallback(self, name: ast.Name, context: Context) -> None:
-        """A call of a name that is None since its import failed."""
-        found = context.scope.find(name.id)
-        origin = next((entry.origin for entry in found[1] if entry.origin[0]), None) if found else None
-        if origin is not None and self.reader.is_none(name, context.scope):
-            reason = f"{name.id} is None where {origin[0]} has no {origin[1]}"
-            guard = context.caught("keyword")
-            self.record.use(
-                "attribute", ".".join(origin), position(name), "missing", context, guard, reason=reason
-            )
+    def _if_none(self, node: ast.expr, context: Context, kind: str) -> None:
+        """A use of a name that is None since its import failed."""
+        origin = self._origin(node, context)
+        if isinstance(node, ast.Name) and origin and self.reader.is_none(node, context.scope):
+            self._left(node, origin, "None", kind, context)
+
+    def _if_unbound(self, node: ast.Name, context: Context) -> None:
+        """A name that nothing has bound since its import failed."""
+        origin = self._origin(node, context)
+        if origin and self.reader.is_unbound(node.id, context.scope):
+            self._left(node, origin, "not bound", "name", context)
+
+    def _origin(self, node: ast.expr, context: Context) -> tuple[str, str] | None:
+        """What a name is imported as, where one of the examined packages does not have that."""
+        found = context.scope.find(node.id) if isinstance(node, ast.Name) else None
+        for entry in found[1] if found else ():
+            if entry.origin[0].partition(".")[0] in self.reader.versions:
+                return entry.origin if self.reader.value(node, context.scope) is GONE else None
+        return None
+
+    def _left(self, name: ast.Name, origin: tuple[str, str], left: str, kind: str, context: Context) -> None:
+        # What stands in the block of the import itself is not reached once that has failed.
+        guard = context.caught(kind) or context.caught("import")
+        reason = f"{name.id} is {left} where {origin[0]} has no {origin[1]}"
+        self.record.use(
+            "attribute", ".".join(origin), position(name), "missing", context, guard, reason=reason
+        )
 
     def _sent(self, node: ast.Call, context: Context) -> None:
         """A method that the workers are to run, named by a string."""
@@ -458,6 +496,12 @@ class _Walker:
             owner = self.reader.value(replaced[0], context.scope)
             if self.reader.is_watched(owner):
                 self.record.member(owner, replaced[1], position(node), "patch", context)
+
+
+def _is_of(top: Scope, name: str, scope: Scope) -> bool:
+    """Whether a name that is read in a scope is the module's own."""
+    found = scope.find(name)
+    return found is not None and found[0] is top
 
 
 def _is_rare(test: ast.expr) -> bool:

@@ -71,6 +71,7 @@ class Reader:
         self.by_flags: Callable[[ast.expr, Scope], bool | None] = lambda _test, _scope: None
         self.by_settings: Callable[[ast.expr, Scope], bool | None] = lambda _test, _scope: None
         self.is_none: Callable[[ast.expr, Scope], bool] = lambda _node, _scope: False
+        self.is_unbound: Callable[[str, Scope], bool] = lambda _name, _scope: False
         self.flag: Callable[[str, str], Any] = lambda _module, _name: UNCLEAR
         self.answered: Callable[[ast.Call, Scope, Any], Any] = lambda _call, _scope, _by: UNCLEAR
         self.off: set[tuple[str, str]] = set()

@@ -43,7 +43,10 @@ _LONGEST = 120.0  # seconds for one fact about one pair, which takes 2 on a free
 
 @dataclass(frozen=True)
 class Break:
-    """One finding. `places` are its lines, relative to the folder around the package: "verl/workers/x.py:38"."""
+    """One finding. `places` are its lines, relative to the folder around the package: "verl/workers/x.py:38".
+
+    `fix` is the repair that `fix` carries out, None where there is none; `remedy` what else helps.
+    """
 
     code: str
     message: str
@@ -52,6 +55,8 @@ class Break:
     stops: tuple[str, ...]
     may_stop: tuple[str, ...]
     places: tuple[str, ...]
+    remedy: str = ""
+    fix: str | None = None
 
 
 @dataclass(frozen=True)
@@ -228,6 +233,8 @@ def _break(code: str, finding: Finding, question: Question) -> Break:
         stops=finding.stops,
         may_stop=finding.may_stop,
         places=tuple(_relative(str(place), question) for place in places),
+        remedy=finding.remedy,
+        fix=finding.fix,
     )
 
 

@@ -19,6 +19,8 @@ SHIM = "try:\n    from vllm.a import gone\nexcept ImportError:\n    pass"
 LAZY = "def __getattr__(name):\n    return name"
 TAKE = "\n    from vllm.a import gone"
 NONE = "try:\n    from vllm.a import gone\nexcept ImportError:\n    gone = None\n"
+PASS = "try:\n    from vllm.a import gone\nexcept ImportError:\n    pass\n"
+SUPPRESSED = "from contextlib import suppress\nwith suppress(ImportError):\n    from vllm.a import gone\n"
 START = "class Server:\n    def launch(self):\n        "
 
 
@@ -50,6 +52,38 @@ def stops(tmp_path, server: str) -> bool:
         (f"USE = False\nif USE:{TAKE}", False),
         (f"{NONE}{START}gone(1)", True),
         (f"{NONE}{START}if gone is not None:\n            gone(1)", False),
+        (f"{NONE}{START}gone.make()", True),
+        (f"{NONE}{START}return gone and gone.make()", False),
+        (f"{NONE}{START}return gone.__class__", False),
+        (
+            f"{NONE}{START}try:\n            gone.make()\n        except AttributeError:\n            pass",
+            False,
+        ),
+        (f"{PASS}{START}gone(1)", True),
+        (f"{PASS}{START}gone.make()", True),
+        (f"{PASS}{START}try:\n            gone(1)\n        except NameError:\n            pass", False),
+        (f"{PASS}if True:\n    gone = print\n{START}gone(1)", False),
+        (f"{PASS}def put():\n    global gone\n    gone = print\n{START}gone(1)", False),
+        (f"gone = print\n{PASS}{START}gone(1)", False),
+        ("try:\n    from vllm.a import gone\n    KNOWN = [gone]\nexcept ImportError:\n    pass", False),
+        (f"{SUPPRESSED}    KNOWN = [gone]", False),
+        (f"from __future__ import annotations\n{PASS}def f(x: gone) -> gone: ...\nvalue: gone = 1", False),
+        (
+            f"from typing import TYPE_CHECKING\nif TYPE_CHECKING:{TAKE}\ndef f(x: 'gone') -> 'gone': ...",
+            False,
+        ),
+        (f"{PASS}HAS = 'gone' in globals()\n{START}return HAS and gone(1)", False),
+        (f"{PASS}def f(gone):\n    return gone", False),
+        (f"{PASS}{START}return [gone for gone in ()]", False),
+        (f"{PASS}{START}del self.gone", False),
+        (f"{SUPPRESSED}{START}gone(1)", True),
+        (f"{SUPPRESSED}class Mine(gone): ...", True),
+        (f"{PASS}{START}return [gone]", True),
+        (f"{PASS}KNOWN = [gone]", True),
+        (f"{NONE}class Mine(gone): ...", True),
+        (f"{NONE}KNOWN = [gone]", False),
+        (f"{NONE}class Mine(gone or object): ...", False),
+        (f"gone = print\n{SUPPRESSED}{START}gone(1)", False),
         (f"{NONE}if gone is None:\n    def gone(x): ...\n{START}gone(1)", False),
         ("__import__('vllm.gone')", True),
         ("module = __import__('vllm.a', fromlist=['gone'])\nmodule.gone", True),
