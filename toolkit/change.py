@@ -39,6 +39,17 @@ class NewFile:
 
 
 @dataclass(frozen=True)
+class RemoveFile:
+    """Remove a file. Refused unless it is exactly `before`; undo gives it back."""
+
+    path: Path
+    before: bytes
+    why: str = ""
+
+    undoable = True
+
+
+@dataclass(frozen=True)
 class NewLink:
     """Create a symbolic link, and the folders above it, where there is nothing yet."""
 
@@ -129,7 +140,16 @@ class InstallPackages:
         return tuple(places.get(word, word) for word in self.installer)
 
 
-Change = ReplaceFile | NewFile | NewLink | SetVariable | CompileBytecode | RunCommand | InstallPackages
+Change = (
+    ReplaceFile
+    | NewFile
+    | RemoveFile
+    | NewLink
+    | SetVariable
+    | CompileBytecode
+    | RunCommand
+    | InstallPackages
+)
 
 
 @dataclass(frozen=True)
@@ -202,6 +222,8 @@ def describe(change: Change) -> dict[str, Any]:
             return {"kind": "replace_file", "path": str(path)}
         case NewFile(path):
             return {"kind": "new_file", "path": str(path)}
+        case RemoveFile(path):
+            return {"kind": "removed_file", "path": str(path)}
         case NewLink(path, target):
             return {"kind": "new_link", "path": str(path), "target": str(target)}
         case SetVariable():

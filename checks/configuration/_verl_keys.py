@@ -22,12 +22,13 @@ _WORD = re.compile(r"[^._]+")
 
 @dataclass(frozen=True)
 class Rename:
-    """`old` goes on as `new` from a release on, with what lies below it."""
+    """`old` goes on as `new` from a release on, with what lies below it. `tree` is the configuration that had the old one."""
 
     old: str
     new: str
     release: str
     note: str = ""
+    tree: str = "ppo_trainer"
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,11 @@ _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
             (replace(GOOD, stopped=(ScriptError(SCRIPT, 3, "RUN: unbound variable"),)),),
             "bash stops here: RUN: unbound variable",
         ),
+        Example(
+            "an interpolation of Hydra's",
+            (replace(GOOD, stopped=(ScriptError(SCRIPT, 3, "${a.b}: bad substitution"),)),),
+            "bash stops here: ${a.b}: bad substitution",
+        ),
         Example("a branch", (replace(GOOD, refused=(_BRANCH,)),), "unexpected end of file"),
     ],
 )
@@ -74,7 +79,10 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
             f"bash stops here: {error.message}",
             Evidence(found=error.message, wanted="a script that reaches the training command"),
             location=Location(error.path, error.line),
-            remedy=f"Correct line {error.line}",
+            remedy=f"Write \\{error.interpolation}, so that Hydra gets it"
+            if error.interpolation
+            else f"Correct line {error.line}",
+            fix="interpolation-for-hydra" if error.interpolation else None,
             subject=Subject("file", error.path, str(error.line)),
             stops=(EVERY_JOB,),
         )

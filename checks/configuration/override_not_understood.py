@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +14,9 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Co
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Rewrite, Subject, check
+from verl_doctor.toolkit.text import listed
 
+_FEW = 8  # options of a group that a sentence names
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 
 
@@ -77,10 +80,41 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         yield Finding(
             f"Hydra cannot compose {configuration.name}: {configuration.refused}",
             Evidence(found=configuration.refused, read_from=configuration.folder),
-            remedy="Choose options that exist in the configuration folder",
+            remedy=f"Choose one of {listed(configuration.options, _FEW)} for {configuration.missing_option.rpartition('/')[0]}"
+            if configuration.options
+            else "Choose options that exist in the configuration folder",
+            location=place(word) if (word := _chooser(configuration)) else None,
             subject=Subject("file", f"{configuration.folder}/{configuration.name}.yaml"),
-            **healed("CFG103", _without_option(launch, ("--config-name", "-cn"))),
+            **healed(
+                "CFG103",
+                _other_option(configuration) or _without_option(launch, ("--config-name", "-cn")),
+            ),
         )
+
+
+def _chooser(there: Configuration) -> Asked | None:
+    """The word that chooses an option which its group has not."""
+    group, _, option = there.missing_option.rpartition("/")
+    return next(
+        (
+            word
+            for word in there.overrides
+            if group and word.key.partition("@")[0] == group and word.value == option
+        ),
+        None,
+    )
+
+
+def _other_option(there: Configuration) -> Correction | None:
+    """The option that is nearest to the one that does not exist; without one the word left out, so that verl's own counts."""
+    word = _chooser(there)
+    if word is None or not there.options:
+        return None
+    near = difflib.get_close_matches(str(word.value), there.options, 1)
+    head = word.text.partition("=")[0]
+    other = near[0] if near else "verl's own"
+    effect = f"the job is configured with {word.key}: {other} instead of {word.value}"
+    return reworded(word, f"{head}={near[0]}" if near else None, effect=effect)
 
 
 def _without_option(launch: Launch | Unknown, options: Sequence[str]) -> Correction | None:

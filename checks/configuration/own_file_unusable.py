@@ -64,7 +64,10 @@ def _correction(there: Configuration, own_file: OwnFile) -> Correction | None:
     """The file that lies beside; a run that begins anew where the checkpoint to resume from is gone."""
     if own_file.beside:
         effect = f"the job reads {own_file.beside} instead of {own_file.path}"
-        return settings(there, {own_file.key: own_file.beside}, effect=effect)
+        values = {own_file.instead or own_file.key: own_file.beside}
+        if own_file.instead:
+            values[own_file.key] = LEAVE_OUT
+        return settings(there, values, effect=effect)
     if own_file.key == _RESUME and own_file.trouble == "missing":
         effect = "the job resumes from its last checkpoint if there is one, and starts over otherwise"
         return settings(there, {_RESUME: LEAVE_OUT, _RESUME_MODE: "auto"}, effect=effect)

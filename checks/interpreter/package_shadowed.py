@@ -45,6 +45,7 @@ def package_shadowed(shadows: Shadows) -> Iterator[Finding]:
             ),
             location=Location(shadow.path),
             remedy=f"Rename {shadow.path}, or start the job from another folder",
+            fix="own-module-renamed",
             subject=Subject("file", shadow.path),
             stops=(EVERY_JOB,),
         )

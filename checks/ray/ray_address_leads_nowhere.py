@@ -55,4 +55,5 @@ def ray_address_leads_nowhere(addresses: RayAddresses) -> Iterator[Finding]:
         subject=Subject("address", place.address or place.text),
         location=finding_its_place(place),
         remedy=other_than(place, addresses),
+        fix="ray-address-removed" if place.source == "RAY_ADDRESS" else None,
     )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, CompileBytecode, NewFile, NewLink, ReplaceFile
+from verl_doctor.toolkit.change import Change, CompileBytecode, NewFile, NewLink, RemoveFile, ReplaceFile
 
 
 def build_one_file(root: Path) -> None:
@@ -78,6 +78,12 @@ def plan_links(root: Path) -> Sequence[Change]:
         *plan_one_file(root),
         NewFile(root / "lib/env.sh", b"export A=1\n"),
     ]
+
+
+def plan_renamed(root: Path) -> Sequence[Change]:
+    """A file under another name."""
+    content = (root / "engine.py").read_bytes()
+    return [NewFile(root / "own_engine.py", content), RemoveFile(root / "engine.py", content)]
 
 
 def plan_one_file_and_a_new_one(root: Path) -> Sequence[Change]:

@@ -29,6 +29,7 @@ from verl_doctor.toolkit.result import Report
 
 CLASSES = HERE / "heal.toml"
 _OURS = "verl_doctor.patches.launch."
+_LIKE_OURS = "interface-name"  # of the variables, and it edits the line that sets one
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,11 @@ class Healer:
 
     def _session(self, case: Case, script: Path, private: Path) -> Session:
         plain = self.predictor.session(case, script, private)
-        ours = tuple(fix for fix in plain.registry.fixes if fix.plan.__module__.startswith(_OURS))
+        ours = tuple(
+            fix
+            for fix in plain.registry.fixes
+            if fix.id == _LIKE_OURS or fix.plan.__module__.startswith(_OURS)
+        )
         facts = self.predictor.shared[case.base.device, case.base.group]
         return _Steady(**{**vars(plain), "registry": replace(plain.registry, fixes=ours)}, always=facts)
 

@@ -17,6 +17,7 @@ from verl_doctor.toolkit.change import (
     InstallPackages,
     NewFile,
     NewLink,
+    RemoveFile,
     ReplaceFile,
     RunCommand,
     SetVariable,
@@ -132,7 +133,7 @@ def _plan_one(
     change: Change, private: Mapping[Path, PrivateFolder], *, through_links: bool
 ) -> Planned | None:
     match change:
-        case ReplaceFile() | NewFile() | NewLink():
+        case ReplaceFile() | NewFile() | RemoveFile() | NewLink():
             return files.plan(change, through_links=through_links, private=private.get(change.path))
         case CompileBytecode():
             return bytecode.plan(change)

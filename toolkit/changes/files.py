@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from verl_doctor.toolkit.change import NewFile, NewLink, ReplaceFile
+from verl_doctor.toolkit.change import NewFile, NewLink, RemoveFile, ReplaceFile
 from verl_doctor.toolkit.changes import journal, links, private_folder, safe_write
 from verl_doctor.toolkit.changes.difference import unified
 from verl_doctor.toolkit.changes.journal import Entry, FileRecord, FolderRecord, Planned, Side
@@ -32,7 +32,7 @@ _NO_CONTENT = ("__pycache__", ".verl-doctor")
 
 
 def plan(
-    change: ReplaceFile | NewFile | NewLink,
+    change: ReplaceFile | NewFile | RemoveFile | NewLink,
     *,
     through_links: bool = False,
     private: PrivateFolder | None = None,
@@ -49,6 +49,8 @@ def plan(
         case NewFile() | NewLink() if not through_links:
             links.demand_private(change.path)
     match change:
+        case RemoveFile():
+            return _removal(change)
         case NewFile():
             return _new_file(change)
         case NewLink():
@@ -121,6 +123,8 @@ def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
     if found is None:
         kept = entry.at(index, "before")
         return f"{record.file} is gone" + (f"; its original content is {kept}" if record.before else "")
+    if record.after is None:
+        return f"{record.file} exists again, with another content; the one that was removed is {entry.at(index, 'before')}"
     ours = journal.content(entry, index, "after") or b""
     if record.kind in {"new_link", "private_folder"}:
         return (
@@ -188,6 +192,37 @@ def _replacement(
         mtime=seen.st_mtime_ns,
     )
     return Planned(record, {"before": change.before, "after": change.after})
+
+
+def _removal(change: RemoveFile) -> Planned | None:
+    path = Path(_absolute(change.path))
+    if not os.path.lexists(path):
+        return None
+    if path.is_symlink() or links.link_out(path) is not None:
+        raise Refused(f"{path} is reached through a link; remove it yourself")
+    file = _real(path)
+    seen, found = file.stat(), safe_write.read(file)
+    if found != change.before:
+        raise Refused(
+            f"{path} was changed since the plan was made; run verl-doctor fix again for a new plan\n"
+            + difference(str(file), change.before, found or b"", ("as planned from", "now"))
+        )
+    _demand_writable(file.parent)
+    _demand_changeable(file)
+    _demand_keepable_owner(file, seen)
+    record = FileRecord(
+        kind="removed_file",
+        path=str(path),
+        file=str(file),
+        before=safe_write.sha256(change.before),
+        after=None,
+        mode=f"{stat.S_IMODE(seen.st_mode):04o}",
+        uid=seen.st_uid,
+        gid=seen.st_gid,
+        atime=seen.st_atime_ns,
+        mtime=seen.st_mtime_ns,
+    )
+    return Planned(record, {"before": change.before})
 
 
 def _private_copy(change: ReplaceFile, link: Path, target: os.stat_result) -> Planned:
@@ -386,6 +421,8 @@ def _stage_original(entry: Entry, index: int, record: FileRecord, content: bytes
     temporary, kept = _temporary(entry, index, record), entry.kept(index)
     if _is_original(kept, record, content):
         os.link(kept, temporary, follow_symlinks=False)
+    elif record.after is None:
+        safe_write.create(temporary, content, int(record.mode, 8))
     elif record.kind in {"private_copy", "private_folder"}:
         temporary.symlink_to(os.fsdecode(content))
         os.chown(temporary, record.uid, record.gid, follow_symlinks=False)
@@ -401,6 +438,8 @@ def _is_original(kept: Path, record: FileRecord, content: bytes) -> bool:
         about = kept.lstat()
         if record.kind in {"private_copy", "private_folder"}:
             return stat.S_ISLNK(about.st_mode) and os.fsencode(kept.readlink()) == content
+        if record.after is None:
+            return safe_write.read(kept) == content
         now = Path(record.file)
         return safe_write.read(kept) == content and _settings(kept) == _settings(now)
     except (OSError, Refused):
@@ -421,7 +460,7 @@ def _commit(entry: Entry, index: int, record: FileRecord, side: Side) -> None:
     file = Path(record.file)
     if state(record) != ("before" if side == "after" else "after"):
         raise Refused(f"{file} was changed by someone else in this very moment; try again")
-    if side == "before" and record.before is None:
+    if (record.before if side == "before" else record.after) is None:
         safe_write.remove(file)
     else:
         safe_write.rename(_temporary(entry, index, record), file)

@@ -51,21 +51,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file that was replaced or made, a link that was made, or one that became a private copy of what it leads to.
+    """A file that was replaced, made or removed, a link that was made, or one that became a private copy of what it leads to.
 
     A link to a folder becomes one to a `private_folder`, whose folders are `folders`; a file that is `within` one is there only with it.
 
-    The content of a link is where it leads. `before` and `after` are SHA-256, `before` is None for what is new. `path` is
+    The content of a link is where it leads. `before` and `after` are SHA-256, `before` is None for what is new, `after` for what was removed. `path` is
     what the plan named, `file` what is written; `folders` are those that had to be made, outermost first; `mode` is octal.
     `atime` and `mtime` are the original's times in nanoseconds, None where they were not recorded. `linked` is the SHA-256 of
     what a link that became a private copy led to.
     """
 
-    kind: Literal["replace_file", "new_file", "new_link", "private_copy", "private_folder"]
+    kind: Literal["replace_file", "new_file", "removed_file", "new_link", "private_copy", "private_folder"]
     path: str
     file: str
     before: str | None
-    after: str
+    after: str | None
     mode: str
     uid: int
     gid: int
@@ -127,6 +127,7 @@ Record = FileRecord | BytecodeRecord | CommandRecord | RemovalRecord | InstallRe
 _KINDS: Mapping[str, type[Record]] = {
     "replace_file": FileRecord,
     "new_file": FileRecord,
+    "removed_file": FileRecord,
     "new_link": FileRecord,
     "private_copy": FileRecord,
     "private_folder": FileRecord,

@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.change import Change, CompileBytecode, InstallPackages, NewFile, NewLink, ReplaceFile
+from verl_doctor.toolkit.change import (
+    Change,
+    CompileBytecode,
+    InstallPackages,
+    NewFile,
+    NewLink,
+    RemoveFile,
+    ReplaceFile,
+)
 from verl_doctor.toolkit.system.errors import Refused
 
 _MOST_NEIGHBOURS = 200
@@ -69,7 +77,7 @@ def places(changes: Iterable[Change], *, through_links: bool = False) -> list[Pa
     """The files that changes write, in their order, the folders below which they write bytecode, and the copies that they make."""
     found = []
     for change in changes:
-        if isinstance(change, (ReplaceFile, NewFile, NewLink)):
+        if isinstance(change, (ReplaceFile, NewFile, RemoveFile, NewLink)):
             found.append(written(change.path, through_links=through_links))
         elif isinstance(change, CompileBytecode):
             found += change.roots

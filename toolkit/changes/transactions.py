@@ -41,6 +41,7 @@ LOST: frozenset[Standing] = frozenset({"restored", "changed by someone else", "p
 _DONE = {
     "replace_file": "replaced",
     "new_file": "made",
+    "removed_file": "removed",
     "new_link": "made the link",
     "private_copy": "replaced the link",
     "private_folder": "made a folder of links of the link",

@@ -13,6 +13,7 @@ from verl_doctor.toolkit.change import (
     InstallPackages,
     NewFile,
     NewLink,
+    RemoveFile,
     ReplaceFile,
     RunCommand,
 )
@@ -101,7 +102,7 @@ def blame_of(session: Session, plan: Plan, paths: Iterable[str]) -> Blame:
 def paths_of(changes: Iterable[Change]) -> Iterator[str]:
     """The files and folders that changes write."""
     for change in changes:
-        if isinstance(change, (ReplaceFile, NewFile, NewLink)):
+        if isinstance(change, (ReplaceFile, NewFile, RemoveFile, NewLink)):
             yield str(change.path)
         elif isinstance(change, CompileBytecode):
             yield from map(str, change.roots)

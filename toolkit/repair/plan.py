@@ -13,6 +13,7 @@ from verl_doctor.toolkit.change import (
     NewFile,
     NewLink,
     Refusal,
+    RemoveFile,
     ReplaceFile,
     Safety,
     SetVariable,
@@ -135,6 +136,8 @@ def diff_of(change: Change) -> str:
             return "".join(unified(before, after, (f"a{path}", f"b{path}")))
         case NewFile(path, content):
             return "".join(unified(b"", content, ("/dev/null", f"b{path}")))
+        case RemoveFile(path, before):
+            return "".join(unified(before, b"", (f"a{path}", "/dev/null")))
         case NewLink(path, target):
             return f"$ ln -s {shlex.quote(str(target))} {shlex.quote(str(path))}\n"
         case SetVariable(name, value, prepend=prepend):

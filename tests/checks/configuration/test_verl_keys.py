@@ -20,13 +20,19 @@ from verl_doctor.checks.configuration._verl_keys import (
     table,
 )
 from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.sources.hydra.compose import Sources, compose
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, lookup
 
 
 def _within(key: str, keys: list[str]) -> bool:
     return any(key == other or key.startswith(f"{other}.") for other in keys)
 
 
-@pytest.mark.parametrize("rename", renames(), ids=lambda rename: rename.old)
+PPO = [rename for rename in renames() if rename.tree == "ppo_trainer"]
+OTHERS = [rename for rename in renames() if rename not in PPO]
+
+
+@pytest.mark.parametrize("rename", PPO, ids=lambda rename: rename.old)
 def test_a_renamed_key_went_when_the_new_one_came(rename: Rename) -> None:
     assert _within(rename.old, table()["removed"][rename.release])
     assert _within(rename.new, table()["added"][rename.release])
@@ -92,6 +98,19 @@ def test_another_word_is_no_slip(key: str) -> None:
 def test_the_table_is_what_the_wheels_say(wheel_tree: Callable[[str, str], Path]) -> None:
     trees = {release: wheel_tree("verl", release) / "verl" for release in verl_keys.RELEASES}
     assert verl_keys.table(trees) == table()
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_other_trees_had_the_old_keys_and_have_the_new_ones(wheel_tree: Callable[[str, str], Path]) -> None:
+    before, after = (wheel_tree("verl", release) / "verl/trainer/config" for release in ("0.7.0", "0.7.1"))
+    had = compose(Sources([before]), "sft_trainer", []).after
+    has = compose(Sources([after]), "sft_trainer_engine", []).after
+    assert {(rename.tree, rename.release) for rename in OTHERS} == {("sft_trainer", "0.7.1")}
+    for rename in OTHERS:
+        assert lookup(had, rename.old) is not MISSING, rename
+        assert lookup(has, rename.old) is MISSING, rename
+        assert lookup(has, rename.new) is not MISSING, rename
 
 
 def test_the_same_name_elsewhere_is_in_a_section_that_is_like_it() -> None:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit.change import Change, NewFile, NewLink, ReplaceFile, RunCommand, SetVariable
+from verl_doctor.toolkit.change import (
+    Change,
+    NewFile,
+    NewLink,
+    RemoveFile,
+    ReplaceFile,
+    RunCommand,
+    SetVariable,
+)
 from verl_doctor.toolkit.changes import command
 from verl_doctor.toolkit.changes.apply import Refused, Transaction, apply, history, recover, undo
 
@@ -145,6 +153,36 @@ def test_a_link_is_made_with_its_folders_and_undo_takes_both_away(root: Path) ->
     assert not (root / "lib").exists()
     assert (root / ENGINE).read_bytes() == b"old\n"
     assert now(root) == [["restored"]]
+
+
+def test_a_removed_file_comes_back_as_the_file_that_it_was(root: Path) -> None:
+    (root / ENGINE).chmod(0o640)
+    before = (root / ENGINE).stat()
+    renamed = [NewFile(root / "own.py", b"old\n"), RemoveFile(root / ENGINE, b"old\n")]
+    done = put(root, *renamed)
+    assert done is not None
+    assert [(change.kind, change.now) for change in done.changes][1] == ("removed_file", "in place")
+    assert not (root / ENGINE).exists()
+    assert put(root, *renamed) is None
+    undo(root / HOME)
+    after = (root / ENGINE).stat()
+    assert (root / ENGINE).read_bytes() == b"old\n"
+    assert (after.st_mode, after.st_mtime_ns, after.st_ino) == (
+        before.st_mode,
+        before.st_mtime_ns,
+        before.st_ino,
+    )
+    assert not (root / "own.py").exists()
+
+
+def test_undo_does_not_put_a_removed_file_over_a_new_one(root: Path) -> None:
+    put(root, RemoveFile(root / ENGINE, b"old\n"))
+    (root / ENGINE).write_bytes(b"mine\n")
+    with pytest.raises(Refused, match=r"engine.py exists again, with another content"):
+        undo(root / HOME)
+    assert (root / ENGINE).read_bytes() == b"mine\n"
+    with pytest.raises(Refused, match="was changed since the plan was made"):
+        put(root, RemoveFile(root / ENGINE, b"old\n"))
 
 
 def test_a_relative_link_is_made_as_it_was_planned(root: Path) -> None:

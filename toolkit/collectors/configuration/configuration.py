@@ -58,7 +58,8 @@ class Configuration:
     `name` is the primary file, `folder` the one that it lies in, `program` the file that reads it. `origins` say for each
     key of verl's tree where it is defined, relative to `folder` when below it. `deprecated` are the comments of keys that
     verl's own files call so. `refused` is why Hydra would not compose it; the trees are empty then, and `missing_folder` is
-    one in which it was to look and that is not here; `looked_here` when that depends on where the job starts. `verl` is the version of the tree.
+    one in which it was to look and that is not here; `looked_here` when that depends on where the job starts. `missing_option` is the file
+    of a chosen option that does not exist ("model_engine/fsdp"), `options` are those that its group has. `verl` is the version of the tree.
     """
 
     program: str
@@ -73,6 +74,8 @@ class Configuration:
     verl: str = ""
     missing_folder: str = ""
     looked_here: bool = False
+    missing_option: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,13 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
         here = options.extra is not None and not options.extra.startswith("/")
         missing = next((str(folder) for folder in searched if not os.path.isdir(folder)), "")
         return replace(
-            empty, overrides=tuple(read), refused=str(problem), missing_folder=missing, looked_here=here
+            empty,
+            overrides=tuple(read),
+            refused=str(problem),
+            missing_folder=missing,
+            looked_here=here,
+            missing_option=problem.missing,
+            options=tuple(_options(sources.folders, problem.missing)),
         )
     except NotFollowedError as problem:
         return Unknown(f"verl-doctor does not follow {problem}")
@@ -74,6 +80,13 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
     return replace(
         composition, overrides=tuple(_foreseen(word, composition, verl) for word in composition.overrides)
     )
+
+
+def _options(folders: Iterable[Path], missing: str) -> list[str]:
+    """The options of the group that a file would have been one of."""
+    group = missing.rpartition("/")[0]
+    found = (file.stem for folder in folders for file in (folder / group).glob("*.yaml"))
+    return sorted(set(found)) if group else []
 
 
 def _foreseen(word: Asked, there: Configuration, verl: Path) -> Asked:

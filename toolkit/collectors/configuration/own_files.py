@@ -34,6 +34,11 @@ _NAMED: tuple[tuple[str, Phase], ...] = (
     ("reward.custom_reward_function.path", "first batch"),
     ("custom_reward_function.path", "first batch"),
 )
+# Tools are described in YAML under one key, or written in Python under another.
+_OTHER_KIND = {
+    f"{_MULTI_TURN}.tool_config_path": (f"{_MULTI_TURN}.function_tool_path", ".py"),
+    f"{_MULTI_TURN}.function_tool_path": (f"{_MULTI_TURN}.tool_config_path", ".yaml"),
+}
 _REWARDS = ("reward.custom_reward_function.path", "custom_reward_function.path")
 
 
@@ -41,7 +46,8 @@ _REWARDS = ("reward.custom_reward_function.path", "custom_reward_function.path")
 class OwnFile:
     """A file or folder under a `key`, what is wrong with it, and when the job comes to it. `error` is the parser's, `name` what it lacks.
 
-    `beside` is the one file of that name, or of nearly that name, that lies where it could be meant.
+    `beside` is the one file of that name, or of nearly that name, that lies where it could be meant; `instead` is the key under which it
+    belongs, "" for the same.
     """
 
     key: str
@@ -51,6 +57,7 @@ class OwnFile:
     name: str = ""
     error: str = ""
     beside: str = ""
+    instead: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,8 @@ def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
             continue
         if not os.path.exists(path):
             if key not in _REWARDS:  # CFG122 has these
-                yield OwnFile(key, str(path), "missing", phase, beside=beside(path, (cwd,)))
+                near, instead = _meant(there, key, path, cwd)
+                yield OwnFile(key, str(path), "missing", phase, beside=near, instead=instead)
         elif path.suffix == ".py" and isinstance(tree := _parsed(path), str):
             yield OwnFile(key, str(path), "no Python", phase, error=tree)
     if there.get("trainer.resume_mode") == "resume_path":
@@ -95,6 +103,16 @@ def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
             ppo = there.has("actor_rollout_ref")  # its trainer looks when the engine is up
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
     yield from _data_set(there, cwd, here=here)
+
+
+def _meant(there: Configuration, key: str, path: Path, cwd: Path) -> tuple[str, str]:
+    """The file that lies beside, and the key under which it belongs where that is another."""
+    near = beside(path, (cwd,))
+    other, suffix = _OTHER_KIND.get(key, ("", ""))
+    twin = path.with_suffix(suffix) if suffix else path
+    if near or not other or there.get(other) is not None or not os.path.isfile(twin):
+        return near, ""
+    return str(twin), other
 
 
 def _data_set(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -54,11 +54,15 @@ _ALIKE = 0.5  # of the installed package's files: a folder with so many of them 
 
 @dataclass(frozen=True)
 class Shadow:
-    """A module `name`, the path that would be imported, and the installed package that it hides."""
+    """A module `name`, the path that would be imported, and the installed package that it hides.
+
+    `importer` is a file beside it that takes from it what the installed one has not, "" where there is none, None where that is not known.
+    """
 
     name: str
     path: str
     hidden: str
+    importer: str | None = ""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,13 @@ def shadows(machine: Machine, launch: Launch, interpreter: Interpreter) -> Shado
         verl = [str(Path(interpreter.verl).parent)] if interpreter.verl else []
         others = reached(others, launch.command.module, dict.fromkeys([*verl, *interpreter.sys_path]))
     kept = sorted(hiding.keys() & set(_IMPORTED)) + sorted(others)
-    return Shadows(str(machine.cwd), tuple(hiding[name] for name in kept))
+    return Shadows(str(machine.cwd), tuple(_with_importer(hiding[name]) for name in kept))
+
+
+def _with_importer(shadow: Shadow) -> Shadow:
+    from verl_doctor.toolkit.collectors.installed.own_imports import importer  # noqa: PLC0415 - only beside a folder that hides something
+
+    return replace(shadow, importer=importer(shadow.name, Path(shadow.path)))
 
 
 def _candidates(folder: Path) -> Iterator[str]:

@@ -16,6 +16,7 @@ Kind = Literal["shell script", "runtime_env", "Dockerfile", "command line"]
 COMMAND_LINE = "the command line"  # where a word stands that was typed behind `--`
 THIS_SHELL = "this shell"  # where a variable is set that the doctor has, too
 LARGEST = 2_000_000  # bytes of a launch file
+_INTERPOLATION = re.compile(r"(\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}): bad substitution")
 _CHANGES_FOLDER = re.compile(r"(?:^|[;&|(])\s*(?:cd|pushd)\b", re.MULTILINE)
 
 
@@ -92,6 +93,12 @@ class ScriptError:
     path: str
     line: int
     message: str
+
+    @property
+    def interpolation(self) -> str:
+        """Hydra's interpolation that bash takes for a variable of its own, "" when it stops at something else."""
+        match = _INTERPOLATION.match(self.message)
+        return match[1] if match else ""
 
 
 @dataclass(frozen=True)

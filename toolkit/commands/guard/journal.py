@@ -23,6 +23,9 @@ def journalled(home: Path, bases: Bases, marker: Marker, since: str = "") -> Ite
     for entry in journal.entries(home):
         if entry.state == "applied" and entry.time > since:
             for index, record in entry.files():
+                if record.after is None:
+                    last.pop(record.file, None)
+                    continue
                 after = journal.content(entry, index, "after") or b""
                 marked = marked_lines(after.decode("utf-8", "replace"), marker, ())
                 last[record.file] = AgreedFile(

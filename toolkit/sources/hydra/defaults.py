@@ -18,7 +18,9 @@ _DEEPEST = 40
 
 
 class CompositionError(Exception):
-    """Hydra would refuse to compose this. The message says why."""
+    """Hydra would refuse to compose this. The message says why; `missing` is the file that a chosen option names and that does not exist."""
+
+    missing = ""
 
 
 class NotFollowedError(Exception):
@@ -183,7 +185,9 @@ class Defaults:
         if loaded is None:
             if entry.optional:
                 return []
-            raise CompositionError(f"there is no `{entry.path}.yaml` in the configuration")
+            problem = CompositionError(f"there is no `{entry.path}.yaml` in the configuration")
+            problem.missing = entry.path
+            raise problem
         return self._children(entry, loaded, root=root, interpolated=interpolated, depth=depth)
 
     def _note(self, entry: Entry) -> None:

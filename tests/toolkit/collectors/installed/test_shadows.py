@@ -74,3 +74,25 @@ def test_a_folder_that_cannot_be_told(job: Path) -> None:
     assert isinstance(look(job, replace(JOB, submitted=True)), Unknown)
     assert isinstance(look(job, Launch((), command=Command("train.py", (), "run.sh", 2))), Unknown)
     assert isinstance(look(job, Launch(())), Unknown)
+
+
+@pytest.mark.parametrize(
+    ("script", "takes"),
+    [
+        ("from datasets import load_dataset\n", False),
+        ("import datasets\ndatasets.load_dataset('x')\n", False),
+        ("from datasets.load import load\n", False),
+        ("from datasets import MINE\n", True),
+        ("from datasets.mine import f\n", True),
+        ("import datasets as d\nd.MINE\n", True),
+        ("from datasets import *\n", True),
+        ("from .datasets import MINE\n", False),
+    ],
+)
+def test_who_takes_what_only_the_users_own_module_has(job: Path, script: str, takes: bool) -> None:
+    (job / "datasets").mkdir()
+    (job / "datasets" / "__init__.py").write_text("MINE = 1\n")
+    (job / "datasets" / "mine.py").write_text("from datasets import MINE\n")
+    (job / "reward.py").write_text(script)
+    (shadow,) = modules(look(job))
+    assert shadow.importer == (str(job / "reward.py") if takes else "")

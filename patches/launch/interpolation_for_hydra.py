@@ -1,0 +1,70 @@
+"""Fix for CFG116: hand an interpolation of Hydra's on to Hydra, where bash takes it for a variable of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from verl_doctor.patches.shared.edited_files import edited_file
+from verl_doctor.toolkit.change import Change, Refusal, fix
+from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.sources.python.edit import CannotEdit
+
+_INTERPOLATION = re.compile(r"\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}")
+
+
+@fix("interpolation-for-hydra", repairs="CFG116", safety="safe")
+def interpolation_for_hydra(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
+    """Put a backslash before each interpolation of Hydra's that bash would expand.
+
+    No variable of bash's has a dot in its name, so the script as it is stops there.
+    """
+    line = finding.location.line if finding.location else None
+    if not line:
+        return Refusal("the finding names no line")
+
+    def escaped(path: str, before: bytes) -> bytes:
+        try:
+            text = before.decode("utf-8")
+        except UnicodeDecodeError:
+            raise CannotEdit(f"{path} is not valid UTF-8") from None
+        return _edited(text, line, marker.comment("CFG116")).encode()
+
+    changes = edited_file(finding, sources, escaped)
+    return changes or Refusal(f"{finding.location}: no interpolation stands outside of single quotes")
+
+
+def _edited(text: str, line: int, comment: str) -> str:
+    """The text with the command of this line (from 1) corrected; its old lines stay as comments above it."""
+    lines = text.split("\n")
+    first = last = line - 1
+    while first and lines[first - 1].endswith("\\"):
+        first -= 1
+    while last < len(lines) - 1 and lines[last].endswith("\\"):
+        last += 1
+    old = lines[first : last + 1]
+    new = "".join(_escaped("\n".join(old))).split("\n")
+    indent = old[0][: len(old[0]) - len(old[0].lstrip())]
+    kept = [f"{indent}# {was.strip()}  {comment}" for was, now in zip(old, new, strict=True) if was != now]
+    return "\n".join([*lines[:first], *kept, *new, *lines[last + 1 :]])
+
+
+def _escaped(command: str) -> Iterator[str]:
+    """The parts of a command, with a backslash before each interpolation that does not stand in single quotes."""
+    quote, at = "", 0
+    while at < len(command):
+        sign, found = command[at], _INTERPOLATION.match(command, at)
+        part = sign
+        if sign == "\\" and quote != "'":
+            part = command[at : at + 2]
+        elif sign in "'\"" and quote in ("", sign):
+            quote = "" if quote else sign
+        elif sign == "#" and not quote and command[at - 1 : at].strip() == "":
+            part = command[at:].partition("\n")[0]
+        elif found and quote != "'":
+            yield "\\"
+            part = found[0]
+        yield part
+        at += len(part)

@@ -1,0 +1,76 @@
+"""Which of the user's own files import a module that lies beside them as it is there, and not the installed one of the same name."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
+from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
+
+_MOST_FILES = 2000
+_NOT_OURS = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+
+def importer(name: str, own: Path) -> str | None:
+    """A file beside a module or package `own` that takes something from it that only it has; "" for none, None where that is not known."""
+    names = _names(own)
+    for number, path in enumerate(_python_files(own.parent, own)):
+        content = read(path)
+        if number == _MOST_FILES or isinstance(content, Unreadable):
+            return None
+        if name.encode() not in content:
+            continue
+        tree = parse(content, path)
+        if not isinstance(tree, ast.Module) or names is None:
+            return str(path)
+        if any(taken == "*" or taken in names for taken in _taken(tree, name)):
+            return str(path)
+    return ""
+
+
+def _names(own: Path) -> frozenset[str] | None:
+    """What can be taken from the module or package: the names in it, and its modules."""
+    source = own / "__init__.py" if own.is_dir() else own
+    content = read(source)
+    tree = None if isinstance(content, Unreadable) else parse(content, source)
+    names = module_names(tree) if isinstance(tree, ast.Module) else None
+    if names is None or not own.is_dir():
+        return names
+    return names | {entry.name.removesuffix(".py") for entry in os.scandir(own)} - {"__init__"}
+
+
+def _python_files(folder: Path, but: Path) -> Iterator[Path]:
+    """The Python files of a folder and those below it, without hidden folders, environments, and the module itself."""
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        folders[:] = [
+            name
+            for name in folders
+            if name not in _NOT_OURS
+            and not name.startswith(".")
+            and here / name != but
+            and not os.path.exists(here / name / "pyvenv.cfg")
+        ]
+        yield from (here / name for name in files if name.endswith(".py") and here / name != but)
+
+
+def _taken(tree: ast.Module, name: str) -> Iterator[str]:
+    """The names that a file takes from a module, "*" for all of them."""
+    aliases: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            top, _, rest = node.module.partition(".")
+            if top == name:
+                yield from [rest.partition(".")[0]] if rest else [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                top, _, rest = alias.name.partition(".")
+                if top == name:
+                    aliases.add(alias.asname or name)
+                    yield from [rest.partition(".")[0]] if rest else []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+            yield node.attr
