@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, place
-from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, effect_of, healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, copied
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.collectors.host.resources import Resources
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted
 
 _ACTOR = "actor_rollout_ref.actor"
@@ -104,7 +107,9 @@ def _irrelevant(configuration: Configuration) -> str | None:
         ),
     ],
 )  # fmt: skip
-def batch_sizes_do_not_fit(configuration: Configuration, demands: Demands) -> Iterator[Finding]:
+def batch_sizes_do_not_fit(
+    configuration: Configuration, demands: Demands, resources: Resources | Unknown
+) -> Iterator[Finding]:
     """verl refuses these batch sizes.
 
     ## Why it matters
@@ -117,6 +122,7 @@ def batch_sizes_do_not_fit(configuration: Configuration, demands: Demands) -> It
     `..._micro_batch_size` and `..._micro_batch_size_per_gpu`, set only the second.
     """
     padded = not demands.place("row without padding")
+    here = _gpus_here(configuration, resources)
     for broken in (*_broken(configuration), *_dynamic_batches(configuration, padded=padded)):
         where = demands.place(broken.demand)
         if where:
@@ -132,10 +138,28 @@ def batch_sizes_do_not_fit(configuration: Configuration, demands: Demands) -> It
                 severity=None if broken.certain else "warning",
                 phase="workers" if broken.demand == _GROUPS else None,
                 subject=Subject("setting", broken.keys[0], broken.demand),
-                **healed(
-                    "CFG108", settings(configuration, broken.values, broken.why) if broken.values else None
-                ),
+                **healed("CFG108", _correction(configuration, broken, here)),
             )
+
+
+def _gpus_here(there: Configuration, resources: Resources | Unknown) -> int:
+    """How many GPUs this machine has where that is fewer than the job asks for on each node; 0 otherwise."""
+    here = 0 if isinstance(resources, Unknown) else len(resources.gpus or ())
+    return here if here < (there.number(GPUS) or 0) else 0
+
+
+def _correction(there: Configuration, broken: _Broken, here: int) -> Correction | None:
+    """The nearest settings that meet the demand, on as many GPUs as there are: others would be refused for the lack of these."""
+    if not here or GPUS not in broken.keys:
+        return settings(there, broken.values, broken.why) if broken.values else None
+    after = copied(there.after)
+    section, _, name = GPUS.rpartition(".")
+    after[section][name] = here
+    left = [other for other in _broken(replace(there, after=after)) if other.demand == broken.demand]
+    values = {key: value for other in left for key, value in other.values.items()}
+    why = "; ".join([f"this machine has {counted(here, 'GPU')}", *(other.why for other in left)])
+    effects = ["the job trains on fewer GPUs than the script asks for", effect_of(there, values)]
+    return settings(there, {GPUS: here, **values}, why, "; ".join(filter(None, effects)))
 
 
 def _broken(there: Configuration) -> Iterator[_Broken]:

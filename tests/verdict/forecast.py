@@ -118,7 +118,7 @@ def _of_some(predictor: Predictor, cases: Sequence[Case], place: Path) -> list[F
     with contextlib.ExitStack() as stack:
         prepared = {case.name: stack.enter_context(predictor.prepared(case)) for case in cases}
         found = [_forecast(name, "at once", one.judged()) for name, one in prepared.items()]
-        shared = _built_together(predictor, prepared, place)
+        shared = built_together(predictor, prepared, place)
         for name, one in prepared.items():
             begun = time.monotonic()
             built = shared.get(name) or one.look.get(Construction)
@@ -146,7 +146,7 @@ def _of(built: Construction | Unknown) -> Mapping[str, Any]:
     }
 
 
-def _built_together(
+def built_together(
     predictor: Predictor, prepared: Mapping[str, Prepared], place: Path
 ) -> dict[str, Construction]:
     """The constructions of those that can share what was imported."""

@@ -1,17 +1,19 @@
 """What `fix --apply`, and then `fix --apply --unsafe`, make of cases that `check` says will fail. Fixes of launch scripts alone are tried.
 
-    python tests/verdict/heal.py CASE...
+    python tests/verdict/heal.py [--construct] [--run] CASE...
 
+With `--construct` the healed scripts are judged by construction too, with `--run` those of a machine without a GPU are run.
 `heal.toml` says of each case whether a repair of its script can heal it; it was written down before the first attempt.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +21,22 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from verdict import case as cases_of
+from verdict import log
 from verdict.case import HERE, Case, tomllib
-from verdict.predict import Predictor, leave_checkpoint
+from verdict.forecast import built_together
+from verdict.predict import Predictor, Prepared, leave_checkpoint
+from verdict.run import Runner
 
+from verl_doctor.toolkit.collectors.construction.construction import Construction
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.repair import repair
 from verl_doctor.toolkit.result import Report
 
 CLASSES = HERE / "heal.toml"
 _OURS = "verl_doctor.patches.launch."
+_TOGETHER = 16  # cases that are constructed together
 _LIKE_OURS = "interface-name"  # of the variables, and it edits the line that sets one
 
 
@@ -59,6 +67,10 @@ class Healed:
     worse: tuple[str, ...] = ()
     offered: bool = False
     script: str = ""
+    built: str = ""
+    """What construction found in the healed script: "passes", the codes of the rules that fail, or why it could not be built."""
+    ran: str = ""
+    """What happened when the healed script was run, "" when it was not."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,38 @@ class Healer:
             )
         return _outcome(case, "unsafe", before, replace(every, repairs=repairs), script.read_text("utf-8"))
 
+    def constructed(self, rows: Sequence[Healed]) -> list[Healed]:
+        """The same rows, with what construction makes of the healed scripts. All of them share what is imported."""
+        known = cases_of.cases()
+        scripts = self.predictor.builder.folder
+        with contextlib.ExitStack() as stack:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="v-", dir=scripts)))
+            prepared = {}
+            for row in rows:
+                case = known[row.case]
+                if row.by:
+                    private = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="v-", dir=scripts)))
+                    script = scripts / case.name / "run.sh"
+                    session = self.predictor.session(case, script, private)
+                    shared = self.predictor.shared[case.base.device, case.base.group]
+                    prepared[row.case] = Prepared(case, session, session.look(shared))
+            built = built_together(self.predictor, prepared, place)
+            found = {
+                name: _constructed(one, built.get(name) or one.look.get(Construction))
+                for name, one in prepared.items()
+            }
+        return [replace(row, built=found.get(row.case, "")) for row in rows]
+
+    def run(self, row: Healed) -> Healed:
+        """The same row, with what happened when the healed script was run."""
+        case = cases_of.cases()[row.case]
+        if not row.by or case.base.device != "cpu":
+            return row
+        runner = Runner(self.predictor.builder.folder / "run")
+        code, text = runner.start(case, self.predictor.builder.folder / case.name / "run.sh", ())
+        ended = log.judged(case, code, log.plain(text))
+        return replace(row, ran=" ".join(filter(None, (ended.outcome, ended.raised, ended.text[:200]))))
+
     def _session(self, case: Case, script: Path, private: Path) -> Session:
         plain = self.predictor.session(case, script, private)
         ours = tuple(
@@ -106,6 +150,13 @@ class Healer:
         )
         facts = self.predictor.shared[case.base.device, case.base.group]
         return _Steady(**{**vars(plain), "registry": replace(plain.registry, fixes=ours)}, always=facts)
+
+
+def _constructed(one: Prepared, built: Construction | Unknown) -> str:
+    if isinstance(built, Unknown):
+        return built.reason
+    found = one.with_construction(built).judged()
+    return " ".join(found.codes) if found.fails else "passes"
 
 
 def _repaired(session: Session, *, unsafe: bool) -> Report:
@@ -134,15 +185,15 @@ def recorded(files: Iterable[Path]) -> list[Healed]:
     return [Healed(**{**row, **{name: tuple(row[name]) for name in lists}}) for row in rows]
 
 
-def healed(names: Iterable[str]) -> Iterable[Healed]:
+def healed(names: Iterable[str], *, construct: bool = False, run: bool = False) -> Iterable[Healed]:
     """What became of these cases, of those that are said to fail."""
-    known = cases_of.cases()
+    known, waiting = cases_of.cases(), list(names)
     with tempfile.TemporaryDirectory(prefix="v") as folder:
         healer = Healer(Path(folder))
-        for name in names:
-            found = healer.heal(known[name])
-            if found is not None:
-                yield found
+        for start in range(0, len(waiting), _TOGETHER):
+            rows = [row for name in waiting[start : start + _TOGETHER] if (row := healer.heal(known[name]))]
+            rows = healer.constructed(rows) if construct else rows
+            yield from (healer.run(row) for row in rows) if run else rows
 
 
 def main() -> None:
@@ -151,13 +202,16 @@ def main() -> None:
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write what became of each as a line of JSON"
     )
+    parser.add_argument("--construct", action="store_true", help="judge healed scripts by construction too")
+    parser.add_argument("--run", action="store_true", help="run healed scripts of a machine without a GPU")
     parser.add_argument("--script", action="store_true", help="show the script afterwards")
     options = parser.parse_args()
     known = classes()
-    for one in healed(options.names or [*known.healable, *known.not_healable]):
+    names = options.names or [*known.healable, *known.not_healable]
+    for one in healed(names, construct=options.construct, run=options.run):
         kind = "healable" if one.case not in known.not_healable else "not healable"
         print(f"{one.case} ({kind}): {one.by or 'NOT HEALED'}{' WORSE ' if one.worse else ''}", flush=True)
-        for line in (*one.repairs, *one.left, *one.worse):
+        for line in filter(None, (*one.repairs, *one.left, *one.worse, one.built, one.ran)):
             print(f"    {line}", flush=True)
         if options.record:
             with options.record.open("a", encoding="utf-8") as file:

@@ -90,7 +90,7 @@ class Runner:
         text, begun = "", time.monotonic()
         for words in (*case.before, ()):
             begun = time.monotonic()
-            code, text = self._start(case, script, words)
+            code, text = self.start(case, script, words)
             if code != 0:
                 break
         seconds = round(time.monotonic() - begun)
@@ -105,7 +105,7 @@ class Runner:
         print(f"{time.strftime('%H:%M:%S')} {found}", flush=True)
         return found
 
-    def _start(self, case: Case, script: Path, words: tuple[str, ...]) -> tuple[int | None, str]:
+    def start(self, case: Case, script: Path, words: tuple[str, ...]) -> tuple[int | None, str]:
         """Exit status, None for a job that was ended, and all that it wrote."""
         with tempfile.TemporaryDirectory(prefix="v-", dir=self.folder, ignore_cleanup_errors=True) as private:
             path = script.parent / "log.txt"

@@ -11,6 +11,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import with_over
 from verl_doctor.toolkit.collectors.configuration.demands import _SAYINGS, Demands
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
 from verl_doctor.toolkit.collectors.launch.launch import Word
+from verl_doctor.toolkit.facts import Unknown
 
 EVERY = Demands(dict.fromkeys(_SAYINGS, "/env/verl/utils/config.py:1"))
 
@@ -62,4 +63,4 @@ def test_what_is_recommended_meets_every_demand(gpus: int, batch: int, samples: 
     (there,) = configured(*words)
     more = recommended(there, Resources((Gpu("a", 80_000),) * gpus, 8, None))
     lines = [Word(text, SCRIPT, 1) for text in (*words, *more)]
-    assert list(batch_sizes_do_not_fit.judge(with_overrides(there, lines), EVERY)) == []
+    assert list(batch_sizes_do_not_fit.judge(with_overrides(there, lines), EVERY, Unknown("not read"))) == []

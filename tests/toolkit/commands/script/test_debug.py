@@ -17,6 +17,7 @@ from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.commands.script.debug import debug
 from verl_doctor.toolkit.commands.script.value import as_written
 from verl_doctor.toolkit.commands.script.variant import Recipe
+from verl_doctor.toolkit.facts import Unknown
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 DEMANDS = Demands(
@@ -171,8 +172,8 @@ def test_nothing_is_raised_and_verl_accepts_it(
         if isinstance(was, int) and not isinstance(was, bool) and isinstance(wish.value, int):
             assert wish.value < was
     after = with_recipe(words, recipe)
-    bad = list(batch_sizes_do_not_fit.judge(after, DEMANDS))
-    if not list(batch_sizes_do_not_fit.judge(before, DEMANDS)):
+    bad = list(batch_sizes_do_not_fit.judge(after, DEMANDS, Unknown("not read")))
+    if not list(batch_sizes_do_not_fit.judge(before, DEMANDS, Unknown("not read"))):
         assert not bad
 
 
