@@ -216,6 +216,10 @@ class Builder:
             place = site(prefix) / path
             _run(["rm", "-r", str(place)], {})
 
+    def _empty(self, prefix: Path, paths: Sequence[str]) -> None:
+        for path in paths:
+            (site(prefix) / path).write_bytes(b"")
+
     def _editable(self, prefix: Path, version: str) -> None:
         """As `pip install -e` leaves it beside a wheel that it could not remove."""
         checkout = prefix.with_name(f"{prefix.name}-checkout")

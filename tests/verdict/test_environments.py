@@ -6,7 +6,7 @@ import pytest
 from packaging.requirements import Requirement
 from verdict.environments import Broken, Builder, cases, document, faults, fix
 
-_STEPS = {"install", "uninstall", "unpack", "rename", "delete", "editable"}
+_STEPS = {"install", "uninstall", "unpack", "rename", "delete", "empty", "editable"}
 
 
 @pytest.mark.parametrize("case", cases().values(), ids=lambda case: case.name)
