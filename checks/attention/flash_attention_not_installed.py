@@ -12,6 +12,8 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
 
 _KEY = "actor_rollout_ref.model.override_config.attn_implementation"
+_CRITIC = "critic.model.override_config.attn_implementation"
+_CRITICS_PADDING = "critic.model.use_remove_padding"
 _PADDING = "actor_rollout_ref.model.use_remove_padding"
 _DEFAULT = "/env/verl/workers/config/model.py"
 _MISSING = TrainerAttention(
@@ -40,6 +42,11 @@ _MISSING = TrainerAttention(
             (replace(_MISSING, written=_KEY, by_default=False, path="/home/me/run.sh", line=7),),
             "flash_attention_2",
         ),
+        Example(
+            "the critic was forgotten",
+            (TrainerAttention("sdpa", _KEY, by_default=False, needs="", installed=True, critic=_MISSING),),
+            "for the critic",
+        ),
     ],
 )
 def flash_attention_not_installed(
@@ -55,29 +62,37 @@ def flash_attention_not_installed(
 
     ## How to fix
 
+    The critic is a model of its own, with settings of its own.
+
     Install a wheel of `flash-attn` that was built for this torch, CUDA and Python; without a fitting one, pip compiles for an
     hour. Or train without it: slower, with `attn_implementation=sdpa` and `use_remove_padding=False`.
     """
-    if attention.installed:
+    critic = attention.critic
+    lacking = critic if attention.installed else attention
+    if lacking is None or lacking.installed:
         return
-    how = "verl asks by default for" if attention.by_default else "the command asks for"
+    how = "verl asks by default for" if lacking.by_default else "the command asks for"
+    whose = " for the critic" if lacking is critic else ""
+    key, padding = (_CRITIC, _CRITICS_PADDING) if lacking is critic else (_KEY, _PADDING)
     yield Finding(
-        f"{how} {attention.name}, and {attention.needs} is not installed",
-        Evidence(f"{attention.name} ({attention.written})", f"a module {attention.needs}", attention.written),
-        location=Location(attention.path, attention.line or None) if attention.path else None,
-        remedy=(
-            "install flash-attn for this torch and CUDA, or set "
-            f"+{_KEY}=sdpa and actor_rollout_ref.model.use_remove_padding=False"
-        ),
-        subject=Subject("attention backend", attention.name),
-        **healed("ATT109", _correction(configuration)),
+        f"{how} {lacking.name}{whose}, and {lacking.needs} is not installed",
+        Evidence(f"{lacking.name} ({lacking.written})", f"a module {lacking.needs}", lacking.written),
+        location=Location(lacking.path, lacking.line or None) if lacking.path else None,
+        remedy=f"install flash-attn for this torch and CUDA, or set +{key}=sdpa and {padding}=False",
+        subject=Subject("attention backend", lacking.name, key if lacking is critic else ""),
+        **healed("ATT109", _correction(configuration, attention)),
     )
 
 
-def _correction(there: Configuration | Unknown) -> Correction | None:
-    """Torch's own attention, for rows with their padding: the same numbers, more slowly."""
+def _correction(there: Configuration | Unknown, attention: TrainerAttention) -> Correction | None:
+    """Torch's own attention, for rows with their padding: the same numbers, more slowly. For both models where both lack the package."""
     if isinstance(there, Unknown):
         return None
-    return settings(
-        there, {_KEY: "sdpa", _PADDING: False}, "torch's own attention needs no package; it is slower"
-    )
+    values: dict[str, object] = {}
+    if not attention.installed:
+        values |= {_KEY: "sdpa", _PADDING: False}
+    if attention.critic is not None and not attention.critic.installed:
+        values[_CRITIC] = "sdpa"
+        if there.has(_CRITICS_PADDING):
+            values[_CRITICS_PADDING] = False
+    return settings(there, values, "torch's own attention needs no package; it is slower")

@@ -156,8 +156,8 @@ def _finding(author: _Author, drifts: list[Drift]) -> Finding:
 
 
 def _lacks_code(drifts: list[Drift]) -> bool:
-    """Whether a file that Python runs or loads is gone."""
-    return any(drift.state == "missing" and drift.path.endswith((".py", ".so")) for drift in drifts)
+    """Whether a file that a job runs, loads or reads is gone."""
+    return any(drift.lost for drift in drifts)
 
 
 def _dispensable(drift: Drift) -> bool:

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, Distribution, Packages
 from verl_doctor.toolkit.collectors.packages.install_request import ENGINES
-from verl_doctor.toolkit.collectors.packages.records import Records
+from verl_doctor.toolkit.collectors.packages.records import Drift, Records
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements, meets, parsed
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.facts import Unknown, collector
@@ -20,7 +20,6 @@ from verl_doctor.toolkit.text import canonical
 
 # Which extra of verl brings what a setting chooses, as of verl 0.9.1.
 _EXTRAS = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "megatron": "mcore", True: "gpu"}
-_CODE = (".py", ".so")
 _OPENCVS = (
     "opencv-contrib-python-headless",
     "opencv-python-headless",
@@ -149,15 +148,16 @@ def _is_admitted(candidate: Distribution, packages: Packages) -> bool:
 def _with_files_missing(packages: Packages, records: Records | Unknown) -> Iterator[Broken]:
     """What lacks files that a job may run. A package that somebody has edited is left: its edits would be lost."""
     drifts = () if isinstance(records, Unknown) else records.drifts
-    edited = {drift.package for drift in drifts if drift.state == "changed"}
-    lacking: dict[str, int] = {}
+    edited = {drift.package for drift in drifts if drift.state == "changed" and not drift.lost}
+    lacking: dict[str, list[Drift]] = {}
     for drift in drifts:
-        if drift.state == "missing" and drift.path.endswith(_CODE) and drift.package not in edited:
-            lacking[drift.package] = lacking.get(drift.package, 0) + 1
-    for name, count in lacking.items():
+        if drift.lost and drift.package not in edited:
+            lacking.setdefault(drift.package, []).append(drift)
+    for name, lost in lacking.items():
         if (there := packages.get(name)) is not None and not there.editable:
-            files = "a file of it was" if count == 1 else f"{count} files of it were"
-            yield Broken(name, there.version, (there.location,), f"{files} missing")
+            files = "a file of it was" if len(lost) == 1 else f"{len(lost)} files of it were"
+            what = sorted({"missing" if drift.state == "missing" else "empty" for drift in lost})
+            yield Broken(name, there.version, (there.location,), f"{files} {' or '.join(what)}")
 
 
 def _several_opencvs(packages: Packages, closure: tuple[str, ...]) -> Iterator[Broken]:

@@ -8,6 +8,7 @@ unpacked with it. An edit that keeps the size and puts the file's time back esca
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +30,10 @@ _MOST_TOLD = 200
 _MARKER_LIMIT = 4 * 1024 * 1024
 
 
+_NEEDED = (".py", ".so", ".yaml")
+_OF_NOTHING = hashlib.sha256().hexdigest()
+
+
 @dataclass(frozen=True)
 class Drift:
     """One file that is not as its wheel had it.
@@ -47,6 +52,11 @@ class Drift:
     leads_to: str = ""
     markers: tuple[str, ...] = ()
     installer: str = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing of it is left, though a job may read it: it is missing or empty, as after a deletion or on a full disk."""
+        return self.path.endswith(_NEEDED) and (self.state == "missing" or self.sha256 == _OF_NOTHING)
 
     @property
     def shared(self) -> bool:

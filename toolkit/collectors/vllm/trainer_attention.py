@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.launch_values import given, launch_values, text_of
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.launch_values import Given, given, launch_values, text_of
 from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
@@ -19,6 +19,7 @@ from verl_doctor.toolkit.sources.python.source import constant_keys, parse, read
 
 _KEY = "attn_implementation"
 _OVERRIDES = (f"actor_rollout_ref.model.override_config.{_KEY}", f"model.override_config.{_KEY}")
+_CRITIC = f"critic.model.override_config.{_KEY}"
 _STRATEGIES = ("actor_rollout_ref.actor.strategy", "model.strategy", "engine.strategy")
 _DEFAULT_IN = ("workers/config/model.py", "workers/fsdp_workers.py")
 # What transformers imports for each name (transformers/utils/import_utils.py).
@@ -36,7 +37,8 @@ class TrainerAttention:
 
     `name` is what transformers is asked for, `written` the key or verl's file that says so, with its place. `needs` is the
     package for it, empty when there is none; `installed` whether it, or what transformers takes in its place, is there.
-    `known` are the names that transformers has, read for an unusual name only.
+    `known` are the names that transformers has, read for an unusual name only. `critic` is the same for the critic, None where the job
+    trains none or it is not known.
     """
 
     name: str
@@ -47,6 +49,7 @@ class TrainerAttention:
     path: str = ""
     line: int = 0
     known: tuple[str, ...] = ()
+    critic: TrainerAttention | None = None
 
 
 @collector(kept=True)
@@ -66,7 +69,17 @@ def trainer_attention(
     strategy = text_of(values, *_STRATEGIES)
     if strategy and "fsdp" not in strategy:
         return Absent(f"the strategy is {strategy}: transformers does not compute the attention")
-    override = given(values, *_OVERRIDES)
+    actor = _of_model(given(values, *_OVERRIDES), verl, interpreter)
+    if isinstance(actor, Unknown) or isinstance(configuration, Unknown) or not _trains_critic(configuration):
+        return actor
+    critic = _of_model(given(values, _CRITIC), verl, interpreter)
+    return actor if isinstance(critic, Unknown) else replace(actor, critic=critic)
+
+
+def _of_model(
+    override: Given | None, verl: VerlTrees, interpreter: Interpreter
+) -> TrainerAttention | Unknown:
+    """What the command asks for, or else verl's default."""
     if override is not None:
         if not override.known:
             return Unknown(f"the value of {override.key} cannot be told from the launch script")
@@ -74,6 +87,15 @@ def trainer_attention(
     for name, path, line in _defaults(Path(verl.imported.folder)):
         return _fact(name, str(path), True, interpreter, str(path), line)
     return Absent("verl names no attention by default")
+
+
+def _trains_critic(there: Configuration) -> bool:
+    """Whether verl builds a critic with FSDP (verl/trainer/ppo/utils.py: need_critic) whose model takes the settings of the actor's."""
+    enabled = there.get("critic.enable")
+    wanted = enabled is True or (enabled in (None, MISSING) and there.get("algorithm.adv_estimator") == "gae")
+    strategy = there.get("critic.strategy")
+    fsdp = isinstance(strategy, str) and "fsdp" in strategy
+    return wanted and fsdp and there.has("critic.model.hf_config_path")
 
 
 def _fact(

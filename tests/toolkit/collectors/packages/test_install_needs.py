@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,11 @@ def test_a_package_that_lacks_files_comes_again_unless_somebody_edited_it() -> N
     torch = at("torch", "2.11.0")
     (broken,) = needs(torch, records=Records((), (gone, stub))).broken
     assert (broken.name, broken.version, broken.why) == ("torch", "2.11.0", "a file of it was missing")
+    empty = Drift(
+        "torch", "2.11.0", f"{SITE}/torch/cuda/__init__.py", "changed", hashlib.sha256().hexdigest()
+    )
+    (broken,) = needs(torch, records=Records((), (gone, empty))).broken
+    assert broken.why == "2 files of it were empty or missing"
     assert needs(torch, records=Records((), (stub,))).broken == ()
     assert needs(torch, records=Records((), (gone, edited))).broken == ()
 

@@ -9,12 +9,14 @@ import pytest
 from support.environments import interpreter, site_packages
 from support.miniatures.source_trees import write
 
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
 from verl_doctor.toolkit.collectors.vllm.platform import VllmPlatform
 from verl_doctor.toolkit.collectors.vllm.trainer_attention import TrainerAttention, trainer_attention
 from verl_doctor.toolkit.facts import Absent, Unknown
 
+UNKNOWN = Unknown("not composed")
 CUDA = VllmPlatform("cuda", "torch 2.9.0")
 LOADS = """
 def load(override):
@@ -23,7 +25,11 @@ def load(override):
 
 
 def ask(
-    tmp_path: Path, *words: str | None, packages: tuple[str, ...] = (), platform: VllmPlatform = CUDA
+    tmp_path: Path,
+    *words: str | None,
+    packages: tuple[str, ...] = (),
+    platform: VllmPlatform = CUDA,
+    configuration: Configuration | Unknown = UNKNOWN,
 ) -> TrainerAttention | Unknown:
     site = site_packages(tmp_path)
     for name in packages:
@@ -35,7 +41,7 @@ def ask(
     )
     launch = Launch((), command=Command("verl.trainer.main_ppo", read, "run.sh", 3))
     found = trainer_attention.collect(
-        launch, Unknown("not composed"), VerlTrees(tree, "named"), interpreter(site), platform
+        launch, configuration, VerlTrees(tree, "named"), interpreter(site), platform
     )
     assert isinstance(found, (TrainerAttention, Unknown))
     return found
@@ -98,6 +104,31 @@ def test_what_cannot_be_told_is_unknown(tmp_path: Path) -> None:
     found = ask(tmp_path, None)
     assert isinstance(found, Unknown)
     assert not isinstance(found, Absent)
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({}, "flash_attention_2"),
+        ({"enable": False}, None),
+        ({"enable": True}, "flash_attention_2"),
+        ({"strategy": "megatron"}, None),
+        ({"model": {}}, None),
+    ],
+)
+def test_the_critic_has_an_attention_of_its_own(
+    tmp_path: Path, changed: dict[str, object], name: str | None
+) -> None:
+    critic = {"enable": None, "strategy": "fsdp", "model": {"hf_config_path": None, "override_config": {}}}
+    before = {"algorithm": {"adv_estimator": "gae"}, "critic": {**critic, **changed}}
+    there = Configuration("main_ppo.py", "config", "ppo_trainer", before=before, after=before)
+    key = "model.override_config.attn_implementation"
+    found = ask(tmp_path, f"+actor_rollout_ref.{key}=sdpa", configuration=there)
+    assert isinstance(found, TrainerAttention)
+    assert (found.name, found.critic and found.critic.name) == ("sdpa", name)
+    both = ask(tmp_path, f"+actor_rollout_ref.{key}=sdpa", f"+critic.{key}=eager", configuration=there)
+    assert isinstance(both, TrainerAttention)
+    assert (both.critic and both.critic.name) == (name and "eager")
 
 
 def test_on_other_devices_nothing_is_said(tmp_path: Path) -> None:
