@@ -34,6 +34,8 @@ _MODULES = {
     "hydra-core": "hydra",
     "TransferQueue": "transfer_queue",
 }
+_CHECKOUT = {name: value for name, value in os.environ.items() if name == "PYTHONPATH"}
+"""For the doctor alone: where another checkout than the installed one is tried."""
 _REFUSAL = """
 import vllm
 from packaging import version as vs
@@ -259,7 +261,7 @@ def fix(builder: Builder, prefix: Path, *words: str, case: Broken | None = None)
         check=False,
         timeout=500,
         cwd=builder.folder,
-        env=builder.environ(),
+        env={**builder.environ(), **_CHECKOUT},
     )
     if not done.stdout.startswith("{"):
         raise RuntimeError(f"{shortened(command)}: {done.stderr[-2000:]}")
