@@ -75,7 +75,7 @@ def config_value_of_wrong_type(
                         read_from=configuration.origins.get(word.key, tree_of(configuration)),
                     ),
                     location=place(word),
-                    remedy=_remedy(word),
+                    remedy=_remedy(word, _default(word, configuration)),
                     severity="warning" if isinstance(_default(word, configuration), Mapping) else None,
                     phase=_phase(word, validation),
                     subject=Subject("setting", word.key),
@@ -128,6 +128,9 @@ def _correction(word: Asked, there: Configuration) -> Correction | None:
     if word.key in (GPUS, NODES):
         effect = f"{word.key} is 1 instead of {_plain(word.value)}"
         return reworded(word, f"{word.sign}{word.key}=1", effect=effect)
+    if isinstance(default, (bool, int, float)):
+        effect = f"{word.key} is verl's default, {as_written(default)}, instead of {_plain(word.value)}"
+        return reworded(word, None, effect=effect)
     return None
 
 
@@ -139,8 +142,9 @@ def _meant(value: object, default: object) -> object:
         text = str(value).strip(" \"'")
         if re.fullmatch(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?", text):
             text = text.replace(",", ".")
+        share = text.endswith("%") and isinstance(default, float) and 0 < default <= 1
         try:
-            number = float(text)
+            number = float(text.removesuffix("%").strip()) / 100 if share else float(text)
         except ValueError:
             return None
         if isinstance(default, int):
@@ -167,9 +171,14 @@ def _plain(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _remedy(word: Asked) -> str:
+def _remedy(word: Asked, default: Any) -> str:
     if word.value == _NOTHING:
         return f"Write {word.sign}{word.key}=null"
     if isinstance(word.value, float) and word.value.is_integer():
         return f"Write {word.sign}{word.key}={int(word.value)}"
+    new = _meant(word.value, default)
+    if new is not None:
+        return f"Write {word.sign}{word.key}={as_written(new)}"
+    if isinstance(default, (bool, int, float)):
+        return f"Correct {word.key}; verl's default is {as_written(default)}"
     return ""

@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -188,12 +189,25 @@ def recorded(files: Iterable[Path]) -> list[Healed]:
 def healed(names: Iterable[str], *, construct: bool = False, run: bool = False) -> Iterable[Healed]:
     """What became of these cases, of those that are said to fail."""
     known, waiting = cases_of.cases(), list(names)
-    with tempfile.TemporaryDirectory(prefix="v") as folder:
+    with tempfile.TemporaryDirectory(prefix="v") as folder, _journal(Path(folder, "state")):
         healer = Healer(Path(folder))
         for start in range(0, len(waiting), _TOGETHER):
             rows = [row for name in waiting[start : start + _TOGETHER] if (row := healer.heal(known[name]))]
             rows = healer.constructed(rows) if construct else rows
             yield from (healer.run(row) for row in rows) if run else rows
+
+
+@contextlib.contextmanager
+def _journal(folder: Path) -> Iterator[None]:
+    """A journal of its own for changes outside of environments: no other doctor of this user is waited for."""
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ["XDG_STATE_HOME"]
+        if before is not None:
+            os.environ["XDG_STATE_HOME"] = before
 
 
 def main() -> None:
