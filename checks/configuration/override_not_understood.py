@@ -83,7 +83,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
             remedy=f"Choose one of {listed(configuration.options, _FEW)} for {configuration.missing_option.rpartition('/')[0]}"
             if configuration.options
             else "Choose options that exist in the configuration folder",
-            location=place(word) if (word := _chooser(configuration)) else None,
+            location=place(chooser) if (chooser := _chooser(configuration)) else None,
             subject=Subject("file", f"{configuration.folder}/{configuration.name}.yaml"),
             **healed(
                 "CFG103",

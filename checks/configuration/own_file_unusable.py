@@ -64,7 +64,7 @@ def _correction(there: Configuration, own_file: OwnFile) -> Correction | None:
     """The file that lies beside; a run that begins anew where the checkpoint to resume from is gone."""
     if own_file.beside:
         effect = f"the job reads {own_file.beside} instead of {own_file.path}"
-        values = {own_file.instead or own_file.key: own_file.beside}
+        values: dict[str, object] = {own_file.instead or own_file.key: own_file.beside}
         if own_file.instead:
             values[own_file.key] = LEAVE_OUT
         return settings(there, values, effect=effect)

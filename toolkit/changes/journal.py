@@ -449,6 +449,8 @@ def _read_record(raw: dict[str, Any]) -> Record:
     paths: tuple[str, ...] = ()
     if isinstance(record, FileRecord):
         _within(int(record.mode, 8), 0, 0o7777)
+        if (record.after is None) is not (record.kind == "removed_file"):
+            raise ValueError(f"{record.kind} with {'no content' if record.after is None else 'a content'}")
         _within(record.uid, 0, _LARGEST_ID)
         _within(record.gid, 0, _LARGEST_ID)
         _timed(record.atime, record.mtime)

@@ -33,13 +33,14 @@ def importer(name: str, own: Path) -> str | None:
 
 def _names(own: Path) -> frozenset[str] | None:
     """What can be taken from the module or package: the names in it, and its modules."""
-    source = own / "__init__.py" if own.is_dir() else own
+    source = own / "__init__.py" if os.path.isdir(own) else own
     content = read(source)
     tree = None if isinstance(content, Unreadable) else parse(content, source)
     names = module_names(tree) if isinstance(tree, ast.Module) else None
-    if names is None or not own.is_dir():
+    if names is None or not os.path.isdir(own):
         return names
-    return names | {entry.name.removesuffix(".py") for entry in os.scandir(own)} - {"__init__"}
+    inside = os.listdir(own)  # noqa: PTH208 - names alone
+    return names | {name.removesuffix(".py") for name in inside} - {"__init__"}
 
 
 def _python_files(folder: Path, but: Path) -> Iterator[Path]:

@@ -60,6 +60,7 @@ def _entry(entry: journal.Entry) -> JournalEntry:
     files = tuple(
         ChangedFile(path, record.after)
         for _, record in entry.files()
+        if record.after is not None
         for path in dict.fromkeys((record.path, record.file))
     )
     return JournalEntry(entry.id, entry.time, entry.fix, entry.code, entry.state, files)
