@@ -51,7 +51,8 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
         Example("Ray is given fewer", (*configured(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH), "starts its own Ray with 4"),
         Example("two nodes, and a Ray of one", (*configured(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH), "8 * 2 = 16 GPUs"),
         Example("Ray is given enough", (*configured(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
-        Example("8 of 1", (*configured(), _machine(1)), "asks for 8 GPUs on each node, but this machine has 1 GPU"),
+        Example("8 of 1, read without a script", (*configured(), _machine(1)), "asks for 8 GPUs on each node, but this machine has 1 GPU"),
+        Example("8 of 1, in a Ray of its own", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH), "asks for 8 GPUs on each node, but this machine has 1 GPU"),
     ],
 )  # fmt: skip
 def more_gpus_than_there_are(
@@ -66,8 +67,8 @@ def more_gpus_than_there_are(
     ## Why it matters
     If the job is to run here, verl stops when it places its workers (`Total available GPUs ... is less than
     total desired GPUs`), or waits forever for nodes that never come. A Ray that the job starts itself counts
-    only the GPUs in `CUDA_VISIBLE_DEVICES`, however many the machine has: that stops the job for certain. On
-    a login node, or for a job on another machine, ignore the finding.
+    the GPUs of this machine, or those in `CUDA_VISIBLE_DEVICES`: with fewer than the job asks for, it fails
+    for certain. Where no script is named, or the job joins a Ray that runs, the finding is a warning.
 
     ## How to fix
     Start from the settings that the finding lists. They are computed from this machine, not measured: one
@@ -101,9 +102,18 @@ def more_gpus_than_there_are(
         or wanted <= len(resources.gpus)
     ):
         return
-    here = counted(len(resources.gpus), "GPU")
+    count = len(resources.gpus)
+    here = counted(count, "GPU")
     word = configuration.asked_for(GPUS)
-    settings = recommended(configuration, resources)
+    advice = recommended(configuration, resources)
+    certain = (
+        count > 0
+        and isinstance(variables, JobVariables)
+        and isinstance(launch, Launch)
+        and isinstance(raylets, Unknown)
+        and _starts_ray(configuration, variables, launch)
+    )
+    correction = settings(configuration, {GPUS: count}, effect=_EFFECT) if certain else None
     yield Finding(
         f"the job asks for {counted(int(wanted), 'GPU')} on each node, but this machine has {here}",
         Evidence(
@@ -114,8 +124,12 @@ def more_gpus_than_there_are(
             read_from="NVML",
         ),
         location=place(word) if word else None,
-        remedy=f"To run it here, start from: {' '.join(settings)}" if settings else "",
+        remedy=f"To run it here, start from: {' '.join(advice)}" if advice else "",
+        severity="error" if certain else "warning",
+        **healed("CFG111", correction),
         subject=Subject("setting", GPUS),
+        stops=(EVERY_JOB,) if certain else (),
+        phase="workers",
     )
 
 

@@ -71,8 +71,10 @@ def test_what_the_script_asked_for_and_did_not_get_is_listed(tmp_path: Path) -> 
         ("", "composition"),
         ("Started a local Ray instance\n(TaskRunnerV1 pid=9) verl\n", "workers"),
         (
-            "Started a local Ray instance\n(TaskRunnerV1 pid=9) Total training steps: 1\n(WorkerDict pid=8) x\n"
-            "(TaskRunnerV1 pid=9) actor and ref model engine initialized\n",
+            (
+                "Started a local Ray instance\n(TaskRunnerV1 pid=9) Total training steps: 1\n"
+                "(WorkerDict pid=8) x\n(TaskRunnerV1 pid=9) actor and ref model engine initialized\n"
+            ),
             "engine",
         ),
     ],
