@@ -202,8 +202,9 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     if not named and not finished and not steps.behind(0) and (error is None or _only_follows(error)):
         error = _complained(lines, source, ended=error) or error
     if not named and error is not None and error.kind == "consequence":
-        telling = [note for note in quiet if _leads_to_failure(note) and note.number <= error.number]
-        named = tuple(telling[-1:])
+        notes = [note for note in quiet if _leads_to_failure(note) and note.number <= error.number]
+        if notes:
+            named, error = (notes[-1],), None
     if not named and error is not None and error.kind == "ended" and error.is_coded:
         named, error = (error,), None
     if not named and error is None and not consequences:

@@ -158,3 +158,18 @@ def test_an_exception_without_its_traceback_is_the_cause_all_the_same() -> None:
     assert alone is not None
     assert alone.blame is not None
     assert (alone.blame.code, alone.blame.place) == ("LOG163", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "place", "fault"),
+    [
+        ("ValueError: `max_tokens` must be at least 1, got 0.", f"{SITE}/vllm/sampling_params.py __post_init__", "configuration"),
+        ("ValueError: The rank must be positive", f"{SITE}/peft/tuners/lora/layer.py update_layer", "configuration"),
+        ("RuntimeError: the rank must be positive", f"{SITE}/trl/trainer/a.py __init__", "program"),
+        ("ValueError: the shapes are strange", f"{SITE}/transformers/models/a.py forward", "program"),
+    ],
+)  # fmt: skip
+def test_a_library_that_checks_its_arguments_refuses_a_configuration(
+    error: str, place: str, fault: Fault
+) -> None:
+    assert blamed(raised(error, "/home/u/train.py <module>", place))[0] == fault

@@ -71,3 +71,28 @@ def test_of_a_chain_the_innermost_that_is_known_is_taken_and_none_behind_it_is_j
     joint = "\nThe above exception was the direct cause of the following exception:\n\n"
     assert first_cause(joint.join(traceback(one) for one in errors)) == taken
     assert len(judged) == looked_at + 1  # and once the error that ended the run
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        # what a worker said, in the words of whoever waited for it
+        ([traceback("RuntimeError: Worker failed with error 'CUDA error: no kernel image is available'")], "no kernel image"),
+        # the compiler's own line, before the exception of whoever called it
+        (["/x/a.cuh:2:10: fatal error: cuda_fp8.h: No such file or directory\n", traceback("RuntimeError: Ninja build failed. Ninja output:")], "cuda_fp8.h"),
+        # the last warning of NCCL, where the exception gives no reason
+        (["n:1:2 [0] misc/a.cc:1 NCCL WARN the cable is broken\n", traceback("RuntimeError: NCCL Error 2: unhandled system error")], "the cable is broken"),
+        # an exception that says that another one tells more
+        (["[E socket.cpp:1] [c10d] The client socket has timed out after 60s while trying to connect to (10.0.0.1, 1).\n", "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.\n"], "client socket has timed out"),
+    ],
+)  # fmt: skip
+def test_what_tells_the_reason_is_named_before_what_follows_from_it(lines: list[str], words: str) -> None:
+    assert words in first_cause("".join(lines))
+
+
+def test_a_process_that_aborted_for_a_collective_is_no_crash() -> None:
+    log = (
+        "[rank5]:[E602 11:17:52.1 ProcessGroupNCCL.cpp:632] [Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
+        "E0602 11:18:10.1 9911 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: 5 (pid: 9)\n"
+    )
+    assert "Watchdog caught" in first_cause(log)

@@ -35,6 +35,10 @@ def answered(text: str) -> Answer:
         "Killed",
         "+ exit 1",
         "10:00:01 [ERROR] the launcher gave up",
+        "2026-11-20 10:00:01,100 - __main__ - ERROR - the launcher gave up",
+        "2026-11-20T10:00:01Z watchdog ERROR the launcher gave up",
+        "11/20/2026 10:00:01 - ERROR - launcher.main - it gave up",
+        "[ERROR|trainer.py:12] 2026-11-20 10:00:01,100 >> it gave up",
     ],
 )
 def test_what_shows_a_failure_is_never_success(words: str) -> None:
