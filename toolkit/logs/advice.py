@@ -135,6 +135,7 @@ _SYMBOL = re.compile(r"(/\S+/((?:site|dist)-packages)/(\w+)\S*|\S+?(\w+)\S*\.so\
 _LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 _FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+): (?:b?'([^']+)'|\"([^\"]+)\")")
 _IN_DATA = re.compile(r"reward|dataset|ray_trainer|agent_loop|metric|rl_dataset|main_ppo")
+_TRAINERS = frozenset({"trl", "transformers", "openrlhf", "datasets", "llamafactory", "swift", "unsloth"})
 _KEY = re.compile(r"['\"]?([A-Za-z_]\w*)['\"]?")
 _PIP = re.compile(
     r"[`'\"]?((?:uv )?pip3? install [^`;|\n]{2,80}?)(?:[`\"]|'?\.(?:\s|$)|'(?:\s|$)|\.?$)", re.MULTILINE
@@ -337,9 +338,11 @@ def _of_data(raised: Raised, place: _Place) -> str:
     """A column that the job's data lack."""
     found = _KEY.fullmatch(raised.message.strip())
     where = raised.frames[-1] if raised.frames else None
-    if raised.name != "KeyError" or found is None or where is None or place.package != "verl":
+    if raised.name != "KeyError" or found is None or where is None:
         return ""
-    if not _IN_DATA.search(where.path):
+    if place.package in _TRAINERS and re.search(rf"\[[\"']{found[1]}[\"']\]", where.code):
+        return f"the rows of the data have no {found[1]}, which {place.package} reads at {where.path.rpartition('/')[2]}:{where.line}: name the column so, or map the data set to it"
+    if place.package != "verl" or not _IN_DATA.search(where.path):
         return ""
     return (
         f"the rows of the data have no {found[1]}, which verl reads at {where.path.rpartition('/')[2]}:{where.line}: prepare the files of data.train_files and "

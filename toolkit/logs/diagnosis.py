@@ -163,6 +163,7 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     complaints = (
         *(raised.line.number for raised in every),
         *(line.number for line in in_lines if line.is_complaint),
+        *(raised.line.number for raised in (bare_errors(lines) if steps.last else ())),
     )
     last_said = max(complaints, default=0)
     life = life_of(lines, last_said if last_said and steps.went_on_behind(last_said) else 0)
@@ -392,7 +393,8 @@ def _borne(in_lines: Sequence[Told], steps: Steps, enough: int) -> list[Told]:
     return [
         error
         for error, is_over in zip(in_lines, over, strict=True)
-        if is_over and (error.kind in {"cause", "weak"} or steps.behind(error.number) >= enough)
+        if (is_over and (error.kind in {"cause", "weak"} or steps.behind(error.number) >= enough))
+        or steps.was_scheduled_behind(error.words)
     ]
 
 

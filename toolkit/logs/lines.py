@@ -29,11 +29,11 @@ _RANK = re.compile(
     r"\[pod/(?P<pod>[\w./-]{1,150})\] |(?P<node>\d{1,3}(?:\.\d{1,3}){3}): |\[(?P<worker>[A-Za-z][\w.]{0,40}-\d{1,5})\]:? "
 )
 # A date, that of the journal with the name of a program, what Kubernetes puts behind it, or GitLab, a time of day, the sign of a
-# quotation, the number of a line.
+# quotation, the number of a line, that of a step of BuildKit.
 _CLOCK = re.compile(
     r"\[?\d{4}([-/])\d\d\1\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? (?:\| (?=[A-Z])|std(?:out|err) [FP] |\d\d[OE][+ ]?)?|\d{1,9}\.\d{3} (?=\()|"
     r"\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?:? |"
-    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \w[\w.-]* (?![\w.]*(?:Error|Exception|Warning):)[\w.@/-]+(?:\[\d+\])?: |> | {0,6}\d{1,8}\t"
+    r"#\d{1,3} (?:\d{1,5}\.\d{1,3} )?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \w[\w.-]* (?![\w.]*(?:Error|Exception|Warning):)[\w.@/-]+(?:\[\d+\])?: |> | {0,6}\d{1,8}\t"
 )
 _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
 # The level alone, as it stands in brackets, or behind a clock and the name of a logger.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from verl_doctor.toolkit.logs.finish import FINISHED
 from verl_doctor.toolkit.logs.lines import Line
@@ -25,6 +26,16 @@ _STEP = re.compile(
     rf"{_TRAINING}|{FINISHED}|Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
 )
 _TRAINED = re.compile(_TRAINING)
+# What a server that is a job of its own prints while it answers.
+_ANSWERS = re.compile(r'"POST \S+ HTTP/[\d.]+" 200|Avg prompt throughput: |Decode batch')
+_SERVES = re.compile(
+    r"Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
+)
+_OF_RAY = re.compile(r"\w*(?:TaskRunner|WorkerDict|Actor|Worker)\b")
+# An event of a pod with its age, as `kubectl describe` prints it: events stand in no order of their own.
+_EVENT = re.compile(r"\b(?P<reason>FailedScheduling|Scheduled|Started) +(?P<age>(?:\d+[dhms])+) ")
+_AGE = re.compile(r"(\d+)([dhms])")
+_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
@@ -32,9 +43,24 @@ class Steps:
     """The lines that show that the run goes on."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        shown = [line for line in lines if _STEP.search(line.text)]
+        steps = [_STEP]
+        if any(_SERVES.search(line.text) for line in lines) and not any(
+            _OF_RAY.match(line.process) for line in lines
+        ):
+            steps.append(_ANSWERS)
+        shown = [line for line in lines if any(step.search(line.text) for step in steps)]
         self._numbers = [line.number for line in shown]
-        self._trained = [line.number for line in shown if _TRAINED.search(line.text)]
+        working = (_TRAINED, *steps[1:])
+        self._trained = [line.number for line in shown if any(each.search(line.text) for each in working)]
+
+        self._assigned = [
+            age for line in lines if (age := _age(line.text, {"Scheduled", "Started"})) is not None
+        ]
+
+    def was_scheduled_behind(self, words: str) -> bool:
+        """Whether a pod that could not be scheduled was later: its event is younger."""
+        age = _age(words, {"FailedScheduling"})
+        return age is not None and any(younger < age for younger in self._assigned)
 
     def behind(self, number: int) -> int:
         """How many there are behind this line."""
@@ -57,3 +83,11 @@ class Steps:
             if self.behind(number) >= enough:
                 known.add(key)
             yield key in known
+
+
+def _age(text: str, reasons: AbstractSet[str]) -> int | None:
+    """How many seconds ago an event of a pod was, when it is one of these."""
+    found = _EVENT.search(text)
+    if found is None or found["reason"] not in reasons:
+        return None
+    return sum(int(number) * _SECONDS[unit] for number, unit in _AGE.findall(found["age"]))

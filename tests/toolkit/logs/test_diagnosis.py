@@ -95,4 +95,6 @@ def test_a_process_that_aborted_for_a_collective_is_no_crash() -> None:
         "[rank5]:[E602 11:17:52.1 ProcessGroupNCCL.cpp:632] [Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
         "E0602 11:18:10.1 9911 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: 5 (pid: 9)\n"
     )
-    assert "Watchdog caught" in first_cause(log)
+    reading = read(list(log_lines(log)), "run.log")
+    assert reading.causes == ()
+    assert "Watchdog caught" in reading.consequences[0].words

@@ -101,3 +101,29 @@ def test_however_much_was_survived_no_complaint_is_compared_with_all_the_others(
     found = read(list(log_lines(f"{''.join(said)}{step(1)}{step(2)}{DRIVER_SAW_IT}")), "run.log")
     assert [one.times for one in found.hints] == [len(said)]
     assert len(compared) <= 2 * len(said)
+
+
+@pytest.mark.parametrize(("waited", "named"), [("90s", []), ("1m30s", []), ("10s", ["LOG221"])])
+def test_a_pod_that_was_scheduled_later_did_not_fail(waited: str, named: list[str]) -> None:
+    events = (
+        "Normal  Scheduled  60s  default-scheduler  Successfully assigned rl/head to gpu1\n"
+        f"Warning FailedScheduling {waited} default-scheduler 0/4 nodes are available: 4 Insufficient nvidia.com/gpu.\n"
+    )
+    assert codes(judged(events)) == named
+
+
+SERVED = 'INFO:     10.0.0.7:41236 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+REFUSED = "ERROR 11-11 10:00:10 [serving_chat.py:200] ValueError: This model's context holds 4096 tokens.\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "is_named"),
+    [
+        (f"INFO:     Application startup complete.\n{REFUSED}{SERVED}{SERVED}", False),
+        (f"INFO:     Application startup complete.\n{SERVED}{SERVED}{REFUSED}", True),
+        # the server of a judge goes on while the training fails
+        (f"INFO:     Application startup complete.\n{RUNNER}it trains\n{REFUSED}{SERVED}{SERVED}", True),
+    ],
+)
+def test_a_server_that_answers_again_bore_a_request_that_it_refused(log: str, *, is_named: bool) -> None:
+    assert (judged(log).first is not None) is is_named
