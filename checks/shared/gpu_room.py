@@ -36,7 +36,7 @@ class Room:
     states: Mapping[str, float]
     host: float | None
 
-    def ways(self) -> Iterator[dict[str, object]]:
+    def ways(self) -> Iterator[Mapping[str, object]]:
         """Settings that make both fit, the best first: a smaller share that is ample, offload, or what is left of both."""
         smaller = self._share(self.at_start, self.resident)
         offload = {key: True for part in (self.states, self.weights) for key, moved in part.items() if moved}
