@@ -1,1 +1,1 @@
-"""Limits, CPUs, memory, and the folders that Ray and the job write."""
+"""Limits, CPUs, memory, and the folders that Ray and the job write to."""

@@ -1,7 +1,7 @@
 """What a Ray node with a job needs: workers, threads, open files, time.
 
-Measured on 2026-11-21 with Ray 2.60.0 and Python 3.11 on a machine with 2 cores, and there with a library loaded before all
-others that makes sysconf and sched_getaffinity answer 16, 64 and 192:
+Measured on 2026-11-21 with Ray 2.60.0 and Python 3.11 on a machine with 2 cores; a preloaded library made
+sysconf and sched_getaffinity report 16, 64 and 192:
 
 | cores | 2 | 16 | 64 | 192 |
 |---|---|---|---|---|
@@ -11,8 +11,9 @@ others that makes sysconf and sched_getaffinity answer 16, 64 and 192:
 | the same with RAY_worker_num_grpc_internal_threads=1 | | | 26 | |
 | threads of a driver, where numpy's OpenBLAS has its own | 29 | 64 | 120 | 120 |
 
-Open files of the raylet: 51, and 5 for each worker; of the GCS server 65, and 3. Threads of an engine of vLLM 0.31.0 for CPUs:
-13, and 46 in its worker. What CUDA, NCCL and compilers add for each GPU is an estimate.
+Open files: 51 in the raylet plus 5 for each worker; 65 in the GCS server plus 3 for each worker. Threads of a
+vLLM 0.31.0 engine for CPUs: 13, and 46 in its worker. What CUDA, NCCL and compilers add for each GPU is an
+estimate.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
 
 REGISTER = "RAY_worker_register_timeout_seconds"
-# Of verl's default configuration, as of 0.9.1: TaskRunner, reward workers, and the units and controller of its queue.
+# In verl's default configuration as of 0.9.1: TaskRunner, reward workers, and the units and controller of its queue.
 _OTHER_ACTORS = 18
 _DEFAULT_WORKERS = 8
 _PROCESSES_A_GPU = 3  # trainer, rollout server, rollout worker
@@ -45,19 +46,19 @@ def actors(configuration: Configuration | Unknown, gpus: int) -> int:
 
 
 def started_at_once(ray_cpus: float, limits: HostLimits) -> int:
-    """The workers that Ray starts for the first driver: one for each CPU that it hands out, as far as the machine has them.
+    """The workers that Ray starts for the first driver: one for each CPU that it offers, up to the CPUs of the machine.
 
-    `maximum_startup_concurrency` in ray/_private/services.py; Ray 2.60 with 12 CPUs to hand out on a machine with 2 starts 2.
+    `maximum_startup_concurrency` in ray/_private/services.py; Ray 2.60 that offers 12 CPUs on a machine with 2 starts 2.
     """
     return int(min(ray_cpus, limits.online or ray_cpus))
 
 
 def threads_needed(cores: int, workers: int, gpus: int, *, running: bool, lean: bool) -> int:
-    """The threads that a job adds on a node with so many cores: Ray's own unless it is `running`, and its workers.
+    """The threads that a job adds on a node with this many cores: Ray's own unless it is `running`, and its workers'.
 
-    gRPC starts some for each core in every process, up to a limit, and OpenBLAS up to 64 in the driver, where nobody sets
-    OMP_NUM_THREADS. A worker is `lean` with RAY_worker_num_grpc_internal_threads=1. For each GPU there are NCCL's, CUDA's
-    and the compiler's.
+    gRPC starts several for each core in every process, up to a limit, and OpenBLAS up to 64 in the driver,
+    where nothing sets OMP_NUM_THREADS. A worker is `lean` with RAY_worker_num_grpc_internal_threads=1. NCCL,
+    CUDA and the compiler add threads for each GPU.
     """
     ray = 330 + int(1.4 * cores)
     usual = 22 + 2 * min(cores, 16)
@@ -67,13 +68,13 @@ def threads_needed(cores: int, workers: int, gpus: int, *, running: bool, lean: 
 
 
 def files_needed(workers: int) -> int:
-    """The files that the GCS server, which has the most, keeps open with so many Ray workers: sockets and logs."""
+    """The files that the GCS server, which has the most, keeps open with this many Ray workers: sockets and logs."""
     return 128 + 5 * workers
 
 
 @dataclass(frozen=True)
 class Registration:
-    """Workers that start at once on so many CPUs, the seconds that they may need to register, and those that Ray allows."""
+    """How many workers start at once on these CPUs, the seconds that they may need to register, and the seconds that Ray allows."""
 
     workers: int
     cpus: float
@@ -82,12 +83,12 @@ class Registration:
 
     @property
     def is_too_slow(self) -> bool:
-        """Whether less than half of the time is left over."""
+        """Whether registration may take more than half of the time allowed."""
         return self.needed > self.allowed / 2
 
     @property
     def right(self) -> int:
-        """The seconds that would do: four times as many as are needed, in whole minutes."""
+        """A timeout that suffices: four times the seconds needed, in whole minutes."""
         return 60 * math.ceil(4 * self.needed / 60)
 
 

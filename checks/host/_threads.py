@@ -1,4 +1,4 @@
-"""Pools of threads that libraries size by a variable, in every process of the job."""
+"""Thread pools that libraries create in every process of the job, sized by environment variables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POOLS = (
     "RAYON_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-# A few times as many threads as CPUs do no harm: most of them wait.
+# A few times more threads than CPUs do no harm: most of them wait.
 _TIMES = 8
 
 
@@ -46,7 +46,7 @@ def too_large(
     variables: Variables,
     configuration: Configuration | Unknown,
 ) -> Iterator[Pool]:
-    """The pools that give the trainers, rollout workers and agent workers far more threads than there are CPUs."""
+    """Yield the pools with which trainers, rollout workers and agent workers start far more threads than there are CPUs."""
     number = number_of(configuration, GPUS) or len(resources.gpus or ())
     processes = 2 * number + (number_of(configuration, WORKERS) or 8)
     cpus = cpus_of(limits.subjects[0], variables)

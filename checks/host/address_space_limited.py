@@ -33,13 +33,14 @@ def address_space_limited(limits: HostLimits, resources: Resources, here: JobHer
 
     ## Why it matters
 
-    CUDA gives the memory of the machine and of all its GPUs one range of addresses in every process, used or not. With
-    `ulimit -v` below that, as some batch systems set it, there is `out of memory` while most of the memory is free.
+    In every process, CUDA reserves one range of addresses for the machine's memory and that of all its GPUs,
+    used or not. When `ulimit -v` is lower, as some batch systems set it, allocations fail with `out of
+    memory` although most of the memory is free.
 
     ## How to fix
 
-    `ulimit -v unlimited` in the launch script before Ray starts. Above the hard limit it is up to who runs the machine:
-    a batch system should limit memory by control groups.
+    Run `ulimit -v unlimited` in the launch script before Ray starts. If the hard limit is lower, ask the
+    administrator: a batch system should limit memory by control groups.
     """
     if not resources.gpus:
         return
@@ -49,15 +50,15 @@ def address_space_limited(limits: HostLimits, resources: Resources, here: JobHer
         if own is None or own.soft is None or own.soft >= need:
             continue
         yield Finding(
-            f"{subject.name} may map {in_bytes(own.soft)} of memory, and CUDA takes addresses for {in_bytes(need)}",
+            f"{subject.name} may map {in_bytes(own.soft)} of memory, but CUDA reserves addresses for {in_bytes(need)}",
             Evidence(
                 found=f"Max address space {own.soft}",
                 wanted="unlimited",
                 read_from=f"/proc/{subject.pid or 'self'}/limits",
             ),
             subject=Subject("limit", "address space"),
-            remedy="put ulimit -v unlimited before Ray in the launch script"
+            remedy="put ulimit -v unlimited in the launch script, before Ray starts"
             if own.hard is None
-            else "ask for a limit of memory by control groups instead; this user may not raise it",
+            else "ask the administrator to limit memory by control groups instead; this user cannot raise the limit",
             severity=hint(here),
         )

@@ -44,13 +44,13 @@ def _example(
     severity="error",
     examples=lambda: [
         Example("enough", _example(32)),
-        Example("a verl that asks for one", _example(16, each=1)),
-        Example("Ray is told of more", _example(8, f"{NUM_CPUS[0]}=32")),
-        Example("ray start says how many", _example(8, start=(RayStart("run.sh", 3, {"num-cpus": "$N"}),))),
-        Example("more GPUs than there are is another matter", _example(8, "trainer.n_gpus_per_node=16")),
+        Example("a verl that reserves one for each GPU", _example(16, each=1)),
+        Example("an override raises the number", _example(8, f"{NUM_CPUS[0]}=32")),
+        Example("ray start sets the number", _example(8, start=(RayStart("run.sh", 3, {"num-cpus": "$N"}),))),
+        Example("more GPUs than exist are another rule's subject", _example(8, "trainer.n_gpus_per_node=16")),
         Example("a raylet with enough", _example(8, limits=an_h200_node(None, healthy(7, 64)))),
-        Example("a pod with 8 CPUs and 8 GPUs", _example(8), "asks Ray for 25 CPUs here, and Ray will have 8"),
-        Example("told of too few", _example(64, f"{NUM_CPUS[0]}=16"), "Ray will have 16"),
+        Example("a pod with 8 CPUs and 8 GPUs", _example(8), "requests 25 CPUs from Ray here, but Ray will have 8"),
+        Example("an override sets too few", _example(64, f"{NUM_CPUS[0]}=16"), "Ray will have 16"),
         Example("a raylet with too few", _example(64, limits=an_h200_node(None, replace(healthy(7), ray_cpus=8.0))), "the raylet (process 7) has 8"),
     ],
 )  # fmt: skip
@@ -67,13 +67,14 @@ def cpus_for_ray_too_few(
 
     ## Why it matters
 
-    verl reserves CPUs with each GPU, one for its TaskRunner and one for each part of its queue. Where Ray counts fewer,
-    as in a container with a small share of the CPUs, it waits for more to come, for ever: the log ends with no error,
-    or repeats `No available node types can fulfill resource request`.
+    verl reserves CPUs with each GPU, one for its TaskRunner and one for each part of its queue. When Ray
+    counts fewer, for example in a container with a small CPU share, it waits forever for more: the log ends
+    without an error, or repeats `No available node types can fulfill resource request`.
 
     ## How to fix
 
-    Tell Ray of as many as the job asks for: they are tickets, and no process is bound to a core by them.
+    Give Ray at least as many CPUs as the job requests. They are only tickets: no process is bound to a core
+    by them.
     """
     wanted = number_of(configuration, GPUS)
     if not here.certain or not resources.gpus or not 0 < wanted <= len(resources.gpus):
@@ -88,8 +89,8 @@ def cpus_for_ray_too_few(
                 tickets,
                 f"{subject.name} has {subject.ray_cpus:g}",
                 "its command line",
-                # ray.init refuses num_cpus when it joins a Ray that runs.
-                remedy=f"ray stop, then ray start --num-cpus={need}",
+                # ray.init refuses num_cpus when it joins a running Ray.
+                remedy=f"run ray stop, then ray start --num-cpus={need}",
             )
     given = told_cpus(configuration)
     if limits.raylets or (not given and isinstance(starts, RayStarts) and starts.gives("num-cpus")):
@@ -104,12 +105,12 @@ def _finding(
     there: Configuration, need: int, tickets: RayTickets, have: str, read_from: str, remedy: str = ""
 ) -> Finding:
     return Finding(
-        f"the job asks Ray for {need} CPUs here, and {have}: it would wait forever",
+        f"the job requests {need} CPUs from Ray here, but {have}: it will wait forever",
         Evidence(
             found=f"{have}, by {read_from}",
-            wanted=f"{need}: {tickets.of_each_gpu} with each of {number_of(there, GPUS)} GPUs, and those of the driver's actors",
+            wanted=f"{need}: {tickets.of_each_gpu} with each of {number_of(there, GPUS)} GPUs, plus the driver's actors",
             read_from=tickets.read_from,
         ),
         subject=Subject("resource", "CPU"),
-        remedy=remedy or f"set {num_cpus_key(there)}={need}, or ray start --num-cpus={need}",
+        remedy=remedy or f"set {num_cpus_key(there)}={need}, or run ray start --num-cpus={need}",
     )

@@ -1,4 +1,4 @@
-"""HOST113: the kernel promises no more memory than there is."""
+"""HOST113: the kernel does not overcommit memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _strict(limit: int, committed: int) -> HostMemory:
     severity="warning",
     examples=lambda: [
         Example("Linux's default", _example(HostMemory(250 * _GIB, 240 * _GIB, 0, 125 * _GIB, 1 * _GIB))),
-        Example("strict, with half of the memory", _example(_strict(125, 20)), "promises at most 105 GiB more"),
+        Example("strict, with half of the memory", _example(_strict(125, 20)), "commit at most 105 GiB more"),
     ],
 )  # fmt: skip
 def memory_is_not_promised(memory: HostMemory, here: JobHere) -> Iterator[Finding]:
@@ -34,26 +34,26 @@ def memory_is_not_promised(memory: HostMemory, here: JobHere) -> Iterator[Findin
 
     ## Why it matters
 
-    With vm.overcommit_memory=2 every mapping counts when it is made, not when it is used. CUDA, NCCL and vLLM map many
-    times what they use, and a fork counts its parent once more: `OSError: [Errno 12] Cannot allocate memory`, as in
-    verl-project/verl#3210, while most of the memory is free.
+    With vm.overcommit_memory=2 every mapping counts when it is made, not when it is used. CUDA, NCCL and vLLM
+    map many times what they use, and a fork counts its parent again. The result is `OSError: [Errno 12]
+    Cannot allocate memory` while most of the memory is free, as in verl-project/verl#3210.
 
     ## How to fix
 
-    `sysctl vm.overcommit_memory=0` as root (1 does, too), or ask whoever runs the machine. Swap space raises the limit
-    as well.
+    Run `sysctl vm.overcommit_memory=0` as root (1 works too), or ask the administrator. Adding swap space
+    also raises the limit.
     """
     if memory.overcommit != 2 or memory.commit_limit is None or memory.committed is None:
         return
     left = max(0, memory.commit_limit - memory.committed)
     yield Finding(
-        f"vm.overcommit_memory is 2: the kernel promises at most {in_bytes(left)} more, used or not",
+        f"vm.overcommit_memory is 2: the kernel will commit at most {in_bytes(left)} more, used or not",
         Evidence(
             found=f"CommitLimit {in_bytes(memory.commit_limit)}, Committed_AS {in_bytes(memory.committed)}",
             wanted="vm.overcommit_memory 0 or 1",
             read_from="/proc/meminfo",
         ),
         subject=Subject("limit", "vm.overcommit_memory"),
-        remedy="as root: sysctl vm.overcommit_memory=0",
+        remedy="run as root: sysctl vm.overcommit_memory=0",
         severity=hint(here),
     )

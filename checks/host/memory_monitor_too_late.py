@@ -15,7 +15,7 @@ from verl_doctor.toolkit.text import in_bytes
 
 _VARIABLE = "RAY_memory_usage_threshold"
 _RAYS_OWN = 0.95  # ray_config_def.h
-# Ray takes the limit from these two and no others (ray/_common/utils.py, earlier ray/_private/utils.py: get_system_memory).
+# Ray reads the limit from these two files only (ray/_common/utils.py, earlier ray/_private/utils.py: get_system_memory).
 _READ_BY_RAY = ("/sys/fs/cgroup", "/sys/fs/cgroup/memory")
 _GIB = 1 << 30
 
@@ -34,7 +34,7 @@ _JOB = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7"
     severity="warning",
     examples=lambda: [
         Example("no limit", _example()),
-        Example("a container, as Ray sees it", _example("/sys/fs/cgroup", 128)),
+        Example("a container whose limit Ray reads", _example("/sys/fs/cgroup", 128)),
         Example("a threshold that fits", _example("/sys/fs/cgroup", 128, threshold="0.9")),
         Example("switched off by a threshold", _example("/sys/fs/cgroup", 128, threshold="1"), "the kernel kills first"),
         Example("a Slurm job, whose limit Ray does not read", _example(_JOB, 128), "acts at 950 GiB"),
@@ -47,14 +47,15 @@ def memory_monitor_too_late(
 
     ## Why it matters
 
-    Ray ends the newest worker when 95 % of the memory is in use, says so in its log, and the job may go on. It takes
-    the limit of the control group that is mounted at the top. Where a lower group has one, as in Slurm, or the
-    threshold is set higher, the kernel kills first: any process, also the raylet, without a word.
+    Ray kills the newest worker when 95 % of the memory is in use, logs it, and the job may go on. It reads
+    only the limit of the control group that is mounted at the top. When a lower group has a limit, as under
+    Slurm, or the threshold is set higher, the kernel kills first: any process, even the raylet, without a
+    message.
 
     ## How to fix
 
-    RAY_memory_usage_threshold with the value that the finding names, set before Ray starts on every node. Ray counts
-    the memory of the whole machine, so that is right only where no other job runs on it.
+    Set RAY_memory_usage_threshold to the value in the finding, before Ray starts on every node. Ray counts
+    the memory of the whole machine, so this is right only when no other job runs there.
     """
     limit, total = limits.shell.groups.memory_limit, memory.total
     if not limit or not total:
@@ -69,7 +70,7 @@ def memory_monitor_too_late(
         return
     right = int(_RAYS_OWN * limit / known * 100) / 100
     yield Finding(
-        f"Ray's memory monitor acts at {in_bytes(threshold * known)}, and the job may use {in_bytes(limit)}: the kernel kills first",
+        f"Ray's memory monitor acts at {in_bytes(threshold * known)}, but the job is limited to {in_bytes(limit)}: the kernel kills first",
         Evidence(
             found=f"{_VARIABLE} {threshold:g} of {in_bytes(known)}" + ("" if value else ", Ray's own"),
             wanted=f"less than {in_bytes(limit)}",

@@ -19,9 +19,9 @@ from verl_doctor.toolkit.text import in_bytes
 _ACTOR = "actor_rollout_ref.actor.fsdp_config"
 _REF = "actor_rollout_ref.ref.fsdp_config.param_offload"
 _GIB = 1 << 30
-# A trainer, an engine and its worker, with CUDA. Of an agent worker: 0.5 to 0.8 GB with vLLM 0.31 for CPUs.
+# A trainer, an engine and its worker, with CUDA. An agent worker takes 0.5 to 0.8 GB with vLLM 0.31 for CPUs.
 _A_GPU, _A_WORKER = 6 * _GIB, 0.8 * _GIB
-# Of a GPU's memory, for weights, gradients and the optimizer: the rest is for activations.
+# The part of a GPU's memory for weights, gradients and the optimizer; the rest is for activations.
 _OF_A_GPU = 0.6
 _8B = ModelSize("/models/8b", 8_000_000_000)
 _OFFLOAD = (f"{_ACTOR}.param_offload=True", f"{_ACTOR}.optimizer_offload=True")
@@ -42,11 +42,15 @@ def _example(
 
 def _irrelevant(configuration: Configuration, resources: Resources, limits: HostLimits) -> str | None:
     if not resources.gpus:
-        return "this machine has no GPU that is seen, so the job runs elsewhere"
+        return "no GPU is visible on this machine, so the job runs elsewhere"
     if limits.raylets:
-        return "Ray runs here already, and what its job takes is taken"
+        return "Ray is already running here, and its job already holds its memory"
     strategy = configuration.get("actor_rollout_ref.actor.strategy")
-    return None if strategy in ("fsdp", "fsdp2") else f"what the strategy {strategy} needs is not known"
+    return (
+        None
+        if strategy in ("fsdp", "fsdp2")
+        else f"the memory that the strategy {strategy} needs is not known"
+    )
 
 
 @check(
@@ -59,8 +63,8 @@ def _irrelevant(configuration: Configuration, resources: Resources, limits: Host
         Example("offload and enough memory", _example(500, *_OFFLOAD)),
         Example("two nodes share it", _example(160, *_OFFLOAD, "trainer.nnodes=4")),
         Example("a login node", _example(16, *_OFFLOAD, number=0)),
-        Example("offload where the GPUs would hold it", _example(120, *_OFFLOAD), "the job needs about 177 GiB of memory"),
-        Example("a limit of the container", _example(2000, *_OFFLOAD, group=128), "128 GiB of it are left"),
+        Example("offload although the GPUs have room", _example(120, *_OFFLOAD), "the job needs about 177 GiB of memory"),
+        Example("a limit of the container", _example(2000, *_OFFLOAD, group=128), "128 GiB are available"),
         Example("70 billion parameters on one node", _example(500, *_OFFLOAD, size=ModelSize("/models/70b", 70_000_000_000)), "the job needs"),
     ],
 )  # fmt: skip
@@ -75,14 +79,14 @@ def memory_too_small(
 
     ## Why it matters
 
-    What FSDP offloads lies in the machine's memory: four bytes for each parameter, eight for the optimizer, both for
-    the nodes together. Near the limit Ray kills workers (`Task was killed due to the node running low on memory`), or
-    the kernel does, and then nothing says why.
+    FSDP keeps what it offloads in the machine's memory: four bytes for each parameter and eight for its
+    optimizer state, spread over the nodes. Near the limit Ray kills workers (`Task was killed due to the node
+    running low on memory`), or the kernel does, without a message.
 
     ## How to fix
 
-    Offload less where the GPUs can hold it; more where it is the GPUs that run out. Or more nodes, which share it,
-    fewer agent workers, a higher limit of the container. The need is an estimate; the finding has its formula.
+    Offload less if the GPUs have room, or use more nodes, fewer agent workers or a higher container limit.
+    The need is an estimate; the finding shows the formula.
     """
     number = number_of(configuration, GPUS) or len(resources.gpus or ())
     nodes = number_of(configuration, NODES) or 1
@@ -97,7 +101,7 @@ def memory_too_small(
         return
     words = " + ".join(f"{amount} B {what}" for amount, what in parts) or "nothing offloaded"
     yield Finding(
-        f"the job needs about {in_bytes(need)} of memory, and {in_bytes(left)} of it are left",
+        f"the job needs about {in_bytes(need)} of memory, but only {in_bytes(left)} are available",
         Evidence(
             found=f"{in_bytes(left)} left"
             + (f" of {in_bytes(group.memory)} in {group.folder}" if group and group.memory else ""),
@@ -111,7 +115,7 @@ def memory_too_small(
 
 
 def _fewer_workers(configuration: Configuration, lacking: float) -> str:
-    """The number of agent workers with which the job would fit; "" where not even one does it."""
+    """The override for the number of agent workers with which the job fits; "" if even one is too many."""
     left = number_of(configuration, WORKERS) - ceil(lacking / _A_WORKER)
     return f"{WORKERS}={left}" if left >= 1 else ""
 
@@ -140,9 +144,9 @@ def _remedy(
     on_each = 16 * size.parameters / everywhere if everywhere else 0.0
     if parts and on_each < _OF_A_GPU * smallest:
         return (
-            f"the GPUs would hold it: {in_bytes(on_each)} on each without offload;"
+            f"the GPUs have room: {in_bytes(on_each)} on each without offload;"
             f" set {_ACTOR}.optimizer_offload=False first, then param_offload"
         )
     if fewer:
         return f"set {fewer}: each agent worker takes about {in_bytes(_A_WORKER)}; or use more nodes, or raise the limit"
-    return "use more nodes, which share it, or raise the limit: fewer agent workers alone do not help"
+    return "use more nodes, which share the memory, or raise the limit; fewer agent workers are not enough"

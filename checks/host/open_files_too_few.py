@@ -24,7 +24,7 @@ def _example(limits: HostLimits, cpus: int, here: JobHere = HERE) -> tuple[objec
 
 _LOW = Limit(1024, 524288)
 _TO_START = (
-    64  # files: Ray raises its own limit to the hard one, and with fewer its GCS server does not come up
+    64  # files: Ray raises its soft limit to the hard one, and its GCS server does not start with fewer
 )
 
 
@@ -34,10 +34,10 @@ _TO_START = (
     examples=lambda: [
         Example("many", _example(an_h200_node(), 512)),
         Example("the usual 1024 and 32 CPUs", _example(an_h200_node(healthy(files=_LOW)), 32)),
-        Example("the usual 1024 and 512 CPUs", _example(an_h200_node(healthy(files=_LOW), online=512), 512), "may have 1024 files open"),
-        Example("a raylet has less than the shell", _example(an_h200_node(None, healthy(7, 512, files=_LOW), online=512), 512), "the raylet (process 7) may have 1024 files open"),
-        Example("Ray does not even start", _example(an_h200_node(healthy(files=Limit(40, 40))), 32), "may have 40 files open"),
-        Example("it cannot be raised", _example(an_h200_node(healthy(files=Limit(256, 256))), 32), "may have 256 files open"),
+        Example("the usual 1024 and 512 CPUs", _example(an_h200_node(healthy(files=_LOW), online=512), 512), "may open 1024 files"),
+        Example("a raylet has less than the shell", _example(an_h200_node(None, healthy(7, 512, files=_LOW), online=512), 512), "the raylet (process 7) may open 1024 files"),
+        Example("too few even to start Ray", _example(an_h200_node(healthy(files=Limit(40, 40))), 32), "may open 40 files"),
+        Example("it cannot be raised", _example(an_h200_node(healthy(files=Limit(256, 256))), 32), "may open 256 files"),
     ],
 )  # fmt: skip
 def open_files_too_few(
@@ -51,14 +51,16 @@ def open_files_too_few(
 
     ## Why it matters
 
-    The GCS server and the raylet keep a socket and log files open for each worker, and there is a worker for each CPU:
-    `OSError: [Errno 24] Too many open files`, hours into the run when more workers come. `ulimit -n` counts in the
-    shell that starts Ray, below 64 Ray itself does not come up; in the one that starts the job it changes nothing where Ray runs already.
+    The GCS server and the raylet keep a socket and log files open for each worker, and there is a worker for
+    each CPU: `OSError: [Errno 24] Too many open files`, often hours into the run when more workers start.
+    What counts is `ulimit -n` in the shell that starts Ray; if Ray is already running, raising it in the
+    job's shell changes nothing. Below 64 Ray itself does not start.
 
     ## How to fix
 
-    `ulimit -n N` in the launch script, before `ray start` or the job. Above the hard limit only root can raise it
-    (/etc/security/limits.conf, LimitNOFILE of a service, `docker run --ulimit nofile=N`). Or tell Ray of fewer CPUs.
+    Run `ulimit -n N` in the launch script, before `ray start` or the job. Only root can go above the hard
+    limit (/etc/security/limits.conf, LimitNOFILE of a service, `docker run --ulimit nofile=N`). Alternatively
+    give Ray fewer CPUs.
     """
     number = gpus_used(here, resources, configuration)
     for subject in limits.subjects:
@@ -72,7 +74,7 @@ def open_files_too_few(
         stops = not subject.pid and own.hard is not None and own.hard < _TO_START
         target = min(65536, own.hard or 65536) if may else need
         yield Finding(
-            f"{subject.name} may have {own.soft} files open, and Ray needs about {need}",
+            f"{subject.name} may open {own.soft} files, but Ray needs about {need}",
             Evidence(
                 found=f"ulimit -n {own.soft}, at most {'unlimited' if own.hard is None else own.hard}",
                 wanted=f"{need} for {workers} workers",
@@ -80,9 +82,9 @@ def open_files_too_few(
             ),
             subject=Subject("limit", "open files"),
             remedy=(
-                f"put ulimit -n {target} before ray start in the launch script"
+                f"put ulimit -n {target} in the launch script, before ray start"
                 if may
-                else f"request a hard limit of {target} open files; this user may not raise it"
+                else f"ask the administrator for a hard limit of {target} open files; this user cannot raise it"
             )
             + (", and restart Ray" if subject.pid else ""),
             severity="error" if stops else None,

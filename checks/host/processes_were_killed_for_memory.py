@@ -25,7 +25,7 @@ def _example(*groups: Group) -> tuple[object, ...]:
     unjudged=hidden_groups,
     examples=lambda: [
         Example("none", _example(Group(_JOB, memory=64 << 30, memory_used=1 << 30, oom_kills=0))),
-        Example("it is not told", _example()),
+        Example("no group counts kills", _example()),
         Example("three", _example(Group(_JOB, memory=64 << 30, memory_used=1 << 30, oom_kills=3)), "killed 3 processes"),
         Example("without a limit of its own", _example(Group(_JOB, oom_kills=1)), "killed 1 process"),
     ],
@@ -35,14 +35,15 @@ def processes_were_killed_for_memory(limits: HostLimits, here: JobHere) -> Itera
 
     ## Why it matters
 
-    A worker that is killed so leaves `Worker exit detail: ... connection error code 2. End of file` in Ray's log, and
-    no word of memory: the kernel counts it in `memory.events` (`oom_kill`) of the control group. The count is of the
-    group's whole life, so it may be from an earlier job in the same container.
+    A worker that is killed this way leaves `Worker exit detail: ... connection error code 2. End of file` in
+    Ray's log, which does not mention memory; only the control group's `memory.events` counts it (`oom_kill`).
+    The count covers the group's whole life, so it may come from an earlier job in the same container.
 
     ## How to fix
 
-    Raise the limit, or need less: fewer agent workers and smaller batches, a smaller object store, offload to the CPU
-    only of what does not fit on the GPUs. On Kubernetes and Slurm the limit is what the job asked for.
+    Raise the limit, or need less: use fewer agent workers, smaller batches and a smaller object store, and
+    offload to the CPU only what does not fit on the GPUs. On Kubernetes and Slurm the limit is what the job
+    requested.
     """
     for subject in limits.subjects:
         group = subject.groups.oom_kills
@@ -55,6 +56,6 @@ def processes_were_killed_for_memory(limits: HostLimits, here: JobHere) -> Itera
             " because memory ran out",
             Evidence(found=f"oom_kill {group.oom_kills}, {limit}{used}", wanted="0", read_from=group.folder),
             subject=Subject("memory", "control group"),
-            remedy="give it more memory, or let the job need less: fewer agent workers, smaller batches, less offload",
+            remedy="raise the limit, or reduce what the job needs: fewer agent workers, smaller batches, less offload",
             severity=hint(here),
         )

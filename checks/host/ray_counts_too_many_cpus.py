@@ -23,7 +23,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted
 
-# Fewer at once start in time; twice as many are worth a warning, less than that a hint.
+# Fewer workers start in time. Twice as many as CPUs are worth a warning, fewer a hint.
 _HARMLESS = 8
 _HARMFUL = 2.0
 _ALL = RayCpus(128, "/sys/devices/system/cpu/online", "2.49.2")
@@ -34,7 +34,7 @@ _POD = healthy(cpus=128, groups=(Group("/sys/fs/cgroup/kubepods.slice/pod1", cpu
 
 def _irrelevant(limits: HostLimits, ray: RayCpus | Unknown) -> str | None:
     if not limits.raylets and isinstance(ray, Unknown):
-        return f"what Ray would count could not be determined: {ray.reason}"
+        return f"the CPUs that Ray would count are unknown: {ray.reason}"
     return None
 
 
@@ -59,15 +59,15 @@ def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int
     unjudged=hidden_groups,
     examples=lambda: [
         Example("as many as there are", _example(an_h200_node(healthy(cpus=128)))),
-        Example("Ray is told", _example(an_h200_node(_FEW), _ALL, *configured(f"{NUM_CPUS[0]}=8"))),
-        Example("Ray is told when it is started", _example(an_h200_node(_FEW), _ALL, RayStarts((RayStart("run.sh", 3, {"num-cpus": "$N"}),)))),
-        Example("a raylet that was told", _example(an_h200_node(_FEW, healthy(7, cpus=8)))),
-        Example("a Slurm job with 8 of 128", _example(an_h200_node(_FEW), number=1), "Ray will count 128 CPUs here, and the job may use 8"),
-        Example("what the job asks Ray for is not more than Ray counts", _example(an_h200_node(_FEW), RayCpus(16, "", ""))),
+        Example("an override sets the number",  _example(an_h200_node(_FEW), _ALL, *configured(f"{NUM_CPUS[0]}=8"))),
+        Example("ray start sets the number", _example(an_h200_node(_FEW), _ALL, RayStarts((RayStart("run.sh", 3, {"num-cpus": "$N"}),)))),
+        Example("a raylet with the right number", _example(an_h200_node(_FEW, healthy(7, cpus=8)))),
+        Example("a Slurm job with 8 of 128", _example(an_h200_node(_FEW), number=1), "Ray will count 128 CPUs here, but the job may use 8"),
+        Example("the job requests as many as Ray counts", _example(an_h200_node(_FEW), RayCpus(16, "", ""))),
         Example("a pod whose limit lies in a group that Ray does not read", _example(an_h200_node(_POD)), "the job may use 16"),
         Example("Slurm gave 8 and enforces nothing", _example(an_h200_node(healthy(cpus=128)), _ALL, Variables({"SLURM_CPUS_ON_NODE": "8"})), "may use 8"),
-        Example("a raylet that was told more than the machine has", _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=96.0), online=8))),
-        Example("a raylet counted", _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=128.0), online=128)), "the raylet (process 7) hands out 128 CPUs, and may use 8"),
+        Example("a raylet set to more than the machine has", _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=96.0), online=8))),
+        Example("a raylet counted", _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=128.0), online=128)), "the raylet (process 7) offers 128 CPUs, but may use 8"),
         Example("less than one", _example(an_h200_node(_FEW), RayCpus(0, "/sys/fs/cgroup/cpu.max", "2.49.2")), "Ray will count no CPU"),
     ],
 )  # fmt: skip
@@ -85,16 +85,16 @@ def ray_counts_too_many_cpus(
 
     ## Why it matters
 
-    Ray starts a worker for each CPU that it counts, all at once, when the first driver comes. It asks neither for the
-    CPU affinity, in which Slurm puts a job, nor for control groups other than the one mounted at the top. 128 workers
-    on 8 CPUs take so long to start that they do not register within 60 s: `Some workers of the worker process have not
-    registered within the timeout`, or a job that hangs behind `Started a local Ray instance`. Each of them also has
-    some fifty threads.
+    Ray starts a worker for each CPU it counts, all at once, when the first driver connects. It ignores the
+    CPU affinity, with which Slurm confines a job, and every control group but the one mounted at the top. 128
+    workers on 8 CPUs are too slow to register within 60 s: `Some workers of the worker process have not
+    registered within the timeout`, or a job that hangs after `Started a local Ray instance`. Each worker also
+    has about fifty threads.
 
     ## How to fix
 
-    Tell Ray the number: the override that the finding names where verl starts Ray, `ray start --num-cpus=N` where it is
-    started before. Where a raylet runs already, it must be started anew.
+    Tell Ray the number: with the override in the finding if verl starts Ray, or with `ray start
+    --num-cpus=N`. A raylet that is already running must be restarted.
     """
     number = len(resources.gpus or ())
     for subject in limits.raylets:
@@ -105,14 +105,14 @@ def ray_counts_too_many_cpus(
         started = started_at_once(subject.ray_cpus, limits)
         if started > right + _HARMLESS:
             yield Finding(
-                f"{subject.name} hands out {subject.ray_cpus:g} CPUs, and may use {bound.amount:g}",
+                f"{subject.name} offers {subject.ray_cpus:g} CPUs, but may use {bound.amount:g}",
                 Evidence(
                     found=f"{subject.ray_cpus:g} CPUs in its --static_resource_list",
                     wanted=_wanted(right, bound),
                     read_from=bound.by,
                 ),
                 subject=Subject("resource", "CPU"),
-                remedy=f"stop this Ray, and start it with ray start --num-cpus={right}",
+                remedy=f"stop this Ray, then run ray start --num-cpus={right}",
                 severity=hint(here) or (None if started >= _HARMFUL * right else "info"),
             )
     number_given = told_cpus(configuration) or (not isinstance(starts, Unknown) and starts.gives("num-cpus"))
@@ -123,9 +123,9 @@ def ray_counts_too_many_cpus(
     if ray.counted < 1 or ray.counted > right + _HARMLESS:
         yield Finding(
             f"Ray will count {counted(ray.counted, 'CPU') if ray.counted else 'no CPU'} here,"
-            f" and the job may use {bound.amount:g}",
+            f" but the job may use {bound.amount:g}",
             Evidence(
-                found=f"Ray {ray.version} takes what {ray.read_from} says",
+                found=f"Ray {ray.version} reads {ray.read_from}",
                 wanted=_wanted(right, bound),
                 read_from=bound.by,
             ),
@@ -138,5 +138,5 @@ def ray_counts_too_many_cpus(
 
 def _wanted(right: int, bound: Bound) -> str:
     if right > bound.amount:
-        return f"{right}: the job asks Ray for so many, and waits forever when there are fewer"
+        return f"{right}: the job requests that many from Ray, and waits forever if there are fewer"
     return f"{right} or fewer"

@@ -20,9 +20,9 @@ _POD = (Group("/sys/fs/cgroup/system.slice/ray.service", pids=512, pids_used=200
         Example("no Ray", (an_h200_node(),)),
         Example("the same", (an_h200_node(healthy(), healthy(7)),)),
         Example("more than this shell", (an_h200_node(healthy(files=Limit(1024, 4096)), healthy(7)),)),
-        Example("a few less of many", (an_h200_node(healthy(), healthy(7, files=Limit(65536, 65536))),)),
-        Example("root is not held to ulimit -u", (an_h200_node(healthy(), replace(healthy(7, processes=Limit(4096, 4096)), exempt=True)),)),
-        Example("ulimit was raised behind it", (an_h200_node(healthy(), healthy(7, files=Limit(1024, 1024))),), "1024 open files (this shell: 1048576)"),
+        Example("a little lower, but high enough", (an_h200_node(healthy(), healthy(7, files=Limit(65536, 65536))),)),
+        Example("root is exempt from ulimit -u", (an_h200_node(healthy(), replace(healthy(7, processes=Limit(4096, 4096)), exempt=True)),)),
+        Example("ulimit was raised after Ray started", (an_h200_node(healthy(), healthy(7, files=Limit(1024, 1024))),), "1024 open files (this shell: 1048576)"),
         Example("a service with limits of its own", (an_h200_node(healthy(), healthy(7, groups=_POD)),), "512 processes and threads"),
         Example("several raylets", (an_h200_node(healthy(), healthy(7, cpus=4), healthy(8, cpus=8)),), "2 raylets run with lower limits"),
         Example("pinned to few CPUs", (an_h200_node(healthy(), healthy(7, cpus=4)),), "4 CPUs (this shell: 32)"),
@@ -33,12 +33,12 @@ def raylet_limits_lower(limits: HostLimits) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Ray's workers are children of the raylet. They have the limits that it was started with, in its control group and on
-    its CPUs: what `ulimit` says in the shell of the job, and what is raised there, does not reach them.
+    Ray's workers are children of the raylet and inherit the limits, control group and CPUs with which it was
+    started. Limits that the job's shell has or raises do not reach them.
 
     ## How to fix
 
-    Stop Ray, and start it from a shell with the limits that this one has. Where a service starts it, set LimitNOFILE,
+    Stop Ray and start it from a shell with this shell's limits. If a service starts it, set LimitNOFILE,
     LimitNPROC, LimitMEMLOCK, TasksMax or MemoryMax in its unit.
     """
     raylets = [(raylet, lower) for raylet in limits.raylets if (lower := list(_lower(raylet, limits.shell)))]
@@ -65,7 +65,7 @@ def raylet_limits_lower(limits: HostLimits) -> Iterator[Finding]:
 
 
 def _lower(raylet: Limits, shell: Limits) -> Iterator[str]:
-    """What the raylet may have less than half of, and little enough to matter."""
+    """Yield the raylet's limits that are less than half of the shell's, and low enough to matter."""
     pairs: list[tuple[str, float, float, float]] = [
         ("open files", _soft(raylet.files), _soft(shell.files), 16384),
         ("processes of this user", _processes(raylet), _processes(shell), 32768),

@@ -17,11 +17,14 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, in_bytes
 
-# vllm/distributed/device_communicators/shm_broadcast.py: ten chunks of 24 MiB; newer ones refuse when one such queue does not fit.
+# vllm/distributed/device_communicators/shm_broadcast.py: ten chunks of 24 MiB; newer releases refuse to start
+# when one such queue does not fit.
 _QUEUE = 252 << 20
-# An estimate: 1 GB is what helps on eight H100 (pytorch/torchtitan#853); a segment is 9.6 to 33 MB (NVIDIA/nccl#290, #342).
+# An estimate: 1 GB is enough on eight H100 (pytorch/torchtitan#853); a segment is 9.6 to 33 MB
+# (NVIDIA/nccl#290, #342).
 _NCCL_A_GPU = 128 << 20
-# ray/_private/ray_constants.py: the store has 30 % of the memory, and goes to the temporary folder where it does not fit.
+# ray/_private/ray_constants.py: the store takes 30 % of the memory, and moves to the temporary folder if it
+# does not fit.
 _STORE_PART, _STORE_LARGE = 0.3, 10 * 10**9
 
 
@@ -37,12 +40,12 @@ _DOCKER = SharedMemory(64 << 20, 64 << 20)
     phase="engine",
     severity="error",
     examples=lambda: [
-        Example("half of the memory, as Linux makes it", _example(SharedMemory(125 << 30, 125 << 30))),
+        Example("half of the memory, Linux's default", _example(SharedMemory(125 << 30, 125 << 30))),
         Example("room for all but a huge store", _example(SharedMemory(16 << 30, 16 << 30))),
-        Example("the store is told to be small", _example(SharedMemory(4 << 30, 4 << 30), 8, RayStart("run.sh", 3, {"object-store-memory": "1000000000"}))),
+        Example("a small store is configured", _example(SharedMemory(4 << 30, 4 << 30), 8, RayStart("run.sh", 3, {"object-store-memory": "1000000000"}))),
         Example("Docker's default", _example(_DOCKER), "has 64.0 MiB left"),
-        Example("mounted read-only", _example(replace(_DOCKER, refused="Read-only file system")), "/dev/shm takes no file"),
-        Example("enough for NCCL, and not for Ray's store", _example(SharedMemory(4 << 30, 4 << 30)), "Ray's object store does not fit"),
+        Example("mounted read-only", _example(replace(_DOCKER, refused="Read-only file system")), "no file can be created in /dev/shm"),
+        Example("enough for NCCL, but not for Ray's store", _example(SharedMemory(4 << 30, 4 << 30)), "Ray's object store does not fit"),
     ],
 )  # fmt: skip
 def shared_memory_too_small(
@@ -56,17 +59,17 @@ def shared_memory_too_small(
 
     ## Why it matters
 
-    NCCL and the queues between vLLM's processes live in /dev/shm: `Error while creating shared memory segment ... No
-    space left on device`, `Insufficient space in /dev/shm`, or `Bus error`. Docker gives 64 MB unless it is told
-    otherwise. Where no file can be made in it, Ray's object store ends at its start (`create_buffer failed ... Read-only
-    file system`). Ray's object store goes to the temporary folder where it does not fit: every batch then passes through a
-    disk.
+    NCCL and the queues between vLLM's processes live in /dev/shm. When it is full they fail: `Error while
+    creating shared memory segment ... No space left on device`, `Insufficient space in /dev/shm`, or `Bus
+    error`. Docker's default is 64 MB. Ray's object store lies there too: if no file can be created, Ray stops
+    at once (`create_buffer failed ... Read-only file system`); if the store does not fit, it moves to the
+    temporary folder, and every batch passes through a disk.
 
     ## How to fix
 
-    `docker run --shm-size=16g` or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory` on /dev/shm; as root
-    `mount -o remount,size=16G /dev/shm`. It takes memory only as far as it is filled. What crashed jobs left there
-    goes with `verl-doctor clean --apply`.
+    Use `docker run --shm-size=16g` or `--ipc=host`; on Kubernetes mount an `emptyDir` with `medium: Memory`
+    on /dev/shm; as root run `mount -o remount,size=16G /dev/shm`. It uses memory only as it fills.
+    `verl-doctor clean --apply` removes what crashed jobs left there.
     """
     number = gpus_used(here, resources, configuration)
     need = (_QUEUE if number else 0) + (_NCCL_A_GPU * number if number > 1 else 0)
@@ -79,18 +82,18 @@ def shared_memory_too_small(
         + f"{in_bytes(store)} for Ray's object store",
         read_from="/dev/shm",
     )
-    larger = f"give it {-(-(need + store) * 11 // 10 >> 30)} GiB: docker run --shm-size, an emptyDir with medium Memory, or remount it"
+    larger = f"enlarge it to {-(-(need + store) * 11 // 10 >> 30)} GiB: docker run --shm-size, an emptyDir with medium Memory, or a remount"
     if shm.refused:
         yield Finding(
-            f"/dev/shm takes no file: {shm.refused}; Ray's object store lies there, so every Ray ends at its start",
-            Evidence(found=shm.refused, wanted="a file can be made", read_from="/dev/shm"),
+            f"no file can be created in /dev/shm ({shm.refused}): Ray's object store lies there, so Ray cannot start",
+            Evidence(found=shm.refused, wanted="a file can be created", read_from="/dev/shm"),
             subject=Subject("memory", "/dev/shm"),
-            remedy="mount it for writing (mount -o remount,rw /dev/shm), or give the container one: --shm-size, an emptyDir with medium Memory",
+            remedy="mount it writable (mount -o remount,rw /dev/shm), or give the container one: --shm-size, or an emptyDir with medium Memory",
             phase="ray",
         )
     elif shm.free < need:
         yield Finding(
-            f"/dev/shm has {in_bytes(shm.free)} left, and NCCL and vLLM need about {in_bytes(need)}",
+            f"/dev/shm has {in_bytes(shm.free)} left, but NCCL and vLLM need about {in_bytes(need)}",
             evidence,
             subject=Subject("memory", "/dev/shm"),
             remedy=larger,

@@ -29,10 +29,10 @@ def _example(*folders: Folder, **variables: str) -> tuple[object, ...]:
     examples=lambda: [
         Example("the usual one", _example(roomy(), roomy("temporary files", "/tmp"))),
         Example("39 bytes", _example(roomy(path=f"{'/scratch/somebody/tmp/of/this/project':39}/ray"))),
-        Example("a raylet that runs has its sockets", _example(roomy(path=f"{_LONG}/ray", in_use=True))),
+        Example("a running raylet already has its sockets", _example(roomy(path=f"{_LONG}/ray", in_use=True))),
         Example("50 bytes", _example(roomy(path=f"{_LONG}/ray", given_by="TMPDIR of this shell"))   , "Ray's sockets"),
         Example("71 bytes, for vLLM", _example(roomy("temporary files", f"{_LONG}/of-this-very-long-job")), "vLLM's sockets"),
-        Example("a folder that is named for vLLM", _example(roomy(), VLLM_RPC_BASE_PATH=f"{_LONG}/of-this-very-long-job"), "VLLM_RPC_BASE_PATH"),
+        Example("a folder set for vLLM", _example(roomy(), VLLM_RPC_BASE_PATH=f"{_LONG}/of-this-very-long-job"), "VLLM_RPC_BASE_PATH"),
     ],
 )  # fmt: skip
 def socket_path_too_long(folders: Folders, limits: HostLimits, variables: Variables) -> Iterator[Finding]:
@@ -40,13 +40,14 @@ def socket_path_too_long(folders: Folders, limits: HostLimits, variables: Variab
 
     ## Why it matters
 
-    The path of a Unix socket has at most 107 bytes, and Ray adds 60 and more to its folder: `AF_UNIX path length cannot
-    exceed 107 bytes`. TMPDIR with more than 39 is too long for Ray, with more than 70 for vLLM.
+    The path of a Unix socket has at most 107 bytes, and Ray appends 60 or more to its folder: `AF_UNIX path
+    length cannot exceed 107 bytes`. A TMPDIR of more than 39 bytes is too long for Ray, of more than 70 for
+    vLLM.
 
     ## How to fix
 
-    A short RAY_TMPDIR, set before Ray starts; for vLLM a short VLLM_RPC_BASE_PATH or TMPDIR. A short symbolic link to
-    the long path does: the path counts as it is written (Ray 2.60 starts so).
+    Set a short RAY_TMPDIR before Ray starts, and for vLLM a short VLLM_RPC_BASE_PATH or TMPDIR. A short
+    symbolic link to the long path works: only the written path counts (tested with Ray 2.60).
     """
     number = str((limits.pid_max or 4194304) - 1)
     socket = f"/session_{_STAMP}_{number}/sockets/plasma_store"
@@ -68,7 +69,7 @@ def _length(path: str, more: str) -> int:
 def _finding(name: str, whose: str, path: str, more: str, fix: str | None = None) -> Finding:
     least = _MOST - len(more)
     return Finding(
-        f"{name} is too long for {whose}: their paths would have {_length(path, more)} bytes",
+        f"{name} is too long for {whose}: their paths would be {_length(path, more)} bytes long",
         Evidence(
             found=f"{path.rstrip('/')}{more}", wanted=f"{_MOST} bytes, so {least} or fewer for the folder"
         ),

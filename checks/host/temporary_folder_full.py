@@ -16,13 +16,13 @@ from verl_doctor.toolkit.text import in_bytes
 
 _VARIABLE = "RAY_local_fs_capacity_threshold"
 _RAYS_OWN = 0.95  # ray_config_def.h
-# Of the machine's memory: as much as Ray's object store may hold, and so spill at once.
+# The share of the machine's memory that Ray's object store may hold, and so may spill at once.
 _STORE_PART, _STORE_MOST = 0.3, 200 * 10**9
 _NEARLY = 0.9
 _ELSEWHERE = {
     "Ray's sessions": "set RAY_TMPDIR to a short path",
     "temporary files": "set TMPDIR to a short path",
-    "spilled objects": "set Ray to spill into a folder",
+    "spilled objects": "make Ray spill into a folder",
 }
 _FEW_INODES, _FEW_OF_ALL = 100_000, 0.02
 
@@ -41,8 +41,8 @@ def _left(free: float, size: float = 1758) -> Folder:
     severity="warning",
     examples=lambda: [
         Example("room", _example(roomy())),
-        Example("a small disk that is half empty", _example(_left(20, 40))),
-        Example("Ray is told to go on", _example(_left(80, 2000), RAY_local_fs_capacity_threshold="0.99")),
+        Example("a small, half-empty disk", _example(_left(20, 40))),
+        Example("a higher threshold is set", _example(_left(80, 2000), RAY_local_fs_capacity_threshold="0.99")),
         Example("95 % of a large disk", _example(_left(300, 7000)), "Ray will not spill into"),
         Example("5.79 GB of 1758", _example(_left(5.79)), "has 5.8 GiB left"),
         Example("both folders on one disk", _example(_left(5), roomy("temporary files", "/tmp", size=1758 * GIB, free=5 * GIB)), "has 5.0 GiB left"),
@@ -58,16 +58,16 @@ def temporary_folder_full(
 
     ## Why it matters
 
-    Ray writes its logs there, and objects for which its memory is too small. It counts in percent: above 95 % it
-    repeats `is over 95% full ... Object creation will fail if spilling is required` and does not spill any more, even
-    with hundreds of gigabytes free. That alone is harmless for a job that need not spill. With a few gigabytes left,
-    logs and checkpoints stop the job within hours.
+    Ray writes its logs there, and objects that do not fit into its memory. It counts in percent: above 95 %
+    it repeats `is over 95% full ... Object creation will fail if spilling is required` and no longer spills,
+    even with hundreds of gigabytes free. That alone is harmless to a job that does not spill. With only a few
+    gigabytes left, logs and checkpoints stop the job within hours.
 
     ## How to fix
 
-    Remove sessions of jobs that have ended (`session_*` and `*_spill_*` that no process uses), or send Ray elsewhere:
-    RAY_TMPDIR or `ray start --temp-dir` with a short path on a large local disk. Where the percentage alone is high,
-    set RAY_local_fs_capacity_threshold before Ray starts.
+    Remove sessions of finished jobs (`session_*` and `*_spill_*` that no process uses), or move Ray
+    elsewhere: RAY_TMPDIR or `ray start --temp-dir` with a short path on a large local disk. If only the
+    percentage is high, set RAY_local_fs_capacity_threshold before Ray starts.
     """
     value = variables.get(_VARIABLE)
     threshold = float(value) if value.replace(".", "", 1).isdigit() else _RAYS_OWN
@@ -85,16 +85,16 @@ def temporary_folder_full(
                 f"{named(folder)} has {in_bytes(folder.free)} left",
                 evidence,
                 subject=Subject("folder", folder.path),
-                remedy=f"remove what ended jobs left there, or {_ELSEWHERE[folder.use]} on a larger local disk",
+                remedy=f"remove what finished jobs left there, or {_ELSEWHERE[folder.use]} on a larger local disk",
                 severity=at_most_warning(here) or ("error" if folder.free < GIB else None),
             )
         elif folder.full > threshold and folder.use != "temporary files":
             enough = min(0.999, 1 - max(spilled, GIB) / folder.size)
             yield Finding(
-                f"Ray will not spill into {named(folder)}, which is {folder.full:.0%} full: harmless as long as it need not",
+                f"Ray will not spill into {named(folder)}, which is {folder.full:.0%} full: harmless unless it has to",
                 evidence,
                 subject=Subject("folder", folder.path),
-                remedy=f"if it must: {_VARIABLE}={enough:.3f} before Ray starts leaves {in_bytes(spilled)}",
+                remedy=f"if it has to, set {_VARIABLE}={enough:.3f} before Ray starts, which leaves {in_bytes(spilled)}",
                 severity="info",
             )
         few = (
@@ -111,6 +111,6 @@ def temporary_folder_full(
                     read_from=f"{folder.path}, {folder.kind}",
                 ),
                 subject=Subject("folder", folder.path, "inodes"),
-                remedy="remove small files there: df -i, and caches of package managers and compilers",
+                remedy="remove small files there, such as caches of package managers and compilers; df -i shows the inodes",
                 severity=hint(here),
             )

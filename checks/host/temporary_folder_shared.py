@@ -29,14 +29,14 @@ def temporary_folder_shared(folders: Folders, here: JobHere) -> Iterator[Finding
 
     ## Why it matters
 
-    Ray's processes speak through sockets in that folder, which another machine cannot use: `Could not connect to socket
-    .../sockets/raylet.1` (verl-project/verl#158), and all nodes write `session_latest` and `ray_current_cluster` over
-    each other's. Every log line and every spilled object goes over the network.
+    Ray's processes communicate through sockets in that folder, which do not work between machines: `Could not
+    connect to socket .../sockets/raylet.1` (verl-project/verl#158). The nodes also overwrite each other's
+    `session_latest` and `ray_current_cluster`, and every log line and spilled object goes over the network.
 
     ## How to fix
 
-    RAY_TMPDIR=/tmp, or another short path on a disk of the node, set before Ray starts on every node; or `ray start
-    --temp-dir`.
+    Set RAY_TMPDIR=/tmp, or another short path on a local disk, before Ray starts on every node; or pass `ray
+    start --temp-dir`.
     """
     for folder in folders.of("Ray's sessions"):
         if folder.shared:

@@ -21,8 +21,8 @@ def _example(*folders: Folder) -> tuple[object, ...]:
     severity="error",
     examples=lambda: [
         Example("writable", _example(roomy(), roomy("temporary files", "/tmp"))),
-        Example("Ray runs nothing from its sessions", _example(roomy(runnable=False))),
-        Example("another user's raylet made it", _example(roomy(writable=False)), "this user may not write into /tmp/ray"),
+        Example("noexec does not matter for Ray's sessions", _example(roomy(runnable=False))),
+        Example("another user's raylet made it", _example(roomy(writable=False)), "this user cannot write to /tmp/ray"),
         Example("read-only", _example(roomy("temporary files", "/tmp", writable=False, read_only=True)), "/tmp (temporary files) is mounted read-only"),
         Example("noexec", _example(roomy("temporary files", "/tmp", runnable=False)), "noexec"),
     ],
@@ -32,13 +32,14 @@ def temporary_folder_unusable(folders: Folders, here: JobHere) -> Iterator[Findi
 
     ## Why it matters
 
-    Ray stops with `Permission denied` where another user made its folder. Where the disk is mounted with `noexec`, what
-    Triton and torch.compile build in TMPDIR cannot be loaded: `failed to map segment from shared object`.
+    Ray stops with `Permission denied` when another user owns its folder. On a disk mounted with `noexec`,
+    what Triton and torch.compile build in TMPDIR cannot be loaded: `failed to map segment from shared
+    object`.
 
     ## How to fix
 
-    Set RAY_TMPDIR and TMPDIR to a folder of one's own on a local disk that is mounted without `noexec`, before Ray
-    starts.
+    Before Ray starts, set RAY_TMPDIR and TMPDIR to a folder of your own on a local disk that is mounted
+    without `noexec`.
     """
     for folder in (*folders.of("Ray's sessions"), *folders.of("temporary files")):
         if not folder.writable:
@@ -46,10 +47,10 @@ def temporary_folder_unusable(folders: Folders, here: JobHere) -> Iterator[Findi
             yield Finding(
                 f"{named(folder)} is mounted read-only"
                 if folder.read_only
-                else f"this user may not write into {named(folder)}",
+                else f"this user cannot write to {named(folder)}",
                 Evidence(
-                    found="a mount with ro" if folder.read_only else "no permission to write",
-                    wanted="a folder of this user's own",
+                    found="mounted ro" if folder.read_only else "no permission to write",
+                    wanted="a folder owned by this user",
                     read_from=folder.path,
                 ),
                 remedy="set RAY_TMPDIR to a short path of your own, before Ray starts"

@@ -27,10 +27,10 @@ def _example(*rows: Effective, cpus: int = 128) -> tuple[object, ...]:
     "HOST115",
     severity="warning",
     examples=lambda: [
-        Example("not set: Ray gives each worker one", _example()),
+        Example("not set: each Ray worker uses one", _example()),
         Example("one", _example(row("OMP_NUM_THREADS", "1", "1", "1"), cpus=8)),
         Example("eight on a large node", _example(row("OMP_NUM_THREADS", "8", "8", "8"))),
-        Example("no number", _example(row("OMP_NUM_THREADS", "4,2", "4,2", "4,2"), cpus=2)),
+        Example("not a number", _example(row("OMP_NUM_THREADS", "4,2", "4,2", "4,2"), cpus=2)),
         Example("what Slurm sets for one task", _example(row("OMP_NUM_THREADS", "128", "128", "128")), "OMP_NUM_THREADS=128 gives 24 processes 3072 threads on 128 CPUs"),
         Example("what an image sets, in a small container", _example(row("MKL_NUM_THREADS", "16", "16", "16"), cpus=16), "MKL_NUM_THREADS=16"),
     ],
@@ -47,15 +47,15 @@ def threads_oversubscribe(
 
     ## Why it matters
 
-    Slurm and images set OMP_NUM_THREADS to all CPUs, as for one process. Each trainer, rollout worker and agent worker
-    then has a pool of that size, whose threads wait for work by turning in circles: they take the CPUs from the
-    processes that feed the GPUs. Where the variable is not set nothing need be done: Ray gives each worker as many as
-    it has CPUs, one as a rule.
+    Slurm and images set OMP_NUM_THREADS to the number of all CPUs, which suits a single process. Each
+    trainer, rollout worker and agent worker then starts a pool of that size, whose threads spin while they
+    wait and take the CPUs from the processes that feed the GPUs. When the variable is unset, Ray gives each
+    worker as many threads as it has CPUs, usually one.
 
     ## How to fix
 
-    Set it to the CPUs that there are for each process. The fix does it for every one of these variables that is too
-    large.
+    Set it to the number of CPUs available to each process. The fix does so for every such variable that is
+    too large.
     """
     for pool in too_large(environment, limits, resources, variables, configuration):
         name = pool.row.name

@@ -55,11 +55,11 @@ def _pids(most: int, used: int) -> tuple[Group, ...]:
     examples=lambda: [
         Example("without limits", _example(an_h200_node())),
         Example("enough", _example(an_h200_node(healthy(groups=_pids(16384, 200))))),
-        Example("root is not held to ulimit -u", _example(an_h200_node(replace(healthy(processes=Limit(1024, 1024)), exempt=True)))),
+        Example("root is exempt from ulimit -u", _example(an_h200_node(replace(healthy(processes=Limit(1024, 1024)), exempt=True)))),
         Example("enough for lean workers", _example(an_h200_node(healthy(groups=_pids(3400, 200))), RAY_worker_num_grpc_internal_threads="1")),
         Example("a group above the container's", _example(an_h200_node(healthy(groups=_pids(2048, 300)))), f"{_POD}/pids.max"),
         Example("a user's limit", _example(an_h200_node(healthy(processes=Limit(1024, 4096)))), "its ulimit -u"),
-        Example("few process numbers", _example(replace(an_h200_node(), pid_max=3000)), "kernel.pid_max"),
+        Example("few process IDs", _example(replace(an_h200_node(), pid_max=3000)), "kernel.pid_max"),
         Example("a raylet with a lower limit than the shell", _example(an_h200_node(None, healthy(7, processes=Limit(1024, 4096)))), "the raylet (process 7)"),
     ],
 )  # fmt: skip
@@ -78,16 +78,17 @@ def threads_too_few(
 
     ## Why it matters
 
-    Linux counts threads as it counts processes, and a job has thousands: each Ray worker some fifty, as gRPC takes some
-    for each core. At the limit there is `pthread_create failed: Resource temporarily unavailable`, `can't start new
-    thread`, or a worker that never registers and a job that hangs. The limit of a container is often set in a group
-    above its own (`docker run --pids-limit`, the kubelet's podPidsLimit), where `ulimit` shows nothing.
+    Linux counts threads like processes, and a job has thousands: each Ray worker has about fifty, because
+    gRPC starts several for each core. At the limit the job fails with `pthread_create failed: Resource
+    temporarily unavailable` or `can't start new thread`, or hangs because a worker never registers. A
+    container's limit is often set in a parent control group (`docker run --pids-limit`, the kubelet's
+    podPidsLimit), where `ulimit` does not show it.
 
     ## How to fix
 
-    Raise the limit that the finding names, or need fewer: tell Ray of fewer CPUs, as it starts a worker for each, and
-    set RAY_worker_num_grpc_internal_threads=1. The need is computed from measurements without GPUs and may be a third
-    off.
+    Raise the limit in the finding, or need less: give Ray fewer CPUs, because it starts a worker for each,
+    and set RAY_worker_num_grpc_internal_threads=1. The need is computed from measurements without GPUs and
+    may be off by a third.
     """
     cores = limits.online or 0
     number = gpus_used(here, resources, configuration)
@@ -106,7 +107,7 @@ def threads_too_few(
         fewest = max(fewer, actors(configuration, number))
         least = threads_needed(cores, fewest, number, running=running, lean=True)
         yield Finding(
-            f"{subject.name} may start {room.amount:g} more threads, and the job needs about {need}: {room.by}",
+            f"{subject.name} may start {room.amount:g} more threads, but the job needs about {need}: {room.by}",
             Evidence(
                 found=f"{room.amount:g} left",
                 wanted=f"about {need} = {'' if subject.pid else 'those of Ray itself, '}"
@@ -133,7 +134,7 @@ def _is_lean(subject: Limits, variables: JobVariables, raylets: Raylets | Unknow
 
 
 def _room(subject: Limits, limits: HostLimits) -> Bound | None:
-    """How many more threads this process and its children may start, and what sets that limit."""
+    """How many more threads this process and its children may start, and what sets each limit."""
     return min(_bounds(subject, limits), key=lambda bound: bound.amount, default=None)
 
 
@@ -148,9 +149,9 @@ def _bounds(subject: Limits, limits: HostLimits) -> Iterator[Bound]:
         )
     if group:
         file = f"{group.folder}/pids.max"
-        yield Bound(group.pids_left, f"{file} is {group.pids}, and {group.pids_used} are taken", file)
+        yield Bound(group.pids_left, f"{file} is {group.pids}, and {group.pids_used} are in use", file)
     every = limits.all_tasks or 0
     for name, most in (("kernel.threads-max", limits.threads_max), ("kernel.pid_max", limits.pid_max)):
         if most:
             file = f"/proc/sys/{name.replace('.', '/')}"
-            yield Bound(max(0, most - every), f"{name} is {most}, and {every} are taken", file)
+            yield Bound(max(0, most - every), f"{name} is {most}, and {every} are in use", file)

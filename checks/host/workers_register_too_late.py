@@ -38,7 +38,7 @@ def _example(seconds: float, counted: int = 32, cpus: int = 32, **variables: str
     examples=lambda: [
         Example("a local disk", _example(0.8)),
         Example("many workers on a local disk", _example(0.8, 128, 8)),
-        Example("the time was raised", _example(25, RAY_worker_register_timeout_seconds="600")),
+        Example("the timeout is raised", _example(25, RAY_worker_register_timeout_seconds="600")),
         Example("a slow share", _example(35), "took 35 s to import Ray"),
         Example("many workers on few CPUs", _example(4, 128, 8), "RAY_worker_register_timeout_seconds"),
     ],
@@ -56,23 +56,25 @@ def workers_register_too_late(
 
     ## Why it matters
 
-    A worker has 60 s to import Ray and register. As many start at once as Ray counts CPUs, from the same disk and on the
-    same CPUs: with an environment on a network file system, or far fewer CPUs than Ray counts, that is too short. `Some
-    workers of the worker process have not registered within the timeout`, and the job hangs or starts them over and over.
+    A worker has 60 s to import Ray and register. As many start at once as Ray counts CPUs, from the same disk
+    and on the same CPUs. With an environment on a network file system, or far fewer CPUs than Ray counts, 60
+    s are too few: `Some workers of the worker process have not registered within the timeout`, and the job
+    hangs or restarts them endlessly.
 
     ## How to fix
 
-    An environment on a local disk, bytecode that is there (PY103), as many workers as CPUs (HOST101). The fix gives the
-    workers more time, computed from the import that was measured; it repairs nothing where they crash.
+    Put the environment on a local disk, compile its bytecode (PY103), and use as many workers as CPUs
+    (HOST101). The fix raises the timeout, computed from the measured import; it does not help if workers
+    crash.
     """
     at_once = registration(ray_import, ray, limits, variables, job, configuration)
     if at_once.is_too_slow:
         workers, allowed = at_once.workers, at_once.allowed
         yield Finding(
-            f"a process here took {ray_import.seconds:.0f} s to import Ray, and {workers} workers at once may need"
-            f" {at_once.needed:.0f} s: {REGISTER} is {allowed:.0f}",
+            f"a process here took {ray_import.seconds:.0f} s to import Ray, so {workers} workers at once may need"
+            f" {at_once.needed:.0f} s to register: {REGISTER} is {allowed:.0f}",
             Evidence(
-                found=f"{ray_import.seconds:g} s{'' if ray_import.ended else ', and it had not ended'}",
+                found=f"{ray_import.seconds:g} s{'' if ray_import.ended else ', unfinished'}",
                 wanted=f"{allowed / 2:.0f} s or less for {workers} workers on {at_once.cpus:g} CPUs",
             ),
             remedy=f"put the environment on a local disk, or set {REGISTER}={at_once.right}",

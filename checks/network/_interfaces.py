@@ -1,4 +1,4 @@
-"""Which network interface gloo and NCCL take: what their variables select here, and what they choose by themselves."""
+"""Which network interface gloo and NCCL use: what their variables select here, and what they choose by default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.network.rdma import Port, Rdma
 from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
 from verl_doctor.toolkit.facts import Unknown
 
-# Kinds that lead to containers and virtual machines of this host, or to one other end, unless the routes go that way too.
+# Kinds that lead to containers and virtual machines of this host, or to a single peer, unless the routes use them too.
 _INSIDE = frozenset({"bridge", "veth", "tunnel", "virtual"})
 _LONGEST = 60  # characters of a name that a sentence shows
 _MOST = 16  # MAX_IFS in NCCL's src/include/socket.h
@@ -21,7 +21,7 @@ _MOST = 16  # MAX_IFS in NCCL's src/include/socket.h
 
 @dataclass(frozen=True)
 class Selection:
-    """A list of interface names as NCCL reads it: prefixes, or whole names after "=", and "^" in front to exclude them.
+    """A list of interface names as NCCL reads it: prefixes, or whole names after "="; a leading "^" excludes them.
 
     NVIDIA/nccl, src/misc/socket.cc and src/os/linux.cc.
     """
@@ -31,7 +31,7 @@ class Selection:
     exact: bool = False
 
     def takes(self, name: str) -> bool:
-        """Whether an interface is selected; an empty list selects all, and excludes all."""
+        """Whether an interface is selected; an empty list selects all, or excludes all after "^"."""
         if not self.names:
             return not self.exclude
         if self.exact:
@@ -40,7 +40,7 @@ class Selection:
 
 
 def selection(value: str) -> Selection:
-    """Read NCCL's syntax. What follows a colon is the port of an adapter, in NCCL_IB_HCA."""
+    """Read NCCL's syntax. In NCCL_IB_HCA, a colon precedes the port of an adapter."""
     exclude = value.startswith("^")
     rest = value.removeprefix("^")
     exact = rest.startswith("=")
@@ -49,7 +49,7 @@ def selection(value: str) -> Selection:
 
 
 def takes_port(value: str, port: Port) -> bool:
-    """Whether NCCL_IB_HCA selects a port: by its adapter, and where a number follows a colon by that."""
+    """Whether NCCL_IB_HCA selects a port: by its adapter, and by the number after a colon if there is one."""
     wanted = selection(value)
     for word in value.lstrip("^=").split(","):
         name, _, number = word.partition(":")
@@ -60,7 +60,7 @@ def takes_port(value: str, port: Port) -> bool:
 
 
 def nccl_takes(interfaces: Iterable[Interface], wanted: Selection) -> list[tuple[Interface, str]]:
-    """The interfaces that NCCL takes, each with its address: what is up, IPv4 first, never the loopback of IPv6."""
+    """The interfaces that NCCL uses, each with its address: those that are up, IPv4 first, never IPv6 loopback."""
     there = [each for each in interfaces if each.up and wanted.takes(each.name)]
     found: dict[str, tuple[Interface, str]] = {}
     for version in (4, 6):
@@ -73,7 +73,7 @@ def nccl_takes(interfaces: Iterable[Interface], wanted: Selection) -> list[tuple
 
 
 def nccl_chooses(interfaces: Iterable[Interface]) -> list[tuple[Interface, str]]:
-    """The interfaces that NCCL takes when no variable names one. Its processes find each other over the first."""
+    """The interfaces that NCCL uses when no variable names any. Its processes find each other over the first."""
     there = list(interfaces)
     searches = (
         nccl_takes(there, selection(names)) for names in ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
@@ -82,9 +82,9 @@ def nccl_chooses(interfaces: Iterable[Interface]) -> list[tuple[Interface, str]]
 
 
 def gloo_names(value: str) -> list[str]:
-    """The names that torch hands to gloo: separated by commas, nothing else is understood (ProcessGroupGloo's binding).
+    """The names that torch passes to gloo: separated by commas, with no other syntax (ProcessGroupGloo's binding).
 
-    A value of one character counts as none.
+    A value of one character counts as unset.
     """
     return [name for name in value.split(",") if name] if len(value) > 1 else []
 
@@ -103,7 +103,7 @@ def is_other_syntax(value: str, network: Network) -> bool:
 def _name_wrong(name: str, network: Network) -> str:
     there = network.interface(name)
     if name[0] in "^=" and there is None:
-        return f"gloo does not support '{name[0]}', and looks for an interface named {name[:_LONGEST]}"
+        return f"gloo does not support '{name[0]}' and looks for an interface named {name[:_LONGEST]}"
     if there is None:
         return (
             f"{(repr(name) if name != name.strip() else name)[:_LONGEST]} is not an interface of this machine"
@@ -114,18 +114,18 @@ def _name_wrong(name: str, network: Network) -> str:
 
 
 def gloo_chooses(network: Network) -> str:
-    """The address on which gloo listens when no variable names an interface: the first of this machine's name that is its own.
+    """The address on which gloo listens when no variable names an interface: the first one of this machine's name that belongs to it.
 
-    "" when none is: torch then takes 127.0.0.1 (createDefaultDevice in ProcessGroupGloo.cpp).
+    "" when none does: torch then uses 127.0.0.1 (createDefaultDevice in ProcessGroupGloo.cpp).
     """
     return next((address for address in network.host.addresses if network.owner_of(address)), "")
 
 
 def leads_nowhere(interface: Interface, address: str, nodes: JobNodes) -> str:
-    """Why another node cannot be reached over this interface with this address; "" when nothing speaks against it."""
+    """Why another node cannot be reached over this interface with this address; "" when no reason is known."""
     known = ipaddress.ip_address(address)
     if known.is_loopback:
-        return "the loopback interface, which reaches no other machine"
+        return "the loopback interface, which does not reach other machines"
     if known.is_link_local:
         return f"an interface that has only the link-local address {address}"
     if interface.kind in _INSIDE and interface.name != nodes.interface:
@@ -134,7 +134,7 @@ def leads_nowhere(interface: Interface, address: str, nodes: JobNodes) -> str:
 
 
 def is_outside(address: str, network: Network, nodes: JobNodes) -> str:
-    """The private address towards the other nodes, when this one is in the public internet instead; else ""."""
+    """The private address that leads to the other nodes, if this one is on the public internet; else ""."""
     towards = network.interface(nodes.interface)
     if towards is None or address in towards.addresses or not ipaddress.ip_address(address).is_global:
         return ""
@@ -143,30 +143,30 @@ def is_outside(address: str, network: Network, nodes: JobNodes) -> str:
 
 def one_machine(nodes: JobNodes) -> str | None:
     """Why a rule about several machines does not apply."""
-    return None if nodes.several else "nothing says that the job runs on more than one machine"
+    return None if nodes.several else "no sign that the job runs on more than one machine"
 
 
 def bad_ones(
     taken: list[tuple[Interface, str]], nodes: JobNodes, rdma: Rdma | Unknown
 ) -> list[tuple[Interface, str]]:
-    """Those of NCCL's interfaces that lead nowhere. Where InfiniBand carries the data, only the first is used."""
+    """The interfaces that NCCL would use and that lead nowhere. If InfiniBand carries the data, only the first is used."""
     carried = not isinstance(rdma, Unknown) and bool(rdma.active)
     used = taken[:1] if carried else taken
     return [(each, why) for each, address in used if (why := leads_nowhere(each, address, nodes))]
 
 
 def has_gpus(resources: Resources | Unknown) -> bool:
-    """Whether the job's models run here. A head without GPUs takes no part in what gloo and NCCL do."""
+    """Whether the job's models run here. A head without GPUs takes no part in collectives."""
     return not isinstance(resources, Unknown) and bool(resources.gpus)
 
 
 def chosen(name: str, variables: NetworkVariables) -> bool:
-    """Whether the job's workers have this variable, with whatever value."""
+    """Whether the job's workers have this variable, with any value."""
     return bool(variables.of(name))
 
 
 def usable(network: Network, nodes: JobNodes) -> str:
-    """The interface that leads to the other nodes, when there is one that can be named; else ""."""
+    """The interface that leads to the other nodes, if one is known; else ""."""
     found = network.interface(nodes.interface)
     if found is None or not found.up or not found.addresses or found.kind == "loopback":
         return ""
@@ -174,7 +174,7 @@ def usable(network: Network, nodes: JobNodes) -> str:
 
 
 def remedy(variable: str, network: Network, nodes: JobNodes) -> str:
-    """What to set, with the name on this node where it is known."""
+    """What to set, with the interface's name on this node if it is known."""
     name = usable(network, nodes)
     here = f"={name} on this node" if name else " to the interface that leads to the other nodes"
     return f"set {variable}{here}; the name may differ on other nodes"

@@ -1,4 +1,4 @@
-"""The places that set a variable about the network, as the other rules about variables speak of places."""
+"""The places that set a variable about the network, in the form that the other rules about variables use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from verl_doctor.toolkit.rule import Location
 
 
 def places(name: str, variables: NetworkVariables) -> list[Place]:
-    """Where the value comes from that workers see."""
+    """Where the workers' value comes from."""
     return [
         Place(
             name, given.value, Location(given.path, given.line or None) if given.path else None, given.where

@@ -1,4 +1,4 @@
-"""NET117: nothing keeps this machine's clock right, and the job spans several nodes."""
+"""NET117: this machine's clock is not synchronised, and the job spans several nodes."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ def clock_not_synchronised(clock: Clock, nodes: JobNodes) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Clocks that differ by seconds make logs of several nodes misleading, and by minutes certificates and tokens invalid. This
-    says only that no time server is followed, not that the clock is wrong.
+    Clocks that differ by seconds make the logs of several nodes misleading; by minutes, certificates and
+    tokens become invalid. The finding means only that no time server is followed, not that the clock is
+    wrong.
 
     ## How to fix
 
-    Run chrony or systemd-timesyncd on the host (a container has the host's clock): `timedatectl`, `chronyc tracking`.
+    Run chrony or systemd-timesyncd on the host; containers use the host's clock. `timedatectl` and `chronyc
+    tracking` show the state.
     """
     if not clock.synchronised:
         yield Finding(
             "this machine's clock is not synchronised with a time server, according to the kernel",
             Evidence(f"unsynchronised; {nodes.several}", "synchronised", "adjtimex(2)"),
             subject=Subject("resource", "clock"),
-            remedy="timedatectl set-ntp true, on the host",
+            remedy="run timedatectl set-ntp true on the host",
         )

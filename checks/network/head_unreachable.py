@@ -1,4 +1,4 @@
-"""NET116: nobody answers where the job's head is said to be."""
+"""NET116: nothing answers at the configured address of the job's head."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _HEAD = Head(
     cost="live",
     examples=lambda: [
         Example("it answers", (HeadsReached((Knock(_HEAD, "connected"),)),)),
-        Example("where the job's driver goes, of which RAY101 speaks", (HeadsReached((Knock(replace(_HEAD, host="10.0.0.9"), "refused"),)), RayAddresses((Place("RAY_ADDRESS", "RAY_ADDRESS", "10.0.0.9:6379", "10.0.0.9", 6379, "refused"),)))),
-        Example("nobody listens", (HeadsReached((Knock(_HEAD, "refused", "Connection refused"),)),), "nothing listens at 10.0.0.9:6379"),
+        Example("the driver's own address, which RAY101 reports", (HeadsReached((Knock(replace(_HEAD, host="10.0.0.9"), "refused"),)), RayAddresses((Place("RAY_ADDRESS", "RAY_ADDRESS", "10.0.0.9:6379", "10.0.0.9", 6379, "refused"),)))),
+        Example("nothing is listening", (HeadsReached((Knock(_HEAD, "refused", "Connection refused"),)),), "nothing is listening on 10.0.0.9:6379"),
         Example("a firewall", (HeadsReached((Knock(_HEAD, "silence", "no answer within 2 s"),)),), "10.0.0.9:6379 does not answer"),
         Example("no route", (HeadsReached((Knock(_HEAD, "no route", "No route to host"),)),), "No route to host"),
-        Example("a name that nobody knows", (HeadsReached((Knock(Head("haed", "RAY_ADDRESS"), "no such name"),)),), "haed does not resolve"),
+        Example("an unknown name", (HeadsReached((Knock(Head("haed", "RAY_ADDRESS"), "no such name"),)),), "haed does not resolve"),
     ],
 )  # fmt: skip
 def head_unreachable(reached: HeadsReached, addresses: RayAddresses | Unknown) -> Iterator[Finding]:
@@ -35,14 +35,15 @@ def head_unreachable(reached: HeadsReached, addresses: RayAddresses | Unknown) -
 
     ## Why it matters
 
-    Ray tries such an address again and again: `ray.init` waits for minutes, then says `Timed out while waiting for GCS to become
-    available`, or nothing at all. A refusal means that the machine is there and Ray is not, or listens on another port; silence
-    means a firewall, or an address that nobody has.
+    Ray keeps retrying such an address: `ray.init` waits for minutes, then fails with `Timed out while waiting
+    for GCS to become available`, or prints nothing at all. A refused connection means that the machine is up
+    but Ray is not, or uses another port; silence means a firewall, or an address that no machine has.
 
     ## How to fix
 
-    Start the head first, and give the others the address that its `ray start` printed. Behind a firewall open 6379, 8265,
-    10001 and the ports of the workers between the nodes. An address of an earlier cluster: `unset RAY_ADDRESS`.
+    Start the head first, and give the other nodes the address that its `ray start` prints. Behind a firewall,
+    open ports 6379, 8265, 10001 and the worker ports between the nodes. If the address belongs to an earlier
+    cluster, run `unset RAY_ADDRESS`.
     """
     taken = None if isinstance(addresses, Unknown) else addresses.taken
     for knock in reached.knocks:
@@ -51,13 +52,13 @@ def head_unreachable(reached: HeadsReached, addresses: RayAddresses | Unknown) -
             continue
         at = with_port(head.address or head.host, head.port)
         message = {
-            "refused": f"nothing listens at {at}: Ray is not started there, or on another port",
-            "silence": f"{at} does not answer: a firewall, or an address that no machine has",
+            "refused": f"nothing is listening on {at}: Ray is not running there, or uses another port",
+            "silence": f"{at} does not answer: a firewall blocks it, or no machine has this address",
             "no route": f"{at} cannot be reached from here: {knock.error}",
             "no such name": f"{head.host} does not resolve to an address",
         }[knock.reply]
         yield Finding(
-            f"{message}; {head.said_by} names it",
+            f"{message} (set by {head.said_by})",
             Evidence(
                 knock.error or knock.reply,
                 "an answer",

@@ -35,10 +35,10 @@ _HERE = machine(LO, ETH0, DOCKER0)
         Example("this machine's address", (_HERE, ONE, GPUS, *shell(VLLM_HOST_IP="10.0.0.5"))),
         Example("not set", (_HERE, TWO, GPUS, *shell())),
         Example("the engines run elsewhere", (_HERE, TWO, NO_GPUS, *shell(VLLM_HOST_IP="10.0.0.9"))),
-        Example("a name is left to vLLM", (_HERE, ONE, GPUS, *shell(VLLM_HOST_IP="node1"))),
-        Example("an address from before the move", (_HERE, ONE, GPUS, *shell(VLLM_HOST_IP="10.0.0.77")), "no interface of this machine has it"),
-        Example("loopback, and several nodes", (_HERE, TWO, GPUS, *shell(VLLM_HOST_IP="127.0.0.1")), "this is loopback"),
-        Example("one address for all nodes", (_HERE, TWO, GPUS, *script("VLLM_HOST_IP", "10.0.0.5", workers=True)), "the workers of all nodes get it"),
+        Example("a host name: vLLM resolves it", (_HERE, ONE, GPUS, *shell(VLLM_HOST_IP="node1"))),
+        Example("an address of the previous machine", (_HERE, ONE, GPUS, *shell(VLLM_HOST_IP="10.0.0.77")), "no interface of this machine has it"),
+        Example("loopback, and several nodes", (_HERE, TWO, GPUS, *shell(VLLM_HOST_IP="127.0.0.1")), "it is a loopback address"),
+        Example("one address for all nodes", (_HERE, TWO, GPUS, *script("VLLM_HOST_IP", "10.0.0.5", workers=True)), "the workers of all nodes receive it"),
     ],
 )  # fmt: skip
 def host_address_not_own(
@@ -51,14 +51,14 @@ def host_address_not_own(
 
     ## Why it matters
 
-    vLLM takes it as the address of the node on which it runs, without looking: its processes listen on it and tell it to each
-    other. With an address that the machine does not have they cannot listen; with one address for several nodes vLLM stops
-    with `Every node should have a unique IP address`.
+    vLLM uses it as its node's address without checking: its processes listen on it and advertise it to each
+    other. They cannot listen on an address that the machine does not have, and if several nodes share one
+    address, vLLM stops with `Every node should have a unique IP address`.
 
     ## How to fix
 
-    Leave the variable away: vLLM finds the address by its route. If it must be set, set it on each node before Ray is
-    started, never in a `runtime_env`.
+    Remove the variable: vLLM finds the address from its route. If it must be set, set it on each node before
+    Ray starts, never in a `runtime_env`.
     """
     everywhere = {given.value for given in variables.of(HOST_ADDRESS) if given.everywhere}
     for place in places(HOST_ADDRESS, variables):
@@ -67,11 +67,11 @@ def host_address_not_own(
         if not is_address(value):
             continue
         if nodes.several and value in everywhere:
-            why = "the workers of all nodes get it, and each node needs its own"
+            why = "the workers of all nodes receive it, but each node needs its own"
         elif owner is None and has_gpus(resources):
             why = "no interface of this machine has it"
         elif owner is not None and owner.kind == "loopback" and nodes.several:
-            why = "this is loopback, and the job spans several nodes"
+            why = "it is a loopback address, and the job spans several nodes"
         else:
             continue
         own = [
@@ -88,7 +88,7 @@ def host_address_not_own(
                 "the kernel's list of interfaces",
             ),
             location=place.location,
-            remedy=f"take {HOST_ADDRESS} away: vLLM finds the address by itself",
+            remedy=f"remove {HOST_ADDRESS}: vLLM finds the address itself",
             fix="host-address" if place.location is None else None,
             subject=Subject("variable", HOST_ADDRESS),
         )

@@ -21,8 +21,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
     applies=one_machine,
     examples=lambda: [
         Example("an address of its own", (named("10.0.0.5"), TWO, *shell())),
-        Example("one node: loopback does no harm", (named("127.0.1.1", line=2), ONE, *shell())),
-        Example("gloo is told another interface", (named("127.0.1.1"), TWO, *shell(GLOO_SOCKET_IFNAME="eth0"))),
+        Example("one node: loopback is harmless", (named("127.0.1.1", line=2), ONE, *shell())),
+        Example("gloo has an interface of its own", (named("127.0.1.1"), TWO, *shell(GLOO_SOCKET_IFNAME="eth0"))),
         Example("Debian's default, and two nodes", (named("127.0.1.1", line=2), TWO, *shell()), "node1 resolves to 127.0.1.1"),
     ],
 )  # fmt: skip
@@ -36,20 +36,21 @@ def hostname_is_loopback(
 
     ## Why it matters
 
-    gloo listens on the address that the machine's own name resolves to, and tells it to the other nodes. They connect to
-    127.0.0.1, which is each node itself: `Gloo connectFullMesh failed`. Installers of Debian and Ubuntu write such a line
-    into /etc/hosts, and many container images too. On one node it does no harm.
+    gloo listens on the address to which the machine's own name resolves, and advertises it to the other
+    nodes. They connect to 127.0.0.1, which is each node itself: `Gloo connectFullMesh failed`. The installers
+    of Debian and Ubuntu write such a line to /etc/hosts, as do many container images. On one node it is
+    harmless.
 
     ## How to fix
 
-    Set GLOO_SOCKET_IFNAME before Ray is started on each node, to the interface that leads to the other nodes: the finding
-    names it. Or give the name the node's real address in /etc/hosts.
+    On each node, before Ray starts, set GLOO_SOCKET_IFNAME to the interface that leads to the other nodes;
+    the finding names it. Or map the name to the node's real address in /etc/hosts.
     """
     address, host = gloo_chooses(network), network.host
     if address and ipaddress.ip_address(address).is_loopback and not chosen(GLOO, variables):
         line = Location("/etc/hosts", network.hosts_line) if network.hosts_line else None
         yield Finding(
-            f"{host.name} resolves to {address}, so gloo tells the other nodes to connect to themselves",
+            f"{host.name} resolves to {address}, so gloo makes the other nodes connect to themselves",
             Evidence(
                 f"{host.name} is {', '.join(host.addresses)}; {nodes.several}",
                 "an address that other nodes reach",

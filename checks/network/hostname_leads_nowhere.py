@@ -1,4 +1,4 @@
-"""NET102: this machine's name does not resolve, or to an address of another machine."""
+"""NET102: this machine's name does not resolve, or resolves to another machine's address."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
     phase="ray",
     examples=lambda: [
         Example("an address of its own", (named("10.0.0.5"), TWO, *shell())),
-        Example("the first that is not its own is passed over", (named("10.9.9.9", "10.0.0.5"), TWO, *shell())),
-        Example("one node does without", (named(failed="Name or service not known"), ONE, *shell())),
-        Example("gloo is told another interface", (named("10.9.9.9"), TWO, *shell(GLOO_SOCKET_IFNAME="eth0"))),
-        Example("two nodes, and no such name", (named(failed="Name or service not known"), TWO, *shell()), "node1 does not resolve"),
-        Example("an address from before the move", (named("10.9.9.9"), TWO, *shell()), "10.9.9.9, which no interface of this machine has"),
+        Example("gloo skips an address that is not the machine's", (named("10.9.9.9", "10.0.0.5"), TWO, *shell())),
+        Example("one node does not need it", (named(failed="Name or service not known"), ONE, *shell())),
+        Example("gloo has an interface of its own", (named("10.9.9.9"), TWO, *shell(GLOO_SOCKET_IFNAME="eth0"))),
+        Example("two nodes, and the name is unknown", (named(failed="Name or service not known"), TWO, *shell()), "node1 does not resolve"),
+        Example("an address of the previous machine", (named("10.9.9.9"), TWO, *shell()), "10.9.9.9, which no interface of this machine has"),
         Example("the name server is dead", (named(failed="no answer within 2.5 s", hangs=True), ONE, *shell()), "no answer within 2.5 s"),
     ],
 )  # fmt: skip
@@ -33,26 +33,26 @@ def hostname_leads_nowhere(
     resources: Resources | Unknown,
     variables: NetworkVariables,
 ) -> Iterator[Finding]:
-    """This machine's name does not resolve, or to an address of another machine.
+    """This machine's name does not resolve, or resolves to another machine's address.
 
     ## Why it matters
 
-    gloo listens on the address of the machine's own name. When no interface has it, PyTorch warns `Unable to resolve hostname
-    to a (local) address. Using the loopback address as fallback`, and the other nodes cannot connect. A name server that does
-    not answer makes each process wait for it, also on one node.
+    gloo listens on the address of the machine's own name. If no interface has it, PyTorch warns `Unable to
+    resolve hostname to a (local) address. Using the loopback address as fallback`, and the other nodes cannot
+    connect. If the name server does not answer, every process waits for it, even on a single node.
 
     ## How to fix
 
-    Give the name the node's address in /etc/hosts, or set GLOO_SOCKET_IFNAME before Ray is started, to the interface that the
-    finding names.
+    Map the name to the node's address in /etc/hosts, or set GLOO_SOCKET_IFNAME to the interface in the
+    finding before Ray starts.
     """
     host = network.host
     line = Location("/etc/hosts", network.hosts_line) if network.hosts_line else None
     if host.hangs:
         yield Finding(
             f"looking up this machine's own name, {host.name}, hangs: {host.failed}",
-            Evidence(host.failed, "an answer at once", "getaddrinfo(3) on this machine"),
-            remedy=f"write the node's address and {host.name} into /etc/hosts, or repair the name server in /etc/resolv.conf",
+            Evidence(host.failed, "an immediate answer", "getaddrinfo(3) on this machine"),
+            remedy=f"add the node's address and {host.name} to /etc/hosts, or fix the name server in /etc/resolv.conf",
             severity=None if nodes.several else "warning",
             fix="gloo-interface-for-lost-name" if nodes.several else None,
             subject=Subject("node", host.name),
@@ -65,7 +65,7 @@ def hostname_leads_nowhere(
     else:
         message = f"{host.name} resolves to {host.addresses[0]}, which no interface of this machine has"
     yield Finding(
-        f"{message}; gloo falls back to 127.0.0.1, where no other node reaches it",
+        f"{message}; gloo falls back to 127.0.0.1, which other nodes cannot reach",
         Evidence(
             f"{', '.join(host.addresses) or host.failed}; {nodes.several}",
             "an address of this machine",

@@ -25,11 +25,11 @@ _HERE = adapters("ACTIVE", "ACTIVE", "ACTIVE")
         Example("names with ports", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0:1,mlx5_2:1"))),
         Example("one is excluded", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="^=mlx5_2"))),
         Example("one node", (_HERE, ONE, GPUS, *shell(NCCL_IB_HCA="bnxt_re0"))),
-        Example("the nodes with GPUs have others", (_HERE, TWO, NO_GPUS, *shell(NCCL_IB_HCA="bnxt_re0"))),
-        Example("another maker's", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="bnxt_re0")), "no active port of this machine is selected"),
-        Example("one of three is not there", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0,mlx5_7")), "mlx5_7 is no adapter"),
-        Example("an interface is no adapter", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="ib0")), "no active port of this machine is selected"),
-        Example("a port that is not there", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0:2")), "no active port of this machine is selected"),
+        Example("the nodes with GPUs may have other adapters", (_HERE, TWO, NO_GPUS, *shell(NCCL_IB_HCA="bnxt_re0"))),
+        Example("another vendor's adapter", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="bnxt_re0")), "no active port of this machine is selected"),
+        Example("one of two does not exist", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0,mlx5_7")), "mlx5_7 is not an adapter"),
+        Example("an interface is not an adapter", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="ib0")), "no active port of this machine is selected"),
+        Example("a port that does not exist", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0:2")), "no active port of this machine is selected"),
     ],
 )  # fmt: skip
 def infiniband_adapter_unknown(
@@ -41,13 +41,14 @@ def infiniband_adapter_unknown(
 
     ## Why it matters
 
-    The variable holds the names of adapters (`ls /sys/class/infiniband`), not of network interfaces, as prefixes or whole
-    names after `=`. Where none fits, NCCL says so in its log only, and sends everything over TCP. The names differ among
-    machines, also among nodes of one cluster.
+    The variable lists adapters (`ls /sys/class/infiniband`), not network interfaces, as prefixes or as whole
+    names after `=`. If none matches, NCCL mentions it only in its log and sends everything over TCP. The
+    names differ between machines, even between nodes of one cluster.
 
     ## How to fix
 
-    Leave the variable away unless adapters must be excluded: NCCL takes all active ports, nearest to each GPU first.
+    Remove the variable unless adapters must be excluded: NCCL uses all active ports, for each GPU the nearest
+    first.
     """
     if not has_gpus(resources) or not rdma.active:
         return
@@ -60,7 +61,7 @@ def infiniband_adapter_unknown(
         if not value or (taken and (wanted.exclude or not missing)):
             continue
         problem = (
-            f"{' and '.join(missing)} is no adapter with an active port"
+            f"{' and '.join(missing)} is not an adapter with an active port"
             if taken
             else "no active port of this machine is selected"
         )
@@ -69,5 +70,5 @@ def infiniband_adapter_unknown(
             Evidence(f"{place.assignment} in {place.where}", " or ".join(there), "/sys/class/infiniband"),
             subject=Subject("variable", ADAPTERS),
             location=place.location,
-            remedy=f"take {ADAPTERS} away, or name some of {', '.join(there)}",
+            remedy=f"remove {ADAPTERS}, or name some of {', '.join(there)}",
         )

@@ -1,4 +1,4 @@
-"""NET112: NCCL_IB_GID_INDEX names an empty entry of the adapters' tables, or one of RoCE v1."""
+"""NET112: NCCL_IB_GID_INDEX selects an entry that is empty or RoCE v1."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ROCE = adapters(
         Example("RoCE v2", (_ROCE, TWO, *shell(NCCL_IB_GID_INDEX="3"))),
         Example("NCCL chooses", (_ROCE, TWO, *shell(NCCL_IB_GID_INDEX="-1"))),
         Example("one node", (_ROCE, ONE, *shell(NCCL_IB_GID_INDEX="7"))),
-        Example("a container that may not see the table", (adapters("ACTIVE", link="Ethernet", gids=()), TWO, *shell(NCCL_IB_GID_INDEX="3"))),
-        Example("InfiniBand's is not looked at", (adapters("ACTIVE"), TWO, *shell(NCCL_IB_GID_INDEX="3"))),
+        Example("a container without access to the table", (adapters("ACTIVE", link="Ethernet", gids=()), TWO, *shell(NCCL_IB_GID_INDEX="3"))),
+        Example("InfiniBand's table is not judged", (adapters("ACTIVE"), TWO, *shell(NCCL_IB_GID_INDEX="3"))),
         Example("empty", (_ROCE, TWO, *shell(NCCL_IB_GID_INDEX="5")), "mlx5_0:1 has no address there"),
         Example("RoCE v1", (_ROCE, TWO, *shell(NCCL_IB_GID_INDEX="2")), "is RoCE v1"),
     ],
@@ -36,16 +36,17 @@ def infiniband_address_index_wrong(
     nodes: JobNodes,
     variables: NetworkVariables,
 ) -> Iterator[Finding]:
-    """NCCL_IB_GID_INDEX names an empty entry of the adapters' tables, or one of RoCE v1.
+    """NCCL_IB_GID_INDEX selects an entry that is empty or RoCE v1.
 
     ## Why it matters
 
-    A RoCE port has a table of addresses; which entry is the routable one, RoCE v2 with the interface's IPv4 address, differs among
-    machines. With an empty entry NCCL stops with `Call to ibv_modify_qp failed`; RoCE v1 does not pass routers.
+    A RoCE port has a table of addresses. The index of the routable one, RoCE v2 with the interface's IPv4
+    address, differs between machines. With an empty entry NCCL stops with `Call to ibv_modify_qp failed`;
+    RoCE v1 cannot cross routers.
 
     ## How to fix
 
-    Take the variable away: since 2.21 NCCL finds the entry by itself. `show_gids` lists the table.
+    Remove the variable: since 2.21 NCCL finds the entry itself. `show_gids` lists the table.
     """
     for place in places(ADDRESS_INDEX, variables):
         value = (place.value or "").strip()
@@ -64,14 +65,14 @@ def infiniband_address_index_wrong(
                     ),
                     subject=Subject("variable", ADDRESS_INDEX),
                     location=place.location,
-                    remedy=f"take {ADDRESS_INDEX} away: NCCL finds the entry by itself",
+                    remedy=f"remove {ADDRESS_INDEX}: NCCL finds the entry itself",
                     severity=severity,
                 )
                 break
 
 
 def _wrong(index: int, port: Port) -> tuple[str, Severity] | None:
-    """What is wrong with an entry, and how much it matters; None for one that works, and where the table cannot be seen."""
+    """What is wrong with an entry, and the severity; None if it works or the table is not readable."""
     if port.link != "Ethernet" or not port.gids:
         return None
     kind = dict(port.gids).get(index)

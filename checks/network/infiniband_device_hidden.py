@@ -22,25 +22,25 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
         Example("one node", (adapters("ACTIVE", devices=0), ONE, GPUS)),
         Example("no GPU: NCCL does not run here", (adapters("ACTIVE", devices=0), TWO, NO_GPUS)),
         Example("no port is active", (adapters("DOWN", devices=0), TWO, GPUS)),
-        Example("a container without them", (adapters("ACTIVE", "ACTIVE", devices=0), TWO, GPUS), "there is no /dev/infiniband/uverbs*"),
-        Example("a user who may not", (adapters("ACTIVE", closed=1), TWO, GPUS), "may not be opened by this user"),
+        Example("a container without them", (adapters("ACTIVE", "ACTIVE", devices=0), TWO, GPUS), "/dev/infiniband/uverbs* is missing"),
+        Example("a user without permission", (adapters("ACTIVE", closed=1), TWO, GPUS), "cannot be opened by this user"),
     ],
 )  # fmt: skip
 def infiniband_device_hidden(
     rdma: Rdma, nodes: JobNodes, resources: Resources | Unknown
 ) -> Iterator[Finding]:
-    """InfiniBand ports are active, but this container or user may not open their devices.
+    """InfiniBand ports are active, but this container or user cannot open their devices.
 
     ## Why it matters
 
-    A container sees the host's adapters in `/sys` whether it may use them or not. NCCL opens `/dev/infiniband/uverbs*`; where it
-    cannot, it falls back to TCP without an error: a tenth of the bandwidth, or a job that hangs when other nodes do use
-    InfiniBand.
+    A container sees the host's adapters in `/sys` even if it may not use them. NCCL opens
+    `/dev/infiniband/uverbs*`; if it cannot, it falls back to TCP without an error. The result is a tenth of
+    the bandwidth, or a job that hangs because other nodes do use InfiniBand.
 
     ## How to fix
 
-    Start the container with the devices: `docker run --device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1`; in
-    Kubernetes ask for the adapter's resource, such as `rdma/hca`.
+    Start the container with the devices: `docker run --device /dev/infiniband --cap-add IPC_LOCK --ulimit
+    memlock=-1`. On Kubernetes, request the adapter's resource, such as `rdma/hca`.
     """
     if not rdma.active or not has_gpus(resources):
         return
@@ -48,14 +48,14 @@ def infiniband_device_hidden(
         return
     ports = f"{len(rdma.active)} InfiniBand or RoCE ports are active"
     if not rdma.devices:
-        problem = f"{ports}, and there is no /dev/infiniband/uverbs* here"
+        problem = f"{ports}, but /dev/infiniband/uverbs* is missing"
     else:
-        problem = f"{ports}, and {rdma.closed[0]} may not be opened by this user"
+        problem = f"{ports}, but {rdma.closed[0]} cannot be opened by this user"
     yield Finding(
         f"{problem}: NCCL falls back to TCP",
         Evidence(
             f"{', '.join(map(str, rdma.active))}; {nodes.several}",
-            "/dev/infiniband/uverbs* that may be read and written",
+            "readable and writable /dev/infiniband/uverbs*",
             "/dev/infiniband",
         ),
         subject=Subject("folder", "/dev/infiniband"),

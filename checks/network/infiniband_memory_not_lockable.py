@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import in_bytes
 
-# Each connection locks a buffer of 4 MiB (NCCL_BUFFSIZE) for each channel, some tens with each of several neighbours.
+# Each connection locks 4 MiB (NCCL_BUFFSIZE) per channel, with tens of channels to each of several neighbours.
 _ENOUGH = 1 << 30
 _DOCKERS = healthy(locked=Limit(65536, 65536))
 
@@ -28,8 +28,8 @@ _DOCKERS = healthy(locked=Limit(65536, 65536))
         Example("one node", (ACTIVE, ONE, an_h200_node(_DOCKERS))),
         Example("no port that carries data", (adapters("DOWN"), TWO, an_h200_node(_DOCKERS))),
         Example("Ray runs with more than this shell", (ACTIVE, TWO, an_h200_node(_DOCKERS, healthy(7)))),
-        Example("docker's default", (ACTIVE, TWO, an_h200_node(_DOCKERS)), "this shell may lock 64.0 KiB"),
-        Example("Ray runs with less than this shell", (ACTIVE, TWO, an_h200_node(healthy(), healthy(7, locked=Limit(8 << 20, 8 << 20)))), "the raylet (process 7) may lock 8.0 MiB"),
+        Example("docker's default", (ACTIVE, TWO, an_h200_node(_DOCKERS)), "this shell may lock only 64.0 KiB"),
+        Example("Ray runs with less than this shell", (ACTIVE, TWO, an_h200_node(healthy(), healthy(7, locked=Limit(8 << 20, 8 << 20)))), "the raylet (process 7) may lock only 8.0 MiB"),
     ],
 )  # fmt: skip
 def infiniband_memory_not_lockable(rdma: Rdma, nodes: JobNodes, limits: HostLimits) -> Iterator[Finding]:
@@ -37,25 +37,26 @@ def infiniband_memory_not_lockable(rdma: Rdma, nodes: JobNodes, limits: HostLimi
 
     ## Why it matters
 
-    An adapter reads and writes memory by itself, so that memory must stay where it is. NCCL locks some megabytes for each
-    connection; beyond the limit it stops with `ibv_reg_mr ... Cannot allocate memory`. Workers have the limit of their raylet, not
-    that of your shell.
+    An adapter reads and writes memory directly, so this memory must be locked. NCCL locks some megabytes for
+    each connection; beyond the limit it stops with `ibv_reg_mr ... Cannot allocate memory`. Workers inherit
+    the limit of their raylet, not that of your shell.
 
     ## How to fix
 
-    `docker run --ulimit memlock=-1`, or `* - memlock unlimited` in /etc/security/limits.conf and a new login, or
-    `LimitMEMLOCK=infinity` for a service; for SLURM `PropagateResourceLimitsExcept=MEMLOCK`. Then restart Ray.
+    Use `docker run --ulimit memlock=-1`; or add `* - memlock unlimited` to /etc/security/limits.conf and log
+    in again; or set `LimitMEMLOCK=infinity` for a service; or, for Slurm,
+    `PropagateResourceLimitsExcept=MEMLOCK`. Then restart Ray.
     """
     low = [each for each in limits.subjects if each.lockable < _ENOUGH]
     if rdma.active and low:
         tightest = min(low, key=lambda each: each.lockable)
         yield Finding(
-            f"{tightest.name} may lock {in_bytes(tightest.lockable)} of memory, and InfiniBand needs more",
+            f"{tightest.name} may lock only {in_bytes(tightest.lockable)} of memory, but InfiniBand needs more",
             Evidence(
                 f"{'; '.join(f'{each.name}: {in_bytes(each.lockable)}' for each in low)}; {nodes.several}",
                 "unlimited",
                 f"/proc/{tightest.pid or 'self'}/limits, Max locked memory",
             ),
             subject=Subject("limit", "locked memory"),
-            remedy="ulimit -l unlimited before Ray is started; in a container --ulimit memlock=-1",
+            remedy="run ulimit -l unlimited before Ray starts; for a container pass --ulimit memlock=-1",
         )

@@ -1,4 +1,4 @@
-"""NET107: an InfiniBand port carries no data, and a job on several nodes would use it."""
+"""NET107: an InfiniBand port that the job would use is not active."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
     examples=lambda: [
         Example("all are active", (adapters("ACTIVE", "ACTIVE"), TWO, *shell())),
         Example("one node: NCCL does not use them", (adapters("INIT"), ONE, *shell())),
-        Example("an Ethernet port without a cable is none of the job's", (adapters("DOWN", link="Ethernet"), TWO, *shell())),
+        Example("the job does not use an Ethernet port without a cable", (adapters("DOWN", link="Ethernet"), TWO, *shell())),
         Example("none is cabled", (adapters("DOWN", "DOWN"), TWO, *shell())),
-        Example("the subnet manager is gone", (adapters("ACTIVE", "INIT"), TWO, *shell()), "mlx5_1:1 is INIT"),
+        Example("no subnet manager", (adapters("ACTIVE", "INIT"), TWO, *shell()), "mlx5_1:1 is INIT"),
         Example("one rail of four is dead", (adapters("ACTIVE", "ACTIVE", "DOWN", "ACTIVE"), TWO, *shell()), "mlx5_2:1 is DOWN"),
         Example("it is excluded", (adapters("ACTIVE", "INIT"), TWO, *shell(NCCL_IB_HCA="^mlx5_1"))),
         Example("it is named", (adapters("ACTIVE", "DOWN", link="Ethernet"), TWO, *shell(NCCL_IB_HCA="=mlx5_1:1")), "mlx5_1:1 is DOWN"),
@@ -30,43 +30,44 @@ def infiniband_port_down(
     rdma: Rdma,
     variables: NetworkVariables,
 ) -> Iterator[Finding]:
-    """An InfiniBand port carries no data, and a job on several nodes would use it.
+    """An InfiniBand port that the job would use is not active.
 
     ## Why it matters
 
-    NCCL passes over ports that are not ACTIVE and says so only in its log. With fewer ports than the other nodes the job is slower, or
-    fails when the nodes agree on rails; with none it falls back to TCP. INIT means that the cable is good and no subnet manager has
-    given the port its address.
+    NCCL skips ports that are not ACTIVE and mentions it only in its log. With fewer ports than the other
+    nodes the job is slower, or fails when the nodes agree on rails; with none it falls back to TCP. INIT
+    means that the cable works but no subnet manager has given the port an address.
 
     ## How to fix
 
-    DOWN: the cable, its transceiver or the switch port; `ibstat` shows it. INIT: ask the fabric's administrator for the
-    subnet manager. Until then leave this node out, or name the good ports in NCCL_IB_HCA on all nodes.
+    DOWN: check the cable, its transceiver and the switch port with `ibstat`. INIT: ask the fabric's
+    administrator about the subnet manager. Until then leave this node out, or name the good ports in
+    NCCL_IB_HCA on all nodes.
     """
     requested = next((given.value for given in variables.of(ADAPTERS) if given.value), "")
     bad = [port for port in rdma.ports if not port.active and _meant(port, rdma, requested)]
     if bad:
         states = ", ".join(f"{port} is {port.state or 'in no state'}" for port in bad)
         yield Finding(
-            f"{states}: NCCL passes over {'it' if len(bad) == 1 else 'them'}; {len(rdma.active)} of {len(rdma.ports)} ports are active",
+            f"{states}: NCCL skips {'it' if len(bad) == 1 else 'them'}; {len(rdma.active)} of {len(rdma.ports)} ports are active",
             Evidence(
                 "; ".join(f"{port}: {port.state}, {port.physical}, {port.link}" for port in bad),
                 "ACTIVE",
                 "/sys/class/infiniband/*/ports/*/state",
             ),
             subject=Subject("interface", ", ".join(map(str, bad))),
-            remedy="look at the cable and the switch port (ibstat), and ask for the subnet manager where the state is INIT",
+            remedy="DOWN: check the cable and the switch port (ibstat); INIT: ask the fabric's administrator about the subnet manager",
             severity=None if _named(requested) or any(port.state != "DOWN" for port in bad) else "info",
         )
 
 
 def _named(requested: str) -> bool:
-    """Whether NCCL_IB_HCA names what is wanted, rather than what is not."""
+    """Whether NCCL_IB_HCA lists what to use, rather than what to exclude."""
     return bool(requested) and not requested.startswith("^")
 
 
 def _meant(port: Port, rdma: Rdma, requested: str) -> bool:
-    """Whether the job would use this port: it is named, it waits for its subnet manager, or the others like it are in use."""
+    """Whether the job would use this port: it is named, waits for its subnet manager, or others like it are in use."""
     if not takes_port(requested, port):
         return False
     if _named(requested):

@@ -19,10 +19,10 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
     applies=one_machine,
     examples=lambda: [
         Example("in use", (adapters("ACTIVE"), TWO, *shell())),
-        Example("0 is off", (adapters("ACTIVE"), TWO, *shell(NCCL_IB_DISABLE="0"))),
+        Example("0 disables nothing", (adapters("ACTIVE"), TWO, *shell(NCCL_IB_DISABLE="0"))),
         Example("one node", (adapters("ACTIVE"), ONE, *shell(NCCL_IB_DISABLE="1"))),
         Example("nothing to switch off", (adapters("DOWN"), TWO, *shell(NCCL_IB_DISABLE="1"))),
-        Example("left over from a search", (adapters("ACTIVE", "ACTIVE"), TWO, *script("NCCL_IB_DISABLE", "1")), "2 ports with 400 Gb/sec"),
+        Example("left over from debugging", (adapters("ACTIVE", "ACTIVE"), TWO, *script("NCCL_IB_DISABLE", "1")), "2 ports with 400 Gb/sec"),
     ],
 )  # fmt: skip
 def infiniband_switched_off(
@@ -34,18 +34,18 @@ def infiniband_switched_off(
 
     ## Why it matters
 
-    The variable is set while one searches for the cause of a hang, and then stays in scripts. Everything between nodes goes over TCP
-    then, at a fraction of the bandwidth.
+    The variable is set while somebody debugs a hang, and then stays in scripts. All traffic between nodes
+    then goes over TCP, at a fraction of the bandwidth.
 
     ## How to fix
 
-    Take it away and run `all_reduce_perf` of nccl-tests, or one step of the job. If that hangs, the cause is elsewhere:
-    NCCL_DEBUG=INFO says at which adapter.
+    Remove it and run `all_reduce_perf` of nccl-tests, or one step of the job. If that hangs, the cause is
+    elsewhere: NCCL_DEBUG=INFO shows the adapter.
     """
     for place in places(NO_INFINIBAND, variables):
         if rdma.active and place.value not in (None, "", "0"):
             yield Finding(
-                f"{place.assignment} switches off {len(rdma.active)} ports with {rdma.active[0].rate}",
+                f"{place.assignment} disables {len(rdma.active)} ports with {rdma.active[0].rate}",
                 Evidence(
                     f"{place.assignment} in {place.where}; {nodes.several}",
                     "not set",
@@ -53,5 +53,5 @@ def infiniband_switched_off(
                 ),
                 subject=Subject("variable", NO_INFINIBAND),
                 location=place.location,
-                remedy=f"try the job without {NO_INFINIBAND}",
+                remedy=f"remove {NO_INFINIBAND} and try the job again",
             )

@@ -46,10 +46,10 @@ _HERE = machine(LO, ETH0, DOCKER0, BRIDGE)
         Example("the interface towards the head", (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="eth0"))),
         Example("one node may use loopback", (_HERE, ONE, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo"))),
         Example("InfiniBand carries the data", (_HERE, TWO, ACTIVE, *shell(NCCL_SOCKET_IFNAME="^lo,docker"))),
-        Example("what gloo cannot use is another rule's", (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="^eth0,lo"))),
+        Example("another rule reports what gloo cannot use", (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="^eth0,lo"))),
         Example("gloo on loopback", (_HERE, TWO, NO_RDMA, *shell(GLOO_SOCKET_IFNAME="lo")), "lo is the loopback interface"),
         Example("NCCL on docker's bridge", (_HERE, TWO, ACTIVE, *script("NCCL_SOCKET_IFNAME", "docker0")), "docker0 is a bridge interface"),
-        Example("a bridge is left in", (_HERE, TWO, NO_RDMA, *shell(NCCL_SOCKET_IFNAME="^lo,docker")), "br-3f2a is a bridge interface"),
+        Example("a bridge is not excluded", (_HERE, TWO, NO_RDMA, *shell(NCCL_SOCKET_IFNAME="^lo,docker")), "br-3f2a is a bridge interface"),
     ],
 )  # fmt: skip
 def interface_leads_nowhere(
@@ -58,18 +58,19 @@ def interface_leads_nowhere(
     rdma: Rdma | Unknown,
     variables: NetworkVariables,
 ) -> Iterator[Finding]:
-    """A variable selects an interface over which no other node is reached.
+    """A variable selects an interface over which no other node can be reached.
 
     ## Why it matters
 
-    gloo listens on the interface that is named, and NCCL on the first that fits; without InfiniBand NCCL also sends its data
-    over all others that fit. Loopback, docker's bridges and link-local addresses exist on each node and lead to none of
-    the others: the job hangs at its first collective operation, or ends with `connectFullMesh failed`.
+    gloo listens on the named interface, and NCCL on the first that matches; without InfiniBand NCCL also
+    sends data over all others that match. Loopback, docker's bridges and link-local addresses exist on every
+    node and do not lead to any other: the job hangs in its first collective operation, or fails with
+    `connectFullMesh failed`.
 
     ## How to fix
 
-    Name the interface that leads to the other nodes, as `ip route get ADDRESS-OF-THE-HEAD` shows it. For NCCL write
-    `=eth0`, since a bare name is a prefix.
+    Name the interface that leads to the other nodes; `ip route get ADDRESS-OF-THE-HEAD` shows it. For NCCL
+    write `=eth0`, because a bare name is a prefix.
     """
     for variable in (GLOO, NCCL):
         for place in places(variable, variables):

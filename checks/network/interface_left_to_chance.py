@@ -1,4 +1,4 @@
-"""NET105: no variable names an interface, and the one that gloo or NCCL choose leads to no other node."""
+"""NET105: no variable names an interface, and the one that gloo or NCCL chooses reaches no other node."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
     phase="workers",
     applies=one_machine,
     examples=lambda: [
-        Example("NCCL passes docker0 over", (machine(LO, DOCKER0, ETH0), TWO, NO_RDMA, *shell())),
+        Example("NCCL skips docker0", (machine(LO, DOCKER0, ETH0), TWO, NO_RDMA, *shell())),
         Example("one node", (machine(LO, BRIDGE, ETH0), ONE, NO_RDMA, *shell())),
-        Example("a variable says it", (machine(LO, BRIDGE, ETH0), TWO, NO_RDMA, *shell(NCCL_SOCKET_IFNAME="=eth0"))),
-        Example("a pod, whose only interface is one end of a pair", (machine(LO, Interface("eth0", "veth", up=True, addresses=("10.0.0.5",))), TWO, NO_RDMA, *shell())),
+        Example("a variable names the interface", (machine(LO, BRIDGE, ETH0), TWO, NO_RDMA, *shell(NCCL_SOCKET_IFNAME="=eth0"))),
+        Example("a pod whose only interface is one end of a pair", (machine(LO, Interface("eth0", "veth", up=True, addresses=("10.0.0.5",))), TWO, NO_RDMA, *shell())),
         Example("IP over InfiniBand", (machine(LO, ETH0, Interface("ib0", "InfiniBand", up=True, addresses=("10.1.0.5",))), TWO, ACTIVE, *shell())),
         Example("a bridge comes first", (machine(LO, BRIDGE, ETH0), TWO, ACTIVE, *shell()), "br-3f2a, a bridge interface"),
-        Example("a container's end is used for data too", (machine(LO, ETH0, DOCKER0, VETH), TWO, NO_RDMA, *shell()), "sends its data also over veth9, an interface that has only"),
+        Example("a container's end is used for data too", (machine(LO, ETH0, DOCKER0, VETH), TWO, NO_RDMA, *shell()), "also sends its data over veth9, an interface that has only"),
         Example("InfiniBand without an IP address", (machine(LO, ETH0, UNSET_IB), TWO, ACTIVE, *shell()), "ibs1, an interface that has only the link-local address"),
-        Example("the name is the address in the internet", (PUBLIC, TWO, NO_RDMA, *shell()), "is in the public internet"),
-        Example("the name is docker's bridge", (named("172.17.0.1"), TWO, NO_RDMA, *shell()), "gloo takes docker0"),
+        Example("the name resolves to a public address", (PUBLIC, TWO, NO_RDMA, *shell()), "is on the public internet"),
+        Example("the name resolves to docker's bridge", (named("172.17.0.1"), TWO, NO_RDMA, *shell()), "gloo uses docker0"),
     ],
 )  # fmt: skip
 def interface_left_to_chance(
@@ -65,15 +65,15 @@ def interface_left_to_chance(
 
     ## Why it matters
 
-    Without NCCL_SOCKET_IFNAME, NCCL takes the interfaces whose names begin with `ib`, or else all but `docker*`, `lo` and
-    `virbr*`, in the kernel's order. So it also takes docker compose's bridges (`br-...`), the ends of containers' connections
-    (`veth...`) and tunnels; their addresses exist on each node and lead to none of the others. Without GLOO_SOCKET_IFNAME,
-    gloo takes the address of the machine's own name.
+    Without NCCL_SOCKET_IFNAME, NCCL uses the interfaces whose names begin with `ib`, or else all but
+    `docker*`, `lo` and `virbr*`, in the kernel's order. That includes docker compose's bridges (`br-...`),
+    containers' virtual interfaces (`veth...`) and tunnels, whose addresses exist on every node and do not
+    lead to any other. Without GLOO_SOCKET_IFNAME, gloo uses the address of the machine's own name.
 
     ## How to fix
 
-    Set both variables to the interface that leads to the other nodes, before Ray is started on each node. The finding names
-    the one of this node.
+    On each node, before Ray starts, set both variables to the interface that leads to the other nodes. The
+    finding names this node's.
     """
     if not chosen(NCCL, variables):
         taken = nccl_chooses(network.interfaces)
@@ -81,13 +81,13 @@ def interface_left_to_chance(
         if bad:
             interface, why = bad[0]
             first = interface == taken[0][0]
-            how = "meets the other nodes over" if first else "sends its data also over"
+            how = "connects to the other nodes over" if first else "also sends its data over"
             yield Finding(
-                f"NCCL_SOCKET_IFNAME is not set, and NCCL {how} {interface.name}, {why}",
+                f"NCCL_SOCKET_IFNAME is not set, so NCCL {how} {interface.name}, {why}",
                 Evidence(
-                    f"NCCL takes {', '.join(each.name for each, _ in taken)}; {nodes.several}",
+                    f"NCCL uses {', '.join(each.name for each, _ in taken)}; {nodes.several}",
                     nodes.interface,
-                    "NCCL's own search, applied to the interfaces of this machine",
+                    "NCCL's search order, applied to the interfaces of this machine",
                 ),
                 remedy=remedy(NCCL, network, nodes),
                 severity=None if first else "warning",
@@ -101,10 +101,10 @@ def interface_left_to_chance(
     why = leads_nowhere(owner, address, nodes)
     inner = is_outside(address, network, nodes)
     if inner:
-        why = f"whose address {address} is in the public internet; the other nodes are reached from {inner}"
+        why = f"whose address {address} is on the public internet; the other nodes are reached from {inner}"
     if why:
         yield Finding(
-            f"GLOO_SOCKET_IFNAME is not set, and gloo takes {owner.name}, {why}",
+            f"GLOO_SOCKET_IFNAME is not set, so gloo uses {owner.name}, {why}",
             Evidence(
                 f"{network.host.name} resolves to {address}; {nodes.several}",
                 nodes.interface,

@@ -1,4 +1,4 @@
-"""NET103: a variable names a network interface that is not here, or in a syntax that its reader does not know."""
+"""NET103: a variable names a network interface that does not exist, or uses a syntax that its reader does not accept."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ _LONGEST = 60  # characters of a value that a sentence shows
     "NET103",
     phase="workers",
     examples=lambda: [
-        Example("one that is here", (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0"))),
+        Example("an interface that exists", (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0"))),
         Example("torch splits at commas", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0,docker0"))),
         Example("NCCL takes prefixes", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="eth,ib"))),
         Example("NCCL excludes", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="^lo,docker"))),
         Example("whole names", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="=eth0"))),
-        Example("the nodes with GPUs may have it: said in passing", (_HERE, TWO, NO_GPUS, *shell(NCCL_SOCKET_IFNAME="ib0")), "begins with ib0"),
-        Example("gloo knows no ^", (_HERE, ONE, NO_GPUS, *script("GLOO_SOCKET_IFNAME", "^lo,docker0")), "gloo does not support '^'"),
-        Example("gloo takes blanks for letters", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0, docker0")), "' docker0' is not an interface of this machine"),
-        Example("of another cluster", (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="bond0")), "bond0 is not an interface of this machine"),
+        Example("the nodes with GPUs may have it: only a note", (_HERE, TWO, NO_GPUS, *shell(NCCL_SOCKET_IFNAME="ib0")), "begins with ib0"),
+        Example("gloo does not support ^", (_HERE, ONE, NO_GPUS, *script("GLOO_SOCKET_IFNAME", "^lo,docker0")), "gloo does not support '^'"),
+        Example("gloo keeps blanks as part of the name", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth0, docker0")), "' docker0' is not an interface of this machine"),
+        Example("another cluster's interface", (_HERE, ONE, GPUS, *shell(GLOO_SOCKET_IFNAME="bond0")), "bond0 is not an interface of this machine"),
         Example("it is down", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth1")), "eth1 is down"),
         Example("it has no address", (_HERE, TWO, GPUS, *shell(GLOO_SOCKET_IFNAME="eth2")), "eth2 has no address"),
         Example("NCCL finds nothing", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="ens")), "no active interface begins with ens"),
-        Example("nor with this whole name", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="=eth")), "no active interface is called eth"),
+        Example("NCCL finds no interface of this name", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="=eth")), "no active interface is called eth"),
         Example("everything is excluded", (_HERE, TWO, GPUS, *shell(NCCL_SOCKET_IFNAME="^lo,docker,eth")), "leaves no active interface"),
     ],
 )  # fmt: skip
@@ -73,14 +73,15 @@ def interface_unknown(
 
     ## Why it matters
 
-    The two libraries read their variables differently. NCCL takes prefixes, `=` before whole names and `^` to exclude, and
-    stops with `no socket interface found` when nothing is left. gloo takes names as they are, separated by commas:
-    `^docker0` or `=eth0` is a name to it, and it stops with `Unable to find address for: ^docker0`.
+    The two libraries read their variables differently. NCCL takes prefixes, `=` before whole names and `^` to
+    exclude, and stops with `no socket interface found` when nothing is left. gloo takes exact names separated
+    by commas: to it, `^docker0` or `=eth0` is a name, and it stops with `Unable to find address for:
+    ^docker0`.
 
     ## How to fix
 
-    Name an interface that `ip addr` shows as up with an address. Where the nodes call theirs differently, set the variable on
-    each node before Ray is started, and not in a script or `runtime_env` that all of them get.
+    Name an interface that `ip addr` shows as up with an address. If the names differ between nodes, set the
+    variable on each node before Ray starts, not in a script or `runtime_env` that all of them share.
     """
     name = usable(network, nodes)
     for variable, judge in ((GLOO, gloo_wrong), (TENSORPIPE, gloo_wrong), (NCCL, _nccl)):
@@ -88,7 +89,7 @@ def interface_unknown(
             wrong = judge(place.value or "", network)
             if not wrong:
                 continue
-            # Where no GPU is, the script is only read, or the head runs: the nodes that train may have other interfaces.
+            # Without a GPU, the script is only read here, or the head runs here: the nodes that train may have other interfaces.
             elsewhere = not has_gpus(resources) and (
                 variable == NCCL or (nodes.nodes != 1 and not is_other_syntax(place.value or "", network))
             )
@@ -113,12 +114,12 @@ def _nccl(value: str, network: Network) -> str:
         return ""
     names = " or ".join(wanted.names)[:_LONGEST]
     if wanted.exclude:
-        return "that leaves no active interface with an address"
+        return "it leaves no active interface with an address"
     return f"no active interface {'is called' if wanted.exact else 'begins with'} {names}"
 
 
 def _good(network: Network) -> str:
-    """The interfaces that could be named: loopback leads to no other node."""
+    """The interfaces worth naming; loopback leads to no other node."""
     names = [
         each.name for each in network.interfaces if each.up and each.addresses and each.kind != "loopback"
     ]

@@ -42,12 +42,12 @@ def _tried(*trials: Trial, **shell: str) -> tuple[Any, ...]:
     requires={"CUDA140"},
     examples=lambda: [
         Example("it works", _tried(_WORKS)),
-        Example("what it needs is set", _tried(_HANGS, _HANGS, _APART, NCCL_P2P_DISABLE="1")),
-        Example("it hangs, and not without peer access", _tried(_HANGS, _HANGS, _APART), "works with NCCL_P2P_DISABLE=1"),
-        Example("it fails, and not without host memory of cuMem", _tried(_NO_PEERS, Trial((("NCCL_CUMEM_HOST_ENABLE", "0"),), works=True, bandwidth=20)), "works with NCCL_CUMEM_HOST_ENABLE=0"),
+        Example("the variable it needs is set", _tried(_HANGS, _HANGS, _APART, NCCL_P2P_DISABLE="1")),
+        Example("it hangs, but works without peer access", _tried(_HANGS, _HANGS, _APART), "works with NCCL_P2P_DISABLE=1"),
+        Example("it fails, but works without cuMem host memory", _tried(_NO_PEERS, Trial((("NCCL_CUMEM_HOST_ENABLE", "0"),), works=True, bandwidth=20)), "works with NCCL_CUMEM_HOST_ENABLE=0"),
         Example("a job on one GPU", (*_tried(_HANGS, _HANGS, _APART)[:3], *configured(f"{GPUS}=1")), "hangs in the first all-reduce"),
-        Example("nothing helps", _tried(*(_NO_PEERS,) * 4), "and no variable that is known to help changes that"),
-        Example("numbers arrive damaged", _tried(Trial(wrong=True), *(_HANGS,) * 3), "gives wrong results"),
+        Example("nothing helps", _tried(*(_NO_PEERS,) * 4), "and no variable known to help changes that"),
+        Example("wrong numbers arrive", _tried(Trial(wrong=True), *(_HANGS,) * 3), "gives wrong results"),
     ],
 )  # fmt: skip
 def nccl_fails(
@@ -60,16 +60,17 @@ def nccl_fails(
 
     ## Why it matters
 
-    Every job on two or more GPUs stops in its first collective: at once (`Cuda failure 217 'peer access is not supported
-    between these two devices'`), or after ten minutes of silence (`Watchdog caught collective operation timeout`, with a
-    small `SeqNum`). Rented machines report peer access that the host's IOMMU or ACS settings break, and NCCL with
-    CUDA's host memory runs into a bug of some drivers where there is none (NVIDIA/nccl#1838).
+    Every job on two or more GPUs stops in its first collective: at once (`Cuda failure 217 'peer access is
+    not supported between these two devices'`), or after ten silent minutes (`Watchdog caught collective
+    operation timeout`, with a small `SeqNum`). Rented machines often report peer access that the host's IOMMU
+    or ACS settings break. NCCL with CUDA's host memory also hits a bug in some drivers where peer access is
+    missing (NVIDIA/nccl#1838).
 
     ## How to fix
 
-    Where a variable is named, a real all-reduce worked with it on these GPUs and did not without: set it for Ray and the job.
-    It costs bandwidth, so take it away when the machine is repaired; this rule says when it is needed no longer. Where none
-    is named, nothing that is known to help did: the lines from NCCL say why.
+    If the finding names a variable, a real all-reduce worked with it on these GPUs and failed without: set it
+    for Ray and the job. It costs bandwidth, so remove it once the machine is repaired; this rule reports when
+    it is no longer needed. If none is named, no known variable helped: NCCL's own lines show the reason.
     """
     plain = collective.plain
     if plain.works or _is_set(collective.remedy, variables, launch):
@@ -80,7 +81,7 @@ def nccl_fails(
     cure = collective.trials[-1]
     yield Finding(
         f"NCCL {collective.nccl} {how} on GPUs {', '.join(map(str, collective.gpus))}"
-        + (f", and works with {words}" if words else ", and no variable that is known to help changes that"),
+        + (f", but works with {words}" if words else ", and no variable known to help changes that"),
         Evidence(
             found=" | ".join(plain.messages) or how,
             wanted=f"{words}: {cure.bandwidth:g} GB/s" if words else "the sum on all ranks",
@@ -89,7 +90,7 @@ def nccl_fails(
         subject=Subject("library", "NCCL"),
         remedy=f"set {words} for Ray and the job"
         if words
-        else "the lines from NCCL show what it lacks; NCCL_DEBUG=INFO prints more",
+        else "read NCCL's lines below for the reason; NCCL_DEBUG=INFO prints more",
         fix="nccl-workaround" if words else None,
         severity="info" if alone else None,
         stops=() if alone else (EVERY_JOB,),
@@ -97,7 +98,7 @@ def nccl_fails(
 
 
 def _is_set(remedy: Remedy, variables: Variables, launch: Launch | Unknown) -> bool:
-    """Whether the job has what it needs already."""
+    """Whether the job already has the variables it needs."""
     return bool(remedy) and all(
         any(place.value == value for place in places(name, variables, launch)) for name, value in remedy
     )

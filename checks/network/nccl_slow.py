@@ -27,7 +27,7 @@ def _ran(bandwidth: float) -> Collective:
     requires={"NET130"},
     examples=lambda: [
         Example("NVLink at work", (_ran(213), _LINKED)),
-        Example("slow, and there is no NVLink", (_ran(3), _APART)),
+        Example("slow, but there is no NVLink", (_ran(3), _APART)),
         Example("NVLink that NCCL does not use", (_ran(9.5), _LINKED), "9.5 GB/s"),
     ],
 )
@@ -36,13 +36,14 @@ def nccl_slow(collective: Collective, gpus: Gpus) -> Iterator[Finding]:
 
     ## Why it matters
 
-    All GPUs reach each other by NVLink, and an all-reduce of 16 MiB runs at the speed of PCIe or below: each update of the
-    weights, and each tensor-parallel layer, waits for it.
+    All GPUs are linked by NVLink, yet an all-reduce of 16 MiB runs at the speed of PCIe or below. Each weight
+    update and each tensor-parallel layer waits for it.
 
     ## How to fix
 
-    See whether NCCL_P2P_LEVEL, NCCL_ALGO, NCCL_PROTO or another of NCCL's variables is set, whether another job used these
-    GPUs at that moment, and what NCCL_DEBUG=INFO says about its channels (`via P2P` is right, `via SHM` and `via NET` are not).
+    Check whether NCCL_P2P_LEVEL, NCCL_ALGO, NCCL_PROTO or another NCCL variable is set, whether another job
+    was using these GPUs, and which channels NCCL_DEBUG=INFO reports (`via P2P` is right, `via SHM` and `via
+    NET` are not).
     """
     linked = {(pair.first, pair.second) for pair in gpus.peers if pair.nvlink}
     if not set(combinations(sorted(collective.gpus), 2)) <= linked:
@@ -57,7 +58,9 @@ def nccl_slow(collective: Collective, gpus: Gpus) -> Iterator[Finding]:
                 read_from=f"NCCL {collective.nccl}, with the torch of this environment",
             ),
             subject=Subject("library", "NCCL"),
-            remedy="look for NCCL's variables in the environment"
-            + (", and ask again when these GPUs are idle: other processes use them" if busy else ""),
+            remedy="check NCCL's variables in the environment"
+            + (
+                ", and measure again when these GPUs are idle: other processes are using them" if busy else ""
+            ),
             severity="info" if busy else None,
         )

@@ -1,4 +1,4 @@
-"""NET132: a variable slows NCCL down, and it works without."""
+"""NET132: a variable slows NCCL down and is not needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-# Values that turn a way of transport off.
+# Values that disable a transport.
 _OFF = {"NCCL_P2P_DISABLE": ("1",), "NCCL_SHM_DISABLE": ("1",), "NCCL_P2P_LEVEL": ("LOC", "0")}
 _FAST = Collective((0, 1), "2.28.9", (Trial(works=True, bandwidth=213.3),))
 _BROKEN = Collective((0, 1), "2.28.9", (Trial(), Trial((("NCCL_P2P_DISABLE", "1"),), works=True)))
@@ -28,7 +28,7 @@ _NO_SCRIPT = (Launch, Unknown("no launch script"))
     requires={"NET130"},
     examples=lambda: [
         Example("nothing is set", (_FAST, Variables(), _NO_SCRIPT)),
-        Example("set to be on", (_FAST, Variables({"NCCL_P2P_DISABLE": "0"}), _NO_SCRIPT)),
+        Example("set, but disables nothing", (_FAST, Variables({"NCCL_P2P_DISABLE": "0"}), _NO_SCRIPT)),
         Example("needed", (_BROKEN, Variables({"NCCL_P2P_DISABLE": "1"}), _NO_SCRIPT)),
         Example("in a script", (_FAST, Variables(), _SCRIPT), "NCCL_P2P_DISABLE=1 slows NCCL down"),
         Example("in the shell", (_FAST, Variables({"NCCL_SHM_DISABLE": "1"}), _NO_SCRIPT), "in this shell"),
@@ -37,16 +37,16 @@ _NO_SCRIPT = (Launch, Unknown("no launch script"))
 def nccl_workaround_needless(
     collective: Collective, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """A variable slows NCCL down, and NCCL works without it.
+    """A variable slows NCCL down and is not needed.
 
     ## Why it matters
 
-    NCCL_P2P_DISABLE=1 and its like are copied from machines on which peer access is broken. Here a real all-reduce works
-    without. What it costs was measured on two H200 with NVLink: 23 GB/s in place of 213.
+    NCCL_P2P_DISABLE=1 and similar settings are copied from machines with broken peer access. Here a real
+    all-reduce works without it. The cost, measured on two H200 with NVLink: 23 GB/s instead of 213.
 
     ## How to fix
 
-    Take the line away. If another machine of the cluster needs the variable, set it there only.
+    Remove the line. If another machine of the cluster needs the variable, set it only there.
     """
     if not collective.plain.works:
         return
@@ -54,7 +54,7 @@ def nccl_workaround_needless(
         found = [place for place in places(name, variables, launch) if place.value in values]
         for place in found[:1]:
             yield Finding(
-                f"{place.assignment} slows NCCL down, and is not needed here: it is set in {_where(place)}",
+                f"{place.assignment} slows NCCL down and is not needed here; it is set in {_where(place)}",
                 Evidence(
                     found=place.assignment,
                     wanted=f"not set: {collective.plain.bandwidth:g} GB/s, right results",

@@ -1,4 +1,4 @@
-"""NET115: a port of the job lies where the kernel takes ports for outgoing connections."""
+"""NET115: a port of the job lies in the kernel's range for outgoing connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _USUAL = (32768, 60999)
         Example("below", (Ports((), (Wanted(6379, 6379, "ray start --port", _SCRIPT, 4),), _USUAL),)),
         Example("reserved", (Ports((), (Wanted(40000, 40010, "x", _SCRIPT, 4),), _USUAL, ((40000, 40100),)),)),
         Example("the range is not known", (Ports((), (Wanted(40000, 40000, "x", _SCRIPT, 4),)),)),
-        Example("in the midst", (Ports((), (Wanted(40000, 40000, "ray start --port", _SCRIPT, 4),), _USUAL),), "port 40000 of ray start --port"),
+        Example("inside the range", (Ports((), (Wanted(40000, 40000, "ray start --port", _SCRIPT, 4),), _USUAL),), "port 40000 of ray start --port"),
         Example("the range was widened", (Ports((), (Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4),), (1024, 65535)),), "ports 10002 to 19999 of"),
     ],
 )  # fmt: skip
@@ -27,12 +27,12 @@ def port_may_be_taken(ports: Ports) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Each outgoing connection takes a port from the range of `net.ipv4.ip_local_port_range`. Whoever wants to listen on one of these
-    finds it taken now and then: `Address already in use` in one start of many.
+    Each outgoing connection takes a port from the range of `net.ipv4.ip_local_port_range`. A program that
+    listens on one of these ports occasionally finds it taken: `Address already in use` in one start of many.
 
     ## How to fix
 
-    Take ports below the range, or have them reserved: `sysctl net.ipv4.ip_local_reserved_ports=40000-40010`.
+    Use ports below the range, or reserve them: `sysctl net.ipv4.ip_local_reserved_ports=40000-40010`.
     """
     for wanted in ports.wanted:
         if ports.ephemeral is None:
@@ -50,9 +50,9 @@ def port_may_be_taken(ports: Ports) -> Iterator[Finding]:
             ),
             subject=Subject("port", _ports(wanted), wanted.what),
             location=Location(wanted.path, wanted.line) if wanted.path else None,
-            remedy=f"take ports below {ports.ephemeral[0]}"
+            remedy=f"use ports below {ports.ephemeral[0]}"
             if ports.ephemeral[0] > 2048
-            else "have them reserved with ip_local_reserved_ports",
+            else "reserve them with ip_local_reserved_ports",
         )
 
 

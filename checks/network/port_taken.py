@@ -1,4 +1,4 @@
-"""NET114: something listens on a port that the job is told to take."""
+"""NET114: a port that the job is set to use is already taken."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # what `ray stop` ends
     phase="ray",
     examples=lambda: [
         Example("free", (Ports((Listener(22, "10.0.0.5", 1, "sshd"),), (_GCS, _DASHBOARD)), head_here())),
-        Example("nobody wants it", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server"),)), ONE)),
-        Example("the head is another machine", (Ports((Listener(6379, "10.0.0.5", 8, "redis-server"),), (_GCS,)), TWO)),
-        Example("one of the many for workers", (Ports((Listener(10443, "10.0.0.5", 8, "x"),), (_WORKERS,)), ONE)),
+        Example("the job does not use the port", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server"),)), ONE)),
+        Example("the head runs on another machine", (Ports((Listener(6379, "10.0.0.5", 8, "redis-server"),), (_GCS,)), TWO)),
+        Example("one of many worker ports", (Ports((Listener(10443, "10.0.0.5", 8, "x"),), (_WORKERS,)), ONE)),
         Example("the script stops it first", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, Launch((), stops_ray=True))),
-        Example("verl's Ray trainers take a free port instead", (Ports((Listener(29500, "10.0.0.5"),), (_MASTER,)), ONE, Launch((), command=Command("verl.trainer.main_ppo", (), _SCRIPT, 5)))),
-        Example("redis is there", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), (_GCS,)), ONE), "redis-server (pid 8) listens there"),
-        Example("another Ray, of which RAY110 speaks", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, RayAddresses((_HEAD,)), RayClusters((RayCluster("10.0.0.5:6379", cluster="ab12"),)))),
-        Example("somebody else's", (Ports((Listener(6379, "10.0.0.5"),), (_GCS,)), ONE), "a process of another user listens there"),
-        Example("Ray runs already", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE), "a Ray of yours runs here already"),
-        Example("left over", (Ports((Listener(29500, "10.0.0.5", 8, "VLLM::EngineCore", mine=True, orphan=True),), (_MASTER,)), ONE), "left over from a job that has ended"),
+        Example("verl's Ray trainers use a free port instead", (Ports((Listener(29500, "10.0.0.5"),), (_MASTER,)), ONE, Launch((), command=Command("verl.trainer.main_ppo", (), _SCRIPT, 5)))),
+        Example("redis is listening on it", (Ports((Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), (_GCS,)), ONE), "redis-server (pid 8) is listening on it"),
+        Example("another Ray, which RAY110 reports", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE, RayAddresses((_HEAD,)), RayClusters((RayCluster("10.0.0.5:6379", cluster="ab12"),)))),
+        Example("somebody else's", (Ports((Listener(6379, "10.0.0.5"),), (_GCS,)), ONE), "a process of another user is listening on it"),
+        Example("Ray runs already", (Ports((Listener(6379, "10.0.0.5", 8, "gcs_server", mine=True),), (_GCS,)), ONE), "a Ray of yours is already running here"),
+        Example("left over", (Ports((Listener(29500, "10.0.0.5", 8, "VLLM::EngineCore", mine=True, orphan=True),), (_MASTER,)), ONE), "left over from a finished job"),
     ],
 )  # fmt: skip
 def port_taken(
@@ -53,13 +53,14 @@ def port_taken(
 
     ## Why it matters
 
-    `ray start --head` stops, or joins what it finds there, when its port is taken; a trainer stops with `EADDRINUSE`. On a
-    shared machine, and in containers with the host's network, another user's Ray has the same default ports.
+    When its port is taken, `ray start --head` stops or joins whatever runs there; a trainer stops with
+    `EADDRINUSE`. On a shared machine, and in containers on the host's network, another user's Ray uses the
+    same default ports.
 
     ## How to fix
 
-    End what is yours and left over (`ray stop` ends all of your Rays on this machine), or name another port: `ray start --port`,
-    MASTER_PORT.
+    Stop leftovers of your own (`ray stop` stops all your Rays on this machine), or choose another port: `ray
+    start --port`, MASTER_PORT.
     """
     elsewhere = any(head.address and not head.mine for head in nodes.heads)
     for wanted in ports.wanted:
@@ -73,7 +74,7 @@ def port_taken(
         if there.mine and _RAY.fullmatch(there.name) and not isinstance(launch, Unknown) and launch.stops_ray:
             continue
         yield Finding(
-            f"{wanted.what} will take port {wanted.first}, and {_who(there)}",
+            f"{wanted.what} needs port {wanted.first}, but {_who(there)}",
             Evidence(
                 f"{with_port(there.address, there.port)}, {_name(there)}",
                 "a free port",
@@ -87,7 +88,7 @@ def port_taken(
 
 
 def _is_ray(port: int, clusters: RayClusters | Unknown, addresses: RayAddresses | Unknown) -> bool:
-    """Whether a Ray answers where the script starts its head."""
+    """Whether a Ray already answers at the address where the script starts its head."""
     head = None if isinstance(addresses, Unknown) else addresses.head
     if head is None or head.port != port or isinstance(clusters, Unknown):
         return False
@@ -108,24 +109,24 @@ def _name(there: Listener) -> str:
 
 def _who(there: Listener) -> str:
     if there.name == "gcs_server" and there.mine:
-        return f"a Ray of yours runs here already, {_name(there)}"
+        return f"a Ray of yours is already running here, {_name(there)}"
     left = (
-        ", left over from a job that has ended,"
+        ", left over from a finished job,"
         if there.orphan and there.name.startswith(("VLLM", "sglang"))
         else ""
     )
-    return f"{_name(there)}{left} listens there"
+    return f"{_name(there)}{left} is listening on it"
 
 
 def _remedy(there: Listener, wanted: Wanted) -> str:
-    other = f"name another port for {wanted.what.removesuffix(' of this shell')}"
+    other = f"use another port for {wanted.what.removesuffix(' of this shell')}"
     if there.name == "gcs_server" and there.mine:
-        return f"ray stop, if no job of yours needs it, or remove ray start; or {other}"
+        return f"run ray stop if no job of yours needs it, or remove ray start; or {other}"
     return f"end it if it is left over: kill {there.pid}; or {other}" if there.mine else other
 
 
 def _severity(there: Listener, wanted: Wanted) -> Severity:
-    """A Ray of one's own may be meant to be joined, or is stopped first; the dashboard is a comfort."""
+    """The user may intend to join their own Ray, or stop it first; the dashboard is optional."""
     if wanted.what.startswith("ray start") and not wanted.needed:
         return "info"
     return "error" if wanted.needed and there.name != "gcs_server" else "warning"

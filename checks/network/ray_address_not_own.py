@@ -1,4 +1,4 @@
-"""NET118: Ray runs, or would start, with an address at which this node cannot be reached."""
+"""NET118: Ray's address on this node cannot be reached by other nodes."""
 
 from __future__ import annotations
 
@@ -31,35 +31,36 @@ def _starts(address: str) -> Launch:
     phase="ray",
     examples=lambda: [
         Example("an address of this machine", (_HERE, _runs(TWO, "10.0.0.5"), _starts("10.0.0.5"))),
-        Example("one node: loopback does", (_HERE, _runs(ONE, "127.0.0.1"), _NO_SCRIPT)),
+        Example("one node: loopback works", (_HERE, _runs(ONE, "127.0.0.1"), _NO_SCRIPT)),
         Example("a script for other machines", (_HERE, TWO, _starts("10.0.0.1"))),
-        Example("the machine has moved", (_HERE, _runs(ONE, "10.0.0.77"), _NO_SCRIPT), "no interface of this machine has it any more"),
+        Example("the machine's address has changed", (_HERE, _runs(ONE, "10.0.0.77"), _NO_SCRIPT), "no interface of this machine has it any longer"),
         Example("loopback, and several nodes", (_HERE, _runs(TWO, "127.0.0.1"), _NO_SCRIPT), "loopback interface"),
         Example("docker's bridge", (_HERE, _runs(TWO, "172.17.0.1"), _NO_SCRIPT), "a bridge interface"),
-        Example("what hostname -I prints", (_HERE, TWO, _starts("10.0.0.5 172.17.0.1")), "this is no single address"),
+        Example("what hostname -I prints", (_HERE, TWO, _starts("10.0.0.5 172.17.0.1")), "it is not a single address"),
         Example("loopback in a script", (_HERE, TWO, _starts("127.0.0.1")), "loopback interface"),
     ],
 )  # fmt: skip
 def ray_address_not_own(network: Network, nodes: JobNodes, launch: Launch | Unknown) -> Iterator[Finding]:
-    """Ray runs, or would start, with an address at which this node cannot be reached.
+    """Ray's address on this node cannot be reached by other nodes.
 
     ## Why it matters
 
-    Ray tells each node's address to all others when it is started, and keeps it. When a machine has got another one
-    since, or was started with loopback or the address of a container's bridge, actors on it cannot be called. On machines with
-    several interfaces `hostname -I` and `hostname --ip-address` print several addresses, of which Ray makes one long name.
+    Ray advertises each node's address to all others when it starts, and keeps it. If the machine's address
+    has changed since, or Ray was started with loopback or a container bridge's address, actors on the node
+    cannot be called. On machines with several interfaces `hostname -I` and `hostname --ip-address` print
+    several addresses, which Ray reads as one long name.
 
     ## How to fix
 
-    `ray stop`, and start Ray with `--node-ip-address=` and the address that the other nodes reach, or without that option: Ray then
-    takes the address from which it reaches the head.
+    Run `ray stop`, then start Ray with `--node-ip-address=` and the address that the other nodes reach, or
+    without that option: Ray then uses the address from which it reaches the head.
     """
     for raylet in nodes.rays:
         owner = network.owner_of(raylet.address)
         if not is_address(raylet.address):
             continue
         if owner is None:
-            why = "no interface of this machine has it any more"
+            why = "no interface of this machine has it any longer"
         else:
             nowhere = leads_nowhere(owner, raylet.address, nodes) if nodes.several else ""
             why = f"{owner.name} is {nowhere}" if nowhere else ""
@@ -68,7 +69,7 @@ def ray_address_not_own(network: Network, nodes: JobNodes, launch: Launch | Unkn
                 f"the raylet (pid {raylet.pid}) runs with the address {raylet.address}: {why}",
                 Evidence(raylet.address, _good(network, nodes), f"/proc/{raylet.pid}/cmdline"),
                 subject=Subject("address", raylet.address),
-                remedy=f"ray stop, then ray start with {_OPTION}={_good(network, nodes)}",
+                remedy=f"run ray stop, then ray start with {_OPTION}={_good(network, nodes)}",
             )
     for words in () if isinstance(launch, Unknown) else launch.ray_starts:
         word = option(words, _OPTION)
@@ -78,15 +79,15 @@ def ray_address_not_own(network: Network, nodes: JobNodes, launch: Launch | Unkn
                 Evidence(word.text, _good(network, nodes), word.path),
                 subject=Subject("address", word.text, _OPTION),
                 location=Location(word.path, word.line),
-                remedy=f"name one address, {_good(network, nodes)} on this machine, or drop the option",
+                remedy=f"give one address, {_good(network, nodes)} on this machine, or remove the option",
             )
 
 
 def _wrong(word: Word, network: Network, nodes: JobNodes) -> str:
-    """What is wrong with an address that is to be given; one of another machine may be right there."""
+    """What is wrong with the address in a script; another machine's address may be right there."""
     text = word.text or ""
     if len(text.split()) > 1:
-        return "this is no single address"
+        return "it is not a single address"
     owner = network.owner_of(text)
     nowhere = leads_nowhere(owner, text, nodes) if owner is not None and nodes.several else ""
     return f"{owner.name} is {nowhere}" if owner is not None and nowhere else ""

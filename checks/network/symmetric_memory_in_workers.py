@@ -29,14 +29,14 @@ _NO_JOB = (Configuration, Unknown("no launch script"))
     phase="workers",
     requires={"CUDA140"},
     examples=lambda: [
-        Example("verl turns it off", (_BAD, own(row(VARIABLE, None, None, "0", "verl")), node(), _NO_JOB)),
-        Example("vLLM goes on without", (_CAUGHT, own(), node(), _NO_JOB)),
-        Example("vLLM's own processes", (_OWN_PROCESSES, own(), node(), _NO_JOB)),
-        Example("a vLLM that must be asked", (_OFF, own(), node(), _NO_JOB)),
+        Example("verl disables it", (_BAD, own(row(VARIABLE, None, None, "0", "verl")), node(), _NO_JOB)),
+        Example("vLLM continues without it", (_CAUGHT, own(), node(), _NO_JOB)),
+        Example("engine ranks in vLLM's own processes", (_OWN_PROCESSES, own(), node(), _NO_JOB)),
+        Example("a vLLM in which it is off by default", (_OFF, own(), node(), _NO_JOB)),
         Example("GPUs for which vLLM does not use it", (_BAD, own(), _OLDER_GPU, _NO_JOB)),
         Example("one rank", (_BAD, own(), node(), *configured(f"{_RANKS}=1"))),
         Example("two ranks", (_BAD, own(), node(), *configured(f"{_RANKS}=2")), "stops verl's workers"),
-        Example("it is not known how many", (_BAD, own(), node(), _NO_JOB), "stops verl's workers"),
+        Example("an unknown number of ranks", (_BAD, own(), node(), _NO_JOB), "stops verl's workers"),
     ],
 )  # fmt: skip
 def symmetric_memory_in_workers(
@@ -49,14 +49,16 @@ def symmetric_memory_in_workers(
 
     ## Why it matters
 
-    In this verl the ranks of an engine are workers to which Ray shows one GPU each, so each calls its own number 0. Symmetric
-    memory takes that for one GPU: `CUDASymmetricMemoryAllocator::rendezvous: detected allocations from overlapping devices
-    from different ranks`, and this vLLM does not go on without it.
+    In this verl the ranks of an engine are workers to which Ray shows one GPU each, so each calls its GPU
+    number 0. Symmetric memory takes them for the same GPU: `CUDASymmetricMemoryAllocator::rendezvous:
+    detected allocations from overlapping devices from different ranks`, and this vLLM does not continue
+    without it.
 
     ## How to fix
 
-    `VLLM_ALLREDUCE_USE_SYMM_MEM=0` for Ray and the job: vLLM then reduces with its other kernels. Later releases of verl set it
-    themselves, and then give the engine processes of its own; vLLM 0.11.1 only warns.
+    Set `VLLM_ALLREDUCE_USE_SYMM_MEM=0` for Ray and the job: vLLM then uses its other kernels. Later releases
+    of verl set it themselves, and still later ones run the engine in processes of its own; vLLM 0.11.1 only
+    warns.
 
     ## References
 

@@ -15,7 +15,7 @@ import pytest
 from support.machine_facts import Facts, eight_gpus, healthy_node, judged, machine
 
 _NVML = "there is no NVIDIA GPU here (NVML Shared Library Not Found)"
-_ONE_NODE = "nothing says that the job runs on more than one machine"
+_ONE_NODE = "no sign that the job runs on more than one machine"
 _SEVERAL_NODES = "NET101 NET104 NET105 NET107 NET108 NET109 NET110 NET111 NET112 NET117"
 _NO_GPU = {
     "there is no NVIDIA GPU here": (
@@ -27,7 +27,7 @@ _NO_GPU = {
     ),
     f"nothing is compiled for GPUs here: {_NVML}": "CUDA133 CUDA135 CUDA136 ENV117",
     "FlashInfer is not installed in this environment": "CUDA130 CUDA131 CUDA132 CUDA134",
-    "this machine has no GPU that is seen, so the job runs elsewhere": "CUDA157 HOST110",
+    "no GPU is visible on this machine, so the job runs elsewhere": "CUDA157 HOST110",
     "no engine of this job is Megatron": "ENV114",
     "no variable names a proxy": "NET113",
 }

@@ -92,7 +92,7 @@ def test_an_address_from_before_the_move(tmp_path: Path) -> None:
 def test_a_bridge_that_comes_first(tmp_path: Path) -> None:
     found = said(tmp_path, BRIDGE + ETH0, hosts="10.77.0.5 node77", **HEAD)
     assert list(found) == ["NET105"]
-    assert "NCCL meets the other nodes over br-77, a bridge interface" in found["NET105"]
+    assert "NCCL connects to the other nodes over br-77, a bridge interface" in found["NET105"]
     assert said(tmp_path, BRIDGE + ETH0, hosts="10.77.0.5 node77", **HEAD, NCCL_SOCKET_IFNAME="=eth0") == {}
     found = said(tmp_path, BRIDGE + ETH0, hosts="10.77.0.5 node77", **HEAD, NCCL_SOCKET_IFNAME="^lo,docker")
     assert list(found) == ["NET104"]
