@@ -24,7 +24,7 @@ SDPA = Backend("TORCH_SDPA", platforms=("cuda", "rocm"))
 NO_ATTENTION = Backend(
     "NO_ATTENTION",
     f"{_V1}no_attention.NoAttentionBackend",
-    f"there is no module {_V1}no_attention",
+    f"the module {_V1}no_attention does not exist",
     "",
     _EVERYWHERE,
 )

@@ -1,4 +1,4 @@
-"""ATT103: the attention backend that is asked for is made for another device."""
+"""ATT103: the requested attention backend is for another device."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def attention_backend_for_other_device(
 
     ## Why it matters
 
-    Names such as ROCM_ATTN, CPU_ATTN and PALLAS belong to one platform. Elsewhere vLLM ends with `Invalid attention backend`,
-    silently takes another one, or, since 0.11.1 on CUDA, tries it and may be slow or fail in the first step. Others want a
-    newer GPU than there is: `compute capability not supported`.
+    Names such as ROCM_ATTN, CPU_ATTN and PALLAS belong to one platform. On others vLLM stops with `Invalid
+    attention backend`, silently uses another backend, or, since 0.11.1 on CUDA, tries it and may be slow or
+    fail in the first step. Some backends need a newer GPU: `compute capability not supported`.
 
     ## How to fix
 
-    Let vLLM choose, or write a name of this platform. The usual cause is a launch script that comes from another cluster.
+    Let vLLM choose, or use a name for this platform. The usual cause is a launch script from another cluster.
     """
     for place, backend in language(requested, backends):
         if backends.registry and not backend.path:
@@ -103,4 +103,4 @@ def _outcome(backend: Backend, backends: AttentionBackends, platform: str) -> tu
         return ("warning", "chooses another instead") if kept else ("error", "refuses it")
     if platform == "cpu":
         return "warning", "chooses another instead"
-    return ("error", "refuses it") if platform in {"xpu", "tpu"} else ("warning", "tries it all the same")
+    return ("error", "refuses it") if platform in {"xpu", "tpu"} else ("warning", "tries it anyway")

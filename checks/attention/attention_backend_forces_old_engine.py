@@ -1,4 +1,4 @@
-"""ATT108: the attention backend that is asked for makes vLLM run its old engine."""
+"""ATT108: the requested attention backend makes vLLM run its old engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verl_doctor.toolkit.text import listed
         Example("the V1 engine takes it", (variable("FLASH_ATTN"), TWO_ENGINES)),
         Example("there is one engine only", (variable("FLASH_ATTN"), BY_VARIABLE)),
         Example("only the old engine has it", (variable("XFORMERS"), TWO_ENGINES), "old engine"),
-        Example("not for this device: another rule says it", (variable("TORCH_SDPA"), TWO_ENGINES)),
+        Example("not for this device, which another rule reports", (variable("TORCH_SDPA"), TWO_ENGINES)),
     ],
 )
 def attention_backend_forces_old_engine(
@@ -29,10 +29,11 @@ def attention_backend_forces_old_engine(
 
     ## Why it matters
 
-    vLLM 0.8 to 0.11.0 have a list of backends for their V1 engine. With any other value of VLLM_ATTENTION_BACKEND they fall
-    back to the engine before it, with a warning that is easily missed: slower, and without what verl's asynchronous rollout
-    needs (`Using V1 AsyncLLMEngine, but envs.VLLM_USE_V1=False`). With VLLM_USE_V1=1 they end with NotImplementedError.
-    XFORMERS stood in verl's example scripts when only the old engine existed.
+    vLLM 0.8 to 0.11.0 have a list of backends for their V1 engine. With any other value of
+    VLLM_ATTENTION_BACKEND they fall back to the previous engine, with an easily missed warning. It is slower
+    and lacks what verl's asynchronous rollout needs (`Using V1 AsyncLLMEngine, but envs.VLLM_USE_V1=False`).
+    With VLLM_USE_V1=1 they stop with NotImplementedError. XFORMERS was in verl's example scripts when only
+    the old engine existed.
 
     ## How to fix
 

@@ -1,4 +1,4 @@
-"""ATT107: the attention backend that is asked for needs a package that is not installed."""
+"""ATT107: the requested attention backend needs a package that is not installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 _WITHOUT = replace(
     BY_VARIABLE, backends=(replace(FLASHINFER, lacks=("flashinfer",)), *BY_VARIABLE.backends[2:])
 )
-# Where the package has another name than the module.
+# Packages whose names differ from their modules.
 _INSTALL = {"flashinfer": "flashinfer-python"}
 
 
@@ -25,7 +25,7 @@ _INSTALL = {"flashinfer": "flashinfer-python"}
     examples=lambda: [
         Example("everything is installed", (variable("FLASHINFER"), BY_VARIABLE)),
         Example("flashinfer is not installed", (variable("FLASHINFER"), _WITHOUT), "needs flashinfer"),
-        Example("another backend is asked for", (variable("TRITON_MLA"), _WITHOUT)),
+        Example("another backend is requested", (variable("TRITON_MLA"), _WITHOUT)),
     ],
 )
 def attention_backend_lacks_package(
@@ -35,14 +35,14 @@ def attention_backend_lacks_package(
 
     ## Why it matters
 
-    When vLLM chooses a backend it passes over those whose packages are missing. One that is asked for by name is not passed
-    over: `Selected backend FLASHINFER is not valid for this configuration. Reason: ['ImportError']`, without saying what is
-    missing.
+    When vLLM chooses a backend, it skips those whose packages are missing. A requested one is not skipped:
+    `Selected backend FLASHINFER is not valid for this configuration. Reason: ['ImportError']`, without naming
+    the package.
 
     ## How to fix
 
-    Install the package in a release that this vLLM was built with (its metadata names one, or `verl-doctor check` finds the
-    conflict), or let vLLM choose.
+    Install the package in a release that this vLLM was built with (its metadata names one, or `verl-doctor
+    check` reports the conflict), or let vLLM choose.
     """
     for place, backend in language(requested, backends):
         if backend.lacks:
@@ -52,6 +52,6 @@ def attention_backend_lacks_package(
                 f"{backend.name} of vLLM {backends.version} needs {names}, which is not installed",
                 Evidence(written(place), f"a module {backend.lacks[0]}", backend.path),
                 location=location(place),
-                remedy=f"pip install {install}; or {remedy(place, backends)}",
+                remedy=f"run pip install {install}; or {remedy(place, backends)}",
                 subject=about(place, backend),
             )

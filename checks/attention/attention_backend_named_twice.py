@@ -1,4 +1,4 @@
-"""ATT105: the attention backend is named in two ways that exclude each other."""
+"""ATT105: the attention backend is set in two ways that exclude each other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _both(*attention_asked: AttentionAsked) -> AttentionAsked:
         Example(
             "the variable wins over the field",
             (_both(variable("FLASH_ATTN"), option("FLASHINFER", "attention_config.backend")), BY_BOTH),
-            "takes the variable",
+            "the variable wins",
         ),
     ],
 )
@@ -45,22 +45,22 @@ def attention_backend_named_twice(
 
     ## Why it matters
 
-    vLLM 0.13.0 to 0.14.1 copy VLLM_ATTENTION_BACKEND into their configuration and refuse the option beside it, even when
-    both name the same backend: `attention_backend and attention_config.backend are mutually exclusive`. Two options at the
-    same time are refused by every release that has them.
+    vLLM 0.13.0 to 0.14.1 copy VLLM_ATTENTION_BACKEND into their configuration and then refuse the option,
+    even if both name the same backend: `attention_backend and attention_config.backend are mutually
+    exclusive`. Every release that has both options refuses to take them together.
 
     ## How to fix
 
-    Keep one: the option, since later releases do not read the variable any more.
+    Keep only the option: later releases no longer read the variable.
     """
     variables = requested.by(VARIABLE) if backends.variable_sets_option else ()
     options, fields = requested.by(_OPTION), requested.by(_FIELD)
     if _OPTION not in backends.options:
         return
     if options and (second := variables or fields):
-        yield _finding(second[0], options[0], backends, "error", "exclude each other, whatever they name")
+        yield _finding(second[0], options[0], backends, "error", "exclude each other, whatever their values")
     elif variables and fields and variables[0].name != fields[0].name.upper():
-        yield _finding(variables[0], fields[0], backends, "warning", "differ, and it takes the variable")
+        yield _finding(variables[0], fields[0], backends, "warning", "differ, and the variable wins")
 
 
 def _finding(
@@ -73,7 +73,7 @@ def _finding(
         Evidence(f"{written(first)} and {written(second)}", "one of them", backends.read_from),
         location=places[0] if places else None,
         also=tuple(places[1:]),
-        remedy=f"keep {second.written}, and {away}",
+        remedy=f"keep {second.written} and {away}",
         severity=severity,
         subject=Subject("setting", second.written, first.written),
     )

@@ -1,4 +1,4 @@
-"""ATT104: the attention backend that is asked for does not support the model."""
+"""ATT104: the requested attention backend does not support the model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FOR_PHI = replace(
 
 def unknown_model(model: Model) -> str | None:
     """Why the model cannot be compared with what a backend supports."""
-    return None if model.is_described else f"the configuration of {model.folder} was not read"
+    return None if model.is_described else f"the configuration of {model.folder} could not be read"
 
 
 @check(
@@ -53,14 +53,14 @@ def attention_backend_refuses_model(
 
     ## Why it matters
 
-    Each backend knows which sizes of an attention head it can compute, and whether it is for multi-head latent attention
-    (DeepSeek and its kin) or for all others. vLLM asks it when the engine starts and ends with `head_size not supported` or
-    `non-MLA not supported`: after the model's weights were found, before anything is trained.
+    Each backend supports certain attention head sizes, and either multi-head latent attention (DeepSeek and
+    related models) or all others. vLLM checks this when the engine starts and stops with `head_size not
+    supported` or `non-MLA not supported`, before any training.
 
     ## How to fix
 
-    Let vLLM choose: it takes the first backend that supports the model. The head size is `head_dim` in `config.json`, or
-    `hidden_size` divided by `num_attention_heads`.
+    Let vLLM choose: it uses the first backend that supports the model. The head size is `head_dim` in
+    `config.json`, or `hidden_size` divided by `num_attention_heads`.
     """
     for place, backend in language(requested, backends):
         why = "" if model.mla else refusal(backend, backends)

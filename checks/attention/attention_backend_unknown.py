@@ -1,4 +1,4 @@
-"""ATT101: the attention backend that is asked for does not exist."""
+"""ATT101: the requested attention backend does not exist."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from verl_doctor.toolkit.text import listed
     phase="engine",
     examples=lambda: [
         Example("the name exists", (variable("FLASH_ATTN"), BY_VARIABLE)),
-        Example("an option may be written in small letters", (option("flash_attn"), BY_OPTION)),
-        Example("a word that stands for no choice", (option("auto"), BY_OPTION)),
+        Example("an option in lower case", (option("flash_attn"), BY_OPTION)),
+        Example("a word that means no choice", (option("auto"), BY_OPTION)),
         Example("this vLLM does not read the variable", (variable("XFORMERS"), BY_OPTION)),
         Example("the name was removed", (variable("XFORMERS"), BY_VARIABLE), "no attention backend XFORMERS"),
-        Example("small letters in the variable", (variable("flash_attn"), BY_VARIABLE), "write FLASH_ATTN"),
-        Example("a misspelt option", (option("FLASH_ATTENTION"), BY_OPTION), "FLASH_ATTENTION"),
-        Example("an old vLLM ignores what it does not know", (variable("SDPA"), TWO_ENGINES), "ignores"),
+        Example("the variable in lower case", (variable("flash_attn"), BY_VARIABLE), "write FLASH_ATTN"),
+        Example("a misspelled option", (option("FLASH_ATTENTION"), BY_OPTION), "FLASH_ATTENTION"),
+        Example("an old vLLM ignores unknown names", (variable("SDPA"), TWO_ENGINES), "ignores"),
     ],
 )
 def attention_backend_unknown(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[Finding]:
@@ -38,14 +38,15 @@ def attention_backend_unknown(requested: AttentionAsked, backends: AttentionBack
 
     ## Why it matters
 
-    Backends come and go between releases: XFORMERS and the names that end in `_VLLM_V1` are gone, FLASH_ATTN_MLA and others
-    are new. vLLM 0.10.1 and later end with `Invalid attention backend`, `Unknown attention backend` or `Invalid value` when
-    the engine starts. Older ones ignore the name, and may run their old engine because of it.
+    Backends come and go between releases: XFORMERS and the names that end in `_VLLM_V1` were removed,
+    FLASH_ATTN_MLA and others are new. vLLM 0.10.1 and later stop with `Invalid attention backend`, `Unknown
+    attention backend` or `Invalid value` when the engine starts. Older releases ignore the name, and may run
+    their old engine because of it.
 
     ## How to fix
 
-    Do not name a backend unless you measured that it helps: vLLM chooses the best one for the GPU, the model and the data
-    type. Otherwise write a name that this release has.
+    Do not set a backend unless you have measured that it helps: vLLM chooses the best one for the GPU, the
+    model and the data type. Otherwise use a name that this release has.
     """
     for place, name in heeded(requested, backends):
         if backends.get(name) is not None:
@@ -70,4 +71,4 @@ def _nearest(name: str, backends: AttentionBackends) -> str:
 
 def _engine(place: Asked, backends: AttentionBackends) -> str:
     old = backends.old_engine_unless and place.name not in backends.old_engine_unless
-    return " and runs its old engine (V0), or ends if VLLM_USE_V1=1" if old else ""
+    return " and runs its old engine (V0), or stops if VLLM_USE_V1=1" if old else ""

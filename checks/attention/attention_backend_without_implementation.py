@@ -1,4 +1,4 @@
-"""ATT102: the attention backend that is asked for is a name with no code behind it."""
+"""ATT102: the requested attention backend has no implementation."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ _FOR_PLUGINS = "CUSTOM"
     "ATT102",
     phase="engine",
     examples=lambda: [
-        Example("the class is there", (variable("FLASH_ATTN"), BY_VARIABLE)),
+        Example("the class exists", (variable("FLASH_ATTN"), BY_VARIABLE)),
         Example("before there was a registry", (variable("FLASH_ATTN"), TWO_ENGINES)),
-        Example("for the vision tower the name is good", (option("TORCH_SDPA", "mm_encoder_attn_backend"), BY_OPTION)),
-        Example("the name stands for nothing", (variable("TORCH_SDPA"), BY_VARIABLE), "no implementation"),
-        Example("its module is not there", (option("NO_ATTENTION"), BY_OPTION), "there is no module"),
-        Example("the CPU's vLLM does not ask", (variable("TORCH_SDPA"), replace(BY_VARIABLE, platform="cpu")), "on the CPU"),
+        Example("the name is valid for the vision tower", (option("TORCH_SDPA", "mm_encoder_attn_backend"), BY_OPTION)),
+        Example("a name without a class", (variable("TORCH_SDPA"), BY_VARIABLE), "no implementation"),
+        Example("its module does not exist", (option("NO_ATTENTION"), BY_OPTION), "does not exist"),
+        Example("vLLM for CPUs ignores the name", (variable("TORCH_SDPA"), replace(BY_VARIABLE, platform="cpu")), "on the CPU"),
         Example("a place for plugins", (variable("CUSTOM"), BY_VARIABLE), "unless a plugin registers one"),
     ],
 )  # fmt: skip
 def attention_backend_without_implementation(
     requested: AttentionAsked, backends: AttentionBackends, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
-    """The requested attention backend has no implementation behind its name.
+    """The requested attention backend has no implementation.
 
     ## Why it matters
 
-    vLLM's enumeration has names that no class stands behind: TORCH_SDPA marks the attention of vision towers, CUSTOM is a
-    place for plugins, NO_ATTENTION names a module that does not exist. The name is accepted, and the engine then ends with
-    `Backend TORCH_SDPA must be registered before use` or an ImportError.
+    vLLM's enumeration contains names without a class: TORCH_SDPA marks the attention of vision towers, CUSTOM
+    is reserved for plugins, NO_ATTENTION names a module that does not exist. The name is accepted, and the
+    engine then stops with `Backend TORCH_SDPA must be registered before use` or an ImportError.
 
     ## How to fix
 
-    Let vLLM choose. Where scaled dot-product attention is really wanted for the vision tower, vLLM 0.11.1 and later take
+    Let vLLM choose. For scaled dot-product attention in the vision tower, vLLM 0.11.1 and later accept
     `mm_encoder_attn_backend=TORCH_SDPA`.
     """
     for place, backend in language(requested, backends):
@@ -68,21 +68,21 @@ def attention_backend_without_implementation(
 
 
 def _but(backend: Backend, backends: AttentionBackends) -> str:
-    """Why the engine may start all the same."""
+    """Why the engine may start anyway."""
     if backends.platform == "cpu":
-        return "; on the CPU vLLM takes another"
+        return "; on the CPU vLLM uses another"
     return ", unless a plugin registers one" if backend.name == _FOR_PLUGINS else ""
 
 
 def _why(backend: Backend) -> str:
     if backend.path:
         return backend.problem
-    same = f" (for Python it is {backend.alias_of})" if backend.alias_of else ""
+    same = f" (in Python it is {backend.alias_of})" if backend.alias_of else ""
     return f"its class path is empty{same}"
 
 
 def _correction(there: Configuration | Unknown, key: str) -> Correction | None:
-    """VLLM chooses where the setting is left out."""
+    """Remove the setting: vLLM then chooses."""
     if isinstance(there, Unknown) or there.asked_for(key) is None:
         return None
     return settings(there, {key: LEAVE_OUT}, "vLLM chooses a backend that it has")

@@ -23,8 +23,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
     examples=lambda: [
         Example("the option exists", (option("FLASH_ATTN"), BY_OPTION)),
         Example("no option is used", (variable("FLASH_ATTN"), BY_VARIABLE)),
-        Example("the option came later", (option("FLASH_ATTN"), BY_VARIABLE), "has no option attention_backend"),
-        Example("the vision tower's came later", (option("TORCH_SDPA", VISION), TWO_ENGINES), VISION),
+        Example("the option is newer", (option("FLASH_ATTN"), BY_VARIABLE), "has no option attention_backend"),
+        Example("the vision tower's option is newer", (option("TORCH_SDPA", VISION), TWO_ENGINES), VISION),
     ],
 )  # fmt: skip
 def attention_option_unknown(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[Finding]:
@@ -32,13 +32,14 @@ def attention_option_unknown(requested: AttentionAsked, backends: AttentionBacke
 
     ## Why it matters
 
-    `attention_backend` and `attention_config` are engine arguments since vLLM 0.13.0. verl hands everything below
-    `engine_kwargs.vllm` on, and an older vLLM ends with `unrecognized arguments` or `unexpected keyword argument`.
+    `attention_backend` and `attention_config` are engine arguments since vLLM 0.13.0. verl passes everything
+    below `engine_kwargs.vllm` on, and an older vLLM stops with `unrecognized arguments` or `unexpected
+    keyword argument`.
 
     ## How to fix
 
-    For a vLLM without the option, set VLLM_ATTENTION_BACKEND for the workers: in the `runtime_env`, since Ray workers do not
-    inherit what the driver's shell exports. Or let vLLM choose.
+    For a vLLM without the option, set VLLM_ATTENTION_BACKEND for the workers in the `runtime_env`, because
+    Ray workers do not inherit what the driver's shell exports. Or let vLLM choose.
     """
     for place in requested.places:
         if place.by == VARIABLE or place.by in backends.options:
@@ -56,6 +57,6 @@ def attention_option_unknown(requested: AttentionAsked, backends: AttentionBacke
 
 
 def _wanted(place: Asked, backends: AttentionBackends) -> str:
-    """How this vLLM is told of a backend for the language model."""
+    """How to select a backend for the language model in this vLLM."""
     by_variable = backends.variable_is_read and place.by != VISION
     return f"the variable {VARIABLE}" if by_variable else "no such option"

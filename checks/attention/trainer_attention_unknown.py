@@ -1,4 +1,4 @@
-"""ATT110: transformers does not know the attention that the trainer asks for."""
+"""ATT110: transformers does not support the attention that the trainer requests."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ def _attention(name: str, known: tuple[str, ...] = _KNOWN) -> TrainerAttention:
     phase="workers",
     examples=lambda: [
         Example("a name that transformers has", (_attention("flex_attention"),)),
-        Example("a name that needs no look", (_attention("sdpa", ()),)),
+        Example("a name that is always valid", (_attention("sdpa", ()),)),
         Example("vLLM's name for it", (_attention("FLASH_ATTN"),), "no attention FLASH_ATTN"),
-        Example("a number was forgotten", (_attention("flash_attention"),), "flash_attention_"),
+        Example("the version number is missing", (_attention("flash_attention"),), "flash_attention_"),
     ],
 )
 def trainer_attention_unknown(attention: TrainerAttention) -> Iterator[Finding]:
-    """transformers does not know the attention implementation that the trainer requests.
+    """transformers does not support the attention implementation that the trainer requests.
 
     ## Why it matters
 
-    transformers names its kernels otherwise than vLLM: `flash_attention_2`, `sdpa`, `eager`, not FLASH_ATTN or TORCH_SDPA. It
-    ends with `Specified attn_implementation=... is not supported` when the actor is loaded, in every worker.
+    transformers uses other names than vLLM: `flash_attention_2`, `sdpa`, `eager`, not FLASH_ATTN or
+    TORCH_SDPA. Every worker stops with `Specified attn_implementation=... is not supported` when it loads the
+    actor.
 
     ## How to fix
 
-    Write a name that transformers has, or nothing: verl then asks for `flash_attention_2`.
+    Use a name that transformers has, or remove the setting: verl then requests `flash_attention_2`.
     """
     if attention.known and attention.name not in attention.known:
         near = difflib.get_close_matches(attention.name.lower(), attention.known, n=1, cutoff=0.5)
@@ -45,6 +46,6 @@ def trainer_attention_unknown(attention: TrainerAttention) -> Iterator[Finding]:
             f"transformers has no attention {attention.name}" + (f"; it has {near[0]}" if near else ""),
             Evidence(attention.name, f"one of {listed(attention.known, 6)}", attention.written),
             location=Location(attention.path, attention.line or None) if attention.path else None,
-            remedy=f"set {attention.written} to a name that it has, or leave it out",
+            remedy=f"set {attention.written} to a name that it has, or remove it",
             subject=Subject("attention backend", attention.name),
         )

@@ -1,4 +1,4 @@
-"""What the rules about files of dead jobs share: how large is worth a word, and how it is said."""
+"""Shared by the rules about files of dead jobs: which sizes matter, and the phrases for them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def file(kind: Kind, name: str, size: int) -> Leftover:
 
 
 def held(leftovers: Iterable[Leftover]) -> int:
-    """Bytes that they take together."""
+    """The total size in bytes."""
     return sum(leftover.size or 0 for leftover in leftovers)
 
 
 def severity(taken: int, free: int | None) -> Severity:
-    """A warning when the room that they take would be missed, a hint otherwise. `free` is None when it is not known."""
+    """A warning if the leftovers take space that matters, a hint otherwise. `free` is None if unknown."""
     return "warning" if free is not None and taken > _LARGE_PART * (free + taken) else "info"
 
 
@@ -38,10 +38,10 @@ def named(leftovers: Iterable[Leftover]) -> str:
 
 
 def parents(leftovers: Iterable[Leftover]) -> str:
-    """The folders in which they lie: their own names are others each time."""
+    """The folders that contain them; their own names differ each time."""
     return ", ".join(sorted({str(PurePath(leftover.name).parent) for leftover in leftovers}))
 
 
 def proven(leftovers: Iterable[Leftover]) -> str:
-    """What shows that the largest one is nobody's."""
+    """The proof that the largest one is unused."""
     return "; ".join(max(leftovers, key=lambda leftover: leftover.size or 0).proof)

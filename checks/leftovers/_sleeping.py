@@ -1,4 +1,4 @@
-"""What the rules about sleeping engines share: what can be explained of the memory that one holds, and one for examples."""
+"""Shared by the rules about sleeping engines: how much of an engine's memory can be explained, and an engine for examples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verl_doctor.toolkit.collectors.vllm.sleeping_engines import SleepingEngine
 from verl_doctor.toolkit.rule import Subject
 
 CONTEXT = 1.0
-"""GiB that a CUDA context with its kernels and a communicator of NCCL may have, which nothing tells apart."""
+"""GiB that a CUDA context with its kernels and an NCCL communicator may take; they cannot be told apart."""
 
 _TRAINER = Holder(12, 12_000, "ray worker", "ray::WorkerDict", mine=True)
 _ASLEEP = SleepingEngine(
@@ -26,7 +26,7 @@ _ASLEEP = SleepingEngine(
 
 
 def asleep(**changes: Any) -> SleepingEngine:
-    """An engine that sleeps and holds what it must, beside a trainer, for examples."""
+    """A sleeping engine with no more memory than it needs, beside a trainer, for examples."""
     return replace(_ASLEEP, **changes)
 
 
@@ -36,7 +36,7 @@ def about(engine: SleepingEngine) -> Subject:
 
 
 def held(engine: SleepingEngine) -> float:
-    """GiB of the GPU that the engine's process has."""
+    """GiB of the GPU that the engine's process holds."""
     return engine.held / 1024
 
 
@@ -46,10 +46,7 @@ def held_awake(engine: SleepingEngine) -> float:
 
 
 def kept_back(engine: SleepingEngine) -> float:
-    """GiB of weights and KV cache that its last sleep did not give back; 0 where that cannot be told.
-
-    An engine that had been woken in part gives back less, and does not hold the rest.
-    """
+    """GiB of weights and KV cache that its last sleep did not release; 0 if unknown. A partly woken engine releases less, and does not hold the rest."""
     log = engine.log
     if log.weights is None or log.cache is None or log.freed is None:
         return 0.0

@@ -36,7 +36,7 @@ _GROUP = Leftover(
     severity="warning",
     examples=lambda: [
         Example("nothing is left over", (LeftActors(),)),
-        Example("a driver that may use it", (LeftActors(kept=(Kept("actor", "cache (Cache)", "a driver is connected that may use it"),)),)),
+        Example("a driver may use it", (LeftActors(kept=(Kept("actor", "cache (Cache)", "a driver is connected that may use it"),)),)),
         Example("a detached actor", (LeftActors((_ACTOR,)),), "1 actor of finished jobs is left in Ray: reward_model (RewardWorker), holds 1 GPU"),
         Example("and a placement group", (LeftActors((_ACTOR, _GROUP)),), "1 actor and 1 placement group of finished jobs are left in Ray"),
     ],
@@ -46,16 +46,17 @@ def actors_left_over(left: LeftActors) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Ray ends what a job has made when the job ends, but not what is detached: it keeps its CPUs and GPUs until somebody ends
-    it, and the next job waits for resources that never come free.
+    Ray ends what a job created when the job ends, except what is detached: that keeps its CPUs and GPUs until
+    somebody ends it, and the next job waits for resources that never become free.
 
-    Named is only what nobody can be using: the job that made it has finished, no driver is connected to this Ray, and no Ray
-    Serve runs in it. While some driver is connected all is kept, since any of them may look an actor up by its name.
+    The finding lists only what is provably unused: the job that created it has finished, no driver is
+    connected to this Ray, and no Ray Serve runs in it. While any driver is connected, everything is kept,
+    because a driver may look up an actor by its name.
 
     ## How to fix
 
-    `verl-doctor clean` shows each with its proof, `verl-doctor clean --apply` ends them. For that it connects to Ray as a
-    driver, with the target's interpreter, which leaves one more finished job in Ray's table. By hand:
+    `verl-doctor clean` shows each with its proof; `verl-doctor clean --apply` ends them. To do so it connects
+    to Ray as a driver, with the target's interpreter, which adds a finished job to Ray's table. By hand:
     `ray.kill(ray.get_actor(NAME, NAMESPACE))` in a driver.
     """
     if not left.found:
@@ -69,16 +70,16 @@ def actors_left_over(left: LeftActors) -> Iterator[Finding]:
         + listed((leftover.name for leftover in left.found), _SHOWN),
         Evidence(
             found=f"{left.found[0].name}: {'; '.join(left.found[0].proof)}",
-            wanted="nothing of a job that has finished",
+            wanted="nothing of a finished job",
             read_from="Ray's GCS",
         ),
         subject=Subject("cluster", _clusters(left)),
-        remedy="verl-doctor clean shows them with what proves it, and ends them with --apply",
+        remedy="run verl-doctor clean to see them with the proof, and with --apply to end them",
     )
 
 
 def _clusters(left: LeftActors) -> str:
-    """The addresses of the clusters in which something is left."""
+    """The addresses of the clusters with leftovers."""
     removals = (leftover.removal for leftover in left.found)
     return ", ".join(
         sorted({removal.address for removal in removals if isinstance(removal, KillActor | RemoveGroup)})

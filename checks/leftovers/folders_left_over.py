@@ -1,4 +1,4 @@
-"""LEFT101: sessions and spilled objects of dead jobs take disk."""
+"""LEFT101: sessions and spilled objects of dead jobs occupy disk space."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.leftover import Kept
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, in_bytes
 
-_WORTH_A_WORD = GIB  # a session that spilled nothing has a few megabytes of logs
+_WORTH_A_WORD = GIB  # a session that spilled nothing has only a few megabytes of logs
 _ROOMY = Folders((Folder("Ray's sessions", "/tmp/ray", size=1000 * GIB, free=900 * GIB),))
 _FULL = Folders((Folder("Ray's sessions", "/tmp/ray", size=1000 * GIB, free=20 * GIB),))
 _SESSION = "/tmp/ray/session_2026-11-20_10-00-00_123456_4711"
@@ -24,7 +24,7 @@ _SESSION = "/tmp/ray/session_2026-11-20_10-00-00_123456_4711"
     examples=lambda: [
         Example("nothing is left over", (FileLeftovers(), _ROOMY)),
         Example("logs of a few sessions", (FileLeftovers((file("session folder", _SESSION, 5 << 20),) * 3), _FULL)),
-        Example("a session that runs", (FileLeftovers(kept=(Kept("session folder", _SESSION, "raylet (process 7) has it open", 90 * GIB),)), _FULL)),
+        Example("a running session", (FileLeftovers(kept=(Kept("session folder", _SESSION, "raylet (process 7) has it open", 90 * GIB),)), _FULL)),
         Example("a session that spilled", (FileLeftovers((file("session folder", _SESSION, 4 * GIB),)), _ROOMY), "1 folder of dead jobs takes 4.0 GiB of disk"),
         Example("a disk that is nearly full", (FileLeftovers((file("spill folder", "/tmp/verl_spill_4711", 300 * GIB), file("session folder", _SESSION, GIB))), _FULL), "2 folders of dead jobs take 301 GiB of disk"),
     ],
@@ -34,16 +34,17 @@ def folders_left_over(left: FileLeftovers, folders: Folders | Unknown) -> Iterat
 
     ## Why it matters
 
-    Nobody removes the session of a Ray that was killed, nor the objects that it spilled there: each crash leaves them, until the
-    disk is full and the next job stops with `Object creation will fail if spilling is required`.
+    Ray does not remove the session of a killed cluster, nor the objects spilled there. Each crash leaves
+    more, until the disk is full and the next job stops with `Object creation will fail if spilling is
+    required`.
 
-    Named is only what is proven to be nobody's: no process, in any container, has anything in it open, and nobody is bound to
-    its sockets.
+    The finding lists only what is provably unused: no process in any container has anything in it open or is
+    bound to its sockets.
 
     ## How to fix
 
-    `verl-doctor clean` shows each with its proof; `verl-doctor clean --apply` removes them, each after a fresh look. That cannot
-    be undone: the logs of these jobs go with their sessions.
+    `verl-doctor clean` shows each with its proof; `verl-doctor clean --apply` removes them, each after a
+    fresh check. This cannot be undone, and the logs of these jobs are removed with their sessions.
     """
     found = left.of("session folder", "spill folder")
     taken = held(found)
@@ -63,6 +64,6 @@ def folders_left_over(left: FileLeftovers, folders: Folders | Unknown) -> Iterat
             read_from=proven(found),
         ),
         subject=Subject("folder", parents(found)),
-        remedy="verl-doctor clean shows them all, verl-doctor clean --apply removes them",
+        remedy="run verl-doctor clean to see them all, and with --apply to remove them",
         severity=severity(taken, free),
     )

@@ -1,4 +1,4 @@
-"""LEFT111: memory of a GPU is in use, and no process that is seen holds it."""
+"""LEFT111: GPU memory is in use, but no visible process holds it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _used(amount: int, *holders: Holder, mig: bool = False) -> Device:
     requires={"CUDA140", "CUDA141"},
     examples=lambda: [
         Example("an idle node", (node(), _ALL, _CONTAINER)),
-        Example("a job that runs", (node(_used(130_500, _OWN)), _ALL, _CONTAINER)),
-        Example("a job that NVML does not name", (node(_used(130_500), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, _CONTAINER)),
-        Example("a GPU that is divided", (node(_used(130_500, mig=True)), _ALL, _CONTAINER)),
+        Example("a running job", (node(_used(130_500, _OWN)), _ALL, _CONTAINER)),
+        Example("a job that NVML does not list", (node(_used(130_500), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, _CONTAINER)),
+        Example("a GPU divided by MIG", (node(_used(130_500, mig=True)), _ALL, _CONTAINER)),
         Example("a GPU that the job does not see", (node(_used(130_000)), VisibleDevices((3,)), _CONTAINER)),
         Example("in a container", (node(_used(130_000)), _ALL, _CONTAINER), "127.0 GiB of GPU 0 are in use by no process visible from here: most likely another container's or the host's"),
-        Example("on the host", (node(_used(130_000)), _ALL, _HOST), "the driver has not taken it back"),
-        Example("a process that cannot end", (node(_used(130_000)), _ALL, _HUNG), "VLLM::EngineCor (process 4711) was killed and cannot end"),
+        Example("on the host", (node(_used(130_000)), _ALL, _HOST), "the driver has not reclaimed it"),
+        Example("a process that cannot end", (node(_used(130_000)), _ALL, _HUNG), "VLLM::EngineCor (process 4711) was killed but has not ended"),
     ],
 )  # fmt: skip
 def gpu_memory_of_nobody(
@@ -46,15 +46,16 @@ def gpu_memory_of_nobody(
 
     ## Why it matters
 
-    Nothing here can give it back: no process can be ended for it, and the next job finds less than it asks for. It belongs to
-    another container on the same machine, to a process of the host, or to one that was killed and hangs in the kernel.
+    Nothing here can release it: there is no process to stop, and the next job finds less memory than it
+    needs. The memory belongs to another container on the machine, to a process of the host, or to a killed
+    process that hangs in the kernel.
 
     ## How to fix
 
-    Look from the host: `nvidia-smi` there names all processes; in a container it names those of the container alone. Of what
-    has been killed and hangs, only the end of what it waits for (a dead network share, a transfer of the GPU) or a restart
-    of the machine gives the memory back; where no process is left at all, a reset of the idle GPU does
-    (`nvidia-smi --gpu-reset -i N`, by the administrator). Otherwise take other GPUs with CUDA_VISIBLE_DEVICES.
+    Run `nvidia-smi` on the host, where it lists all processes; in a container it lists only the container's
+    own. A killed process that hangs releases its memory only when what it waits for ends (a dead network
+    share, a GPU transfer) or the machine restarts. If no process is left, the administrator can reset the
+    idle GPU (`nvidia-smi --gpu-reset -i N`). Otherwise choose other GPUs with CUDA_VISIBLE_DEVICES.
     """
     if gpus.openers:
         return
@@ -77,9 +78,9 @@ def gpu_memory_of_nobody(
 
 def _likely(processes: DyingProcesses) -> str:
     if processes.dying:
-        return f"{listed(processes.dying, _SHOWN)} was killed and cannot end"
+        return f"{listed(processes.dying, _SHOWN)} was killed but has not ended"
     if processes.all_seen:
-        return "the driver has not taken it back from a process that has ended"
+        return "the driver has not reclaimed it from a process that has ended"
     return "most likely another container's or the host's"
 
 
@@ -89,12 +90,12 @@ def _remedy(processes: DyingProcesses) -> str:
         return f"wait until it has ended, or {others}; the machine may need a restart"
     if processes.all_seen:
         return f"{others}, or have the administrator reset these while nothing uses them"
-    return f"look with nvidia-smi on the host, ask the other container's owner, or {others}"
+    return f"run nvidia-smi on the host, ask the other container's owner, or {others}"
 
 
 def _state(device: Device) -> str:
     named_here = sum(holder.memory or 0 for holder in device.holders)
     used = device.memory.used if device.memory else 0
     return (
-        f"GPU {device.index}: {gib(used)} in use, {gib(named_here)} of it by processes that NVML names here"
+        f"GPU {device.index}: {gib(used)} in use, {gib(named_here)} of it by processes that NVML lists here"
     )

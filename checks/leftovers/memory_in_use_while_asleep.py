@@ -1,4 +1,4 @@
-"""LEFT113: whose is the memory that is still in use while an engine sleeps."""
+"""LEFT113: memory in use while an engine sleeps, and who holds it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SILENT = replace(asleep().log, graphs=None)
         Example(
             "beside a trainer",
             (SleepingEngines((asleep(),)),),
-            "2.5 GiB of GPU 0 are VLLM::EngineCore's, which sleeps (CUDA graphs 1.5 GiB, the rest a context, NCCL and what "
+            "2.5 GiB of GPU 0 belong to VLLM::EngineCore, which sleeps (CUDA graphs 1.5 GiB, the rest a context, NCCL and what "
             "cannot be told apart); 11.7 GiB ray::WorkerDict (process 12)",
         ),
         Example("alone, without graphs", (SleepingEngines((asleep(others=(), log=_SILENT),)),), "(a context, NCCL and"),
         Example("in a worker", (SleepingEngines((asleep(alone=False),)),), "in which an engine sleeps beside the trainer"),
-        Example("beside another container", (SleepingEngines((asleep(nobody=2048),)),), "2.0 GiB no process visible"),
+        Example("beside another container", (SleepingEngines((asleep(nobody=2048),)),), "2.0 GiB no visible process"),
     ],
 )  # fmt: skip
 def memory_in_use_while_asleep(sleeping: SleepingEngines) -> Iterator[Finding]:
@@ -38,14 +38,15 @@ def memory_in_use_while_asleep(sleeping: SleepingEngines) -> Iterator[Finding]:
 
     ## Why it matters
 
-    `Sleep mode freed 118.30 GiB memory, 15.95 GiB memory is still in use` counts what all processes have of the GPU, and is
-    often read as the engine's. Most of it is the trainer's as a rule.
+    `Sleep mode freed 118.30 GiB memory, 15.95 GiB memory is still in use` counts the memory that all
+    processes hold on the GPU, but is often read as the engine's. Usually most of it belongs to the trainer.
 
     ## How to fix
 
-    Nothing needs to be, unless a process holds more than you expect. To make the trainer's share smaller, offload parameters
-    and optimizer states (`actor_rollout_ref.actor.fsdp_config.param_offload=True`, `optimizer_offload=True`). The driver tells
-    how much a process has, not what for: of the engine's share only the CUDA graphs are known, from its own log.
+    Nothing, unless a process holds more than you expect. To reduce the trainer's share, offload parameters
+    and optimizer states (`actor_rollout_ref.actor.fsdp_config.param_offload=True`, `optimizer_offload=True`).
+    The driver reports how much a process holds, not what for: of the engine's share only the CUDA graphs are
+    known, from its own log.
     """
     for engine in sleeping.engines:
         yield Finding(
@@ -64,15 +65,15 @@ def _shares(engine: SleepingEngine) -> Iterator[str]:
     graphs = f"CUDA graphs {engine.log.graphs:.1f} GiB, the rest " if engine.log.graphs else ""
     whose = "which sleeps" if engine.alone else "in which an engine sleeps beside the trainer"
     yield (
-        f"{held(engine):.1f} GiB of GPU {engine.gpu} are {engine.title}'s, {whose} ({graphs}a context, NCCL and what "
+        f"{held(engine):.1f} GiB of GPU {engine.gpu} belong to {engine.title}, {whose} ({graphs}a context, NCCL and what "
         "cannot be told apart)"
     )
     if engine.others:
         yield listed(map(_share, sorted(engine.others, key=lambda other: -(other.memory or 0))), _SHOWN)
     if engine.nobody:
-        yield f"{gib(engine.nobody)} no process visible from here"
+        yield f"{gib(engine.nobody)} no visible process"
 
 
 def _share(holder: Holder) -> str:
     amount = gib(holder.memory) if holder.memory is not None else "an unknown part"
-    return f"{amount} {holder.title or 'a process that is not seen'} (process {holder.pid})"
+    return f"{amount} {holder.title or 'a hidden process'} (process {holder.pid})"

@@ -1,4 +1,4 @@
-"""LEFT110: processes of jobs that have ended are still here."""
+"""LEFT110: processes of finished jobs are still running."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ _NO_GPU = (Gpus, Absent("there is no NVIDIA GPU here"))
     examples=lambda: [
         Example("nothing is left over", (LeftProcesses(), _GPUS)),
         Example(
-            "one in doubt is kept",
+            "a doubtful process is kept",
             (LeftProcesses(kept=(Kept("process", "VLLM::EngineCore (process 7)", "it may still be asked"),)), _GPUS),
         ),
         Example(
             "an engine whose job was killed",
             (LeftProcesses((_ENGINE,)), _GPUS),
-            "1 process of jobs that have ended still runs, and holds 127.0 GiB of GPU 0, 0.5 GiB of GPU 1: VLLM::EngineCore (process 4711)",
+            "1 process of finished jobs still runs and holds 127.0 GiB of GPU 0, 0.5 GiB of GPU 1: VLLM::EngineCore (process 4711)",
         ),
         Example(
-            "one in doubt that holds a GPU",
+            "a doubtful process that holds a GPU",
             (LeftProcesses(kept=(_DOUBT,)), _GPUS),
-            "VLLM::EngineCore (process 7) has lost its parent and holds 127 GiB of GPU memory; it is kept, as it is a server",
+            "VLLM::EngineCore (process 7) has lost its parent and holds 127 GiB of GPU memory; clean keeps it because it is a server",
         ),
         Example("an agent of a dead Ray", (LeftProcesses((_AGENT,)), _NO_GPU), "holds 256 MiB of memory"),
     ],
@@ -64,33 +64,35 @@ def processes_left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Iterator[F
 
     ## Why it matters
 
-    An engine of vLLM or SGLang does not notice when the trainer that started it is killed (`kill -9`, out of memory, a
-    time limit). It goes on holding its GPU memory, so that the next job finds less than it asks for, while `ray stop`
-    finds nothing to stop. Agents of a Ray that was killed keep ports and memory.
+    An engine of vLLM or SGLang does not notice when the trainer that started it is killed (`kill -9`, out of
+    memory, a time limit). It keeps its GPU memory, so the next job finds less than it needs, while `ray stop`
+    finds nothing to stop. Agents of a killed Ray keep ports and memory.
 
-    Named is only what is proven to be nobody's: it runs code of vLLM, SGLang or Ray, what started it has ended, nothing that
-    runs is at the other end of any of its pipes and sockets, or shares memory with it, and it shows no sign of life.
+    The finding lists only what is provably unused: it runs code of vLLM, SGLang or Ray, its parent has ended,
+    no running process is at the other end of its pipes and sockets or shares memory with it, and it shows no
+    activity.
 
     ## How to fix
 
-    `verl-doctor clean` shows each with its proof, `verl-doctor clean --apply` ends them by number: asked first with SIGTERM,
-    ended after ten seconds. Never end processes by name: that ends other jobs, too. One that is kept, because it listens at
-    a port for example, ends with `kill NUMBER` once you know that nobody needs it.
+    `verl-doctor clean` shows each with its proof; `verl-doctor clean --apply` ends them by process ID:
+    SIGTERM first, SIGKILL after ten seconds. Never end processes by name: that ends other jobs too. A process
+    that is kept, for example because it listens on a port, ends with `kill PID` once you know that nothing
+    needs it.
     """
     if left.found:
         yield _left_over(left, gpus)
     for kept_entry in left.kept:
         if kept_entry.store == "GPU memory" and kept_entry.size:
             yield Finding(
-                f"{kept_entry.name} has lost its parent and holds {in_bytes(kept_entry.size)} of GPU memory; it is kept, as {kept_entry.why}",
+                f"{kept_entry.name} has lost its parent and holds {in_bytes(kept_entry.size)} of GPU memory; clean keeps it because {kept_entry.why}",
                 Evidence(
                     found=kept_entry.why,
-                    wanted="a parent that runs, or proof that nobody needs it",
+                    wanted="a running parent, or proof that nothing needs it",
                     read_from="/proc",
                 ),
                 subject=Subject("process", kept_entry.name),
                 severity="info",
-                remedy="if it is yours and nothing needs it, end it by its number",
+                remedy="if it is yours and nothing needs it, end it by its process ID",
             )
 
 
@@ -102,21 +104,21 @@ def _left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Finding:
     )
     many = len(left.found) > 1
     return Finding(
-        f"{counted(len(left.found), 'process', 'processes')} of jobs that have ended still run{'' if many else 's'}, and "
+        f"{counted(len(left.found), 'process', 'processes')} of finished jobs still run{'' if many else 's'} and "
         f"hold{'' if many else 's'} {held}: "
         + listed((leftover.name for leftover in _largest(left)), _SHOWN),
         Evidence(
             found=f"{left.found[0].name}: {'; '.join(left.found[0].proof)}",
-            wanted="nothing of a job that has ended",
+            wanted="nothing of a finished job",
             read_from="/proc",
         ),
         subject=Subject("process", ranges(numbers)),
-        remedy="verl-doctor clean shows them with what proves it, and ends them with --apply",
+        remedy="run verl-doctor clean to see them with the proof, and with --apply to end them",
     )
 
 
 def _by_gpu(numbers: Collection[int], gpus: Gpus | Unknown) -> Iterator[str]:
-    """What processes of these numbers hold of each GPU."""
+    """How much of each GPU the processes with these IDs hold."""
     for device in () if isinstance(gpus, Unknown) else gpus.devices:
         held = sum(holder.memory or 0 for holder in device.holders if holder.pid in numbers)
         if held:

@@ -1,4 +1,4 @@
-"""LEFT130: verl starts servers for the rollout and never ends them."""
+"""LEFT130: verl starts rollout servers and never stops them."""
 
 from __future__ import annotations
 
@@ -38,28 +38,31 @@ def _derived(*, ends: bool) -> RolloutServers:
     "LEFT130",
     severity="warning",
     examples=lambda: [
-        Example("both are there", (_tree(manager=True, trainer=True),)),
+        Example("both exist", (_tree(manager=True, trainer=True),)),
         Example("released verl 0.4.0 to 0.5.0", (_tree(manager=False, trainer=False),), "AsyncLLMServerManager has no cleanup()"),
         Example("a job that has no such servers", (_tree(manager=False, trainer=False, mode="sync"),)),
-        Example("nobody calls it", (_tree(manager=True, trainer=False),), "RayPPOTrainer does not call it"),
-        Example("it is asked for in vain", (_tree(manager=False, trainer=True),), "AsyncLLMServerManager has no cleanup()"),
-        Example("copies in a project of one's own", (_derived(ends=False),), "AsyncLLMServerManager has no cleanup(), RayPPOTrainer has no cleanup()"),
+        Example("the trainer does not call it", (_tree(manager=True, trainer=False),), "RayPPOTrainer does not call it"),
+        Example("the trainer calls what does not exist", (_tree(manager=False, trainer=True),), "AsyncLLMServerManager has no cleanup()"),
+        Example("copies in the user's own project", (_derived(ends=False),), "AsyncLLMServerManager has no cleanup(), RayPPOTrainer has no cleanup()"),
         Example("the same, repaired", (_derived(ends=True),)),
     ],
 )  # fmt: skip
 def servers_outlive_training(servers: RolloutServers) -> Iterator[Finding]:
-    """verl starts servers for the rollout and never ends them.
+    """verl starts rollout servers and never stops them.
 
     ## Why it matters
-    With `rollout.mode=async` each engine runs below a server of its own, an actor with a name. Releases 0.4.0 to 0.5.0 only put
-    them to sleep after each step, and leave the chat scheduler's thread and the agent loop's workers running as well. Ray ends
-    all of them with the driver, also after Ctrl-C or SIGTERM (measured with Ray 2.46 and 2.60); but until then they keep
-    what sleep leaves on the GPUs, and the names that a second training in the same process would take.
+
+    With `rollout.mode=async` each engine runs below its own server, a named actor. Releases 0.4.0 to 0.5.0
+    only put them to sleep after each step, and leave the chat scheduler's thread and the agent loop's workers
+    running too. Ray ends all of them with the driver, even after Ctrl-C or SIGTERM (measured with Ray 2.46
+    and 2.60). Until then they keep the GPU memory that sleep leaves, and the names that a second training in
+    the same process would use.
 
     ## How to fix
-    Give the manager a `cleanup()` that stops the scheduler's loop and ends each server and worker, each step whether or not the
-    one before it has worked, and let the trainer call it when `fit` ends, however it ends. A class that keeps the manager and
-    has no `fit` gets a `cleanup()` that calls the manager's.
+
+    Give the manager a `cleanup()` that stops the scheduler's loop and ends each server and worker, continuing
+    when a step fails, and make the trainer call it however `fit` ends. A class that holds the manager but has
+    no `fit` gets a `cleanup()` that calls the manager's.
     """
     lacking = [part for part in (*servers.managers, *servers.holders) if not part.ends]
     careless = [trainer for trainer in servers.trainers if not trainer.ends]
@@ -69,7 +72,7 @@ def servers_outlive_training(servers: RolloutServers) -> Iterator[Finding]:
     lacks += [f"{trainer.name} does not call it" for trainer in careless]
     places = [Location(serving_class.path, serving_class.line) for serving_class in (*lacking, *careless)]
     yield Finding(
-        f"nothing ends the servers of an asynchronous rollout: {', '.join(lacks)}",
+        f"nothing stops the servers of an asynchronous rollout: {', '.join(lacks)}",
         Evidence(
             found=f"{MANAGER} is only put to sleep",
             wanted=f"{MANAGER}.{END}() when fit ends",
@@ -78,7 +81,7 @@ def servers_outlive_training(servers: RolloutServers) -> Iterator[Finding]:
         subject=Subject("symbol", (*lacking, *careless)[0].name),
         location=places[0],
         also=tuple(places[1:]),
-        remedy="let the servers end with the training",
+        remedy="stop the servers when the training ends",
         severity=None if servers.mode == "async" else "info",
         fix="servers-end-with-training",
     )

@@ -1,4 +1,4 @@
-"""LEFT102: segments of shared memory that dead jobs have left take memory."""
+"""LEFT102: shared memory segments of dead jobs occupy memory."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def shared_memory_left_over(left: FileLeftovers, shm: SharedMemory | Unknown) ->
 
     ## Why it matters
 
-    What a killed job had in /dev/shm (vLLM's queues, NCCL's buffers, verl's weights on their way to vLLM) stays until the machine starts
-    anew, and counts as used memory. When /dev/shm is full, NCCL and vLLM stop with `No space left on device` or a bus error.
+    What a killed job had in /dev/shm (vLLM's queues, NCCL's buffers, verl's weights on their way to vLLM)
+    stays until the machine restarts, and counts as used memory. When /dev/shm is full, NCCL and vLLM stop
+    with `No space left on device` or a bus error.
 
     ## How to fix
 
-    `verl-doctor clean` shows each; `verl-doctor clean --apply` removes those that the kernel says nobody, in any container, has
-    open or mapped.
+    `verl-doctor clean` shows each; `verl-doctor clean --apply` removes those that, according to the kernel,
+    no process in any container has open or mapped.
     """
     found = left.of("shared memory")
     taken = held(found)
@@ -54,6 +55,6 @@ def shared_memory_left_over(left: FileLeftovers, shm: SharedMemory | Unknown) ->
             read_from=proven(found),
         ),
         subject=Subject("memory", "/dev/shm"),
-        remedy="verl-doctor clean shows them all, verl-doctor clean --apply removes them",
+        remedy="run verl-doctor clean to see them all, and with --apply to remove them",
         severity=severity(taken, free),
     )

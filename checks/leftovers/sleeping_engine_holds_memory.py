@@ -1,4 +1,4 @@
-"""LEFT112: an engine sleeps and holds memory that sleep should have given back."""
+"""LEFT112: a sleeping engine holds memory that it should have released."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _LOG = asleep().log
     severity="warning",
     examples=lambda: [
         Example("no engine sleeps", (SleepingEngines(),)),
-        Example("it holds its graphs and a context", (SleepingEngines((asleep(),)),)),
-        Example("it lives in a worker of the trainer", (SleepingEngines((asleep(held=60_000, alone=False),)),)),
+        Example("it holds only its graphs and a context", (SleepingEngines((asleep(),)),)),
+        Example("it runs in a worker of the trainer", (SleepingEngines((asleep(held=60_000, alone=False),)),)),
         Example(
-            "it had been woken in part",
+            "it was partly woken",
             (SleepingEngines((asleep(held=8_000, log=replace(_LOG, freed=14.25)),)),),
             "5.3 GiB are neither CUDA graphs nor a context",
         ),
         Example(
-            "nothing was given back",
+            "nothing was released",
             (SleepingEngines((asleep(held=120_000, log=replace(_LOG, freed=0.0)),)),),
-            "its sleep gave back none of 115.8 GiB of weights and KV cache",
+            "its sleep released none of 115.8 GiB of weights and KV cache",
         ),
         Example(
             "the weights stayed",
             (SleepingEngines((asleep(held=17_200, log=replace(_LOG, freed=101.5)),)),),
-            "VLLM::EngineCore (process 4711) sleeps and holds 16.8 GiB of GPU 0: its sleep gave back 101.5 of 115.8 GiB",
+            "VLLM::EngineCore (process 4711) sleeps and holds 16.8 GiB of GPU 0: its sleep released 101.5 of 115.8 GiB",
         ),
         Example(
             "something else",
@@ -48,17 +48,18 @@ def sleeping_engine_holds_memory(sleeping: SleepingEngines) -> Iterator[Finding]
 
     ## Why it matters
 
-    While the engine sleeps, the trainer on the same GPU expects its memory: what stays makes the step run out of memory. What
-    vLLM calls `still in use` is of all processes together, the trainer's own included, and does not tell. Here it is this
-    engine's process alone, as the driver counts it: CUDA graphs stay by design, a CUDA context and NCCL's buffers too; weights
-    and KV cache should not.
+    While the engine sleeps, the trainer on the same GPU uses its memory: what the engine keeps makes the step
+    run out of memory. What vLLM calls `still in use` covers all processes, including the trainer. This
+    finding covers the engine's process alone, as the driver counts it. CUDA graphs, a CUDA context and NCCL's
+    buffers stay by design; weights and KV cache should not.
 
     ## How to fix
 
-    When nothing was given back, look for `expandable_segments:True` in PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF: such
-    memory lies outside of the pool that sleeps. When it is the weights, they were loaded outside of that pool, for instance by
-    a plug-in or a quantisation that copies them. Graphs shrink with fewer capture sizes, and are gone with
-    `rollout.enforce_eager=True`. NVML does not say what is in a process's memory: what is neither stays one number.
+    If nothing was released, look for `expandable_segments:True` in PYTORCH_CUDA_ALLOC_CONF and
+    PYTORCH_ALLOC_CONF: such memory lies outside the pool that sleeps. If the weights stayed, they were loaded
+    outside that pool, for instance by a plugin or a quantisation that copies them. Graphs shrink with fewer
+    capture sizes, and disappear with `rollout.enforce_eager=True`. NVML does not report what a process's
+    memory holds, so the rest remains one number.
 
     ## References
 
@@ -76,7 +77,7 @@ def sleeping_engine_holds_memory(sleeping: SleepingEngines) -> Iterator[Finding]
                 ),
                 subject=about(engine),
                 location=Location(engine.path),
-                remedy="compare with what was loaded: weights and KV cache outside of vLLM's pool do not sleep",
+                remedy="check what was loaded: weights and KV cache outside vLLM's pool do not sleep",
             )
 
 
@@ -85,5 +86,5 @@ def _what(engine: SleepingEngine) -> str:
     stayed = kept_back(engine)
     if stayed > _MUCH and log.freed is not None:
         of = f"{held_awake(engine):.1f} GiB of weights and KV cache"
-        return f"its sleep gave back {f'{log.freed:g}' if log.freed else 'none'} of {of}"
+        return f"its sleep released {f'{log.freed:g}' if log.freed else 'none'} of {of}"
     return f"{unexplained(engine):.1f} GiB are neither CUDA graphs nor a context"

@@ -1,8 +1,9 @@
-"""How long a job reads weights on one node, predicted from measured speeds: what the rules about slow loading compute with.
+"""Predict from measured speeds how long a job reads weights on one node; used by the rules about slow loading.
 
-The parts of a job read one after the other: actor, reference, vLLM. The processes of a part read the same pages side by side, so the
-first part brings what is cold into the page cache for all; a mapping of what is there runs at memory's speed in each process, where
-there is a CPU for each. That the weights are also converted and copied to a GPU is not in it.
+The parts of a job read one after the other: actor, reference, vLLM. The processes of a part read the same
+pages side by side, so the first part brings cold data into the page cache for all; mapping cached data runs
+at memory speed in each process that has a CPU. Converting the weights and copying them to a GPU is not
+included.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from verl_doctor.toolkit.text import in_bytes
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds: `cold` as things are now, `ahead` if what is cold came as fast as the path gives it, `warm` if nothing were cold."""
+    """Seconds: `cold` in the present state, `ahead` if cold data came as fast as the path allows, `warm` if nothing were cold."""
 
     cold: float
     ahead: float
@@ -24,19 +25,18 @@ class Reading:
 
     @property
     def gain(self) -> float:
-        """What reading ahead saves."""
+        """The seconds that reading ahead saves."""
         return self.cold - self.ahead
 
 
 def reading(storage: ModelStorage, speed: LoadSpeed, times: int, *, fits: bool) -> Reading | None:
-    """Of a job whose parts read the weights so many `times`; None where nothing was measured to tell it from.
-
-    Where the weights do not fit into memory (`fits`), each part reads all of them from the disk.
-    """
+    """Predict for a job whose parts read the weights `times` times; None if nothing was measured. If the weights do not fit into memory (`fits`), each part reads all of them from the disk."""
     mapped = rate(speed.mapped)
     if not mapped or speed.warm is None:
         return None
-    again = max(rate(speed.warm), speed.best)  # memory is no slower than the disk: what says so was disturbed
+    again = max(
+        rate(speed.warm), speed.best
+    )  # memory is not slower than the disk: such a measurement was disturbed
     warm = times * storage.bytes / again
     from_disk = storage.cold if fits else times * storage.bytes
     from_memory = (times * storage.bytes - from_disk) / again
@@ -62,7 +62,7 @@ def in_words(speed: LoadSpeed) -> str:
 
 
 def in_seconds(seconds: float) -> str:
-    """A duration as people say it: "3.5 s", "40 s", "12 min"."""
+    """A readable duration: "3.5 s", "40 s", "12 min"."""
     if seconds >= 120:
         return f"{seconds / 60:.0f} min"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

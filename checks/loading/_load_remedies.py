@@ -1,4 +1,4 @@
-"""What makes a job's reading of weights faster with the vLLM and the verl that are installed: settings that they really read."""
+"""What makes loading faster with the installed vLLM and verl: only settings that they read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def remedies(
     packages: Packages | Unknown,
     shm: SharedMemory | Unknown,
 ) -> Iterator[str]:
-    """What to do, the best first, where `left` bytes of memory may be taken."""
+    """The remedies, best first, if `left` bytes of memory may be used."""
     if storage.bytes <= left:
         yield f"run {warmup(storage.folder)} before the job"
         if _takes_copy(configuration, storage, shm):
@@ -39,7 +39,7 @@ def remedies(
     elif storage.shared:
         yield f"copy {storage.folder} to a disk of each node: the page cache cannot keep it"
     if storage.read_ahead is not None and storage.read_ahead < _LONG_READ_AHEAD * 1024 and not storage.shared:
-        yield f"as root set the read-ahead to {_LONG_READ_AHEAD} KiB (blockdev --setra {2 * _LONG_READ_AHEAD} {storage.device})"
+        yield f"as root, set the read-ahead to {_LONG_READ_AHEAD} KiB (blockdev --setra {2 * _LONG_READ_AHEAD} {storage.device})"
     if not isinstance(configuration, Unknown) and engine_reads(configuration):
         yield from _of_engine(configuration, vllm, packages)
 
@@ -67,6 +67,6 @@ def _of_engine(
         if name in vllm.formats and "sharded" not in name and there is not None and there.get(package)
     ]
     if "prefetch" in vllm.strategies:
-        yield f"for vLLM itself +{STRATEGY_KEY}=prefetch"
+        yield f"set +{STRATEGY_KEY}=prefetch for vLLM itself"
     elif loaders:
-        yield f"for vLLM itself {LOAD_FORMAT}={loaders[0]}, which is installed"
+        yield f"set {LOAD_FORMAT}={loaders[0]}, which is installed, for vLLM itself"

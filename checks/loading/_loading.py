@@ -1,4 +1,4 @@
-"""Who reads a model's weights in a job of verl, and how: what the rules about loading share.
+"""Which parts of a verl job read a model's weights, and how; shared by the rules about loading.
 
 Every process of FSDP runs transformers' `from_pretrained` over the whole model, the first to keep the weights and the others on the
 meta device. Those read it as well: measured with transformers 4.57.3 and 5.10.4, the page cache held all of a cold model
@@ -74,7 +74,7 @@ class Reader:
 
 
 def load_format(configuration: Configuration | Unknown) -> str:
-    """The rollout's load_format; "" where it cannot be told."""
+    """The rollout's load_format; "" if unknown."""
     value = None if isinstance(configuration, Unknown) else configuration.get(LOAD_FORMAT)
     return value.lower() if isinstance(value, str) else ""
 
@@ -99,7 +99,7 @@ def has_adapters(configuration: Configuration) -> bool:
 
 
 def readers(configuration: Configuration | Unknown, gpus: int) -> tuple[Reader, ...]:
-    """Who reads the model of the actor, one after the other, on a node with so many GPUs of the job."""
+    """The parts that read the actor's model, in order, on a node with this many of the job's GPUs."""
     gpus = max(gpus, 1)
     if isinstance(configuration, Unknown):
         return (Reader("the job", gpus),)
@@ -138,7 +138,7 @@ def warmup(folder: str) -> str:
 
 
 def memory_left(memory: HostMemory | Unknown, limits: HostLimits | Unknown) -> float:
-    """The bytes of memory that a job started here may still take, what the page cache holds included; infinite where nobody says."""
+    """The bytes of memory that a job started here may still take, page cache included; infinite if unknown."""
     amounts = [] if isinstance(memory, Unknown) else [memory.available]
     group = None if isinstance(limits, Unknown) else limits.shell.groups.memory
     amounts += [int(group.memory_left)] if group else []

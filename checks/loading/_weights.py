@@ -9,7 +9,7 @@ from verl_doctor.toolkit.collectors.model.files import ModelFiles, WeightFile
 
 
 def shard(name: str, size: int = 1000, **other: Any) -> WeightFile:
-    """A file of safetensors that is what its header says, unless told otherwise."""
+    """A safetensors file that matches its header by default."""
     whole = WeightFile(name, "safetensors", size, parameters=size // 2, ends=size, kinds={"BF16": size})
     return replace(whole, **other)
 

@@ -1,4 +1,4 @@
-"""LOAD117: the tokenizer has no chat template, and the job applies one."""
+"""LOAD117: the tokenizer has no chat template, but the job applies one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATH = "actor_rollout_ref.model.path"
 _TEMPLATE = "actor_rollout_ref.model.custom_chat_template"
 _ARGUMENTS = "data.apply_chat_template_kwargs"
 _AGENT = "actor_rollout_ref.rollout.agent"
-# Code of the user's that may make prompts without a template.
+# The user's own code, which may build prompts without a template.
 _OWN_CODE = (
     "data.custom_cls.path",
     f"{_AGENT}.agent_loop_config_path",
@@ -27,9 +27,9 @@ _NO_TOKENIZER = ChatTemplate("/models/base", has_tokenizer=False)
 
 def _irrelevant(configuration: Configuration) -> str | None:
     if not configuration.program.endswith("/trainer/main_ppo.py"):
-        return "another program than verl's main_ppo is started"
+        return "the job does not start verl's main_ppo"
     own = next((key for key in _OWN_CODE if configuration.asked_for(key)), "")
-    return f"{own} may make prompts without a template" if own else None
+    return f"{own} may build prompts without a template" if own else None
 
 
 @check(
@@ -45,17 +45,20 @@ def _irrelevant(configuration: Configuration) -> str | None:
     ],
 )  # fmt: skip
 def chat_template_missing(configuration: Configuration, template: ChatTemplate) -> Iterator[Finding]:
-    """The tokenizer has no chat template, and the job applies one.
+    """The tokenizer has no chat template, but the job applies one.
 
     ## Why it matters
-    verl's prompts are lists of messages, which it turns into text with the tokenizer's chat template. Tokenizers of base
-    models often have none: `Cannot use chat template functions because tokenizer.chat_template is not set`, for every prompt
-    of the first batch, after the model was loaded. A folder without any file of a tokenizer comes as far: transformers 5 makes an empty
-    tokenizer of it. verl 0.9 then reports `no materializable trajectories`.
+
+    verl's prompts are lists of messages, which it turns into text with the tokenizer's chat template.
+    Tokenizers of base models often have none: `Cannot use chat template functions because
+    tokenizer.chat_template is not set`, for every prompt of the first batch, after the model is loaded. A
+    folder without tokenizer files gets just as far, because transformers 5 creates an empty tokenizer from
+    it. verl 0.9 then reports `no materializable trajectories`.
 
     ## How to fix
-    Take the tokenizer of the instruct variant (`actor_rollout_ref.model.tokenizer_path` where this verl has it), put a
-    `chat_template.jinja` beside the tokenizer, or set `actor_rollout_ref.model.custom_chat_template`.
+
+    Use the tokenizer of the instruct variant (`actor_rollout_ref.model.tokenizer_path` if this verl has it),
+    put a `chat_template.jinja` beside the tokenizer, or set `actor_rollout_ref.model.custom_chat_template`.
     """
     word = configuration.asked_for(_PATH)
     if not template.has_tokenizer:
@@ -67,7 +70,7 @@ def chat_template_missing(configuration: Configuration, template: ChatTemplate) 
                 read_from=template.folder,
             ),
             location=place(word) if word else None,
-            remedy=f"Copy the tokenizer's files into {template.folder}: hf download brings them",
+            remedy=f"copy the tokenizer's files to {template.folder}; hf download fetches them",
             subject=Subject("model", template.folder, "tokenizer"),
             stops=(EVERY_JOB,),
             phase="first batch",
@@ -86,7 +89,7 @@ def chat_template_missing(configuration: Configuration, template: ChatTemplate) 
             read_from=f"{template.folder}/tokenizer_config.json",
         ),
         location=place(word) if word else None,
-        remedy=f"Put a chat_template.jinja into {template.folder}, or set {_TEMPLATE}",
+        remedy=f"put a chat_template.jinja into {template.folder}, or set {_TEMPLATE}",
         subject=Subject("model", template.folder),
         stops=(EVERY_JOB,),
         phase="first batch",

@@ -35,7 +35,7 @@ _BUILT, _UNBUILT = H200(built=("sampling",)), H200()
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the time until the first step, in seconds, of which `saved` need not be; `how` says which rule or command saves it."""
+    """A part of the time until the first step, in seconds, of which `saved` can be avoided; `how` names the rule or command that does so."""
 
     what: str
     seconds: float
@@ -48,8 +48,8 @@ class _Part:
     severity="info",
     cost="live",
     examples=lambda: [
-        Example("nothing is in the way", (storage(), job(), _FAST, _COMPILED, _BUILT, SAMPLER())),
-        Example("bytecode alone is its own rule's", (storage(), job(), _FAST, _PLAIN, _BUILT, SAMPLER())),
+        Example("nothing to save", (storage(), job(), _FAST, _COMPILED, _BUILT, SAMPLER())),
+        Example("bytecode alone, which its own rule reports", (storage(), job(), _FAST, _PLAIN, _BUILT, SAMPLER())),
         Example("a slow share, no bytecode, no sampler", (storage("nfs4", shared=True), job(), _SLOW, _PLAIN, _UNBUILT, SAMPLER()), "about 9 min of the time until the first step can be saved: weights 7 min, bytecode 48 s, FlashInfer's sampler 104 s"),
         Example("a slow share alone", (storage("nfs4", shared=True), job(), _SLOW, _COMPILED, _BUILT, SAMPLER()), "weights 7 min"),
     ],
@@ -68,14 +68,16 @@ def first_step_takes_long(
 
     ## Why it matters
 
-    Until its first step a job reads weights, compiles Python's sources in each process, and compiles kernels. Each of these has a rule of
-    its own; this one adds them up: weights from speeds that are measured here, the others from what they cost on a machine with an
-    H200. What cannot be told beforehand is named: imports, CUDA and NCCL, vLLM's profiling, and its CUDA graphs where `enforce_eager` is off.
+    Before its first step a job reads weights, compiles Python sources in each process, and compiles kernels.
+    Each of these has its own rule; this one adds them up: weights from speeds measured here, the others from
+    their cost on a machine with an H200. What cannot be predicted is listed: imports, CUDA and NCCL, vLLM's
+    profiling, and its CUDA graphs if `enforce_eager` is off.
 
     ## How to fix
 
-    In the order of the seconds: `verl-doctor warmup` for weights and bytecode, `verl-doctor fix` for the sampler. `enforce_eager=True` saves capturing
-    CUDA graphs at each start, and makes every rollout slower: worth it for a run of a few steps, not for training.
+    Start with the largest: `verl-doctor warmup` for weights and bytecode, `verl-doctor fix` for the sampler.
+    `enforce_eager=True` saves capturing CUDA graphs at each start but slows down every rollout: it pays off
+    for a run of a few steps, not for training.
     """
     parts = [
         *_weights(storage, configuration, speed, memory_left(memory, limits)),
@@ -90,8 +92,8 @@ def first_step_takes_long(
     yield Finding(
         f"about {in_seconds(total)} of the time until the first step can be saved: {savings}",
         Evidence(
-            found="; ".join(f"{part.what}: {in_seconds(part.seconds)} as things are" for part in parts),
-            wanted=f"not in it: {_unmeasured(configuration, speed)}",
+            found="; ".join(f"{part.what}: {in_seconds(part.seconds)} now" for part in parts),
+            wanted=f"not included: {_unmeasured(configuration, speed)}",
             read_from=storage.folder,
         ),
         subject=Subject("model", storage.folder),
@@ -134,7 +136,7 @@ def _sampler(
 
 
 def _unmeasured(configuration: Configuration | Unknown, speed: LoadSpeed | Unknown) -> str:
-    """What is not a part of the sum."""
+    """What the sum does not include."""
     graphs = (
         not isinstance(configuration, Unknown)
         and configuration.get("actor_rollout_ref.rollout.enforce_eager") is False

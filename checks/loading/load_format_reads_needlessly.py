@@ -1,4 +1,4 @@
-"""LOAD109: vLLM is told to read weights that the trainer gives it anyway."""
+"""LOAD109: vLLM is set to read weights that the trainer supplies anyway."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _HYBRID = (
     "main_ppo.py",
 )  # programs in which trainer and rollout share the GPUs, and the first sync fills vLLM
 _SHORT = {
-    "auto": "safetensors where there are some, else .bin files",
-    "hf": "safetensors where there are some, else .bin files",
-    "safetensors": "the same as auto, which would read .bin files only where there are no safetensors: it is not faster",
+    "auto": "safetensors if there are any, else .bin files",
+    "hf": "safetensors if there are any, else .bin files",
+    "safetensors": "the same as auto, which reads .bin files only if there are no safetensors; it is not faster",
 }
 
 
 def _irrelevant(configuration: Configuration) -> str | None:
     if configuration.get("actor_rollout_ref.rollout.name") != "vllm":
-        return "the rollout is not vLLM's"
+        return "the rollout does not use vLLM"
     if not configuration.program.endswith(_HYBRID) or "experimental" in configuration.program:
         return "in this program the rollout may have GPUs of its own"
     if not str(configuration.default(LOAD_FORMAT)).startswith("dummy"):
@@ -45,8 +45,8 @@ def _irrelevant(configuration: Configuration) -> str | None:
     examples=lambda: [
         Example("verl's default", (job(), SEVEN_BILLION)),
         Example("LoRA, for which verl advises it", (job(f"{LOAD_FORMAT}=safetensors", "actor_rollout_ref.model.lora_rank=32"), SEVEN_BILLION)),
-        Example("what was meant to make loading faster", (job(f"{LOAD_FORMAT}=safetensors"), SEVEN_BILLION), "vLLM reads 16.0 GiB that the trainer gives it anyway"),
-        Example("what it was before", (job(f"{LOAD_FORMAT}=auto"), SEVEN_BILLION), "vLLM reads 16.0 GiB that the trainer gives it anyway"),
+        Example("a setting meant to speed up loading", (job(f"{LOAD_FORMAT}=safetensors"), SEVEN_BILLION), "vLLM reads 16.0 GiB that the trainer supplies anyway"),
+        Example("the former default", (job(f"{LOAD_FORMAT}=auto"), SEVEN_BILLION), "vLLM reads 16.0 GiB that the trainer supplies anyway"),
     ],
 )  # fmt: skip
 def load_format_reads_needlessly(configuration: Configuration, files: ModelFiles) -> Iterator[Finding]:
@@ -54,23 +54,23 @@ def load_format_reads_needlessly(configuration: Configuration, files: ModelFiles
 
     ## Why it matters
 
-    With `load_format=dummy`, verl's default, vLLM starts without reading weights: before the first rollout the trainer hands it
-    its own. With any other value each process of vLLM reads the whole model first, and the trainer's weights replace it then.
-
-    `load_format=safetensors` is often named as a remedy for slow loading. It differs from `auto` in one thing: it does not look
-    for `.bin` files where there are no safetensors. How safetensors are read is the same.
+    With `load_format=dummy`, verl's default, vLLM starts without reading weights: before the first rollout it
+    receives the trainer's. With any other value each vLLM process first reads the whole model, and the
+    trainer's weights then replace it. `load_format=safetensors` is often suggested against slow loading. It
+    differs from `auto` in only one way: it does not look for `.bin` files if there are no safetensors.
+    Safetensors are read in the same way.
 
     ## How to fix
 
-    Leave `rollout.load_format` out. Where LoRA is trained with `layered_summon`, verl needs `safetensors`, and this rule is silent.
-    LOAD114 (with `--deep`) shows what makes reading itself faster.
+    Remove `rollout.load_format`. For LoRA with `layered_summon`, verl needs `safetensors`, and this rule is
+    silent. LOAD114 (with `--deep`) shows what makes reading faster.
     """
     word = configuration.asked_for(LOAD_FORMAT)
     format_ = load_format(configuration)
     if word is None or not engine_reads(configuration):
         return
     yield Finding(
-        f"with load_format={format_} vLLM reads {in_bytes(files.bytes)} that the trainer gives it anyway",
+        f"with load_format={format_} vLLM reads {in_bytes(files.bytes)} that the trainer supplies anyway",
         Evidence(
             found=f"{word.text}: {_SHORT[format_]}" if format_ in _SHORT else word.text,
             wanted=f"{LOAD_FORMAT}={configuration.default(LOAD_FORMAT)}, the default, which reads nothing",

@@ -1,4 +1,4 @@
-"""LOAD108: the rollout is told a load format that this vLLM does not have, or whose package is missing."""
+"""LOAD108: the rollout uses a load format that this vLLM does not have, or whose package is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STREAMER = Packages((Distribution("runai-model-streamer", "0.15.0", "/env/runai
 
 def _irrelevant(configuration: Configuration) -> str | None:
     if configuration.get("actor_rollout_ref.rollout.name") != "vllm":
-        return "the rollout is not vLLM's"
+        return "the rollout does not use vLLM"
     return None if configuration.asked_for(LOAD_FORMAT) else "the job does not set load_format"
 
 
@@ -29,12 +29,12 @@ def _irrelevant(configuration: Configuration) -> str | None:
     applies=_irrelevant,
     examples=lambda: [
         Example("verl's default", (job(), VLLM, _PLAIN)),
-        Example("one that is known", (job(f"{LOAD_FORMAT}=safetensors"), VLLM, _PLAIN)),
-        Example("capitals do not matter", (job(f"{LOAD_FORMAT}=AUTO"), VLLM, _PLAIN)),
+        Example("a valid format", (job(f"{LOAD_FORMAT}=safetensors"), VLLM, _PLAIN)),
+        Example("case does not matter", (job(f"{LOAD_FORMAT}=AUTO"), VLLM, _PLAIN)),
         Example("a loader that is installed", (job(f"{LOAD_FORMAT}=runai_streamer"), VLLM, _STREAMER)),
         Example("a loader that is not", (job(f"{LOAD_FORMAT}=runai_streamer"), VLLM, _PLAIN), "needs the package runai-model-streamer"),
-        Example("vLLM dropped it", (job(f"{LOAD_FORMAT}=bitsandbytes"), VLLM, _PLAIN), "vLLM 0.31.0 has no load format bitsandbytes"),
-        Example("a word of verl before 0.6", (job(f"{LOAD_FORMAT}=dummy_dtensor"), VLLM, _PLAIN), "verl 0.6.1 hands it on as it is"),
+        Example("vLLM removed it", (job(f"{LOAD_FORMAT}=bitsandbytes"), VLLM, _PLAIN), "vLLM 0.31.0 has no load format bitsandbytes"),
+        Example("a value of verl before 0.6", (job(f"{LOAD_FORMAT}=dummy_dtensor"), VLLM, _PLAIN), "verl 0.6.1 passes it on unchanged"),
     ],
 )  # fmt: skip
 def load_format_unknown(
@@ -44,13 +44,14 @@ def load_format_unknown(
 
     ## Why it matters
 
-    verl hands `rollout.load_format` on to vLLM, which refuses what it does not know (`Unknown load_format`, `is not supported`) when
-    its servers start, minutes into the run. `dummy_dtensor` and `dummy_hf` were words of verl before 0.6. Loaders such as
-    `runai_streamer` are packages of their own, and are imported only then.
+    verl passes `rollout.load_format` on to vLLM, which refuses unknown values (`Unknown load_format`, `is not
+    supported`) when its servers start, minutes into the run. `dummy_dtensor` and `dummy_hf` were values of
+    verl before 0.6. Loaders such as `runai_streamer` are separate packages, imported only when used.
 
     ## How to fix
 
-    Leave it out: verl's default is `dummy`, with which the trainer gives vLLM its weights. Or install the package.
+    Remove the setting: verl's default is `dummy`, with which the trainer supplies the weights to vLLM. Or
+    install the package.
     """
     word = configuration.asked_for(LOAD_FORMAT)
     format_ = load_format(configuration)
@@ -62,18 +63,18 @@ def load_format_unknown(
     near = ""
     if format_ in vllm.formats:
         message = f"load_format={format_} needs the package {package}, which is not installed"
-        remedy = f"install {package}, or leave load_format out"
+        remedy = f"install {package}, or remove load_format"
     else:
         near = (
             "dummy"
             if format_.startswith("dummy")
             else next(iter(difflib.get_close_matches(format_, vllm.formats, 1)), "")
         )
-        old = f", and {release(configuration)} hands it on as it is" if format_.startswith("dummy") else ""
+        old = f", and {release(configuration)} passes it on unchanged" if format_.startswith("dummy") else ""
         message = f"vLLM {vllm.version} has no load format {format_}{old}"
         remedy = (
-            f"write {LOAD_FORMAT}={near}" if near else "leave load_format out"
-        ) + ", unless a plugin of vLLM's brings it"
+            f"set {LOAD_FORMAT}={near}" if near else "remove load_format"
+        ) + ", unless a vLLM plugin provides it"
     yield Finding(
         message,
         Evidence(word.text, f"one of {', '.join(vllm.formats)}", vllm.read_from),
@@ -85,7 +86,7 @@ def load_format_unknown(
 
 
 def _translated(configuration: Configuration, format_: str) -> bool:
-    """Whether verl itself makes vLLM's `dummy` of it: with its own words as defaults, and in its synchronous rollout."""
+    """Whether verl itself turns the value into vLLM's `dummy`: for its own default values, and in its synchronous rollout."""
     default = configuration.default(LOAD_FORMAT)
     own = isinstance(default, str) and default.startswith("dummy_")
     return format_.startswith("dummy") and (

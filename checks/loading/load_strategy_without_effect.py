@@ -1,4 +1,4 @@
-"""LOAD110: a strategy for reading safetensors is asked for, and nothing comes of it."""
+"""LOAD110: a strategy for reading safetensors is set, but has no effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OLD = replace(VLLM, version="0.12.0", strategies=("eager", "lazy"), reads_ahead
 
 def _irrelevant(configuration: Configuration) -> str | None:
     if configuration.get("actor_rollout_ref.rollout.name") != "vllm":
-        return "the rollout is not vLLM's"
+        return "the rollout does not use vLLM"
     strategy = configuration.get(STRATEGY_KEY)
     return (
         None
@@ -37,12 +37,12 @@ def _irrelevant(configuration: Configuration) -> str | None:
     severity="warning",
     applies=_irrelevant,
     examples=lambda: [
-        Example("nothing is asked for", (job(), VLLM)),
-        Example("vLLM reads the weights, and ahead", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), VLLM)),
-        Example("vLLM without the option is another rule's", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), replace(_OLD, strategies=()))),
+        Example("no strategy is set", (job(), VLLM)),
+        Example("vLLM reads the weights, ahead of time", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), VLLM)),
+        Example("a vLLM without the option, which another rule reports", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), replace(_OLD, strategies=()))),
         Example("the trainer reads the weights", (job(_PREFETCH), VLLM), "vLLM reads no weights"),
         Example("another loader", (job(_PREFETCH, f"{LOAD_FORMAT}=runai_streamer"), VLLM), "load_format=runai_streamer has a loader of its own"),
-        Example("this vLLM does not know it", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), _OLD), "vLLM 0.12.0 has no strategy prefetch"),
+        Example("this vLLM does not have it", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), _OLD), "vLLM 0.12.0 has no strategy prefetch"),
     ],
 )  # fmt: skip
 def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading) -> Iterator[Finding]:
@@ -50,14 +50,15 @@ def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading
 
     ## Why it matters
 
-    `safetensors_load_strategy` is vLLM's. In a job of verl the trainer reads the weights first and, with `load_format=dummy`, alone:
-    transformers has no such strategy. Loaders such as `runai_streamer` read in their own way. A strategy that a release does not
-    know is refused, or before vLLM 0.24 silently taken for `lazy`.
+    `safetensors_load_strategy` belongs to vLLM. In a verl job the trainer reads the weights first and, with
+    `load_format=dummy`, alone; transformers has no such strategy. Loaders such as `runai_streamer` read in
+    their own way. A release refuses a strategy that it does not have, or, before vLLM 0.24, silently uses
+    `lazy`.
 
     ## How to fix
 
-    `verl-doctor warmup` before the job is for whoever reads. `eager` and `prefetch`
-    are for jobs whose vLLM reads weights itself.
+    Run `verl-doctor warmup` before the job, which helps every reader. `eager` and `prefetch` are for jobs
+    whose vLLM reads weights itself.
     """
     word = word_of(configuration, STRATEGY_KEY)
     strategy, format_ = configuration.get(STRATEGY_KEY), load_format(configuration)
@@ -66,15 +67,15 @@ def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading
     if strategy not in vllm.strategies:
         why = f"vLLM {vllm.version} has no strategy {strategy}"
     elif format_.startswith("dummy"):
-        why = f"with load_format={format_} vLLM reads no weights: the trainer gives them to it"
+        why = f"with load_format={format_} vLLM reads no weights: the trainer supplies them"
     elif format_ not in _BY_DEFAULT:
         why = f"load_format={format_} has a loader of its own"
     else:
         return
     yield Finding(
         f"{STRATEGY}={strategy} has no effect: {why}",
-        Evidence(word.text, f"one of {', '.join(vllm.strategies)}, where vLLM reads weights", vllm.read_from),
+        Evidence(word.text, f"one of {', '.join(vllm.strategies)}, if vLLM reads weights", vllm.read_from),
         subject=Subject("setting", STRATEGY_KEY),
         location=place(word),
-        remedy=f"remove {word.text}; verl-doctor warmup is for whoever reads the weights",
+        remedy=f"remove {word.text}; verl-doctor warmup helps every reader",
     )

@@ -1,4 +1,4 @@
-"""LOAD114: the weights are read far slower than their path could give them, or the path itself is slow."""
+"""LOAD114: the weights load far more slowly than their path allows, or the path itself is slow."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import in_bytes
 
-_FEW_SECONDS = 20  # that nobody would act on
-_RATIO = 1.5  # below it the way of reading is not what makes it slow
+_FEW_SECONDS = 20  # too few to act on
+_RATIO = 1.5  # below it, the way of reading is not the cause
 _LONG = 120  # seconds that weights may take at the path's own speed
 _NFS = storage("nfs4", shared=True, read_ahead=128 * 1024)
 
@@ -53,12 +53,12 @@ def _example(
         Example("a local disk that reads ahead", _example(storage(), speeds(1800, 2100))),
         Example("a fast one, mapped at half its speed", _example(storage(), speeds(1500, 3000))),
         Example("nearly all is in memory", _example(replace(_NFS, cached=15 * GIB), speeds(60, 900))),
-        Example("mapped over NFS", _example(_NFS, speeds(40, 900)), "16.0 GiB of weights come at 40.0 MiB/s, where nfs4 (/models) gives 900 MiB/s"),
-        Example("verl can copy it", _example(_NFS, speeds(40, 900)), "reading takes 7 min, and could take 18 s"),
+        Example("mapped over NFS", _example(_NFS, speeds(40, 900)), "16.0 GiB of weights load at 40.0 MiB/s, but nfs4 (/models) delivers 900 MiB/s"),
+        Example("verl can copy it", _example(_NFS, speeds(40, 900)), "reading takes 7 min and could take 18 s"),
         Example("vLLM reads weights too", _example(_NFS, speeds(40, 900), f"{LOAD_FORMAT}=auto"), "22 times as fast"),
-        Example("more than the memory holds", _example(_NFS, speeds(40, 900), gib=8), "come at 40.0 MiB/s"),
+        Example("more than the memory holds", _example(_NFS, speeds(40, 900), gib=8), "load at 40.0 MiB/s"),
         Example("a disk with a small read-ahead", _example(storage(read_ahead=128 * 1024), speeds(150, 2000)), "13 times as fast"),
-        Example("the share itself is slow", _example(_NFS, speeds(50, 60)), "nfs4 (/models) gives 60.0 MiB/s to whoever reads"),
+        Example("the share itself is slow", _example(_NFS, speeds(50, 60)), "nfs4 (/models) delivers only 60.0 MiB/s"),
     ],
 )  # fmt: skip
 def loading_slower_than_disk(
@@ -75,17 +75,17 @@ def loading_slower_than_disk(
 
     ## Why it matters
 
-    Loaders map weights and take them page fault after page fault. On a local disk the kernel reads ahead; over a network, or with a small read-ahead,
-    each fault is a round trip, and a model that the storage could give in seconds takes tens of minutes. Every attempt pays that again.
-
-    This rule reads up to 240 MiB of the weights that nothing has read before, in each way, and takes what that brings into the page cache
-    out of it again. A storage that keeps data of its own in memory looks faster than it is for data that nobody has read.
+    Loaders map weights and fetch them page fault by page fault. On a local disk the kernel reads ahead; over
+    a network, or with a small read-ahead, each fault is a round trip, and a model that the storage could
+    deliver in seconds takes tens of minutes, on every start. This rule reads up to 240 MiB of weights that
+    are not cached, in each way, and then removes them from the page cache again. Storage with a cache of its
+    own looks faster than it is for data that has not been read.
 
     ## How to fix
 
-    Let something read the weights with large requests side by side before the job: `verl-doctor warmup --model DIR`. The finding names
-    what the installed verl and vLLM offer beside that, and what is gained. `load_format=safetensors` in place of `auto` changes nothing
-    here: it reads safetensors in the same way.
+    Before the job, read the weights with large parallel requests: `verl-doctor warmup --model DIR`. The
+    finding lists what the installed verl and vLLM offer besides, and the gain. `load_format=safetensors`
+    instead of `auto` changes nothing: it reads safetensors in the same way.
     """
     left = memory_left(memory, limits)
     who = readers(configuration, 1)
@@ -101,15 +101,15 @@ def loading_slower_than_disk(
     )
     if prediction.gain >= _FEW_SECONDS and speed.best >= _RATIO * mapped:
         yield Finding(
-            f"{in_bytes(storage.cold)} of weights come at {in_bytes(mapped)}/s, where {storage.where} gives {in_bytes(speed.best)}/s"
-            f" ({speed.best / mapped:.0f} times as fast): reading takes {in_seconds(prediction.cold)}, and could take {in_seconds(prediction.ahead)}",
+            f"{in_bytes(storage.cold)} of weights load at {in_bytes(mapped)}/s, but {storage.where} delivers {in_bytes(speed.best)}/s"
+            f" ({speed.best / mapped:.0f} times as fast): reading takes {in_seconds(prediction.cold)} and could take {in_seconds(prediction.ahead)}",
             evidence,
             subject=Subject("model", storage.folder),
             remedy="; or ".join(options) + f" (saves {in_seconds(prediction.gain)} of each start)",
         )
     elif storage.cold / speed.best >= _LONG:
         yield Finding(
-            f"{storage.where} gives {in_bytes(speed.best)}/s to whoever reads: {in_bytes(storage.cold)} of weights take {in_seconds(prediction.cold)}",
+            f"{storage.where} delivers only {in_bytes(speed.best)}/s: {in_bytes(storage.cold)} of weights take {in_seconds(prediction.cold)}",
             evidence,
             subject=Subject("model", storage.folder),
             remedy="; or ".join(options) or "keep the weights on a faster disk",
@@ -117,7 +117,7 @@ def loading_slower_than_disk(
 
 
 def _settings(storage: ModelStorage) -> Iterator[str]:
-    """How the file system is set to read."""
+    """The file system's read settings."""
     yield storage.where
     if storage.read_ahead is not None:
         yield f"read-ahead {in_bytes(storage.read_ahead)}"
@@ -125,8 +125,8 @@ def _settings(storage: ModelStorage) -> Iterator[str]:
 
 
 def _prediction(prediction: Reading, who: str, nodes: int) -> str:
-    together = f" on one node; {nodes} that read at once share what the storage gives" if nodes > 1 else ""
+    together = f" on one node; {nodes} that read at once share the storage's bandwidth" if nodes > 1 else ""
     return (
-        f"{who} together: {in_seconds(prediction.cold)} as things are, {in_seconds(prediction.ahead)} at the path's speed, "
+        f"{who} together: {in_seconds(prediction.cold)} now, {in_seconds(prediction.ahead)} at the path's speed, "
         f"{in_seconds(prediction.warm)} from memory (reading alone; predicted{together})"
     )

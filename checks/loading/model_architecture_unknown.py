@@ -23,7 +23,7 @@ def _vllm(*, known: bool = False, removed_after: str = "", falls_back: bool = Tr
     examples=lambda: [
         Example("vLLM has it", (_MODEL, _vllm(known=True))),
         Example("vLLM would run the implementation of transformers", (_MODEL, _vllm()), "falls back"),
-        Example("vLLM had it once", (_MODEL, _vllm(removed_after="0.23.0")), "until 0.23.0"),
+        Example("vLLM removed it", (_MODEL, _vllm(removed_after="0.23.0")), "until 0.23.0"),
         Example("no way to run it", (_MODEL, _vllm(falls_back=False)), "BrandNewForCausalLM"),
     ],
 )
@@ -32,13 +32,13 @@ def model_architecture_unknown(model: Model, support: VllmSupport) -> Iterator[F
 
     ## Why it matters
 
-    The engine of the rollout ends with `Model architectures [...] are not supported for now`. For what it does not know, vLLM
-    falls back to the implementation in transformers, if that one is written so that it can: slower, and verl, which sends
-    new weights after each step, must find the same parameter names.
+    The rollout's engine stops with `Model architectures [...] are not supported for now`. For an unknown
+    architecture, vLLM falls back to the implementation in transformers if that supports it. That is slower,
+    and verl, which sends new weights after each step, must find the same parameter names.
 
     ## How to fix
 
-    Take a vLLM that has the architecture: `verl-doctor matrix` says which ones fit this verl.
+    Install a vLLM that has the architecture; `verl-doctor matrix` shows which ones fit this verl.
     """
     if support.known:
         return
@@ -46,7 +46,7 @@ def model_architecture_unknown(model: Model, support: VllmSupport) -> Iterator[F
     if support.removed_after:
         what = f"had {names} until {support.removed_after}, and removed it"
     elif support.falls_back:
-        what = f"has no {names} of its own; it falls back to that of transformers, where this is possible"
+        what = f"has no {names} of its own; it falls back to that of transformers if possible"
     else:
         what = f"has no {names}"
     yield Finding(
@@ -54,6 +54,6 @@ def model_architecture_unknown(model: Model, support: VllmSupport) -> Iterator[F
         Evidence(names, "an architecture of its registry", support.read_from),
         subject=Subject("model", model.folder),
         location=Location(f"{model.folder}/config.json"),
-        remedy="take a vLLM that has it: verl-doctor matrix says which ones fit this verl",
+        remedy="install a vLLM that has it; verl-doctor matrix shows which ones fit this verl",
         severity="warning" if support.falls_back and not support.removed_after else "error",
     )

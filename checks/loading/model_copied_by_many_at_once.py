@@ -1,4 +1,4 @@
-"""LOAD116: processes of a node write the same copy of the model into shared memory at the same time."""
+"""LOAD116: processes of a node write the same copy of the model to shared memory at once."""
 
 from __future__ import annotations
 
@@ -34,31 +34,33 @@ def _irrelevant(configuration: Configuration) -> str | None:
     severity="warning",
     applies=_irrelevant,
     examples=lambda: [
-        Example("not asked for", (job(f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED)),
-        Example("on one node the driver has copied before", (job(_ASKED), SEVEN_BILLION, storage(), _AS_RELEASED)),
+        Example("not set", (job(f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED)),
+        Example("on one node the driver copies first", (job(_ASKED), SEVEN_BILLION, storage(), _AS_RELEASED)),
         Example("one process a node", (job(_ASKED, f"{NODES}=4", f"{GPUS}=1"), SEVEN_BILLION, storage(), _AS_RELEASED)),
         Example("they wait for each other", (job(_ASKED, f"{NODES}=4"), SEVEN_BILLION, storage(), _LOCKED)),
-        Example("an earlier run has left a whole copy", (job(_ASKED, f"{NODES}=4"), SEVEN_BILLION, storage(in_shared_memory=True), _AS_RELEASED)),
+        Example("an earlier run left a complete copy", (job(_ASKED, f"{NODES}=4"), SEVEN_BILLION, storage(in_shared_memory=True), _AS_RELEASED)),
         Example("four nodes", (job(_ASKED, f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED), "on 3 of 4 nodes 8 processes write the same 16.0 GiB"),
     ],
 )  # fmt: skip
 def model_copied_by_many_at_once(
     configuration: Configuration, files: ModelFiles, storage: ModelStorage, copy: ModelCopy
 ) -> Iterator[Finding]:
-    """Processes of a node write the same copy of the model into shared memory at once.
+    """Processes of a node write the same copy of the model to shared memory at once.
 
     ## Why it matters
 
-    With `use_shm` each worker copies the model to the same place in `/dev/shm/verl-cache`, and begins each file with nothing in it
-    (verl-project/verl#4851). Who is through first loads what another has just emptied or half written: `MetadataIncompleteBuffer`, `Bus
-    error`, or blocks of zeros where weights should be, without a word. In seven of nine trials of verl 0.9.1's own function, with four
-    and eight processes that began within a second, one read such a file. On the node of verl's driver nothing happens: the driver copies before it starts workers.
+    With `use_shm` each worker copies the model to the same place in `/dev/shm/verl-cache`, truncating each
+    file first (verl-project/verl#4851). The worker that finishes first loads what another has just truncated
+    or half written: `MetadataIncompleteBuffer`, `Bus error`, or, silently, blocks of zeros instead of
+    weights. In seven of nine trials of verl 0.9.1's own function, with four and eight processes that began
+    within a second, one process read such a file. The node of verl's driver is safe: the driver copies before
+    it starts workers.
 
     ## How to fix
 
-    Leave `use_shm` out, and read the model into the page cache of all nodes before: `verl-doctor warmup --cluster --model DIR`. That has one
-    reader on each node, is as fast, and gives the memory back when it is wanted. The room in `/dev/shm` is judged by LOAD106: it is
-    one model on each node, however many processes write it.
+    Remove `use_shm`, and read the model into the page cache of all nodes first: `verl-doctor warmup --cluster
+    --model DIR`. It has one reader on each node, is as fast, and the memory stays available. LOAD106 judges
+    the space in `/dev/shm`: it is one model on each node, however many processes write it.
     """
     nodes, processes = configuration.number(NODES) or 0, configuration.number(GPUS) or 0
     if copy.guarded or storage.in_shared_memory or copies_once(configuration) or min(nodes, processes) < 2:
@@ -66,10 +68,10 @@ def model_copied_by_many_at_once(
     size = sum(file.size for file in files.files)
     word = configuration.asked_for(SHARED_MEMORY)
     yield Finding(
-        f"on {nodes - 1:.0f} of {nodes:.0f} nodes {processes:.0f} processes write the same {in_bytes(size)} into /dev/shm at the same time: "
-        "one may load a file that another has emptied",
+        f"on {nodes - 1:.0f} of {nodes:.0f} nodes {processes:.0f} processes write the same {in_bytes(size)} to /dev/shm at once: "
+        "one may load a file that another has truncated",
         Evidence(
-            found=f"a copy without a lock: {in_bytes(processes * size)} are read and written on each node for {in_bytes(size)}",
+            found=f"a copy without a lock: each node reads and writes {in_bytes(processes * size)} for {in_bytes(size)}",
             wanted="one process that copies while the others wait",
             read_from=copy.read_from,
         ),

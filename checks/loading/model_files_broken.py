@@ -1,4 +1,4 @@
-"""LOAD101: files of the model are missing, pointers, or damaged."""
+"""LOAD101: files of the model are missing, Git LFS pointers, or damaged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _with(*bad: BadFile) -> Model:
     phase="workers",
     requires={"CFG104"},
     examples=lambda: [
-        Example("everything is there", (_FINE,)),
+        Example("everything is in place", (_FINE,)),
         Example("the folder does not exist", (_with(BadFile("", "missing")),), "does not exist"),
         Example("no configuration", (_with(BadFile("config.json", "missing")),), "has no config.json"),
         Example(
@@ -35,7 +35,7 @@ def _with(*bad: BadFile) -> Model:
             (_with(BadFile("model-2.safetensors", "missing", "model.safetensors.index.json names it")),),
             "model-2.safetensors",
         ),
-        Example("a damaged file", (_with(BadFile("config.json", "damaged", "it is no JSON")),), "no JSON"),
+        Example("a damaged file", (_with(BadFile("config.json", "damaged", "it is not JSON")),), "not JSON"),
         Example(
             "named in the launch script",
             (replace(_with(BadFile("", "missing")), place="/home/me/run.sh", line=4),),
@@ -49,13 +49,13 @@ def model_files_broken(model: Model) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Every worker opens the files of the model, minutes into a run, and the error messages mislead. A path that does not exist is
-    taken for a name on the model hub (`Repo id must be in the form ...`). A Git LFS pointer gives `header too large` or
-    `invalid JSON`. A missing shard fails in one worker while the others wait.
+    Every worker opens the model's files, minutes into a run, and the error messages mislead. A missing path
+    is taken for a name on the model hub (`Repo id must be in the form ...`). A Git LFS pointer gives `header
+    too large` or `invalid JSON`. A missing shard makes one worker fail while the others wait.
 
     ## How to fix
 
-    After an interrupted download, run `hf download NAME --local-dir DIR` again: it continues. In a clone, run
+    After an interrupted download, run `hf download NAME --local-dir DIR` again: it resumes. In a clone, run
     `git lfs install` and `git lfs pull`.
     """
     pointers = [file for file in model.bad_files if file.trouble == "pointer"]
@@ -65,7 +65,7 @@ def model_files_broken(model: Model) -> Iterator[Finding]:
         yield _finding(
             model,
             Subject("model", model.folder, "pointer"),
-            f"{model.folder} has {counted(len(pointers), 'Git LFS pointer')} in place of files: {names}",
+            f"{model.folder} has {counted(len(pointers), 'Git LFS pointer')} instead of files: {names}",
             "the files themselves",
             f"run git lfs pull in {model.folder}, or download the model with hf download",
         )
@@ -93,7 +93,7 @@ def model_files_broken(model: Model) -> Iterator[Finding]:
     if model.without_weights and not model.bad_files:
         message = f"{model.folder} has no weights: no .safetensors and no .bin file"
         about = Subject("model", model.folder, "no weights")
-        remedy = "download the model again, unless its weights are meant to be random"
+        remedy = "download the model again, unless random weights are intended"
         yield _finding(model, about, message, "weights", remedy)
 
 

@@ -1,4 +1,4 @@
-"""LOAD106: the model is to be copied into shared memory, and does not fit there."""
+"""LOAD106: the model is to be copied into shared memory, but does not fit."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def _irrelevant(configuration: Configuration) -> str | None:
     phase="workers",
     applies=_irrelevant,
     examples=lambda: [
-        Example("not asked for", (job(), SEVEN_BILLION, storage(), _SMALL, _MEMORY)),
-        Example("room enough", (_ASKED, SEVEN_BILLION, storage(), _LARGE, _MEMORY)),
-        Example("an earlier run has left its copy", (_ASKED, SEVEN_BILLION, storage(in_shared_memory=True), _SMALL, _MEMORY)),
-        Example("/dev/shm is too small", (_ASKED, SEVEN_BILLION, storage(), _SMALL, _MEMORY), "16.0 GiB of weights into /dev/shm, where 8.0 GiB are free"),
-        Example("the memory is", (_ASKED, SEVEN_BILLION, storage(), _LARGE, HostMemory(16 * GIB, 12 * GIB)), "12.0 GiB of memory are left"),
-        Example("the weights are there twice", (_ASKED, _TWICE, storage(), SharedMemory(24 * GIB, 24 * GIB), _MEMORY), "32.0 GiB of weights"),
+        Example("not set", (job(), SEVEN_BILLION, storage(), _SMALL, _MEMORY)),
+        Example("enough space", (_ASKED, SEVEN_BILLION, storage(), _LARGE, _MEMORY)),
+        Example("an earlier run left its copy", (_ASKED, SEVEN_BILLION, storage(in_shared_memory=True), _SMALL, _MEMORY)),
+        Example("/dev/shm is too small", (_ASKED, SEVEN_BILLION, storage(), _SMALL, _MEMORY), "16.0 GiB of weights to /dev/shm, but 8.0 GiB are free"),
+        Example("the memory is too small", (_ASKED, SEVEN_BILLION, storage(), _LARGE, HostMemory(16 * GIB, 12 * GIB)), "12.0 GiB of memory are left"),
+        Example("the folder has the weights twice", (_ASKED, _TWICE, storage(), SharedMemory(24 * GIB, 24 * GIB), _MEMORY), "32.0 GiB of weights"),
     ],
 )  # fmt: skip
 def model_larger_than_shared_memory(
@@ -46,17 +46,19 @@ def model_larger_than_shared_memory(
     shm: SharedMemory,
     memory: HostMemory,
 ) -> Iterator[Finding]:
-    """The model is to be copied into shared memory, but does not fit there.
+    """The model is to be copied into shared memory, but does not fit.
 
     ## Why it matters
 
-    With `use_shm` verl copies the whole folder of the model into `/dev/shm/verl-cache` on each node, also what no loader would read, and
-    the copy stays in memory for the whole run. Without room the copy ends in `No space left on device`, or the kernel kills for memory.
+    With `use_shm` verl copies the model's whole folder to `/dev/shm/verl-cache` on each node, even files that
+    no loader reads, and the copy occupies memory for the whole run. Without space the copy fails with `No
+    space left on device`, or the kernel kills processes for lack of memory.
 
     ## How to fix
 
-    Leave `use_shm` out, or give `/dev/shm` more room. `verl-doctor warmup` gives the same speed and takes only memory that is free.
-    Files that no loader reads (`.bin` beside safetensors, `consolidated*.safetensors`) need not lie in the model's folder.
+    Remove `use_shm`, or enlarge `/dev/shm`. `verl-doctor warmup` is as fast and uses only free memory. Move
+    files that no loader reads (`.bin` beside safetensors, `consolidated*.safetensors`) out of the model's
+    folder.
     """
     size = sum(file.size for file in files.files)
     if storage.in_shared_memory:
@@ -70,11 +72,11 @@ def model_larger_than_shared_memory(
     word = configuration.asked_for(SHARED_MEMORY)
     needless = size - files.bytes
     yield Finding(
-        f"verl will copy {in_bytes(size)} of weights into /dev/shm, where {in_bytes(left)} {what}",
+        f"verl will copy {in_bytes(size)} of weights to /dev/shm, but {in_bytes(left)} {what}",
         Evidence(
             found=f"{in_bytes(shm.free)} free of {in_bytes(shm.size)}",
             wanted=f"{in_bytes(size)}"
-            + (f", of which nothing reads {in_bytes(needless)}" if needless else ""),
+            + (f", of which {in_bytes(needless)} are never read" if needless else ""),
             read_from=f"/dev/shm, {files.folder}",
         ),
         subject=Subject("memory", "/dev/shm"),

@@ -1,4 +1,4 @@
-"""LOAD119: a model of the hub is not in the cache, and the job may not ask the hub."""
+"""LOAD119: a model of the hub is not in the cache, and the job may not access the hub."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ def _example(*, cached: bool) -> tuple[object, ...]:
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
         Example("it was fetched before", _example(cached=True)),
-        Example("it is nowhere", _example(cached=False), "Qwen/Qwen2.5-0.5B-Instruct is not in the model hub's cache, and HF_HUB_OFFLINE=1"),
+        Example("it was not fetched", _example(cached=False), "Qwen/Qwen2.5-0.5B-Instruct is not in the model hub's cache, and HF_HUB_OFFLINE=1"),
     ],
 )  # fmt: skip
 def model_not_fetched(configuration: Configuration, models: HubModels) -> Iterator[Finding]:
-    """A model of the hub is not in the cache, and the job may not ask the hub.
+    """A model of the hub is not in the cache, and the job may not access the hub.
 
     ## Why it matters
-    `HF_HUB_OFFLINE=1` (or `TRANSFORMERS_OFFLINE=1`) keeps the job from the network: what is not in the cache of the node is not had,
-    and the first worker that loads the model raises `LocalEntryNotFoundError` or `OfflineModeIsEnabled`.
+
+    `HF_HUB_OFFLINE=1` (or `TRANSFORMERS_OFFLINE=1`) keeps the job off the network. If the model is not in the
+    node's cache, the first worker that loads it raises `LocalEntryNotFoundError` or `OfflineModeIsEnabled`.
 
     ## How to fix
-    Fetch it first where there is a network, `hf download NAME`, into the cache that the job reads (HF_HOME), or name the folder of a model.
+
+    On a machine with network access, run `hf download NAME` into the cache that the job reads (HF_HOME), or
+    set the path to a model's folder.
     """
     for model in models.models:
         if model.cached:
@@ -47,11 +50,11 @@ def model_not_fetched(configuration: Configuration, models: HubModels) -> Iterat
             f"{model.name} is not in the model hub's cache, and {models.offline} keeps the job from the hub",
             Evidence(
                 found=f"nothing of {model.name} in {models.cache}",
-                wanted="a model that was fetched before, or a folder",
+                wanted="a cached model, or a folder",
                 read_from=f"{models.path}:{models.line}" if models.path else models.cache,
             ),
             location=place(word) if word else None,
-            remedy=f"HF_HUB_OFFLINE=0 hf download {model.name}",
+            remedy=f"run HF_HUB_OFFLINE=0 hf download {model.name}",
             subject=Subject("setting", model.key),
             stops=(EVERY_JOB,),
         )

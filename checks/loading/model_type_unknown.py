@@ -1,4 +1,4 @@
-"""LOAD102: transformers does not know the model's type."""
+"""LOAD102: the installed transformers does not support the model's type."""
 
 from __future__ import annotations
 
@@ -20,33 +20,36 @@ _OLD = TransformersSupport("4.57.6", known=False, nearest=("qwen3",), read_from=
     phase="workers",
     requires={"LOAD101"},
     examples=lambda: [
-        Example("transformers knows it", (_MODEL, _KNOWN)),
+        Example("transformers supports it", (_MODEL, _KNOWN)),
         Example("the model brings its own code", (replace(_MODEL, own_code=True), _OLD), "trust_remote_code"),
-        Example("transformers is older than the model", (_MODEL, _OLD), "does not know model type qwen3_5"),
+        Example(
+            "transformers is older than the model", (_MODEL, _OLD), "does not support model type qwen3_5"
+        ),
     ],
 )
 def model_type_unknown(model: Model, support: TransformersSupport) -> Iterator[Finding]:
-    """The installed transformers does not know the model's type.
+    """The installed transformers does not support the model's type.
 
     ## Why it matters
 
-    verl loads the configuration and the tokenizer with transformers before anything else: `The checkpoint you are trying to
-    load has model type ... but Transformers does not recognize this architecture`. A newer transformers may not fit the vLLM
-    and the verl that are installed, so this is a choice among all three.
+    verl loads the configuration and the tokenizer with transformers before anything else: `The checkpoint you
+    are trying to load has model type ... but Transformers does not recognize this architecture`. A newer
+    transformers may not fit the installed vLLM and verl, so choose all three together.
 
     ## How to fix
 
-    `verl-doctor matrix` says which releases go together. A model that brings code of its own (`auto_map` in its
-    configuration) needs `actor_rollout_ref.model.trust_remote_code=True`: it then runs code from the model's folder.
+    `verl-doctor matrix` shows which releases work together. A model with its own code (`auto_map` in its
+    configuration) needs `actor_rollout_ref.model.trust_remote_code=True`, which runs code from the model's
+    folder.
     """
     if support.known:
         return
     version = f"transformers {support.version}".strip()
     near = f" (known: {', '.join(support.nearest)})" if support.nearest else ""
-    message = f"{version} does not know model type {model.model_type}{near}"
-    remedy = "take a transformers that has it, if vLLM and verl allow one: verl-doctor matrix"
+    message = f"{version} does not support model type {model.model_type}{near}"
+    remedy = "install a transformers that supports it, if vLLM and verl allow one; verl-doctor matrix shows which do"
     if model.own_code:
-        message += "; the model brings its own code, which trust_remote_code lets run"
+        message += "; the model has its own code, which trust_remote_code=True allows to run"
         remedy = "set actor_rollout_ref.model.trust_remote_code=True if you trust that code"
     yield Finding(
         message,

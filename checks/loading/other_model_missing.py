@@ -1,4 +1,4 @@
-"""LOAD118: the critic's or the reward model's folder is not there."""
+"""LOAD118: the critic's or the reward model's folder does not exist."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ def _critic(*, exists: bool, path: str = _DEFAULT) -> OtherModels:
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
         Example("no critic is trained", (*configured(), OtherModels(()))),
-        Example("the folder is there", (*configured("algorithm.adv_estimator=gae"), _critic(exists=True))),
-        Example("verl's default, which is nowhere", (*configured("algorithm.adv_estimator=gae"), _critic(exists=False)), "critic.model.path is verl's default, and there is no folder"),
-        Example("a path with a slip", (*configured("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"), _critic(exists=False, path="/models/critc")), "there is no folder /models/critc"),
+        Example("the folder exists", (*configured("algorithm.adv_estimator=gae"), _critic(exists=True))),
+        Example("verl's default, which does not exist", (*configured("algorithm.adv_estimator=gae"), _critic(exists=False)), "critic.model.path is verl's default, but the folder"),
+        Example("a misspelled path", (*configured("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"), _critic(exists=False, path="/models/critc")), "the folder /models/critc does not exist"),
     ],
 )  # fmt: skip
 def other_model_missing(configuration: Configuration, models: OtherModels) -> Iterator[Finding]:
     """The critic's or the reward model's folder does not exist.
 
     ## Why it matters
-    `adv_estimator` is `gae` by default, which trains a critic beside the actor. Its model, `critic.model.path`, is not the
-    actor's: verl's default names a folder in your home, which is taken for a name on the model hub where it does not exist
-    (`Repo id must be in the form 'repo_name' or 'namespace/repo_name'`).
+
+    `adv_estimator` is `gae` by default, which trains a critic beside the actor. Its model,
+    `critic.model.path`, is not the actor's: verl's default is a folder in your home. If it does not exist, it
+    is taken for a name on the model hub (`Repo id must be in the form 'repo_name' or 'namespace/repo_name'`).
 
     ## How to fix
+
     Set `critic.model.path`, often to the actor's model, or choose an estimator without a critic:
     `algorithm.adv_estimator=grpo`. For a reward model set its path, or `enable=False`.
     """
@@ -47,16 +49,16 @@ def other_model_missing(configuration: Configuration, models: OtherModels) -> It
             continue
         word = configuration.asked_for(model.key)
         near = word or configuration.asked_for("algorithm.adv_estimator")
-        default = "" if word else f"{model.key} is verl's default, and "
+        default = "" if word else f"{model.key} is verl's default, but "
         yield Finding(
-            f"{default}there is no folder {model.path}: {model.reason}",
+            f"{default}the folder {model.path} does not exist: {model.reason}",
             Evidence(
                 found=word.text if word else f"{model.key}={model.path}",
                 wanted="a model's folder",
                 read_from=model.key,
             ),
             location=place(near) if near else None,
-            remedy=f"Set {model.key} to a model that is here"
+            remedy=f"set {model.key} to an existing model"
             + (", or algorithm.adv_estimator=grpo" if model.reason.startswith("adv_") else ""),
             subject=Subject("setting", model.key),
             **healed("LOAD118", _correction(configuration, model.key)),
@@ -66,8 +68,8 @@ def other_model_missing(configuration: Configuration, models: OtherModels) -> It
 
 
 def _correction(there: Configuration, key: str) -> Correction | None:
-    """A critic may begin as the model that is trained."""
+    """A critic may start from the trained model."""
     path = there.get(_ACTOR)
     if key != _KEY or not isinstance(path, str) or "${" in path:
         return None
-    return settings(there, {key: path}, effect=f"the critic begins as {path}")
+    return settings(there, {key: path}, effect=f"the critic starts from {path}")

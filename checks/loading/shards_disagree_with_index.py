@@ -1,4 +1,4 @@
-"""LOAD105: the index of a model's shards does not say what is in them."""
+"""LOAD105: the index of a model's shards does not match their contents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = ("1.safetensors", "2.safetensors")
     phase="workers",
     examples=lambda: [
         Example("the index and its shards agree", (files_of(*_SHARDS, indexed=_NAMES),)),
-        Example("a file beside the shards is left alone", (files_of(*_SHARDS, indexed=_NAMES[:1]),)),
+        Example("a file beside the shards is ignored", (files_of(*_SHARDS, indexed=_NAMES[:1]),)),
         Example(
             "shards of two versions",
             (files_of(*_SHARDS, indexed=_NAMES, lost=(("lm_head.weight", "2.safetensors"),), lost_count=1),),
@@ -38,13 +38,14 @@ def shards_disagree_with_index(files: ModelFiles) -> Iterator[Finding]:
 
     ## Why it matters
 
-    `model.safetensors.index.json` says which shard holds which tensor. With shards of another version, or a checkpoint that was
-    merged by hand, transformers leaves the tensors that it does not find at random (`newly initialized`) and the job trains on
-    noise; vLLM refuses (`weights were not initialized from checkpoint`). Of a tensor in two shards whichever is read last counts.
+    `model.safetensors.index.json` maps each tensor to its shard. With shards of another version, or a
+    checkpoint that was merged by hand, transformers leaves the missing tensors random (`newly initialized`)
+    and the job trains on noise; vLLM refuses (`weights were not initialized from checkpoint`). If a tensor is
+    in two shards, the one read last counts.
 
     ## How to fix
 
-    Fetch the shards and the index of one version again, or write both anew with `save_pretrained`.
+    Download the shards and the index of one version again, or rewrite both with `save_pretrained`.
     """
     kinds: tuple[tuple[Pairs, int, str, str, Severity], ...] = (
         (files.lost, files.lost_count, "lost", "of the index {} in none of its shards", "error"),

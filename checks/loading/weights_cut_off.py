@@ -1,4 +1,4 @@
-"""LOAD104: a file of weights is not what its header says, or has no header."""
+"""LOAD104: a file of weights does not match its header, or cannot be read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 3
         Example("each file ends with its last tensor", (files_of(shard("1.safetensors"), shard("2.safetensors")),)),
         Example("a pickle has no header", (files_of(WeightFile("pytorch_model.bin", "pickle", 100)),)),
         Example("a header that was not read", (files_of(shard("1.safetensors", ends=None)),)),
-        Example("a download that was broken off", (files_of(shard("1.safetensors", size=700, ends=1000)),), "ends before its tensors do: 1.safetensors"),
+        Example("an interrupted download", (files_of(shard("1.safetensors", size=700, ends=1000)),), "ends before its tensors do: 1.safetensors"),
         Example("something was appended", (files_of(shard("1.safetensors", size=1200, ends=1000)),), "longer than its tensors"),
         Example("an empty file", (files_of(shard("1.safetensors", size=0, ends=None, trouble="its header cannot be understood")),), "its header cannot be understood"),
         Example("the cache of the hub was cleared", (files_of(shard("1.safetensors", size=0, ends=None, trouble="it is a link that leads nowhere", linked=True)),), "leads nowhere"),
@@ -30,13 +30,14 @@ def weights_cut_off(files: ModelFiles) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A download that was broken off, a full disk or a copy that is still under way leaves files that look complete by their names.
-    Every worker finds out minutes into the run: `MetadataIncompleteBuffer`, `incomplete metadata, file not fully covered`,
-    `HeaderTooLarge`, or a bus error where the file was cut while it was mapped.
+    An interrupted download, a full disk or an unfinished copy leaves files that look complete by their names.
+    Every worker notices minutes into the run: `MetadataIncompleteBuffer`, `incomplete metadata, file not
+    fully covered`, `HeaderTooLarge`, or a bus error if the file was truncated while it was mapped.
 
     ## How to fix
 
-    Fetch the named files again: `hf download NAME --local-dir DIR` compares the sizes. If a copy is under way, wait for its end.
+    Download the listed files again: `hf download NAME --local-dir DIR` compares the sizes. If a copy is in
+    progress, wait until it is complete.
     """
     short = [file for file in files.loaded if file.ends is not None and file.size < file.ends]
     long = [file for file in files.loaded if file.ends is not None and file.size > file.ends]
@@ -48,7 +49,7 @@ def weights_cut_off(files: ModelFiles) -> Iterator[Finding]:
         if file.trouble:
             yield Finding(
                 f"{file.name} of {files.folder} cannot be read: {file.trouble}",
-                Evidence(file.trouble, "weights in the format safetensors", files.folder),
+                Evidence(file.trouble, "weights in safetensors format", files.folder),
                 subject=Subject("file", f"{files.folder}/{file.name}"),
                 location=Location(f"{files.folder}/{file.name}"),
                 remedy="download the file again",
@@ -66,5 +67,5 @@ def _finding(files: ModelFiles, wrong: list[WeightFile], how: str) -> Finding:
         ),
         subject=Subject("file", f"{files.folder}/{first.name}"),
         location=Location(f"{files.folder}/{first.name}"),
-        remedy="download the file again; if it is being copied, wait for the end",
+        remedy="download the file again; if it is being copied, wait until the copy is complete",
     )

@@ -1,4 +1,4 @@
-"""LOAD112: the page cache cannot keep the weights, so each reader takes them from the disk again."""
+"""LOAD112: the page cache cannot hold the weights, so each reader fetches them from the disk again."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _example(gib: int, *words: str, group: int = 0, number: int = 8) -> tuple[ob
     "LOAD112",
     severity="warning",
     examples=lambda: [
-        Example("memory enough", _example(64)),
-        Example("the job is elsewhere", _example(8, number=0)),
+        Example("enough memory", _example(64)),
+        Example("the job runs elsewhere", _example(8, number=0)),
         Example("16 GiB of weights in 12", _example(12, _KL), "12.0 GiB of memory are left for 16.0 GiB of weights"),
         Example("a container with a limit", _example(500, group=8), "8.0 GiB of memory are left"),
     ],
@@ -49,13 +49,14 @@ def weights_larger_than_memory(
 
     ## Why it matters
 
-    In a job of verl the same weights are read several times on each node: by every process of the trainer, and again for the reference
-    model and for vLLM where it reads any. The first to come brings them into the page cache for all, if they fit beside what else is in memory.
+    In a verl job the same weights are read several times on each node: by every trainer process, and again
+    for the reference model and for vLLM if it reads any. The first reader brings them into the page cache for
+    all, if they fit beside everything else in memory.
 
     ## How to fix
 
-    More memory for the container, fewer of its processes, or a model in 16 bits. `use_shm` and warming do not help here: both take the
-    same memory.
+    Give the container more memory, run fewer processes, or use a 16-bit model. `use_shm` and warming up do
+    not help: both take the same memory.
     """
     number = gpus_used(here, resources, configuration)
     left = memory_left(memory, limits)
@@ -64,7 +65,7 @@ def weights_larger_than_memory(
     who = readers(configuration, number)
     nodes = number_of(configuration, NODES) or 1
     yield Finding(
-        f"{in_bytes(left)} of memory are left for {in_bytes(files.bytes)} of weights: what one process has read is gone for the next",
+        f"{in_bytes(left)} of memory are left for {in_bytes(files.bytes)} of weights: each process reads them from the disk again",
         Evidence(
             found=f"{in_bytes(left)}, the page cache included",
             wanted=f"{in_bytes(files.bytes)}, which {named(who)} read, with {counted(number, 'process', 'processes')}"
@@ -72,5 +73,5 @@ def weights_larger_than_memory(
             read_from=f"{files.folder}, /proc/meminfo",
         ),
         subject=Subject("memory", "host"),
-        remedy="give the job more memory on this machine: neither use_shm nor warming up makes room",
+        remedy="give the job more memory on this machine; neither use_shm nor warming up helps",
     )

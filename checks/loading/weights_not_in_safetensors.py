@@ -1,4 +1,4 @@
-"""LOAD107: the weights are kept in a format that is slow to load, or that the trainer cannot read."""
+"""LOAD107: the weights are in a format that is slow to load, or that the trainer cannot read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.text import in_bytes, listed
 
 _PICKLE = WeightFile("pytorch_model.bin", "pickle", 14 * GIB)
 _GGUF = WeightFile("model-q4.gguf", "gguf", 4 * GIB)
-_FEW = GIB  # bytes that nobody waits for
+_FEW = GIB  # too few bytes to matter
 
 
 @check(
@@ -21,25 +21,25 @@ _FEW = GIB  # bytes that nobody waits for
     severity="info",
     examples=lambda: [
         Example("safetensors", (files_of(shard("model.safetensors")),)),
-        Example("pickles beside them are read by nobody", (files_of(shard("model.safetensors"), _PICKLE),)),
+        Example("pickles beside them are not read", (files_of(shard("model.safetensors"), _PICKLE),)),
         Example("a small model", (files_of(WeightFile("pytorch_model.bin", "pickle", 1000)),)),
         Example("pickles alone", (files_of(_PICKLE),), "14.0 GiB of weights are pickles"),
-        Example("for llama.cpp", (files_of(_GGUF),), "only weights in the format GGUF"),
+        Example("for llama.cpp", (files_of(_GGUF),), "only weights in GGUF format"),
     ],
 )  # fmt: skip
 def weights_not_in_safetensors(files: ModelFiles) -> Iterator[Finding]:
-    """The weights are kept in a format that is slow to load, or that the trainer cannot read.
+    """The weights are in a format that is slow to load, or that the trainer cannot read.
 
     ## Why it matters
 
-    Safetensors are mapped: the processes of a node share one copy in the page cache and take from it what they need. Pickles
-    (`pytorch_model.bin`) are unpacked by each process into memory of its own, and run code while they are. GGUF is for llama.cpp: the trainer's `from_pretrained`
-    finds no weights in such a folder.
+    Safetensors are mapped: the processes of a node share one copy in the page cache and read what they need.
+    Each process unpacks pickles (`pytorch_model.bin`) into its own memory, which can also run code. GGUF is
+    for llama.cpp: the trainer's `from_pretrained` finds no weights in such a folder.
 
     ## How to fix
 
-    Write them anew once: `AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW)`; many models are on the hub in both
-    formats. Of a GGUF model take the original that it was made from.
+    Convert them once: `AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW)`. Many models are on
+    the hub in both formats. Instead of a GGUF model use the original from which it was converted.
     """
     if files.of("safetensors"):
         return
@@ -49,15 +49,15 @@ def weights_not_in_safetensors(files: ModelFiles) -> Iterator[Finding]:
         yield _finding(
             files,
             files.of("gguf"),
-            f"{files.folder} holds only weights in the format GGUF",
-            "take the model that it was made from",
+            f"{files.folder} contains only weights in GGUF format",
+            "use the model from which it was converted",
         )
     elif size >= _FEW:
         yield _finding(
             files,
             pickles,
-            f"{in_bytes(size)} of weights are pickles, which each process unpacks into memory of its own",
-            "write them as safetensors with save_pretrained",
+            f"{in_bytes(size)} of weights are pickles, which each process unpacks into its own memory",
+            "convert them to safetensors with save_pretrained",
         )
 
 

@@ -1,4 +1,4 @@
-"""LOAD113: the weights lie on a network file system from which they come in small pieces."""
+"""LOAD113: the weights lie on a network file system that delivers them in small pieces."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import in_bytes
 
 _SMALL = 128 * 1024  # bytes: the kernel's default, also of NFS since Linux 5.4
-_FEW = 2 * GIB  # bytes that nobody waits for
+_FEW = 2 * GIB  # too few bytes to matter
 # sgl-project/sglang#37806, as of 2026-11: weights on a network file system, mapped, and read ahead.
 _COST = "measured elsewhere: 28 MiB/s when weights are mapped from a network file system, 704 GiB in 43 s when read ahead"
-# File systems that read ahead by themselves, whatever the kernel's setting says.
+# File systems that read ahead themselves, whatever the kernel's setting.
 _BY_THEMSELVES = frozenset(["lustre", "gpfs", "beegfs", "wekafs", "panfs"])
 
 
 def _irrelevant(storage: ModelStorage) -> str | None:
-    return None if storage.shared else f"{storage.where} is no network file system"
+    return None if storage.shared else f"{storage.where} is not a network file system"
 
 
 @check(
@@ -45,7 +45,7 @@ def _irrelevant(storage: ModelStorage) -> str | None:
         Example("Lustre reads ahead by itself", (storage("lustre", shared=True, read_ahead=0), job(), VLLM, HERE)),
         Example("nearly all is in memory", (storage("nfs4", cached=15 * GIB, shared=True, read_ahead=_SMALL), job(), VLLM, HERE)),
         Example("verl copies it first", (storage("nfs4", shared=True, read_ahead=_SMALL), job(f"{SHARED_MEMORY}=True"), VLLM, HERE)),
-        Example("NFS as Linux mounts it", (storage("nfs4", shared=True, read_ahead=_SMALL), job(), VLLM, HERE), "come from nfs4 (/models) in pieces of 128 KiB"),
+        Example("NFS with Linux's default", (storage("nfs4", shared=True, read_ahead=_SMALL), job(), VLLM, HERE), "come from nfs4 (/models) in pieces of 128 KiB"),
         Example("a bucket", (storage("fuse.s3fs", shared=True, read_ahead=_SMALL), job(), VLLM, HERE), "fuse.s3fs (/models)"),
     ],
 )  # fmt: skip
@@ -59,15 +59,18 @@ def weights_read_in_small_pieces(
 
     ## Why it matters
 
-    Safetensors are mapped into memory, and come page fault after page fault. How much each fault fetches is the file system's read-ahead:
-    NFS has 128 KiB since Linux 5.4, so that loading is a chain of round trips at a few dozen MiB/s on a network that could do a hundred
-    times that. vLLM from 0.20 on reads ahead by itself on NFS and Lustre, but in a job of verl the trainer is the one who reads.
+    Safetensors are mapped into memory and fetched page fault by page fault. How much each fault fetches is
+    the file system's read-ahead. NFS has 128 KiB since Linux 5.4, so loading is a chain of round trips at a
+    few dozen MiB/s on a network that could deliver a hundred times that. vLLM from 0.20 on reads ahead itself
+    on NFS and Lustre, but in a verl job it is the trainer that reads.
 
     ## How to fix
 
-    `verl-doctor warmup --model DIR` on each node before the job reads with several large requests at a time; everybody then finds the weights in memory.
-    `actor_rollout_ref.model.use_shm=True` does the same in a job of one node, where `/dev/shm` has the room. An administrator sets the
-    read-ahead for good: `nfsrahead` or a udev rule for `/sys/class/bdi/*/read_ahead_kb`. `check --deep --model DIR` measures what it costs (LOAD114).
+    Run `verl-doctor warmup --model DIR` on each node before the job: it reads with several large requests at
+    once, and every process then finds the weights in memory. `actor_rollout_ref.model.use_shm=True` does the
+    same in a job on one node, if `/dev/shm` is large enough. An administrator can set the read-ahead
+    permanently: `nfsrahead`, or a udev rule for `/sys/class/bdi/*/read_ahead_kb`. `check --deep --model DIR`
+    measures the cost (LOAD114).
     """
     copied = not isinstance(configuration, Unknown) and configuration.get(SHARED_MEMORY) is True
     small = storage.read_ahead is not None and storage.read_ahead <= _SMALL
@@ -76,7 +79,7 @@ def weights_read_in_small_pieces(
     itself = not isinstance(vllm, Unknown) and storage.kind in vllm.reads_ahead_on
     known = not isinstance(configuration, Unknown)
     own = (
-        f"vLLM {vllm.version} reads ahead there by itself, "
+        f"vLLM {vllm.version} reads ahead there itself, "
         + ("after the trainer has read" if known else "transformers does not")
         if not isinstance(vllm, Unknown) and itself and engine_reads(configuration)
         else ""

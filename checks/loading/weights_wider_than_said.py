@@ -1,4 +1,4 @@
-"""LOAD111: the weights are stored in twice the bytes that the model's configuration speaks of."""
+"""LOAD111: the weights take twice the bytes that the model's configuration implies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
 from verl_doctor.toolkit.text import in_bytes
 
 _HALF = {"bfloat16": "BF16", "float16": "F16"}
-_FEW = GIB  # bytes that nobody waits for
+_FEW = GIB  # too few bytes to matter
 _WIDE = files_of(shard("model.safetensors", 28 * GIB, kinds={"F32": 28 * GIB}))
 
 
@@ -24,8 +24,8 @@ def _saying(dtype: str) -> Model:
     "LOAD111",
     severity="info",
     examples=lambda: [
-        Example("as the configuration says", (_saying("bfloat16"), files_of(shard("model.safetensors", 28 * GIB)))),
-        Example("meant so", (_saying("float32"), _WIDE)),
+        Example("as configured", (_saying("bfloat16"), files_of(shard("model.safetensors", 28 * GIB)))),
+        Example("float32 by intention", (_saying("float32"), _WIDE)),
         Example("a few norms are wider", (_saying("bfloat16"), files_of(shard("model.safetensors", 28 * GIB, kinds={"BF16": 27 * GIB, "F32": GIB})))),
         Example("twice the bytes", (_saying("bfloat16"), _WIDE), "28.0 GiB of weights are stored as float32"),
     ],
@@ -35,17 +35,18 @@ def weights_wider_than_said(model: Model, files: ModelFiles) -> Iterator[Finding
 
     ## Why it matters
 
-    Checkpoints that were merged from training are often left in float32 under a `config.json` that says bfloat16: each load reads twice
-    as much, and each copy takes twice the room. vLLM rounds them to 16 bits anyway.
+    Checkpoints merged from training are often left in float32 although `config.json` has bfloat16: each load
+    reads twice as much, and each copy takes twice the space. vLLM rounds them to 16 bits anyway.
 
     ## How to fix
 
-    Where the last bits do not matter, write the model anew: `from_pretrained(DIR, dtype=torch.bfloat16).save_pretrained(NEW)`.
+    If full precision is not needed, convert the model: `from_pretrained(DIR,
+    dtype=torch.bfloat16).save_pretrained(NEW)`.
     """
     wide = sum(file.kinds.get("F32", 0) for file in files.loaded)
     if model.dtype in _HALF and wide >= _FEW and wide > files.bytes / 2:
         yield Finding(
-            f"{in_bytes(wide)} of weights are stored as float32, where config.json has {model.dtype}",
+            f"{in_bytes(wide)} of weights are stored as float32, but config.json has {model.dtype}",
             Evidence(
                 f"F32: {wide:,} bytes", f"{_HALF[model.dtype]}: half of them", f"{files.folder} (headers)"
             ),

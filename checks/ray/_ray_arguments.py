@@ -1,4 +1,4 @@
-"""The arguments of `ray.init()` that it refuses when it finds a cluster to join.
+"""Arguments that `ray.init()` refuses when it joins an existing cluster.
 
 ray/_private/worker.py (`When connecting to an existing cluster, ... must not be provided`), the same from Ray 2.10 to 2.60; `labels`
 since 2.44.
@@ -22,7 +22,7 @@ _REFUSED = (
 
 
 def refused_arguments(configuration: Configuration | Unknown) -> tuple[Asked, ...]:
-    """The words of the launch command that give one of them a value."""
+    """The words of the launch command that set one of these arguments."""
     if isinstance(configuration, Unknown):
         return ()
     found = (configuration.asked_for(f"{folder}.{name}") for folder in _FOLDERS for name in _REFUSED)

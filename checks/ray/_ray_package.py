@@ -1,4 +1,4 @@
-"""What the rule about the package that Ray sends, and its fix, share: which parts can stay here."""
+"""Shared by the rule about the package that Ray uploads and its fix: which parts can be left out."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
 from verl_doctor.toolkit.collectors.ray.package import PackagePart, RayPackage
 
 _BETWEEN = re.compile(r"[\s,;='\"\[\]{}()]+")
-# What means something else in a pattern of .gitignore's kind.
+# Characters with a special meaning in .gitignore patterns.
 _SPECIAL = re.compile(r"[*?\[\]\\!#\n]|\s$")
 
 
 def can_stay(package: RayPackage, launch: Launch) -> tuple[PackagePart, ...]:
-    """The largest parts that must stay so that the rest fits, without those that the job names; () when no choice is enough."""
+    """The largest parts to leave out so that the rest fits, except those that the job names; () if that is not enough."""
     too_much = package.size - package.limit
     chosen: list[PackagePart] = []
     for part in package.parts:
@@ -27,12 +27,12 @@ def can_stay(package: RayPackage, launch: Launch) -> tuple[PackagePart, ...]:
 
 
 def patterns(parts: Iterable[PackagePart]) -> tuple[str, ...]:
-    """As Ray's `excludes`, like .gitignore, has them: the leading slash ties them to the folder."""
+    """The patterns for Ray's `excludes`, as in .gitignore: a leading slash anchors them to the folder."""
     return tuple(f"/{part.name}" for part in parts)
 
 
 def _is_named(part: PackagePart, launch: Launch) -> bool:
-    """Whether a word of the job names the part, something in it, or a folder that holds it."""
+    """Whether a word of the job names the part, something inside it, or a folder that contains it."""
     name = part.name.rstrip("/")
     words = launch.command.words if launch.command is not None else ()
     return any(

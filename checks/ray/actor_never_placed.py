@@ -1,4 +1,4 @@
-"""RAY116: an actor asks for more than any node of the cluster has."""
+"""RAY116: an actor requests more than any node of the cluster has."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def _waits(actor: RayActor, *, finished: bool = False) -> tuple[RayClusters]:
     phase="ray",
     examples=lambda: [
         Example("alive", _waits(replace(_ACTOR, state="ALIVE"))),
-        Example("it waits for others to end", _waits(replace(_ACTOR, needs={"CPU": 64.0}))),
+        Example("it waits for others to finish", _waits(replace(_ACTOR, needs={"CPU": 64.0}))),
         Example("it waits for its placement group", _waits(replace(_ACTOR, needs={"CPU_group_abab": 1.0}, group="abab"))),
         Example("its job has ended", _waits(_ACTOR, finished=True)),
-        Example("more CPUs than a node has", _waits(_ACTOR), "actor runner (TaskRunner) asks for 128 CPU, which no node has"),
-        Example("a resource that is spelt otherwise", _waits(replace(_ACTOR, needs={"gpu": 1.0})), "asks for 1 gpu"),
+        Example("more CPUs than a node has", _waits(_ACTOR), "actor runner (TaskRunner) requests 128 CPU, which no node has"),
+        Example("a resource with another spelling", _waits(replace(_ACTOR, needs={"gpu": 1.0})), "requests 1 gpu"),
     ],
 )  # fmt: skip
 def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
@@ -39,13 +39,13 @@ def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
 
     ## Why it matters
 
-    It stays pending, and whoever calls it waits forever. Ray's autoscaler prints `No available node types can fulfill resource
-    request` into the driver's output, where it is easily overlooked.
+    It stays pending, and whoever calls it waits forever. Ray's autoscaler prints `No available node types can
+    fulfill resource request` to the driver's output, where it is easily overlooked.
 
     ## How to fix
 
-    Ask for what a node has, or start a node with more: `ray start --num-cpus=`, `--resources=`. Names of resources count to the letter:
-    `GPU` is one, `gpu` another.
+    Request what a node has, or start a node with more: `ray start --num-cpus=`, `--resources=`. Resource
+    names are case-sensitive: `GPU` and `gpu` are different.
     """
     for cluster in clusters.concerned:
         if not cluster.knows("nodes") or not cluster.knows("actors"):
@@ -64,13 +64,13 @@ def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
                 else f"{actor.class_name} {short(actor.actor)}"
             )
             yield Finding(
-                f"actor {name} asks for {resources_text(actor.needs)}, which no node has: it is never started",
+                f"actor {name} requests {resources_text(actor.needs)}, which no node has: it will never start",
                 Evidence(
-                    f"{resources_text(actor.needs)}, asked for by job {actor.job}",
-                    "no more than one node has",
+                    f"{resources_text(actor.needs)}, requested by job {actor.job}",
+                    "at most what one node has",
                     f"the GCS at {cluster.address}",
                 ),
                 severity=of_another_job(launch),
                 subject=Subject("actor", actor.name or actor.class_name, actor.job),
-                remedy="ask for less, or start a node that has it: ray start --num-cpus=, --resources=",
+                remedy="request less, or start a node that has it: ray start --num-cpus=, --resources=",
             )

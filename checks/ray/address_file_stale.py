@@ -1,4 +1,4 @@
-"""RAY102: the file with the address of the last Ray leads to one that has ended."""
+"""RAY102: the file with the last Ray's address points to one that has stopped."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ _STALE = RayAddresses((_DEAD,), file=AddressFile(FILE, "me", age=7200))
     examples=lambda: [
         Example("its Ray answers", (RayAddresses((ray_place(source="address file"),)), _NO_SCRIPT)),
         Example("no file", (RayAddresses(), _NO_SCRIPT)),
-        Example("RAY_ADDRESS goes before it", (RayAddresses((ray_place(), _DEAD)), _NO_SCRIPT)),
-        Example("a new Ray is asked for", (RayAddresses((ray_place("local"), _DEAD)), _NO_SCRIPT)),
-        Example("the script starts a head, which writes it anew", (RayAddresses((_DEAD, ray_place(source="ray start --head", reply="refused"))), _NO_SCRIPT)),
-        Example("its processes live, in a network of their own", (RayAddresses((_DEAD,), (MINE,)), _NO_SCRIPT)),
-        Example("a job that was killed", (_STALE, _NO_SCRIPT), "ray.init() would wait for it for ever"),
-        Example("with the CPUs that verl tells Ray of", (_STALE, *configured("ray_kwargs.ray_init.num_cpus=16")), "num_cpus and num_gpus must not be provided"),
-        Example("another user's", (RayAddresses((_DEAD,), file=AddressFile(FILE, "eve", mine=False)), _NO_SCRIPT), "which eve wrote, names"),
+        Example("RAY_ADDRESS takes precedence", (RayAddresses((ray_place(), _DEAD)), _NO_SCRIPT)),
+        Example("the job starts a new Ray", (RayAddresses((ray_place("local"), _DEAD)), _NO_SCRIPT)),
+        Example("the script starts a head, which rewrites it", (RayAddresses((_DEAD, ray_place(source="ray start --head", reply="refused"))), _NO_SCRIPT)),
+        Example("its processes run in another network namespace", (RayAddresses((_DEAD,), (MINE,)), _NO_SCRIPT)),
+        Example("a job that was killed", (_STALE, _NO_SCRIPT), "ray.init() would wait for it forever"),
+        Example("with the CPUs that verl passes to Ray", (_STALE, *configured("ray_kwargs.ray_init.num_cpus=16")), "num_cpus and num_gpus must not be provided"),
+        Example("another user's file", (RayAddresses((_DEAD,), file=AddressFile(FILE, "eve", mine=False)), _NO_SCRIPT), "which eve wrote, names"),
     ],
 )  # fmt: skip
 def address_file_stale(addresses: RayAddresses, configuration: Configuration | Unknown) -> Iterator[Finding]:
-    """The file with the address of the last Ray points to one that has ended.
+    """The file with the last Ray's address points to one that has stopped.
 
     ## Why it matters
 
-    A Ray that was killed leaves `ray_current_cluster` behind. `ray.init()` without an address takes it and waits, for ever. With
-    `num_cpus` or `num_gpus`, as verl gives them, it stops at once and blames a cluster that does not exist: `When connecting to an
-    existing cluster, num_cpus and num_gpus must not be provided.`
+    A Ray that was killed leaves `ray_current_cluster` behind. `ray.init()` without an address reads it and
+    waits forever. With `num_cpus` or `num_gpus`, which verl passes, it stops at once and blames a cluster
+    that does not exist: `When connecting to an existing cluster, num_cpus and num_gpus must not be provided.`
 
     ## How to fix
 
-    `verl-doctor clean` shows the file with the proof that nobody needs it, and removes it with `--apply`. `RAY_ADDRESS=local` lets one
-    job on this machine start a Ray of its own past it.
+    `verl-doctor clean` shows the file with the proof that nothing needs it; `--apply` removes it.
+    `RAY_ADDRESS=local` makes one job on this machine ignore it and start its own Ray.
     """
     place = addresses.taken
     if place is None or place.source != "address file" or place.reply in ("", "connected"):
@@ -56,20 +56,20 @@ def address_file_stale(addresses: RayAddresses, configuration: Configuration | U
     effect = (
         "ray.init() would stop with 'When connecting to an existing cluster, num_cpus and num_gpus must not be provided'"
         if given
-        else "ray.init() would wait for it for ever"
+        else "ray.init() would wait for it forever"
     )
     file = addresses.file
     whose = "" if file is None or file.mine else f", which {file.owner} wrote,"
     age = f", written {in_time(file.age)} ago" if file is not None and file.age else ""
     yield Finding(
-        f"{place.said_by}{whose} names {place.address}, where no Ray answers: {effect}",
+        f"{place.said_by}{whose} names {place.address}, but no Ray answers there: {effect}",
         Evidence(
             f"{place.address}: {place.error or place.reply}{age}",
-            "no such file, or a Ray that answers",
+            "no such file, or a running Ray",
             place.said_by,
         ),
         subject=Subject("file", place.said_by),
-        remedy="verl-doctor clean --apply removes it"
+        remedy="run verl-doctor clean --apply to remove it"
         if file is None or file.mine
         else f"ask {file.owner} to remove it, or keep your Ray elsewhere: export RAY_TMPDIR=/tmp/ray-$USER",
     )

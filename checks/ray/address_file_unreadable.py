@@ -1,4 +1,4 @@
-"""RAY119: the file with the address of the last Ray may not be read."""
+"""RAY119: the file with the last Ray's address is not readable."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _CLOSED = AddressFile(FILE, "eve", mine=False, readable=False)
     "RAY119",
     phase="ray",
     examples=lambda: [
-        Example("it may be read", (RayAddresses(file=AddressFile(FILE, "eve", mine=False)),)),
+        Example("a readable file", (RayAddresses(file=AddressFile(FILE, "eve", mine=False)),)),
         Example("none", (RayAddresses(),)),
         Example("an address is named", (RayAddresses((ray_place(),), file=_CLOSED),)),
-        Example("of another user", (RayAddresses(file=_CLOSED),), "is eve's and may not be read"),
+        Example("of another user", (RayAddresses(file=_CLOSED),), "belongs to eve and is not readable"),
     ],
 )  # fmt: skip
 def address_file_unreadable(addresses: RayAddresses) -> Iterator[Finding]:
-    """The file with the address of the last Ray cannot be read.
+    """The file with the last Ray's address is not readable.
 
     ## Why it matters
 
-    Another user's Ray wrote it with a strict umask. `ray.init()` and `ray start` look into it before anything else, and stop:
-    `PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'`.
+    Another user's Ray wrote it with a strict umask. `ray.init()` and `ray start` read it before anything
+    else, and stop: `PermissionError: [Errno 13] Permission denied: '/tmp/ray/ray_current_cluster'`.
 
     ## How to fix
 
-    Keep your Ray in a folder of your own: `export RAY_TMPDIR=/tmp/ray-$USER`, for `ray start` and for the job.
+    Keep your Ray in a folder of your own: `export RAY_TMPDIR=/tmp/ray-$USER` for `ray start` and for the job.
     """
     file = addresses.file
     if file is None or file.readable or addresses.submitted:
@@ -40,9 +40,9 @@ def address_file_unreadable(addresses: RayAddresses) -> Iterator[Finding]:
     if named is not None and named.text != "auto" and addresses.head is None:
         return
     yield Finding(
-        f"{file.path} is {file.owner}'s and may not be read: ray.init() and ray start would stop with PermissionError",
-        Evidence(f"a file of {file.owner}", "one that this user may read and write, or none", file.path),
+        f"{file.path} belongs to {file.owner} and is not readable: ray.init() and ray start would stop with PermissionError",
+        Evidence(f"a file of {file.owner}", "a file that this user may read and write, or none", file.path),
         subject=Subject("file", file.path),
         location=Location(file.path),
-        remedy="export RAY_TMPDIR=/tmp/ray-$USER, for ray start and for the job",
+        remedy="export RAY_TMPDIR=/tmp/ray-$USER for ray start and for the job",
     )

@@ -18,12 +18,12 @@ _EVES = replace(MINE, mine=False, user="eve")
     phase="ray",
     severity="error",
     examples=lambda: [
-        Example("yours", (RayAddresses((ray_place(source="address file"),), (MINE,)),)),
+        Example("a Ray of yours", (RayAddresses((ray_place(source="address file"),), (MINE,)),)),
         Example("another user's that is not joined", (RayAddresses(running=(_EVES,)),)),
-        Example("where the script starts its own, of which RAY110 speaks", (RayAddresses((ray_place(source="ray start --head"),), (_EVES,)),)),
+        Example("where the script starts its own, which RAY110 reports", (RayAddresses((ray_place(source="ray start --head"),), (_EVES,)),)),
         Example("of another machine", (RayAddresses((ray_place("10.0.0.9:6379"),), (MINE,)),)),
-        Example("found in the common folder", (RayAddresses((ray_place(source="address file"),), (_EVES,)),), "eve runs the Ray at 10.0.0.5:6379"),
-        Example("named, so perhaps meant", (RayAddresses((ray_place(),), (_EVES,)),), "actors would run as eve"),
+        Example("found in the shared folder", (RayAddresses((ray_place(source="address file"),), (_EVES,)),), "the Ray of eve at 10.0.0.5:6379"),
+        Example("named, so perhaps intended", (RayAddresses((ray_place(),), (_EVES,)),), "actors would run as eve"),
     ],
 )  # fmt: skip
 def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:
@@ -31,13 +31,14 @@ def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:
 
     ## Why it matters
 
-    On a shared machine everybody's Ray writes its address to `/tmp/ray/ray_current_cluster`, and `ray.init()` joins whoever was last.
-    Actors then run as that user: with that user's environment and rights, on that user's GPUs, and what they write is theirs.
+    On a shared machine everybody's Ray writes its address to `/tmp/ray/ray_current_cluster`, and `ray.init()`
+    joins the one that wrote last. Actors then run as that user, with that user's environment and permissions,
+    on that user's GPUs, and the files they write belong to that user.
 
     ## How to fix
 
-    A folder of your own keeps the two apart: `export RAY_TMPDIR=/tmp/ray-$USER` before `ray start` and for the job. A Ray that is meant
-    for several users is named with RAY_ADDRESS.
+    Use a folder of your own: `export RAY_TMPDIR=/tmp/ray-$USER` before `ray start` and for the job. For a Ray
+    that several users share, set RAY_ADDRESS.
     """
     place = addresses.taken
     there = addresses.ray_at(place.address) if place is not None and place.address else None
@@ -45,14 +46,14 @@ def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:
         return
     named = place.source not in ("address file", "raylet")
     yield Finding(
-        f"{there.user} runs the Ray at {place.address} which a job would join: its actors would run as {there.user}",
+        f"the job would join the Ray of {there.user} at {place.address}: its actors would run as {there.user}",
         Evidence(
             f"{place.said_by} names it; its processes are {there.user}'s (raylet {', '.join(map(str, there.raylets))})",
             "a Ray of this user",
-            "the table of processes",
+            "the process table",
         ),
         subject=Subject("cluster", place.address),
         location=finding_its_place(place),
-        remedy=f"leave it if it is meant for you, or else: {'unset RAY_ADDRESS; ' if named else ''}export RAY_TMPDIR=/tmp/ray-$USER",
+        remedy=f"unless you mean to use that Ray: {'unset RAY_ADDRESS; ' if named else ''}export RAY_TMPDIR=/tmp/ray-$USER",
         severity="warning" if named else None,
     )

@@ -1,4 +1,4 @@
-"""RAY105: the cluster runs another Python than the job would."""
+"""RAY105: the cluster runs another Python version than the job."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ def _here(version: str) -> Interpreter:
     phase="ray",
     examples=lambda: [
         Example("the same", (joins(a_cluster(python="3.11.7")), _here("3.11.7"), _STRICT)),
-        Example("it could not be learned", (joins(a_cluster(python="")), _here("3.11.7"), _STRICT)),
-        Example("a patch level that Ray is told to accept", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _MINOR)),
-        Example("another minor version", (joins(a_cluster(python="3.11.7")), _here("3.12.1"), _MINOR), "runs Python 3.11.7, and this environment 3.12.1"),
-        Example("another patch level", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _STRICT), "the last number counts too"),
-        Example("a Ray that cannot be told otherwise", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _OLD), "the last number counts too"),
+        Example("an unknown version", (joins(a_cluster(python="")), _here("3.11.7"), _STRICT)),
+        Example("a patch level that Ray is set to accept", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _MINOR)),
+        Example("another minor version", (joins(a_cluster(python="3.11.7")), _here("3.12.1"), _MINOR), "runs Python 3.11.7, but this environment has 3.12.1"),
+        Example("another patch level", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _STRICT), "the patch version must match too"),
+        Example("a Ray without that setting", (joins(a_cluster(python="3.11.7")), _here("3.11.2"), _OLD), "the patch version must match too"),
     ],
 )  # fmt: skip
 def cluster_python_differs(
     clusters: RayClusters, interpreter: Interpreter, match: RayMatch
 ) -> Iterator[Finding]:
-    """The cluster runs another version of Python than the job would.
+    """The cluster runs another Python version than the job.
 
     ## Why it matters
 
-    Ray compares the whole version when a driver or a node joins, its last number too: `RuntimeError: Version mismatch: The cluster was
-    started with: ... Python: 3.11.7 ... This process ... was started with: ... Python: 3.11.2`. Functions and classes travel as
-    bytecode, which is another in each minor version.
+    Ray compares the whole version, patch level included, when a driver or a node joins: `RuntimeError:
+    Version mismatch: The cluster was started with: ... Python: 3.11.7 ... This process ... was started with:
+    ... Python: 3.11.2`. Functions and classes travel as bytecode, which differs between minor versions.
 
     ## How to fix
 
-    Make the environment anew with the cluster's Python (`uv venv --python 3.11.7`), or start the cluster with this one on every node.
-    Where only the last number differs, later releases of Ray accept it with RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL=minor in the
-    environment of the job and of each `ray start`; the finding says whether this one does.
+    Recreate the environment with the cluster's Python (`uv venv --python 3.11.7`), or start the cluster with
+    this one on every node. If only the patch level differs, later releases of Ray accept it with
+    RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL=minor in the environment of the job and of each `ray start`; the
+    finding states whether this one does.
     """
     cluster = clusters.chosen
     if cluster is None or not cluster.python or cluster.python == interpreter.version:
@@ -58,16 +59,16 @@ def cluster_python_differs(
     only_patch = cluster.python.split(".")[:2] == interpreter.version.split(".")[:2]
     if only_patch and match.level == "minor":
         return
-    why = "the last number counts too" if only_patch else "it cannot be joined"
+    why = "the patch version must match too" if only_patch else "it cannot be joined"
     yield Finding(
-        f"the cluster at {cluster.address} runs Python {cluster.python}, and this environment {interpreter.version}: {why}",
+        f"the cluster at {cluster.address} runs Python {cluster.python}, but this environment has {interpreter.version}: {why}",
         Evidence(
             f"Python {interpreter.version}, {interpreter.executable}",
             f"Python {cluster.python}",
             f"the GCS at {cluster.address}",
         ),
         subject=Subject("interpreter", "python"),
-        remedy=f"an environment with Python {cluster.python}"
+        remedy=f"use an environment with Python {cluster.python}"
         + (f"; or export {LEVEL}=minor" if only_patch and match.variable else "")
-        + (f", or a cluster with Python {interpreter.version}" if not only_patch else ""),
+        + (f", or restart the cluster with Python {interpreter.version}" if not only_patch else ""),
     )

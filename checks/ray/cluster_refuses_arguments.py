@@ -1,4 +1,4 @@
-"""RAY103: the job tells a Ray that it would join how many CPUs or GPUs to have."""
+"""RAY103: the job sets the number of CPUs or GPUs of a Ray that is already running."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _LIVE = RayAddresses((ray_place(source="address file"),))
     examples=lambda: [
         Example("a Ray of the job's own", (RayAddresses(), *configured(f"{_CPUS}=16"))),
         Example("null", (_LIVE, *configured(f"{_CPUS}=null"))),
-        Example("a new one is asked for", (RayAddresses((ray_place("local"), *_LIVE.places)), *configured(f"{_CPUS}=16"))),
-        Example("nobody answers, which is another matter", (RayAddresses((ray_place(source="address file", reply="refused"),)), *configured(f"{_CPUS}=16"))),
+        Example("the job starts a new Ray", (RayAddresses((ray_place("local"), *_LIVE.places)), *configured(f"{_CPUS}=16"))),
+        Example("nothing answers, which RAY102 reports", (RayAddresses((ray_place(source="address file", reply="refused"),)), *configured(f"{_CPUS}=16"))),
         Example("the script starts a Ray itself", (RayAddresses((ray_place(source="ray start --head", reply="refused"),)), *configured(f"{_CPUS}=16")), "the script starts one at 10.0.0.5:6379"),
         Example("CPUs", (_LIVE, *configured(f"{_CPUS}=16")), f"{_CPUS}=16 is refused"),
-        Example("GPUs, and an address that is given", (RayAddresses((ray_place(),)), *configured("+ray_kwargs.ray_init.num_gpus=8")), "10.0.0.5:6379 runs already"),
+        Example("GPUs, and a given address", (RayAddresses((ray_place(),)), *configured("+ray_kwargs.ray_init.num_gpus=8")), "10.0.0.5:6379 is already running"),
     ],
 )  # fmt: skip
 def cluster_refuses_arguments(addresses: RayAddresses, configuration: Configuration) -> Iterator[Finding]:
-    """The job tells a running Ray how many CPUs or GPUs to have.
+    """The job sets the number of CPUs or GPUs of a Ray that is already running.
 
     ## Why it matters
 
-    verl hands the keys below `ray_kwargs.ray_init` to `ray.init()`. Where that finds a running cluster, by RAY_ADDRESS or by the file
-    of its last start on this machine, it stops at once: `When connecting to an existing cluster, num_cpus and num_gpus must not be
-    provided.`
+    verl passes the keys below `ray_kwargs.ray_init` to `ray.init()`. If that finds a running cluster, through
+    RAY_ADDRESS or the file of the last start on this machine, it stops at once: `When connecting to an
+    existing cluster, num_cpus and num_gpus must not be provided.`
 
     ## How to fix
 
-    Leave the key away and tell `ray start` instead, or end the Ray that runs if nothing needs it. On one machine `RAY_ADDRESS=local`
-    starts a Ray of the job's own beside it.
+    Remove the key and pass the number to `ray start` instead, or stop the running Ray if nothing needs it. On
+    a single machine `RAY_ADDRESS=local` starts a separate Ray for the job.
     """
     taken = addresses.taken
     if taken is None or taken.source == "--ray-address":
@@ -48,14 +48,14 @@ def cluster_refuses_arguments(addresses: RayAddresses, configuration: Configurat
     if taken.source == "ray start --head":
         runs = f"the script starts one at {taken.address or 'its head'}"
     elif taken.reply == "connected":
-        runs = f"the one at {taken.address} runs already"
+        runs = f"the one at {taken.address} is already running"
     else:
         return
     for word in refused_arguments(configuration):
         yield Finding(
-            f"{word.text.lstrip('+')} is refused when a Ray is joined, and {runs}",
+            f"{word.text.lstrip('+')} is refused when the job joins a Ray, and {runs}",
             Evidence(word.text, "no such key", taken.said_by),
             subject=Subject("setting", word.key),
             location=place(word),
-            remedy=f"leave {word.key} away; or RAY_ADDRESS=local for a Ray of this job's own",
+            remedy=f"remove {word.key}; or set RAY_ADDRESS=local to start a separate Ray for this job",
         )

@@ -1,4 +1,4 @@
-"""RAY106: the cluster requires a token, but the job would show none."""
+"""RAY106: the cluster requires a token, but the job would not send one."""
 
 from __future__ import annotations
 
@@ -30,37 +30,39 @@ _NODES = RayStarts((_HEAD, RayStart("run.sh", 8, {"address": "$HEAD:6379"})))
     "RAY106",
     phase="ray",
     examples=lambda: [
-        Example("a cluster that wants none", (_NAMED, joins(a_cluster()), _THERE, _NO_SCRIPT)),
+        Example("a cluster that requires none", (_NAMED, joins(a_cluster()), _THERE, _NO_SCRIPT)),
         Example("the mode is set", (_NAMED, _LOCKED, RayToken("token", "/home/me/.ray/auth_token"), _NO_SCRIPT)),
-        Example("found on this machine: Ray uses the token by itself", (_FOUND, _LOCKED, _THERE, _NO_SCRIPT)),
-        Example("a script that starts a head alone", (_START, _NONE, _THERE, _ALONE)),
+        Example("found on this machine: Ray sends the token automatically", (_FOUND, _LOCKED, _THERE, _NO_SCRIPT)),
+        Example("a script that only starts a head", (_START, _NONE, _THERE, _ALONE)),
         Example("a script with the mode", (_START, _NONE, RayToken("token", "/t", by_itself=True), _NODES)),
         Example("a script, and no token", (_START, _NONE, RayToken(by_itself=True), _NODES)),
-        Example("a script that starts a head, and joins it by its address", (_START, _NONE, _THERE, _NODES), "ray start --address presents none"),
-        Example("an address that is named", (_NAMED, _LOCKED, _THERE, _NO_SCRIPT), "RAY_AUTH_MODE is not set"),
-        Example("a Ray that never does it by itself", (_FOUND, _LOCKED, RayToken(path="/home/me/.ray/auth_token"), _NO_SCRIPT), "RAY_AUTH_MODE is not set"),
+        Example("a script that starts a head, and joins it by its address", (_START, _NONE, _THERE, _NODES), "ray start --address sends none"),
+        Example("a given address", (_NAMED, _LOCKED, _THERE, _NO_SCRIPT), "RAY_AUTH_MODE is not set"),
+        Example("a Ray that never sends it automatically", (_FOUND, _LOCKED, RayToken(path="/home/me/.ray/auth_token"), _NO_SCRIPT), "RAY_AUTH_MODE is not set"),
         Example("switched off", (_FOUND, _LOCKED, RayToken("disabled", "/home/me/.ray/auth_token"), _NO_SCRIPT), "RAY_AUTH_MODE=disabled"),
         Example("no token", (_NAMED, _REFUSED, RayToken("token"), _NO_SCRIPT), "this user has none"),
         Example("another cluster's token", (_NAMED, _REFUSED, RayToken("token", "/home/me/.ray/auth_token"), _NO_SCRIPT), "it does not accept this user's"),
-        Example("a Ray that knows of no tokens", (_NAMED, _REFUSED, RayToken(known=False), _NO_SCRIPT), "this Ray is too old to support tokens"),
+        Example("a Ray without support for tokens", (_NAMED, _REFUSED, RayToken(known=False), _NO_SCRIPT), "this Ray is too old to support tokens"),
     ],
 )  # fmt: skip
 def cluster_token_not_sent(
     addresses: RayAddresses, clusters: RayClusters | Unknown, token: RayToken, starts: RayStarts | Unknown
 ) -> Iterator[Finding]:
-    """The cluster requires a token, and the job would present none.
+    """The cluster requires a token, but the job would not send one.
 
     ## Why it matters
 
-    The first local `ray.init()` of a user makes `~/.ray/auth_token`. From then on `ray start --head` of that user quietly wants the
-    token. A driver that finds the cluster by itself shows it; one to which the address is named (RAY_ADDRESS, `address=`), or a node
-    that joins with `ray start --address`, does so only with RAY_AUTH_MODE=token. Else, after 20 seconds: `ConnectionError: Failed to
-    connect to Ray cluster at ...`, or `InvalidAuthToken: Authentication token is missing or incorrect`.
+    A user's first local `ray.init()` creates `~/.ray/auth_token`. From then on that user's `ray start --head`
+    silently requires the token. A driver that finds the cluster itself sends it; a driver with a given
+    address (RAY_ADDRESS, `address=`), or a node that joins with `ray start --address`, sends it only with
+    RAY_AUTH_MODE=token. Otherwise, after 20 seconds: `ConnectionError: Failed to connect to Ray cluster at
+    ...`, or `InvalidAuthToken: Authentication token is missing or incorrect`.
 
     ## How to fix
 
-    `export RAY_AUTH_MODE=token` for the job and for `ray start` on every node, which all need the head's token in `~/.ray/auth_token`.
-    Or start the head with RAY_AUTH_MODE=disabled, where everybody who reaches the port may run programs.
+    Run `export RAY_AUTH_MODE=token` for the job and for `ray start` on every node; all of them need the
+    head's token in `~/.ray/auth_token`. Or start the head with RAY_AUTH_MODE=disabled, but then everybody who
+    reaches the port can run programs.
     """
     cluster = None if isinstance(clusters, Unknown) else clusters.chosen
     if cluster is not None and addresses.taken is not None:
@@ -87,7 +89,7 @@ def _now(cluster: RayCluster, taken: Place, token: RayToken) -> Iterator[Finding
 
 
 def _ahead(addresses: RayAddresses, starts: RayStarts) -> Iterator[Finding]:
-    """A script that starts a head, which then wants the token, and names its address to others, which show none."""
+    """A script that starts a head, which then requires the token, and passes its address to others, which send none."""
     head = next((command for command in starts.commands if "head" in command.options), None)
     joins = next(
         (command for command in starts.commands if command.options.get("address", "auto") != "auto"), None
@@ -97,11 +99,11 @@ def _ahead(addresses: RayAddresses, starts: RayStarts) -> Iterator[Finding]:
     )
     if head is None or (joins is None and (named is None or named.text == "local")):
         return
-    who = "ray start --address" if joins is not None else "a driver to which the address is named"
+    who = "ray start --address" if joins is not None else "a driver with a given address"
     yield Finding(
-        f"ray start --head would require this user's token, but {who} presents none where {_VARIABLE} is not set",
+        f"ray start --head would require this user's token, but {who} sends none unless {_VARIABLE} is set",
         Evidence(
-            f"{_VARIABLE} is not set, and there is a token",
+            f"{_VARIABLE} is not set, and a token exists",
             f"{_VARIABLE}=token, or {_VARIABLE}=disabled, for all of them",
             f"{head.path}:{head.line}" + (f", {joins.path}:{joins.line}" if joins is not None else ""),
         ),
@@ -113,10 +115,10 @@ def _ahead(addresses: RayAddresses, starts: RayStarts) -> Iterator[Finding]:
 
 
 def _why(cluster: RayCluster, taken: Place, token: RayToken) -> tuple[str, str]:
-    """What is missing, and what to do about it; empty when nothing is."""
+    """What is missing, and the remedy; both empty if nothing is."""
     copy = "copy ~/.ray/auth_token from the head's user to this one's"
     if not token.known:
-        return "this Ray is too old to support tokens", "install the Ray of the cluster"
+        return "this Ray is too old to support tokens", "install the cluster's version of Ray"
     if not token.there:
         return "this user has none", f"{copy}; then export {_VARIABLE}=token"
     if cluster.refused:
@@ -126,6 +128,6 @@ def _why(cluster: RayCluster, taken: Place, token: RayToken) -> tuple[str, str]:
         return "", ""
     shown = f"{_VARIABLE}={token.mode}" if token.mode else f"{_VARIABLE} is not set"
     return (
-        f"none is presented where {shown}",
+        f"none is sent because {shown}",
         f"export {_VARIABLE}=token, for the job and for ray start on every node",
     )

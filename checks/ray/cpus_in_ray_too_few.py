@@ -1,4 +1,4 @@
-"""RAY112: the cluster has fewer CPUs to give away than the job asks for."""
+"""RAY112: the cluster has fewer free CPUs than the job requests."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _TAKEN = a_cluster(
     requires={"HOST116", "RAY111"},
     examples=lambda: [
         Example("enough", (joins(a_cluster()), *configured(), _EACH)),
-        Example("a verl that asks for one", (joins(_FEW), *configured(), RayTickets(1, "base.py:192"))),
+        Example("a verl that reserves one for each GPU", (joins(_FEW), *configured(), RayTickets(1, "base.py:192"))),
         Example("the table was not read", (joins(a_cluster(a_node(resources={}), refused="x")), *configured(), _EACH)),
-        Example("a head with few", (joins(_FEW), *configured(), _EACH), "asks Ray for 25 CPUs, and the one at 10.0.0.5:6379 has 16"),
-        Example("left by a job that has ended", (joins(_TAKEN), *configured(), _EACH), "4 of 64 are free"),
+        Example("a head with few", (joins(_FEW), *configured(), _EACH), "requests 25 CPUs, but the Ray at 10.0.0.5:6379 has 16"),
+        Example("left by a finished job", (joins(_TAKEN), *configured(), _EACH), "4 of 64 are free"),
     ],
 )  # fmt: skip
 def cpus_in_ray_too_few(
@@ -43,13 +43,14 @@ def cpus_in_ray_too_few(
 
     ## Why it matters
 
-    Ray's CPUs are tickets, of which verl asks for some with each GPU, one for its TaskRunner and one for each part of its queue. Where
-    too few are left Ray waits for more to come, for ever, and says at most `No available node types can fulfill resource request`.
+    Ray's CPUs are tickets: verl requests several with each GPU, one for its TaskRunner and one for each part
+    of its queue. If too few are left, Ray waits forever for more, and at most prints `No available node types
+    can fulfill resource request`.
 
     ## How to fix
 
-    Start the raylets with more: `ray start --num-cpus=`. No process is bound to a core by them. What jobs that have ended left behind,
-    `verl-doctor clean` shows and removes.
+    Start the raylets with more: `ray start --num-cpus=`. No process is bound to a core by them. `verl-doctor
+    clean` shows and removes what finished jobs left behind.
     """
     cluster = clusters.chosen
     nodes, each = asked_of_ray(configuration)
@@ -63,19 +64,19 @@ def cpus_in_ray_too_few(
     left = [holder for holder in found if holder.left]
     severity: Severity | None = "warning" if found and not left else None
     yield Finding(
-        f"the job asks Ray for {need} CPUs, and the one at {cluster.address} has {have:g}"
+        f"the job requests {need} CPUs, but the Ray at {cluster.address} has {have:g}"
         if have < need
-        else f"the job asks Ray for {need} CPUs, and {idle:g} of {have:g} are free in the one at {cluster.address}",
+        else f"the job requests {need} CPUs, but {idle:g} of {have:g} are free in the Ray at {cluster.address}",
         Evidence(
             in_words(found, "CPU") or f"{idle:g} of {have:g} CPUs on {counted(len(cluster.alive), 'node')}",
-            f"{need}: {tickets.of_each_gpu} with each of {nodes * each} GPUs ({NODES}={nodes}, {GPUS}={each}), and those of the driver's actors",
+            f"{need}: {tickets.of_each_gpu} with each of {nodes * each} GPUs ({NODES}={nodes}, {GPUS}={each}), plus the driver's actors",
             f"the GCS at {cluster.address}; {tickets.read_from}",
         ),
         subject=Subject("resource", "CPU"),
-        remedy="verl-doctor clean shows what jobs that have ended left behind"
+        remedy="run verl-doctor clean to see what finished jobs left behind"
         if left
-        else "wait for that job, or end it"
+        else "wait for that job, or stop it"
         if found
-        else "start the raylets anew with ray start --num-cpus=, more on each node",
+        else "restart the raylets with a larger ray start --num-cpus= on each node",
         severity=severity,
     )

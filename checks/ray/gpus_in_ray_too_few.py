@@ -1,4 +1,4 @@
-"""RAY111: the cluster has fewer GPUs to give away than the job asks for."""
+"""RAY111: the cluster has fewer free GPUs than the job requests."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _ACTOR = RayActor("cd" * 16, "ALIVE", "engine", job="02000000", needs={"GPU": 8.
         Example("enough", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6"))), *_TWO_NODES)),
         Example("nothing is joined", (RayClusters((a_cluster(),)), *_TWO_NODES)),
         Example("the table was not read", (joins(a_cluster(unread=("nodes",))), *_TWO_NODES)),
-        Example("a node is missing", (joins(a_cluster()), *_TWO_NODES), "asks Ray for 16 GPUs (2 nodes with 8 each), and the one at 10.0.0.5:6379 has 8"),
+        Example("a node is missing", (joins(a_cluster()), *_TWO_NODES), "requests 16 GPUs (2 nodes with 8 each), but the Ray at 10.0.0.5:6379 has 8"),
         Example("a node that died", (joins(a_cluster(a_node(), a_node("n2", address="10.0.0.6", alive=False))), *_TWO_NODES), "has 8"),
-        Example("the machine has no more itself, of which CFG111 speaks", (joins(a_cluster(a_node(resources={"GPU": 1.0}))), *configured(), Resources((Gpu("NVIDIA H200", 143771),), 64, None))),
+        Example("the machine itself has no more, which CFG111 reports", (joins(a_cluster(a_node(resources={"GPU": 1.0}))), *configured(), Resources((Gpu("NVIDIA H200", 143771),), 64, None))),
         Example("a raylet that was started without GPUs", (joins(a_cluster(a_node(resources={"CPU": 64.0}))), *configured()), "has 0"),
         Example("enough in all, spread over too many", (joins(a_cluster(*(a_node(f"n{n}", resources={"GPU": 4.0}) for n in range(4)))), *_TWO_NODES), "no node of the Ray at 10.0.0.5:6379 has 8"),
-        Example("left by a job that has ended", (joins(a_cluster(_TAKEN, jobs=(_OVER,), groups=(_GROUP,))), *configured()), "0 of 8 are free"),
+        Example("left by a finished job", (joins(a_cluster(_TAKEN, jobs=(_OVER,), groups=(_GROUP,))), *configured()), "0 of 8 are free"),
         Example("another job is running", (joins(a_cluster(_TAKEN, jobs=(_RUNS,), actors=(_ACTOR,))), *configured()), "0 of 8 are free"),
     ],
 )  # fmt: skip
@@ -54,15 +54,16 @@ def gpus_in_ray_too_few(
 
     ## Why it matters
 
-    verl compares what is free with `trainer.nnodes` times `trainer.n_gpus_per_node` and stops (`Total available GPUs 8 is less than
-    total desired GPUs 16`), or waits forever for a placement group. A node that died, a raylet that was started where no GPU was
-    visible (`ray start` before `module load`, CUDA_VISIBLE_DEVICES, another user's `--num-gpus=0`) and what an earlier job left
-    behind look the same from within.
+    verl compares what is free with `trainer.nnodes` times `trainer.n_gpus_per_node` and stops (`Total
+    available GPUs 8 is less than total desired GPUs 16`), or waits forever for a placement group. A node that
+    died, a raylet that was started where no GPU was visible (`ray start` before `module load`,
+    CUDA_VISIBLE_DEVICES, another user's `--num-gpus=0`) and the leftovers of an earlier job all look the same
+    to the job.
 
     ## How to fix
 
-    The finding names each node with its GPUs, and who has those that are taken. What jobs that have ended left behind,
-    `verl-doctor clean` shows and removes. A raylet counts its GPUs once, when it is started.
+    The finding lists each node with its GPUs, and who holds those in use. `verl-doctor clean` shows and
+    removes what finished jobs left behind. A raylet counts its GPUs only once, at its start.
     """
     cluster = clusters.chosen
     nodes, each = asked_of_ray(configuration)
@@ -72,12 +73,12 @@ def gpus_in_ray_too_few(
         return
     want, have = nodes * each, total(cluster.alive, "GPU")
     enough = [node for node in cluster.alive if node.resources.get("GPU", 0) >= each]
-    asks = f"the job asks Ray for {counted(want, 'GPU')} ({counted(nodes, 'node')} with {each} each), and"
+    asks = f"the job requests {counted(want, 'GPU')} ({counted(nodes, 'node')} with {each} each), but"
     wanted = f"{NODES}={nodes}, {GPUS}={each}"
     at = f"the GCS at {cluster.address}"
     if have < want:
         yield Finding(
-            f"{asks} the one at {cluster.address} has {have:g}",
+            f"{asks} the Ray at {cluster.address} has {have:g}",
             Evidence(_nodes(cluster), wanted, at),
             subject=Subject("resource", "GPU"),
             remedy=_remedy(cluster),
@@ -95,18 +96,18 @@ def gpus_in_ray_too_few(
         left = [holder for holder in found if holder.left]
         severity: Severity | None = None if left or not found else "warning"
         yield Finding(
-            f"{asks} {idle:g} of {have:g} are free in the one at {cluster.address}",
-            Evidence(in_words(found, "GPU") or "Ray does not say who has them", wanted, at),
+            f"{asks} {idle:g} of {have:g} are free in the Ray at {cluster.address}",
+            Evidence(in_words(found, "GPU") or "Ray does not report who holds them", wanted, at),
             subject=Subject("resource", "GPU"),
-            remedy="verl-doctor clean shows what jobs that have ended left behind"
+            remedy="run verl-doctor clean to see what finished jobs left behind"
             if left
-            else "wait for that job, or end it",
+            else "wait for that job, or stop it",
             severity=severity,
         )
 
 
 def _fewer_here(resources: Resources | Unknown, each: int) -> bool:
-    """Whether this machine has fewer itself, which CFG111 says."""
+    """Whether this machine itself has fewer, which CFG111 reports."""
     seen = None if isinstance(resources, Unknown) else resources.gpus
     return seen is not None and len(seen) < each
 
@@ -122,5 +123,7 @@ def _nodes(cluster: RayCluster) -> str:
 def _remedy(cluster: RayCluster) -> str:
     none = next((node.address for node in cluster.alive if not node.resources.get("GPU")), "")
     if none:
-        return f"on {none}: nvidia-smi -L and echo $CUDA_VISIBLE_DEVICES, then restart its raylet where GPUs are seen"
-    return f"join the missing nodes: ray start --address={cluster.address}; or ask for what is there"
+        return f"on {none}, run nvidia-smi -L and echo $CUDA_VISIBLE_DEVICES, then restart its raylet where GPUs are visible"
+    return (
+        f"join the missing nodes with ray start --address={cluster.address}, or request what the cluster has"
+    )

@@ -1,4 +1,4 @@
-"""RAY115: somebody waits for a placement group that this cluster can never place."""
+"""RAY115: a pending placement group can never be placed in this cluster."""
 
 from __future__ import annotations
 
@@ -38,28 +38,29 @@ def _waits(group: RayGroup, *nodes: RayNode, finished: bool = False) -> tuple[Ra
     phase="ray",
     examples=lambda: [
         Example("placed", _waits(replace(_QUEUE, state="CREATED"), a_node())),
-        Example("it waits for others to end", _waits(_QUEUE, a_node(free={}))),
-        Example("whoever asked for it has ended", _waits(_QUEUE, _TWO_CPUS, finished=True)),
-        Example("8 CPUs of 2", _waits(_QUEUE, _TWO_CPUS), "8 times 1 CPU, and all nodes together have 2 CPU"),
+        Example("it waits for others to finish", _waits(_QUEUE, a_node(free={}))),
+        Example("the job that requested it has ended", _waits(_QUEUE, _TWO_CPUS, finished=True)),
+        Example("8 CPUs of 2", _waits(_QUEUE, _TWO_CPUS), "8 times 1 CPU, but all nodes together have 2 CPU"),
         Example("a part that no node has", _waits(replace(_QUEUE, bundles=({"GPU": 8.0, "CPU": 1.0},)), _TWO_CPUS), "no node has 8 GPU, 1 CPU"),
         Example("all on one node", _waits(replace(_QUEUE, strategy="STRICT_PACK"), _TWO_CPUS, replace(_TWO_CPUS, node="n2", resources={"CPU": 7.0})), "no node has 8 CPU"),
-        Example("each on its own", _waits(replace(_QUEUE, strategy="STRICT_SPREAD"), a_node()), "8 nodes are wanted, and 1 is alive"),
-        Example("Ray itself says so", _waits(replace(_QUEUE, waits_for="INFEASIBLE"), a_node()), "Ray calls it infeasible"),
+        Example("each on its own", _waits(replace(_QUEUE, strategy="STRICT_SPREAD"), a_node()), "it needs 8 nodes, but 1 is alive"),
+        Example("Ray itself reports it", _waits(replace(_QUEUE, waits_for="INFEASIBLE"), a_node()), "Ray reports it as infeasible"),
     ],
 )  # fmt: skip
 def group_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
-    """A placement group is pending that this cluster can never place.
+    """A pending placement group can never be placed in this cluster.
 
     ## Why it matters
 
-    A driver that waits for it (`ray.get(group.ready())`) waits forever, and nothing is printed: verl seems to hang before its first
-    step. Its queue alone asks for one CPU for each of `transfer_queue.backend.SimpleStorage.num_data_storage_units`, 8 by default; its
-    workers for whole nodes.
+    A driver that waits for it (`ray.get(group.ready())`) waits forever, and nothing is printed: verl seems to
+    hang before its first step. Its queue alone requests one CPU for each of
+    `transfer_queue.backend.SimpleStorage.num_data_storage_units`, 8 by default; its workers request whole
+    nodes.
 
     ## How to fix
 
-    Ask for less, or join nodes that have it. CPUs are tickets: `ray start --num-cpus=` may name more than there are. A custom resource
-    must be spelt as it was given to `ray start --resources`.
+    Request less, or join nodes that have it. CPUs are tickets: `ray start --num-cpus=` may exceed the real
+    number. A custom resource must be spelled exactly as in `ray start --resources`.
     """
     for cluster in clusters.concerned:
         if not cluster.knows("nodes") or not cluster.knows("groups"):
@@ -77,7 +78,7 @@ def group_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
                     ),
                     severity=of_another_job(launch),
                     subject=Subject("resource", group.name or short(group.group), group.job),
-                    remedy="ask for less, or join nodes that have it: CPUs are tickets, ray start --num-cpus= names them",
+                    remedy="request less, or join nodes that have it; CPUs are tickets, whose number ray start --num-cpus= sets",
                 )
 
 

@@ -1,4 +1,4 @@
-"""RAY117: the launch script starts its head in a folder in which the job does not look for it."""
+"""RAY117: the launch script starts its head in a folder where the job does not look for it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def _looks(*places: Place, folder: str = "/tmp/ray") -> RayAddresses:
     examples=lambda: [
         Example("the usual folder", (_looks(), _script())),
         Example("the same folder", (_looks(folder="/scratch/me/ray"), _script("--temp-dir=/scratch/me/ray/"))),
-        Example("the job is told where it is", (_looks(ray_place()), _script("--temp-dir=/scratch/me"))),
+        Example("the job has its address", (_looks(ray_place()), _script("--temp-dir=/scratch/me"))),
         Example("auto finds its processes", (_looks(ray_place("auto")), _script("--temp-dir=/scratch/me"))),
         Example("the job is started by something else", (_looks(), _script("--temp-dir=/scratch/me", trains=False))),
-        Example("where the job looks is not known", (_looks(folder=UNTOLD), _script("--temp-dir=/scratch/me"))),
+        Example("the folder that the job searches is not known", (_looks(folder=UNTOLD), _script("--temp-dir=/scratch/me"))),
         Example("a folder of its own", (_looks(), _script("--temp-dir", "/scratch/me")), "the job looks for it in /tmp/ray"),
     ],
 )  # fmt: skip
@@ -42,13 +42,14 @@ def head_started_out_of_sight(addresses: RayAddresses, launch: Launch) -> Iterat
 
     ## Why it matters
 
-    `ray start --head --temp-dir=` writes the address of the head into that folder, and `ray.init()` looks for it in RAY_TMPDIR, or in
-    `/tmp/ray`. It finds none, and quietly starts a Ray of its own: on this machine alone, without the nodes that joined the head. Or it
-    finds that of another job.
+    `ray start --head --temp-dir=` writes the head's address to that folder, but `ray.init()` looks for it in
+    RAY_TMPDIR or `/tmp/ray`. It finds none and silently starts its own Ray, on this machine alone, without
+    the nodes that joined the head. Or it finds another job's.
 
     ## How to fix
 
-    `export RAY_ADDRESS=` with the head's address before the job, or RAY_TMPDIR in place of `--temp-dir` for both.
+    Run `export RAY_ADDRESS=` with the head's address before the job, or replace `--temp-dir` with RAY_TMPDIR
+    for both.
     """
     if launch.command is None or addresses.submitted or addresses.folder == UNTOLD:
         return
@@ -62,7 +63,7 @@ def head_started_out_of_sight(addresses: RayAddresses, launch: Launch) -> Iterat
         if word.text.rstrip("/") == addresses.folder.rstrip("/"):
             continue
         yield Finding(
-            f"ray start {_OPTION}={word.text} leaves the head's address there, and the job looks for it in {addresses.folder}",
+            f"ray start {_OPTION}={word.text} writes the head's address there, but the job looks for it in {addresses.folder}",
             Evidence(
                 f"{_OPTION}={word.text}",
                 f"RAY_ADDRESS={head}, or {addresses.folder}",

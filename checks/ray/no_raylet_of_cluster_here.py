@@ -27,9 +27,9 @@ _HERE = joins(a_cluster())
     phase="ray",
     examples=lambda: [
         Example("a raylet of it runs here", (RayAddresses((ray_place(),), (MINE,)), _HERE, _NETWORK, _SEEN)),
-        Example("known by its session", (RayAddresses((ray_place(),), (replace(MINE, address="head:6379"),)), _HERE, _NETWORK, _SEEN)),
+        Example("recognised by its session", (RayAddresses((ray_place(),), (replace(MINE, address="head:6379"),)), _HERE, _NETWORK, _SEEN)),
         Example("nothing is joined", (RayAddresses(), RayClusters((a_cluster(),)), _NETWORK, _SEEN)),
-        Example("the doctor is only told to look at it", (RayAddresses((ray_place(source="--ray-address"),)), _AWAY, _NETWORK, _SEEN)),
+        Example("only verl-doctor connects to it", (RayAddresses((ray_place(source="--ray-address"),)), _AWAY, _NETWORK, _SEEN)),
         Example("through Ray's client, which needs none", (RayAddresses((ray_place("ray://10.0.0.9:10001"),)), RayClusters((), "10.0.0.9:10001"), _NETWORK, _SEEN)),
         Example("a script that joins it first", (RayAddresses((ray_place(), ray_place(source="ray start --address"))), _AWAY, _NETWORK, _SEEN)),
         Example("a login node", (RayAddresses((ray_place("10.0.0.9:6379"),)), _AWAY, _NETWORK, _SEEN), "has no node on this machine"),
@@ -43,15 +43,16 @@ def no_raylet_of_cluster_here(
 
     ## Why it matters
 
-    A driver needs a raylet of the cluster beside it, whose files and sockets it uses. Without one `ray.init()` waits for a minute, then:
-    `ConnectionError: Failed to connect to Ray cluster at ...`, caused by `No node info found matching attributes: ''`. Where the
-    address is this machine's own, another container's or user's Ray has the port (containers with the host's network share all
-    ports): the job would never run there either.
+    A driver needs a raylet of the cluster on its machine, whose files and sockets it uses. Without one
+    `ray.init()` waits for a minute, then fails: `ConnectionError: Failed to connect to Ray cluster at ...`,
+    caused by `No node info found matching attributes: ''`. If the address is this machine's own, the Ray of
+    another container or user has the port (containers on the host's network share all ports), and the job
+    would not run there either.
 
     ## How to fix
 
-    Join first, `ray start --address=`, or start the job on a node of the cluster (`ray job submit`). If the Ray is not yours, `unset
-    RAY_ADDRESS` and start your own with another `--port` and RAY_TMPDIR.
+    Join first with `ray start --address=`, or start the job on a node of the cluster (`ray job submit`). If
+    the Ray is not yours, `unset RAY_ADDRESS` and start your own with another `--port` and RAY_TMPDIR.
     """
     cluster, taken = clusters.chosen, addresses.taken
     if cluster is None or taken is None or taken.source == "--ray-address" or cluster.refused:
@@ -64,7 +65,7 @@ def no_raylet_of_cluster_here(
         return
     here = [node for node in cluster.alive if network.owner_of(node.address) is not None]
     what = (
-        "says that it has a node on this machine, and its processes are not visible from here: it is in another container"
+        "reports a node on this machine, but its processes are not visible from here: it runs in another container"
         if here
         else "has no node on this machine"
     )
@@ -73,11 +74,11 @@ def no_raylet_of_cluster_here(
         Evidence(
             f"nodes {', '.join(node.address for node in cluster.alive[:4])}; here run {len(addresses.running)} Rays",
             "a raylet of that cluster on this machine",
-            f"the GCS at {cluster.address}, the table of processes ({len(processes.running)} of jobs)",
+            f"the GCS at {cluster.address}, the process table ({len(processes.running)} of jobs)",
         ),
         subject=Subject("cluster", cluster.address),
         location=finding_its_place(taken),
-        remedy="unset RAY_ADDRESS, and start a Ray of your own with another --port"
+        remedy="unset RAY_ADDRESS and start your own Ray with another --port"
         if here
-        else f"ray start --address={cluster.address}, or start the job on one of its nodes",
+        else f"run ray start --address={cluster.address}, or start the job on one of its nodes",
     )

@@ -34,13 +34,14 @@ def nodes_of_cluster_died(clusters: RayClusters) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Nobody stopped them: Ray's head lost touch with them. Their GPUs are missing, and a job that asks for all waits or stops (`Total
-    available GPUs ... is less than total desired GPUs`). Actors that were there are dead.
+    These nodes were not stopped on purpose: Ray's head lost contact with them. Their GPUs are missing, and a
+    job that requests all of them waits or stops (`Total available GPUs ... is less than total desired GPUs`).
+    Actors on these nodes are dead.
 
     ## How to fix
 
-    Look at the node: is it up, was its raylet killed (`dmesg`, memory), can it reach the head? Then `ray start --address=` there. Its log
-    is `raylet.out` in its session folder.
+    Check the node: is it up, was its raylet killed (`dmesg`, memory), can it reach the head? Then run `ray
+    start --address=` there. Its log is `raylet.out` in its session folder.
     """
     cluster = clusters.chosen
     if cluster is None or not cluster.knows("nodes"):
@@ -59,10 +60,10 @@ def nodes_of_cluster_died(clusters: RayClusters) -> Iterator[Finding]:
     yield Finding(
         f"{counted(len(different), 'node')} of the Ray at {cluster.address} died: {listed(different, _MOST)}",
         Evidence(
-            f"{last.host or last.address} with {resources_text(has) or 'its resources'}: {last.died or last.end or 'Ray does not say why'}",
-            "nodes that are alive",
+            f"{last.host or last.address} with {resources_text(has) or 'its resources'}: {last.died or last.end or 'Ray reports no reason'}",
+            "all nodes alive",
             f"the GCS at {cluster.address}",
         ),
         subject=Subject("node", ", ".join(sorted(different))),
-        remedy=f"look why, then on each: ray start --address={cluster.address}",
+        remedy=f"find the cause, then run on each: ray start --address={cluster.address}",
     )

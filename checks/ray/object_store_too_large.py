@@ -1,4 +1,4 @@
-"""RAY133: Ray's object store is set to be larger than there is room for."""
+"""RAY133: Ray's object store is larger than the available memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHM = SharedMemory(1000 * _GB, 1000 * _GB)
 _DEFAULT = ObjectStore(200 * _GB, "", 75 << 20, 10 * _GB, 2000 * _GB)
 _TOLD = replace(_DEFAULT, given_by=_BY)
 _JOB = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7"
-# Of the memory: as much as Ray itself would take.
+# The share of the memory that Ray itself would take.
 _PART = 0.3
 _STORE = Subject("memory", "object store")
 
@@ -38,34 +38,34 @@ def _example(store: ObjectStore = _DEFAULT, shm: SharedMemory = _SHM, group: int
     examples=lambda: [
         Example("Ray decides", _example()),
         Example("a small container, where Ray decides", _example(replace(_DEFAULT, size=3 * _GB), SharedMemory(64 << 20, 64 << 20))),
-        Example("told, and there is room", _example(_TOLD)),
-        Example("a large store on a disk is what somebody wants", _example(replace(_TOLD, slow_allowed=True, size=20 * _GB), SharedMemory(16 * _GB, 16 * _GB)), "falls back to disk"),
-        Example("told of more than /dev/shm has", _example(replace(_TOLD, size=20 * _GB), SharedMemory(16 * _GB, 15 * _GB)), "Ray does not start"),
-        Example("told of a little more than /dev/shm has", _example(replace(_TOLD, size=8 * _GB), SharedMemory(64 << 20, 64 << 20)), "falls back to disk: /dev/shm has 64.0 MiB left"),
-        Example("told of more than the machine has", _example(replace(_TOLD, size=3000 * _GB)), "more than the 1.8 TiB of memory"),
-        Example("told of gigabytes where bytes are meant", _example(replace(_TOLD, size=100)), "less than the 75.0 MiB"),
-        Example("Ray decides by the machine's memory in a Slurm job", _example(group=128), "the control group of the job has 119 GiB left"),
+        Example("a size that fits", _example(_TOLD)),
+        Example("a large store on a disk is explicitly allowed", _example(replace(_TOLD, slow_allowed=True, size=20 * _GB), SharedMemory(16 * _GB, 16 * _GB)), "falls back to disk"),
+        Example("a size above /dev/shm", _example(replace(_TOLD, size=20 * _GB), SharedMemory(16 * _GB, 15 * _GB)), "Ray does not start"),
+        Example("a size slightly above /dev/shm", _example(replace(_TOLD, size=8 * _GB), SharedMemory(64 << 20, 64 << 20)), "falls back to disk: /dev/shm has 64.0 MiB left"),
+        Example("a size above the machine's memory", _example(replace(_TOLD, size=3000 * _GB)), "larger than the 1.8 TiB of memory"),
+        Example("gigabytes given instead of bytes", _example(replace(_TOLD, size=100)), "smaller than the 75.0 MiB"),
+        Example("Ray decides by the machine's memory in a Slurm job", _example(group=128), "the job's control group has 119 GiB left"),
     ],
 )  # fmt: skip
 def object_store_too_large(
     store: ObjectStore, shm: SharedMemory, limits: HostLimits, here: JobHere
 ) -> Iterator[Finding]:
-    """Ray's object store is set to be larger than there is room for.
+    """Ray's object store is larger than the available memory.
 
     ## Why it matters
 
-    It lies in /dev/shm. One that is told to be larger than what is free there stops `ray start` (`exceeds /dev/shm size`), or
-    falls back to disk when it has less than 10 GB: every batch then passes through that disk. Left alone Ray takes 30 % of the
-    memory that it sees as free, and it sees no limit of a lower control group, as Slurm sets them: when the store fills, the
-    kernel kills processes of the job.
+    It lies in /dev/shm. A configured size above what is free there stops `ray start` (`exceeds /dev/shm
+    size`), or, below 10 GB, makes the store fall back to disk: every batch then passes through that disk. By
+    default Ray takes 30 % of the memory that it detects, but it ignores limits of lower control groups, as
+    Slurm sets them: when the store fills, the kernel kills processes of the job.
 
     ## How to fix
 
-    `ray start --object-store-memory=BYTES`, or `ray_kwargs.ray_init.object_store_memory` where verl starts Ray, with the number
-    that the finding names; or a larger /dev/shm.
+    Set `ray start --object-store-memory=BYTES`, or `ray_kwargs.ray_init.object_store_memory` if verl starts
+    Ray, to the number in the finding; or enlarge /dev/shm.
     """
     size = in_bytes(store.size)
-    whose = f"the object store that Ray is told to make ({store.given_by}: {size})"
+    whose = f"the configured object store ({store.given_by}: {size})"
     left = limits.shell.groups.memory
     fits = int(min(shm.free * 0.9, left.memory_left * _PART if left else store.memory * _PART))
     remedy = f"--object-store-memory={fits} fits here" if fits > store.least else ""
@@ -76,7 +76,7 @@ def object_store_too_large(
     )
     if store.given_by and store.size < store.least:
         yield Finding(
-            f"{whose} has less than the {in_bytes(store.least)} that Ray demands; the number is in bytes",
+            f"{whose} is smaller than the {in_bytes(store.least)} that Ray requires; the number is in bytes",
             evidence,
             subject=_STORE,
             remedy=remedy,
@@ -84,7 +84,7 @@ def object_store_too_large(
         )
     elif store.given_by and store.size > store.memory:
         yield Finding(
-            f"{whose} has more than the {in_bytes(store.memory)} of memory that Ray sees: Ray does not start",
+            f"{whose} is larger than the {in_bytes(store.memory)} of memory that Ray detects: Ray does not start",
             evidence,
             subject=_STORE,
             remedy=remedy,
@@ -92,7 +92,7 @@ def object_store_too_large(
         )
     elif store.given_by and store.size > shm.free:
         refused = store.size > store.large and not store.slow_allowed
-        what = "does not fit into /dev/shm, and Ray does not start" if refused else "falls back to disk"
+        what = "does not fit into /dev/shm, so Ray does not start" if refused else "falls back to disk"
         yield Finding(
             f"{whose} {what}: /dev/shm has {in_bytes(shm.free)} left",
             evidence,
@@ -102,7 +102,7 @@ def object_store_too_large(
         )
     elif left and store.size > left.memory_left:
         yield Finding(
-            f"Ray's object store may fill {size} of memory, and the control group of the job has {in_bytes(left.memory_left)} left",
+            f"Ray's object store may fill {size} of memory, but the job's control group has {in_bytes(left.memory_left)} left",
             replace(evidence, wanted=f"less than {in_bytes(left.memory_left)}", read_from=left.folder),
             subject=_STORE,
             remedy=remedy,

@@ -1,4 +1,4 @@
-"""RAY110: another Ray has the port on which the launch script starts its head."""
+"""RAY110: another Ray occupies the port on which the launch script starts its head."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FILE = ray_place(source="address file")
     phase="ray",
     examples=lambda: [
         Example("a free port", (RayAddresses((replace(_HEAD, reply="refused"),)), RayClusters(), _SCRIPT)),
-        Example("something else has it", (RayAddresses((_HEAD,)), RayClusters((a_cluster(refused="no GCS", cluster=""),)), _SCRIPT)),
+        Example("another program has it", (RayAddresses((_HEAD,)), RayClusters((a_cluster(refused="no GCS", cluster=""),)), _SCRIPT)),
         Example("the script stops it first", (RayAddresses((_HEAD,), (MINE,)), _THERE, _STOPS)),
-        Example("yours", (RayAddresses((_FILE, _HEAD), (MINE,)), _THERE, _SCRIPT), "is already running at"),
-        Example("yours, from another folder", (RayAddresses((_HEAD,), (MINE,)), _THERE, _SCRIPT), "does not match persisted value"),
-        Example("another user's, which ray stop leaves alone", (RayAddresses((_HEAD,), (replace(MINE, mine=False, user="eve"),)), _THERE, _STOPS), "a Ray of eve has 10.0.0.5:6379"),
+        Example("a Ray of yours", (RayAddresses((_FILE, _HEAD), (MINE,)), _THERE, _SCRIPT), "is already running at"),
+        Example("a Ray of yours, from another folder", (RayAddresses((_HEAD,), (MINE,)), _THERE, _SCRIPT), "does not match persisted value"),
+        Example("another user's, which ray stop leaves alone", (RayAddresses((_HEAD,), (replace(MINE, mine=False, user="eve"),)), _THERE, _STOPS), "a Ray of eve occupies 10.0.0.5:6379"),
         Example("another container's", (RayAddresses((_HEAD,)), _THERE, _STOPS), "whose processes are not visible from here"),
     ],
 )  # fmt: skip
@@ -36,14 +36,15 @@ def port_of_another_ray(addresses: RayAddresses, clusters: RayClusters, launch: 
 
     ## Why it matters
 
-    `ray start --head` starts its processes, talks to the GCS that has the port, and finds that it is another one's: `AssertionError:
-    Session name session_... does not match persisted value b'session_...'. Perhaps there was an error connecting to ...`. Nothing is
-    wrong with the storage that this blames. Containers with the host's network share all ports, and 6379 is everybody's default.
+    `ray start --head` starts its processes, talks to the GCS that has the port, and finds that it belongs to
+    another cluster: `AssertionError: Session name session_... does not match persisted value b'session_...'.
+    Perhaps there was an error connecting to ...`. The storage that this message blames is fine. Containers on
+    the host's network share all ports, and 6379 is everybody's default.
 
     ## How to fix
 
-    Give the head another `--port` and a folder of its own (RAY_TMPDIR), and its address to the other nodes; or end the Ray that has
-    the port, if it is yours and nobody needs it.
+    Give the head another `--port` and its own folder (RAY_TMPDIR), and pass its address to the other nodes.
+    Or stop the Ray that has the port, if it is yours and nothing needs it.
     """
     head = addresses.head
     cluster = clusters.at(head.address) if head is not None else None
@@ -64,14 +65,14 @@ def port_of_another_ray(addresses: RayAddresses, clusters: RayClusters, launch: 
         else "'Session name ... does not match persisted value'"
     )
     yield Finding(
-        f"{whose} has {head.address}, where the script starts its head: it would stop with {complaint}",
+        f"{whose} occupies {head.address}, where the script starts its head, which would stop with {complaint}",
         Evidence(
-            f"{cluster.session or 'a Ray that wants a token'} at {head.address}",
+            f"{cluster.session or 'a Ray that requires a token'} at {head.address}",
             "a free port",
             f"the GCS at {head.address}",
         ),
         subject=Subject("address", head.address),
         location=finding_its_place(head),
-        remedy="ray start --head --port= with another port, and a RAY_TMPDIR of its own"
-        + ("; or ray stop, if nothing needs the one that runs" if there is not None and there.mine else ""),
+        remedy="run ray start --head with another --port= and its own RAY_TMPDIR"
+        + ("; or run ray stop if nothing needs the running Ray" if there is not None and there.mine else ""),
     )

@@ -1,4 +1,4 @@
-"""RAY109: RAY_ADDRESS has a value with which ray.init() does not do what was intended."""
+"""RAY109: RAY_ADDRESS has a value that does not work as intended."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ _STARTS = ray_place(source="ray start --head", reply="refused")
     phase="ray",
     examples=lambda: [
         Example("host and port", (RayAddresses((ray_place(),)), ONE)),
-        Example("auto, and a Ray is there", (RayAddresses((ray_place("auto"), ray_place(source="raylet"))), ONE)),
+        Example("auto, and a Ray is running", (RayAddresses((ray_place("auto"), ray_place(source="raylet"))), ONE)),
         Example("auto, and the script starts one", (RayAddresses((ray_place("auto"), _STARTS)), ONE)),
         Example("local, and one node", (RayAddresses((ray_place("local"),)), ONE)),
-        Example("what reading the script cannot tell", (RayAddresses((ray_place(UNTOLD, host="", path="run.sh"),)), ONE)),
+        Example("a value known only at run time", (RayAddresses((ray_place(UNTOLD, host="", path="run.sh"),)), ONE)),
         Example("Ray's client", (RayAddresses((ray_place("ray://10.0.0.5:10001"),)), ONE)),
-        Example("where a job is submitted to", (RayAddresses((ray_place("http://10.0.0.5:8265"),), submitted=True), ONE)),
-        Example("auto, and none is there", (RayAddresses((ray_place("auto"),)), ONE), "no Ray runs here that it could find"),
+        Example("the address for ray job submit", (RayAddresses((ray_place("http://10.0.0.5:8265"),), submitted=True), ONE)),
+        Example("auto, and no Ray is running", (RayAddresses((ray_place("auto"),)), ONE), "it finds no running Ray here"),
         Example("local, and two nodes", (RayAddresses((ray_place("local"),)), TWO), "starts a Ray on this machine alone"),
-        Example("local, and a Ray is there", (RayAddresses((ray_place("local"), ray_place(source="address file")), (MINE,)), ONE), "passes over the Ray at 10.0.0.5:6379"),
+        Example("local, and a Ray is running", (RayAddresses((ray_place("local"), ray_place(source="address file")), (MINE,)), ONE), "ignores the Ray at 10.0.0.5:6379"),
         Example("the dashboard", (RayAddresses((ray_place("http://10.0.0.5:8265"),)), ONE), "is the address of a web service"),
-        Example("no port", (RayAddresses((ray_place("10.0.0.5"),)), ONE), "names no port"),
+        Example("no port", (RayAddresses((ray_place("10.0.0.5"),)), ONE), "has no port"),
     ],
 )  # fmt: skip
 def ray_address_is_none(addresses: RayAddresses, nodes: JobNodes) -> Iterator[Finding]:
-    """RAY_ADDRESS has a value with which ray.init() does not do what was intended.
+    """RAY_ADDRESS has a value that does not work as intended.
 
     ## Why it matters
 
-    It counts for every `ray.init()` without an address of its own. `auto` never starts a Ray: `ConnectionError: Could not find any
-    running Ray instance`. `local` always starts one, beside the cluster that runs, and on this machine alone. `http://...:8265` is what
-    `ray job submit` wants, and `ray.init()` stops with `ValueError: Invalid Ray address`; without a port it is `Invalid address format`.
+    It applies to every `ray.init()` without an explicit address. `auto` never starts a Ray: `ConnectionError:
+    Could not find any running Ray instance`. `local` always starts one on this machine alone, even beside a
+    running cluster. `http://...:8265` is meant for `ray job submit`; `ray.init()` stops with `ValueError:
+    Invalid Ray address`. Without a port it is `Invalid address format`.
 
     ## How to fix
 
-    `export RAY_ADDRESS=` with host and port of the head, as its `ray start --head` prints them, or unset it.
+    Run `export RAY_ADDRESS=` with the head's host and port, as `ray start --head` prints them, or unset it.
     """
     place = addresses.of("RAY_ADDRESS")
     chosen = addresses.of("ray.init")
@@ -62,22 +63,22 @@ def ray_address_is_none(addresses: RayAddresses, nodes: JobNodes) -> Iterator[Fi
 
 
 def _wrong(place: Place, addresses: RayAddresses, nodes: JobNodes) -> tuple[str, Severity | None]:
-    """What is wrong with the value, and how bad it is; "" when nothing is."""
+    """What is wrong with the value, and its severity; "" if nothing is."""
     text = place.text
     if text == UNTOLD:
         return "", None
     if text == "auto":
         nothing = addresses.taken is None
-        return ("no Ray runs here that it could find, and it starts none" if nothing else ""), None
+        return ("it finds no running Ray here and does not start one" if nothing else ""), None
     if text == "local":
         if nodes.several:
             return f"it starts a Ray on this machine alone, and {nodes.several}", None
         joined = next(
             (local_ray.address for local_ray in addresses.running if local_ray.mine and local_ray.address), ""
         )
-        return (f"it passes over the Ray at {joined}, and starts another" if joined else ""), "warning"
+        return (f"it ignores the Ray at {joined} and starts another" if joined else ""), "warning"
     if text.startswith(("http://", "https://")):
-        return "that is the address of a web service, and ray.init() refuses it", None
+        return "it is the address of a web service, which ray.init() refuses", None
     if not place.address and "://" not in text:
-        return "it names no port" if place.host else "it is no address", None
+        return "it has no port" if place.host else "it is not an address", None
     return "", None

@@ -1,4 +1,4 @@
-"""RAY134: what the job is told of its Ray contradicts itself."""
+"""RAY134: the job's settings for its Ray contradict each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
-_GCS, _DASHBOARD = "6379", "8265"  # what Ray takes where nothing is said (ray/_private/ray_constants.py)
+_GCS, _DASHBOARD = "6379", "8265"  # Ray's defaults (ray/_private/ray_constants.py)
 _RUN = "/home/me/run.sh"
 _NONE = RayAddresses()
 
@@ -30,16 +30,16 @@ _HTTP = "http://127.0.0.1:8265"
     examples=lambda: [
         Example("a head, and workers that join it", (RayStarts((_HEAD, _start(5, address="$HEAD:6380"))), _NONE)),
         Example("the port is not known", (RayStarts((_start(head="", port="$PORT"), _start(5, address="$HEAD:6379"))), _NONE)),
-        Example("a cluster that is there already", (RayStarts((_start(address="10.0.0.5:6379"),)), _NONE)),
+        Example("a cluster that already runs", (RayStarts((_start(address="10.0.0.5:6379"),)), _NONE)),
         Example("two clusters, each with its workers", (RayStarts((_HEAD, _start(4, head="", port="6390"), _start(5, address="$B:6390"))), _NONE)),
         Example("the job goes to the dashboard", (RayStarts((_HEAD,), (_start(6, address=_HTTP),)), _NONE)),
         Example("to another cluster's", (RayStarts((_HEAD,), (_start(6, address="http://10.0.0.9:8265"),)), _NONE)),
         Example("one address, twice", (RayStarts(), RayAddresses((ray_place(source="ray.init"), ray_place())))),
-        Example("workers join another port", (RayStarts((_HEAD, _start(5, address="$HEAD:6379"))), _NONE), "ray start --address joins port 6379, and the head is started with 6380"),
-        Example("the head has Ray's own port", (RayStarts((_start(head=""), _start(5, address="$HEAD:6380"))), _NONE), "joins port 6380, and the head is started with 6379"),
-        Example("the job goes to another port than the dashboard's", (RayStarts((_start(head="", dashboard_port="8270"),), (_start(6, address=_HTTP),)), _NONE), "is sent to port 8265, and the head's dashboard is started with 8270"),
+        Example("workers join another port", (RayStarts((_HEAD, _start(5, address="$HEAD:6379"))), _NONE), "ray start --address joins port 6379, but the head starts with 6380"),
+        Example("the head has Ray's own port", (RayStarts((_start(head=""), _start(5, address="$HEAD:6380"))), _NONE), "joins port 6380, but the head starts with 6379"),
+        Example("the job goes to another port than the dashboard's", (RayStarts((_start(head="", dashboard_port="8270"),), (_start(6, address=_HTTP),)), _NONE), "is sent to port 8265, but the head's dashboard starts with 8270"),
         Example("no dashboard", (RayStarts((_start(head="", include_dashboard="false"),), (_start(6, address=_HTTP),)), _NONE), "without a dashboard"),
-        Example("the driver is told another address than all else", (RayStarts(), RayAddresses((ray_place("10.0.0.9:6379", "ray.init"), ray_place()))), "joins 10.0.0.9:6379"),
+        Example("the driver has another address than everything else", (RayStarts(), RayAddresses((ray_place("10.0.0.9:6379", "ray.init"), ray_place()))), "joins 10.0.0.9:6379"),
     ],
 )  # fmt: skip
 def ray_addresses_disagree(
@@ -49,13 +49,13 @@ def ray_addresses_disagree(
 
     ## Why it matters
 
-    A node that joins another port than that of the head waits for it, or joins somebody else's cluster. A driver and what
-    it starts, each told another address, do not see each other's actors: `has 0 actors`. `ray job submit` speaks to the dashboard,
-    whose port is another one than that of the cluster.
+    A node that joins a port other than the head's waits for it, or joins another cluster. A driver and its
+    child processes with different addresses do not see each other's actors: `has 0 actors`. `ray job submit`
+    connects to the dashboard, whose port is not that of the cluster.
 
     ## How to fix
 
-    One address and one port, each said once: put them into variables at the top of the launch script, and use these
+    Define the address and the port once, in variables at the top of the launch script, and use these
     everywhere.
     """
     if isinstance(starts, RayStarts):
@@ -73,17 +73,17 @@ def _of_joining(heads: list[RayStart], commands: Iterable[RayStart]) -> Iterator
         port = command.options.get("address", "").rpartition(":")[2]
         if port.isdigit() and _known(ports) and port not in ports:
             yield Finding(
-                f"ray start --address joins port {port}, and the head is started with {' and '.join(sorted(ports))}",
+                f"ray start --address joins port {port}, but the head starts with {' and '.join(sorted(ports))}",
                 Evidence(found=f"--address={command.options['address']}", wanted=f"port {min(ports)}"),
                 subject=Subject("address", command.options["address"]),
                 location=Location(command.path, command.line),
                 also=_places(heads),
-                remedy="put the port into a variable, and give it to both",
+                remedy="put the port into a variable and use it for both",
             )
 
 
 def _of_submitting(heads: list[RayStart], submits: Iterable[RayStart]) -> Iterator[Finding]:
-    """A job that is sent to this machine. One that goes elsewhere has nothing to do with a head that is started here."""
+    """Judge a job that is sent to this machine. A head started here does not concern a job that is sent elsewhere."""
     ports = {head.options.get("dashboard-port") or _DASHBOARD for head in heads}
     without = all(head.options.get("include-dashboard", "").lower() in ("false", "0", "no") for head in heads)
     for submit in submits:
@@ -93,12 +93,12 @@ def _of_submitting(heads: list[RayStart], submits: Iterable[RayStart]) -> Iterat
             continue
         message = remedy = ""
         if without:
-            message = "the job is sent to a dashboard, and the head is started without a dashboard"
-            remedy = "ray start --head --include-dashboard=true"
+            message = "the job is sent to a dashboard, but the head starts without a dashboard"
+            remedy = "run ray start --head --include-dashboard=true"
         elif port.isdigit() and _known(ports) and port not in ports:
             started = " and ".join(sorted(ports))
-            message = f"the job is sent to port {port}, and the head's dashboard is started with {started}"
-            remedy = "put the port into a variable, and give it to both"
+            message = f"the job is sent to port {port}, but the head's dashboard starts with {started}"
+            remedy = "put the port into a variable and use it for both"
         if message:
             yield Finding(
                 message,
@@ -116,20 +116,20 @@ def _of_driver(addresses: RayAddresses) -> Iterator[Finding]:
         return
     if driver.address and variable.address and driver.address != variable.address:
         yield Finding(
-            f"the driver joins {driver.address}, and whatever asks RAY_ADDRESS goes to {variable.address}",
+            f"the driver joins {driver.address}, but RAY_ADDRESS leads to {variable.address}",
             Evidence(
                 found=f"{driver.said_by} is {driver.text}, {variable.said_by} is {variable.text}",
                 wanted="one address",
             ),
             subject=Subject("variable", "RAY_ADDRESS"),
             location=finding_its_place(driver),
-            remedy="say one of them only, or the same in both: ray status and processes that the job starts ask RAY_ADDRESS",
+            remedy="set only one of them, or both to the same address; ray status and processes that the job starts use RAY_ADDRESS",
             severity="warning",
         )
 
 
 def _known(ports: Iterable[str]) -> bool:
-    """Whether all are numbers; with 0 Ray takes a port that is free."""
+    """Whether all are numbers; with 0 Ray picks a free port."""
     return all(port.isdigit() and int(port) for port in ports)
 
 

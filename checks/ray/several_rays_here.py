@@ -24,7 +24,7 @@ _PLACES = (_FILE, ray_place(source="raylet"), ray_place("10.0.0.5:7777", "raylet
         Example("one with two raylets", (RayAddresses((_FILE,), (replace(MINE, raylets=(77, 78)),)),)),
         Example("the address is named", (RayAddresses((ray_place(), *_PLACES), (MINE, _OTHER)),)),
         Example("the other is another user's", (RayAddresses(_PLACES, (MINE, replace(_OTHER, mine=False))),)),
-        Example("the one that is joined has ended, which is another matter", (RayAddresses((ray_place(source="address file", reply="refused"),), (MINE, _OTHER)),)),
+        Example("the one to join has stopped, which RAY102 reports", (RayAddresses((ray_place(source="address file", reply="refused"),), (MINE, _OTHER)),)),
         Example("jobs that each have their own: the next one starts a third", (RayAddresses(_PLACES[1:], (MINE, _OTHER)),)),
         Example("two", (RayAddresses(_PLACES, (MINE, _OTHER)),), "2 Rays of yours run on this machine; a job joins the one at 10.0.0.5:6379"),
     ],
@@ -34,14 +34,15 @@ def several_rays_here(addresses: RayAddresses) -> Iterator[Finding]:
 
     ## Why it matters
 
-    `ray.init()` without an address joins the Ray whose head was started here last: it wrote its address over that of the other
-    (`ray_current_cluster`), and `session_latest` points at its logs. Two drivers, or a driver and the engine that it starts, end up in
-    two clusters: `has 0 actors`, GPUs that seem to be missing, two Rays that give away the same GPU. `ray stop` ends both.
+    `ray.init()` without an address joins the Ray whose head was started here last: it overwrote the other's
+    address (`ray_current_cluster`), and `session_latest` points to its logs. Two drivers, or a driver and the
+    engine that it starts, end up in two clusters: `has 0 actors`, missing GPUs, or two Rays that assign the
+    same GPU. `ray stop` stops both.
 
     ## How to fix
 
-    `export RAY_ADDRESS=` with the one that is meant, for the job and all that it starts. End the other when nobody needs it: it is in
-    the finding.
+    Run `export RAY_ADDRESS=` with the intended one, for the job and everything it starts. Stop the other if
+    nothing needs it; the finding lists both.
     """
     yours = [ray for ray in addresses.running if ray.raylets and ray.mine]
     taken = addresses.taken
@@ -50,7 +51,7 @@ def several_rays_here(addresses: RayAddresses) -> Iterator[Finding]:
     if taken.reply != "connected":
         return
     yield Finding(
-        f"{len(yours)} Rays of yours run on this machine; a job joins the one at {taken.address}, unless it is given another address",
+        f"{len(yours)} Rays of yours run on this machine; a job joins the one at {taken.address} unless it has another address",
         Evidence(
             listed((f"{ray.address} (raylet {ray.raylets[0]}, {ray.session})" for ray in yours), _MOST),
             "one, or RAY_ADDRESS with the intended one",

@@ -1,4 +1,4 @@
-"""RAY131: Ray is set to spill objects where it cannot, or where it helps little."""
+"""RAY131: Ray is set to spill objects to an unsuitable folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEMORY = frozenset({"tmpfs", "ramfs"})
 _BY = "RAY_object_spilling_directory of this shell"
 _TOLD = Spilling(("/scratch/spill",), _BY)
 _MOUNTS = "/proc/self/mountinfo"
-_REMEDY = "name a folder on a local disk: ray start --object-spilling-directory; without it Ray takes that of its session"
+_REMEDY = "set ray start --object-spilling-directory to a folder on a local disk; by default Ray uses its session's folder"
 
 
 def _example(spilling: Spilling = _TOLD, **about: object) -> tuple[object, ...]:
@@ -32,28 +32,28 @@ def _example(spilling: Spilling = _TOLD, **about: object) -> tuple[object, ...]:
     examples=lambda: [
         Example("a local disk", _example()),
         Example("another storage", (Spilling(storage="smart_open", given_by=_BY), Folders((roomy(),)), HERE)),
-        Example("sessions on NFS are another matter", (_TOLD, Folders((roomy(shared=True, kind="nfs4"),)), HERE)),
-        Example("no JSON", (Spilling(wrong="it is no JSON object", given_by="RAY_object_spilling_config of this shell"), Folders(), HERE), "Ray cannot read RAY_object_spilling_config of this shell: it is no JSON object"),
-        Example("a read-only disk", _example(writable=False, read_only=True), "Ray cannot write into /scratch/spill (spilled objects, by RAY_object_spilling_directory of this shell)"),
-        Example("another user's folder", _example(writable=False), "Ray cannot write into /scratch/spill"),
+        Example("sessions on NFS, which HOST107 reports", (_TOLD, Folders((roomy(shared=True, kind="nfs4"),)), HERE)),
+        Example("not JSON", (Spilling(wrong="it is not a JSON object", given_by="RAY_object_spilling_config of this shell"), Folders(), HERE), "Ray cannot read RAY_object_spilling_config of this shell: it is not a JSON object"),
+        Example("a read-only disk", _example(writable=False, read_only=True), "Ray cannot write to /scratch/spill (spilled objects, by RAY_object_spilling_directory of this shell)"),
+        Example("another user's folder", _example(writable=False), "Ray cannot write to /scratch/spill"),
         Example("memory", _example(kind="tmpfs"), "would spill objects from memory into memory"),
         Example("NFS", _example(shared=True, kind="nfs4"), "lies on nfs4"),
     ],
 )  # fmt: skip
 def spilling_in_a_bad_place(spilling: Spilling, folders: Folders, here: JobHere) -> Iterator[Finding]:
-    """Ray is set to spill objects where it cannot, or where it helps little.
+    """Ray is set to spill objects to an unsuitable folder.
 
     ## Why it matters
 
-    Objects for which Ray's memory is too small go to this folder, and so does its object store when that is full of what is in
-    use. A head does not start where the folder cannot be made; a worker node does, and loses objects later. In /dev/shm or
-    another file system of memory, spilling takes as much memory as it frees. Over a network each batch that is spilled is
-    written and read at the speed of the network.
+    Objects that do not fit into Ray's memory go to this folder, and so does its object store when it is full
+    of objects in use. A head does not start if the folder cannot be created; a worker node starts, and loses
+    objects later. In /dev/shm or another memory file system, spilling takes as much memory as it frees. On a
+    network file system each spilled batch is written and read at the speed of the network.
 
     ## How to fix
 
-    Name a folder on a large local disk of every node, or none: then Ray takes the folder of its session. How much room
-    there is, HOST106 tells.
+    Name a folder on a large local disk of every node, or none: Ray then uses its session's folder. HOST106
+    judges the free space.
     """
     if spilling.wrong:
         yield Finding(
@@ -73,10 +73,10 @@ def spilling_in_a_bad_place(spilling: Spilling, folders: Folders, here: JobHere)
 def _about(folder: Folder, here: JobHere) -> Iterator[Finding]:
     if not folder.writable:
         yield Finding(
-            f"Ray cannot write into {named(folder)}",
+            f"Ray cannot write to {named(folder)}",
             Evidence(
-                found="a mount with ro" if folder.read_only else "no permission to write, or no folder",
-                wanted="a folder that this user may write into",
+                found="mounted ro" if folder.read_only else "no write permission, or no such folder",
+                wanted="a folder that this user may write to",
                 read_from=folder.path,
             ),
             subject=Subject("folder", folder.path),
@@ -93,7 +93,7 @@ def _about(folder: Folder, here: JobHere) -> Iterator[Finding]:
         )
     elif folder.shared:
         yield Finding(
-            f"{named(folder)} lies on {folder.kind}: what is spilled goes over the network",
+            f"{named(folder)} lies on {folder.kind}: spilled objects go over the network",
             Evidence(found=folder.kind, wanted="a disk of this machine", read_from=_MOUNTS),
             subject=Subject("folder", folder.path),
             remedy=_REMEDY,

@@ -1,4 +1,4 @@
-"""RAY130: the folder that Ray sends to the cluster is larger than Ray takes."""
+"""RAY130: the folder that Ray uploads to the cluster is larger than Ray accepts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LARGE = replace(_SMALL, size=6049 * _MIB, parts=_PARTS)
 def _undecided(package: RayPackage) -> Unknown | None:
     if package.whole or package.size >= package.limit:
         return None
-    return Unknown(f"{package.folder} has more files than could be counted: {package.files} in 4 s")
+    return Unknown(f"{package.folder} has too many files to count: {package.files} in 4 s")
 
 
 @check(
@@ -34,11 +34,11 @@ def _undecided(package: RayPackage) -> Unknown | None:
     applies=_undecided,
     examples=lambda: [
         Example("a checkout of verl", (_SMALL, GOOD)),
-        Example("checkpoints in the checkout", (_LARGE, GOOD), "5.9 GiB, and ray job submit takes 100 MiB"),
-        Example("so many files that not all were counted", (replace(_LARGE, whole=False), GOOD), "at least 5.9 GiB"),
-        Example("the job's own ray.init sends it", (replace(_LARGE, submitted=False, limit=512 * _MIB), GOOD), "and Ray takes 512 MiB"),
-        Example("nearly", (replace(_SMALL, size=90 * _MIB), GOOD), "90.0 MiB, and ray job submit takes 100 MiB"),
-        Example("a folder in it that may not be read", (replace(_SMALL, failed="PermissionError: [Errno 13] Permission denied: '/home/me/verl/x'"), GOOD), "Ray cannot pack"),
+        Example("checkpoints in the checkout", (_LARGE, GOOD), "5.9 GiB, but ray job submit accepts 100 MiB"),
+        Example("too many files to count", (replace(_LARGE, whole=False), GOOD), "at least 5.9 GiB"),
+        Example("the job's own ray.init sends it", (replace(_LARGE, submitted=False, limit=512 * _MIB), GOOD), "but Ray accepts 512 MiB"),
+        Example("nearly too large", (replace(_SMALL, size=90 * _MIB), GOOD), "90.0 MiB, but ray job submit accepts 100 MiB"),
+        Example("an unreadable folder inside", (replace(_SMALL, failed="PermissionError: [Errno 13] Permission denied: '/home/me/verl/x'"), GOOD), "Ray cannot pack"),
     ],
 )  # fmt: skip
 def working_dir_too_large(package: RayPackage, launch: Launch) -> Iterator[Finding]:
@@ -46,25 +46,25 @@ def working_dir_too_large(package: RayPackage, launch: Launch) -> Iterator[Findi
 
     ## Why it matters
 
-    `ray job submit` packs the `working_dir` without compressing it and sends it through the dashboard, whose limit is lower
-    than that of the store behind it: `Maximum request body size 104857600 exceeded`, `HTTPRequestEntityTooLarge`, `Package size
-    ... exceeds the maximum size`. In verl's own
-    `runtime_env.yaml` it is the whole checkout, less `/.git/`: checkpoints, outputs and data of former runs go along. Before
-    that Ray reads every file twice.
+    `ray job submit` packs the `working_dir` without compression and sends it through the dashboard, whose
+    limit is lower than that of the store behind it: `Maximum request body size 104857600 exceeded`,
+    `HTTPRequestEntityTooLarge`, `Package size ... exceeds the maximum size`. In verl's own `runtime_env.yaml`
+    it is the whole checkout without `/.git/`: checkpoints, outputs and data of earlier runs are included.
+    Before that Ray reads every file twice.
 
     ## How to fix
 
-    Leave out what the job does not need: `excludes` in the `runtime_env`, in the manner of .gitignore, or a .gitignore, which
-    Ray obeys. Data and models are better named by an absolute path on a disk that all nodes see.
+    Exclude what the job does not need: with `excludes` in the `runtime_env`, in .gitignore syntax, or with a
+    .gitignore, which Ray obeys. Refer to data and models by absolute paths on a disk that all nodes share.
     """
     where = Location(package.path, package.line)
     if package.failed:
         yield Finding(
-            f"Ray cannot pack {package.folder} to send it to the cluster",
+            f"Ray cannot pack {package.folder} for the cluster",
             Evidence(found=package.failed, read_from="Ray's own functions, on its files"),
             subject=Subject("folder", package.folder),
             location=where,
-            remedy="make it readable, or leave it out with excludes in the runtime_env",
+            remedy="make it readable, or exclude it with excludes in the runtime_env",
         )
         return
     if package.size < package.limit * _NEARLY:
@@ -73,8 +73,8 @@ def working_dir_too_large(package: RayPackage, launch: Launch) -> Iterator[Findi
     too_large = package.size >= package.limit
     stays = can_stay(package, launch) if too_large else ()
     yield Finding(
-        f"{package.folder} is sent to the cluster with the job: {'' if package.whole else 'at least '}"
-        f"{in_bytes(package.size)}, and {'ray job submit' if package.submitted else 'Ray'} takes {in_bytes(package.limit)}",
+        f"{package.folder} is uploaded to the cluster with the job: {'' if package.whole else 'at least '}"
+        f"{in_bytes(package.size)}, but {'ray job submit' if package.submitted else 'Ray'} accepts {in_bytes(package.limit)}",
         Evidence(
             found=f"{in_bytes(package.size)} in {counted(package.files, 'file')}"
             + (f"; the largest parts are {largest}" if largest else ""),
@@ -83,9 +83,9 @@ def working_dir_too_large(package: RayPackage, launch: Launch) -> Iterator[Findi
         ),
         subject=Subject("folder", package.folder),
         location=where,
-        remedy=f"leave out what the job does not name: excludes: [{', '.join(patterns(stays))}]"
+        remedy=f"exclude what the job does not use: excludes: [{', '.join(patterns(stays))}]"
         if stays
-        else "send a folder that holds the sources alone, or leave out what the job does not need (excludes, .gitignore)",
+        else "upload a folder with only the sources, or exclude what the job does not need (excludes, .gitignore)",
         severity=None if too_large else "info",
         fix="leave-out-of-package" if stays and package.listed_in else None,
     )

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.rule import Location, Subject
 from verl_doctor.toolkit.text import listed
 
 VISION = "mm_encoder_attn_backend"
-"""The option that concerns the vision tower alone, for which other names are good."""
+"""The option for the vision tower only, which accepts other names."""
 
 _SHOWN = 5
 _SPECIAL = ("MLA", "MSA", "SPARSE")
@@ -18,7 +18,7 @@ _ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm"
 
 
 def heeded(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, str]]:
-    """The places that this vLLM heeds, with the name as it looks it up: options are turned into capitals first."""
+    """The places that this vLLM reads, with the name as it looks it up: options are converted to capitals first."""
     for place in requested.places:
         if place.by == VARIABLE and backends.variable_is_read:
             yield place, place.name
@@ -27,7 +27,7 @@ def heeded(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[t
 
 
 def language(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, Backend]]:
-    """The heeded places that name an existing backend for the language model."""
+    """The places in effect that name an existing backend for the language model."""
     for place, name in heeded(requested, backends):
         backend = backends.get(name)
         if backend is not None and place.by != VISION:
@@ -54,15 +54,12 @@ def remedy(place: Asked, backends: AttentionBackends) -> str:
     away = f"unset {VARIABLE}" if place.by == VARIABLE else f"remove {place.written}"
     names = choices(backends)
     one_of = "one of " if len(names) > 1 else ""
-    named = f". Or name {one_of}{listed(names, _SHOWN)}" if names else ""
-    return f"{away}: vLLM then chooses what fits{named}"
+    named = f". Or use {one_of}{listed(names, _SHOWN)}" if names else ""
+    return f"{away}: vLLM then chooses a backend itself{named}"
 
 
 def choices(backends: AttentionBackends) -> list[str]:
-    """Usable names, without those for models with latent attention: who has such a model knows them.
-
-    Where the device is not known, those that CUDA knows; where the model is, those that do not refuse it.
-    """
+    """Usable names, except those for models with latent attention. If the device is unknown, those for CUDA; if the model is known, those that support it."""
     device = backends.platform or "cuda"
     return [
         backend.name
@@ -75,7 +72,7 @@ def choices(backends: AttentionBackends) -> list[str]:
 
 
 def refusal(backend: Backend, backends: AttentionBackends) -> str:
-    """Why a backend refuses a model without latent attention, "" when it does not or when that cannot be told."""
+    """Why a backend refuses a model without latent attention; "" if it does not, or that is unknown."""
     if backend.is_mla:
         return "it is for multi-head latent attention, which the model does not have"
     if backend.is_sparse:
@@ -86,7 +83,7 @@ def refusal(backend: Backend, backends: AttentionBackends) -> str:
 
 
 def how_to_name(backends: AttentionBackends, name: str) -> str:
-    """How a backend is named to this vLLM."""
+    """How to select a backend in this vLLM."""
     if "attention_backend" in backends.options:
         return f"+{_ENGINE}.attention_backend={name}"
     return f"{VARIABLE}={name}"

@@ -1,4 +1,4 @@
-"""What the rules about caches share: which of them hold programs, words about them, and facts for their examples."""
+"""What the rules about caches share: which of them hold programs, phrases for them, and facts for their examples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verl_doctor.toolkit.rule import Finding, Subject
 
 # Several processes write them at once, and load what they find.
 COMPILED = frozenset({"VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
-# Libraries that are loaded, so that a mount without programs (noexec) does not do.
+# Libraries that are loaded, which a noexec mount prevents.
 PROGRAMS = COMPILED | {"FLASHINFER_WORKSPACE_BASE", "TORCH_EXTENSIONS_DIR"}
 
 TRITON = partial(

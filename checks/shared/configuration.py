@@ -82,7 +82,7 @@ def place(word: Asked) -> Location:
 
 
 def release(there: Configuration) -> str:
-    """The words "verl 0.6.1", or "this verl" where the tree does not say its version."""
+    """The release, "verl 0.6.1", or "this verl" if the tree does not state its version."""
     return f"verl {there.verl}" if there.verl else "this verl"
 
 

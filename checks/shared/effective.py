@@ -53,9 +53,7 @@ def is_for_workers(name: str) -> bool:
 def value_text(value: Value) -> str:
     """A value in a sentence."""
     if value.untold:
-        return (
-            f"a value that is not shown ({value.untold})" if value.present else f"not told ({value.untold})"
-        )
+        return f"a value that is not shown ({value.untold})" if value.present else f"unknown ({value.untold})"
     if value.text is None:
         return "not set"
     text = value.text if len(value.text) <= _LONGEST else f"{value.text[: _LONGEST - 3]}..."
@@ -87,7 +85,7 @@ def decided_at(row: Effective) -> Location | None:
 
 
 def dead(readers: VariableReaders | Unknown) -> frozenset[str]:
-    """The variables that nothing reads anywhere: other rules speak of them."""
+    """The variables that nothing reads; other rules report them."""
     return (
         frozenset() if isinstance(readers, Unknown) else frozenset(reading.name for reading in readers.dead())
     )

@@ -117,7 +117,7 @@ def what_fits(
     plain = version.partition("+")[0]
     if package == "flash-attn" and (wheel := flash_attention_wheel(plain, torch, python)):
         return (
-            f"pip install --no-deps --force-reinstall {_FLASH_ATTENTION}/v{plain}/{wheel} - or, when that release has no "
+            f"run pip install --no-deps --force-reinstall {_FLASH_ATTENTION}/v{plain}/{wheel} - or, if that release has no "
             f"such file: MAX_JOBS=8 pip install --no-build-isolation --no-deps --no-binary flash-attn --force-reinstall "
             f"flash-attn=={plain}"
         )
@@ -129,8 +129,8 @@ def what_fits(
     if wanted and not fits(wanted, torch.version):
         exact = f"torch=={wanted}" if wanted.count(".") > 1 else f"'torch=={wanted}.*'"
         return (
-            f"pip install {exact}, or take the release of {package} that is made for torch "
-            f"{torch.version.partition('+')[0]}; `verl-doctor matrix` shows which releases go together"
+            f"pip install {exact}, or use the release of {package} that is built for torch "
+            f"{torch.version.partition('+')[0]}; `verl-doctor matrix` shows which releases work together"
         )
     return f"install {package} again, built for torch {torch.version}"
 

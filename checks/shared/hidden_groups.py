@@ -1,4 +1,4 @@
-"""What the rules about limits cannot tell where a container does not show its control groups."""
+"""What the rules about limits cannot judge in a container that hides its control groups."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from verl_doctor.toolkit.rule import Location, Unjudged
 
 _HIDDEN = Unjudged(
     "what control groups allow",
-    "the kernel names some, and they are not mounted here",
+    "the kernel reports some, but they are not mounted here",
     Location("/proc/self/cgroup"),
 )
 

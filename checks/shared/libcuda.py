@@ -55,12 +55,12 @@ def build(**fields: Any) -> TritonBuild:
 
 
 def way_out(library: Library) -> str:
-    """How the loader is kept from a library that it should not find."""
+    """How to hide a library from the loader."""
     folder = library.entry or library.folder
     if library.how == "ld.so.cache":
-        return f"as root: take {folder} out of /etc/ld.so.conf.d and run ldconfig"
+        return f"as root, remove {folder} from /etc/ld.so.conf.d and run ldconfig"
     if library.how in {"LD_LIBRARY_PATH", "LD_PRELOAD", "/etc/ld.so.preload"}:
-        return f"take {folder} out of {library.how}"
+        return f"remove {folder} from {library.how}"
     return f"remove {library.path}: {library.how} leads there"
 
 
@@ -80,5 +80,5 @@ def is_older(version: str, than: str) -> bool:
 
 
 def last_line(text: str) -> str:
-    """What a program said in the end."""
-    return text.strip().splitlines()[-1].strip() if text.strip() else "it said nothing"
+    """The last line that a program printed."""
+    return text.strip().splitlines()[-1].strip() if text.strip() else "it printed nothing"

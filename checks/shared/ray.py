@@ -21,7 +21,7 @@ SESSION = "session_2026-11-21_10-00-00_000000_77"
 
 
 def ray_place(text: str = ADDRESS, source: Source = "RAY_ADDRESS", **others: Any) -> Place:
-    """A place that says an address, at which somebody answers."""
+    """A place with an address at which a Ray answers."""
     host, _, port = text.rpartition("://")[2].partition(":")
     names = {
         "RAY_ADDRESS": "RAY_ADDRESS of this shell",
@@ -54,21 +54,21 @@ def a_cluster(*nodes: RayNode, **changes: Any) -> RayCluster:
 
 
 def finding_its_place(place: Place) -> Location | None:
-    """Where a launch file says the address."""
+    """Where a launch file sets the address."""
     if not place.path:
         return None
     return Location(place.path, None if place.path == COMMAND_LINE else place.line or None)
 
 
 def live(addresses: RayAddresses) -> str:
-    """An address at which somebody answers, for the remedy; "" when there is none."""
+    """The address of a Ray that answers, for the remedy; "" if there is none."""
     return next(
         (place.address for place in addresses.places if place.reply == "connected" and place.address), ""
     )
 
 
 def other_than(place: Place, addresses: RayAddresses) -> str:
-    """What to do about a place that leads nowhere: take it away, or name the Ray that is here."""
+    """The remedy for a place that leads nowhere: remove it, or name the Ray that runs here."""
     here = live(addresses)
     instead = f"; the Ray that answers here is {here}" if here else ""
     if place.source == "RAY_ADDRESS" and not place.path:
@@ -77,7 +77,7 @@ def other_than(place: Place, addresses: RayAddresses) -> str:
 
 
 def asked_of_ray(configuration: Configuration | Unknown) -> tuple[int, int]:
-    """The nodes and the GPUs on each that the job asks for; zeros when that is not known."""
+    """The nodes that the job requests, and the GPUs on each; zeros if unknown."""
     nodes, gpus = number_of(configuration, NODES), number_of(configuration, GPUS)
     return (nodes, gpus) if nodes and gpus else (0, 0)
 
@@ -88,17 +88,17 @@ def total(nodes: tuple[RayNode, ...], name: str) -> float:
 
 
 def free(nodes: tuple[RayNode, ...], name: str) -> float:
-    """How much of one resource nobody has on these nodes."""
+    """How much of one resource is free on these nodes."""
     return sum(node.free.get(name, 0) for node in nodes)
 
 
 def resources_text(resources: Mapping[str, float]) -> str:
-    """Resources as one reads them: "1 GPU, 3 CPU"."""
+    """Resources in readable form: "1 GPU, 3 CPU"."""
     return ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items(), reverse=True))
 
 
 def short(identity: str) -> str:
-    """The beginning of a long number, which is enough to find it."""
+    """The start of a long ID, which is enough to find it."""
     return identity[:12]
 
 

@@ -1,4 +1,4 @@
-"""The CPUs that there are for a job, those that Ray is told of, and those that verl asks it for."""
+"""The CPUs available to a job, those configured for Ray, and those that verl requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Bound:
 
 
 def cpus_of(limits: Limits, variables: Variables) -> Bound | None:
-    """The CPUs that a process may use, and what says so. Slurm does not always enforce what it gave."""
+    """The CPUs that a process may use, and what limits them. Slurm does not always enforce its allocation."""
     quota, within = limits.groups.cpus, limits.groups.cpuset
     bounds = [
         Bound(limits.allowed, "the CPU affinity") if limits.allowed else None,
@@ -41,14 +41,14 @@ def cpus_of(limits: Limits, variables: Variables) -> Bound | None:
 def cpus_to_tell(
     configuration: Configuration | Unknown, gpus: int, cpus: float, tickets: RayTickets | Unknown
 ) -> int:
-    """The number of CPUs to tell Ray of: those that there are, but no fewer than verl asks Ray for, or it waits forever."""
+    """The number of CPUs to give Ray: those available, but at least as many as verl requests, or it waits forever."""
     return max(int(cpus), tickets_for(configuration, number_of(configuration, GPUS) or gpus, tickets))
 
 
 def tickets_for(configuration: Configuration | Unknown, gpus: int, tickets: RayTickets | Unknown) -> int:
-    """The CPUs that verl asks Ray for on one machine: with each GPU, for its TaskRunner, and for each part of its queue.
+    """The CPUs that verl requests from Ray on one machine: with each GPU, for its TaskRunner, and for each part of its queue.
 
-    Actors that ask for none are placed where none is left (tried with Ray 2.60).
+    Actors that request none are placed even when none is free (tested with Ray 2.60).
     """
     units = 0
     if not isinstance(configuration, Unknown) and configuration.get("transfer_queue.enable") is not False:
@@ -58,12 +58,12 @@ def tickets_for(configuration: Configuration | Unknown, gpus: int, tickets: RayT
 
 
 def num_cpus_key(configuration: Configuration | Unknown) -> str:
-    """The key by which this verl tells Ray of CPUs."""
+    """The key with which this verl passes the number of CPUs to Ray."""
     if isinstance(configuration, Unknown):
         return NUM_CPUS[0]
     return next((key for key in NUM_CPUS if configuration.has(key)), NUM_CPUS[0])
 
 
 def told_cpus(configuration: Configuration | Unknown) -> int:
-    """The CPUs that the launch command tells Ray of; 0 when it does not."""
+    """The number of CPUs that the launch command gives Ray; 0 if it gives none."""
     return max(number_of(configuration, key) for key in NUM_CPUS)

@@ -11,7 +11,7 @@ from verl_doctor.toolkit.collectors.ray.state import RayGroup
 
 
 def never_placed(group: RayGroup, cluster: RayCluster) -> str:
-    """Why it has no place even on empty nodes; "" when it has one."""
+    """Why the group cannot be placed even on empty nodes; "" if it can."""
     nodes = [node.resources for node in cluster.alive]
     lacking = next((bundle for bundle in group.bundles if not any(fits(bundle, has) for has in nodes)), None)
     if lacking is not None:
@@ -20,19 +20,19 @@ def never_placed(group: RayGroup, cluster: RayCluster) -> str:
     for bundle in group.bundles:
         whole.update(bundle)
     if group.strategy == "STRICT_PACK" and not any(fits(whole, has) for has in nodes):
-        return f"all of it is to be on one node, and no node has {resources_text(whole)}"
+        return f"it must be on one node, but no node has {resources_text(whole)}"
     if group.strategy == "STRICT_SPREAD" and len(group.bundles) > len(nodes):
-        return f"{len(group.bundles)} nodes are wanted, and {len(nodes)} {'is' if len(nodes) == 1 else 'are'} alive"
+        return f"it needs {len(group.bundles)} nodes, but {len(nodes)} {'is' if len(nodes) == 1 else 'are'} alive"
     together: Counter[str] = Counter()
     for has in nodes:
         together.update(has)
     if not fits(whole, together):
-        return f"it asks for {bundles(group)}, and all nodes together have {resources_text({name: together[name] for name in whole})}"
-    return "Ray calls it infeasible" if group.waits_for == "INFEASIBLE" else ""
+        return f"it requests {bundles(group)}, but all nodes together have {resources_text({name: together[name] for name in whole})}"
+    return "Ray reports it as infeasible" if group.waits_for == "INFEASIBLE" else ""
 
 
 def fits(wanted: Mapping[str, float], has: Mapping[str, float]) -> bool:
-    """Whether there is room for something."""
+    """Whether these resources include what is needed."""
     return all(has.get(name, 0) >= amount for name, amount in wanted.items())
 
 

@@ -20,7 +20,7 @@ def smoke_rung_hangs(run: SmokeRun) -> Iterator[Finding]:
     ## Why it matters
 
     What hangs here hangs in the job, there without a time limit: somebody waits for a process that has died, for resources that Ray does not have, for an
-    address at which nobody listens. The step in front says where.
+    address on which nothing is listening. The step before it shows where.
 
     ## How to fix
 

@@ -296,7 +296,7 @@ def test_a_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> None:
         psutil.wait_procs(ended, timeout=60)
         found = said(at, tmp_path)
         assert (
-            f"names {at.address}, where no Ray answers: ray.init() would wait for it for ever"
+            f"names {at.address}, where no Ray answers: ray.init() would wait for it forever"
             in found["RAY102"]
         )
         environ = {
@@ -312,5 +312,5 @@ def test_a_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> None:
             waiting.wait(15)
         waiting.kill()
         waiting.wait()
-        assert "nothing listens" in said(at, tmp_path, RAY_ADDRESS=at.address)["RAY101"]
+        assert "nothing is listening" in said(at, tmp_path, RAY_ADDRESS=at.address)["RAY101"]
         assert "leave it away" not in said(at, tmp_path, RAY_ADDRESS="local")

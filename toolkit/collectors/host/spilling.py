@@ -125,7 +125,7 @@ def _read(kind: str, text: str) -> Spilling:
         return Spilling((text,))
     settings = _json(text)
     if not isinstance(settings, dict):
-        return Spilling(wrong="it is no JSON object")
+        return Spilling(wrong="it is not a JSON object")
     storage, params = settings.get("type"), settings.get("params")
     if not isinstance(storage, str):
         return Spilling(wrong='it has no "type"')

@@ -182,7 +182,7 @@ def read_json(path: Path) -> dict[str, Any] | BadFile:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        return BadFile(path.name, "damaged", f"it is no JSON: {error}"[:200])
+        return BadFile(path.name, "damaged", f"it is not JSON: {error}"[:200])
     return value if isinstance(value, dict) else BadFile(path.name, "damaged", "it holds no JSON object")
 
 

@@ -123,11 +123,11 @@ class Place:
 
     @property
     def trouble(self) -> str:
-        """What came of the connection, in words; "" when somebody answered, or there was nothing to try."""
+        """Why the connection failed, in words; "" if it succeeded or there was nothing to try."""
         if self.reply in ("", "connected"):
             return ""
         return {
-            "refused": f"nothing listens at {self.address}",
+            "refused": f"nothing is listening on {self.address}",
             "silence": f"{self.address} does not answer",
             "no such name": f"{self.host} does not resolve to an address",
         }.get(self.reply, f"{self.address} cannot be reached: {self.error}")
@@ -135,11 +135,9 @@ class Place:
 
 @dataclass(frozen=True)
 class RayAddresses:
-    """All places, those that come first in Ray's order first; the clusters that have processes here; and the file with an address.
+    """All places in Ray's order of precedence; the clusters with processes here; and the file with an address.
 
-    `folder` is where Ray keeps that file: its `_temp_dir`, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it; `UNTOLD` when that is. The addresses at which the
-    launch script starts a head or joins one come last. `submitted`: Ray itself
-    starts the driver (`ray job submit`) and gives it the address; RAY_ADDRESS is then that of the service which is asked to.
+    `folder` is where Ray keeps that file: its `_temp_dir`, or RAY_TMPDIR, TMPDIR or /tmp with `ray` below it; `UNTOLD` if that is. The addresses at which the launch script starts or joins a head come last. `submitted`: Ray itself starts the driver (`ray job submit`) and gives it the address; RAY_ADDRESS is then that of the service that accepts jobs.
     """
 
     places: tuple[Place, ...] = ()

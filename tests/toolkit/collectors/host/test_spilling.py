@@ -93,8 +93,8 @@ def test_what_a_raylet_has_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "wrong"),
     [
-        ("{'type': 'filesystem'}", "it is no JSON object"),
-        ("[]", "it is no JSON object"),
+        ("{'type': 'filesystem'}", "it is not a JSON object"),
+        ("[]", "it is not a JSON object"),
         ('{"params": {}}', 'it has no "type"'),
         ('{"type": "filesystem", "params": {"path": "/x"}}', 'it has no "directory_path" in "params"'),
         (
