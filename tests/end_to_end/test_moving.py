@@ -225,7 +225,7 @@ def test_step_by_step_until_all_are_done(move: Move, tmp_path: Path) -> None:
 
     move.does(steps["debug"])  # writes the variant
     steps = move.steps()
-    assert steps["debug"]["evidence"][0] == "no first step of it was seen yet"
+    assert steps["debug"]["evidence"][0] == "its first step has not been logged yet"
     assert "run_debug.sh" in steps["debug"]["do"]
     log = move.top / "debug.log"
     log.write_text("(TaskRunner pid=3) step:0 - val/score:0.1\n" * 3)
@@ -257,7 +257,7 @@ def test_a_launch_script_that_was_made_fit_is_settled_by_a_step(move: Move) -> N
         file.write("# another number of GPUs\n")
     steps = move.steps()
     assert (steps["tree"]["state"], steps["tree"]["evidence"][0]) == (
-        "open", "run.sh differs from the original; a DEBUG run that logs a step shows that it is meant so"
+        "open", "run.sh differs from the original; a DEBUG run that logs a step shows that this is intended"
     )  # fmt: skip
     move.does(steps["debug"])
     log = move.top / "debug.log"

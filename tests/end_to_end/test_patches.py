@@ -78,7 +78,7 @@ def test_a_patch_that_this_vllm_does_not_need_has_expired(run, trees, exported, 
     before = (folder / SERVER).read_bytes()
     code, out, _ = run("patches", "verify", "--verl", folder, "--vllm", older, exported)
     assert code == 0
-    assert states(out) == {CODE: "in place, expired: this vLLM does not need it", "Uky": "in place"}
+    assert states(out) == {CODE: "in place, expired: this vLLM no longer needs it", "Uky": "in place"}
     assert (folder / SERVER).read_bytes() == before
 
 
@@ -106,7 +106,7 @@ def test_a_patch_of_a_function_is_judged_by_what_is_said_of_the_function(run, tm
     ).folder
     older = vllm(tmp_path / "old", {"executor.py": EXECUTOR.format("", "")}).folder
     assert run("fix", "--apply", "--select", "VLLM109", "--verl", folder, "--vllm", newer)[0] == 0
-    for library, said in ((newer, "in place"), (older, "in place, expired: this vLLM does not need it")):
+    for library, said in ((newer, "in place"), (older, "in place, expired: this vLLM no longer needs it")):
         code, out, _ = run("patches", "verify", "--verl", folder, "--vllm", library)
         found = [line.split("  ", 2)[2] for line in out.splitlines() if line.startswith("verl-doctor:")]
         assert (code, found) == (0, [said, said])

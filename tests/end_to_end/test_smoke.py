@@ -39,7 +39,7 @@ BROKEN = SmokeRung(
 )
 ABOVE = SmokeRung(4, "vLLM", "not reached", cause="rung 3 breaks")
 NOT_HERE = SmokeRung(4, "vLLM", "not applicable", cause="without a GPU a vLLM for CPUs is needed")
-LATE = SmokeRung(4, "vLLM", "not reached", cause="the time of --budget is over")
+LATE = SmokeRung(4, "vLLM", "not reached", cause="the time limit of --budget is over")
 
 
 def finding(message: str) -> Finding:
@@ -125,7 +125,7 @@ def test_the_schema_is_printed(here: Doctor, tmp_path: Path) -> None:
 
 def test_wrong_usage_is_one_sentence(here: Doctor, tmp_path: Path) -> None:
     for arguments, words in (
-        (("--rung", "1", "--up-to", "2"), "--rung climbs one rung, --up-to several: choose one"),
+        (("--rung", "1", "--up-to", "2"), "choose either --rung or --up-to"),
         (("--rung", "6"), "6 is not in the range 1<=x<=5"),
         (("--script", "no.sh"), "there is no such file"),
     ):

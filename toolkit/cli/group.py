@@ -16,7 +16,7 @@ from verl_doctor.toolkit.options.helpful_group import HelpfulGroup
 from verl_doctor.toolkit.options.hints import replaced
 
 _LAUNCH_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml", ".py")
-"""How the name of a file ends that starts a job, whether the file is there or not."""
+"""The suffixes of files that start a job, whether or not the file exists."""
 
 Renamed = Mapping[str, Sequence[str]]
 """Commands of the previous release, each with the words that replace it."""
@@ -43,7 +43,7 @@ class Group(HelpfulGroup):
         self._renamed = renamed
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Where nobody reads its answer click would end with 1, which is an answer."""
+        """Run the command. If its output has no reader, click would exit with 1, which means a verdict."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -55,18 +55,18 @@ class Group(HelpfulGroup):
         return {name: line for commands in self._sections.values() for name, line in commands.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name all, loaded or not, hidden ones too."""
+        """List all commands, loaded or not, including hidden ones."""
         return sorted({*super().list_commands(ctx), *self.visible(), *self._hidden})
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the parts of the help. Nothing is loaded for it."""
+        """Write the sections of the help without loading any command."""
         width = max(map(len, self.visible()))
         for title, commands in self._sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), line) for name, line in commands.items()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Find a command, and load it when it was not needed before."""
+        """Find a command, and load it on first use."""
         name = self._renamed[cmd_name][0] if cmd_name in self._renamed else cmd_name
         if name not in self.commands and (name in self.visible() or name in self._hidden):
             module = importlib.import_module(f"verl_doctor.toolkit.commands.{name}.command")
@@ -76,7 +76,7 @@ class Group(HelpfulGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the first word; a launch file instead of one is checked."""
+        """Find the command for the first word; a launch file instead of a command is checked."""
         name = args[0]
         if words := self._renamed.get(name):
             if not ctx.resilient_parsing:
@@ -87,7 +87,7 @@ class Group(HelpfulGroup):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete a command, or the name of a launch file. No command is loaded for it."""
+        """Complete a command, or the name of a launch file, without loading any command."""
         names = [
             CompletionItem(name, help=line)
             for name, line in self.visible().items()
@@ -98,14 +98,14 @@ class Group(HelpfulGroup):
 
 
 def _is_launch_file(word: str) -> bool:
-    """Whether somebody means a file that starts a job, and no command."""
+    """Whether a word names a file that starts a job, and not a command."""
     return not word.startswith("-") and (
         os.path.isfile(word) or word.lower().endswith(_LAUNCH_SUFFIXES) or os.sep in word
     )
 
 
 def with_verbose(command: click.Command) -> click.Command:
-    """Give a command, and those below it, -v where they have none: `main` prints the traceback of a defect with it."""
+    """Add -v to a command and its subcommands if they lack it; with it `main` prints the traceback of a defect."""
     if isinstance(command, click.Group):
         for below in command.commands.values():
             with_verbose(below)
@@ -126,7 +126,7 @@ def help_command(ctx: click.Context, names: tuple[str, ...]) -> None:
     here, command = ctx.parent, ctx.parent.command
     for name in names:
         if not isinstance(command, click.Group):
-            raise click.UsageError(f"{here.command_path} has no commands below it", here)
+            raise click.UsageError(f"{here.command_path} has no subcommands", here)
         _, below, _ = command.resolve_command(here, [name])
         if below is None:
             raise click.UsageError(f"No such command '{name}'", here)

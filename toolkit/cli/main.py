@@ -37,39 +37,39 @@ _OUT_OF_MEANS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFIL
 _STOPPED = "stopped; verl-doctor undo --list shows whether anything was changed"
 
 _SECTIONS = {
-    "The four that matter first": {
-        "check": "what here would stop or slow a verl job",
-        "fix": "the repairs as a diff; --apply carries them out",
-        "undo": "take the last repair back, byte for byte",
-        "logs": "why a run failed: its first cause",
+    "Start here": {
+        "check": "find what would stop or slow down a verl job here",
+        "fix": "show the repairs as a diff; --apply carries them out",
+        "undo": "undo the last repair, byte for byte",
+        "logs": "find the first cause of a failed run",
     },
     "Before a job": {
-        "smoke": "try what the job will do; the first rung that breaks",
-        "warmup": "its files into memory before it starts",
-        "script": "a DEBUG or FAST_LOAD variant of its launch script",
-        "guard": "stop a job that would not find what was agreed",
+        "smoke": "try what the job will do, up to the first rung that fails",
+        "warmup": "read a job's files into memory before it starts",
+        "script": "write a DEBUG or FAST_LOAD variant of a launch script",
+        "guard": "stop a job whose environment is not as agreed",
     },
     "While it runs, and after": {
-        "actors": "who lives on which GPU; which ranks are alive",
-        "watch": "what will run out first, and when",
-        "clean": "what dead jobs have left behind; --apply removes it",
-        "report": "a page to paste into an issue of verl",
+        "actors": "show which actors run on which GPU, and which ranks are alive",
+        "watch": "forecast which disk or memory runs out first",
+        "clean": "show what dead jobs left behind; --apply removes it",
+        "report": "write a page to paste into an issue of verl",
     },
     "Moving to another cluster": {
-        "snapshot": "all facts of a cluster that works, to keep",
-        "compare": "what differs from it, what matters first",
-        "checklist": "how far the move has come, step by step",
-        "patches": "patched lines: listed, verified, carried on",
+        "snapshot": "save all facts of a working cluster",
+        "compare": "show what differs from a snapshot",
+        "checklist": "show the progress of the move, step by step",
+        "patches": "list, verify, export and apply patches of a tree",
     },
     "Looking things up": {
-        "explain": "a rule, a topic, all rules, what workers see",
-        "matrix": "which vLLM releases this verl runs on",
+        "explain": "explain a rule, a topic or the workers' variables",
+        "matrix": "show which vLLM releases this verl works with",
     },
 }
 """The commands as --help lists them."""
 
 _HIDDEN = ("demo", "environment", "sites", "tiny")
-"""Commands that the help leaves out: other commands and the documentation lead there."""
+"""Commands that the help omits; other commands and the documentation refer to them."""
 
 _RENAMED = {
     "rules": ("explain", "--list"),
@@ -81,7 +81,7 @@ _RENAMED = {
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line. What goes wrong is said in one sentence on stderr; a traceback needs -v."""
+    """Run the command line. Errors are one sentence on stderr; a traceback needs -v."""
     open_closed_streams()
     leave_it_at_exit()
     with masked_streams():
@@ -141,11 +141,9 @@ def _stop(sentence: str, code: int) -> NoReturn:
 )
 @click.version_option(package_name="verl-doctor", message="verl-doctor %(version)s")
 def cli() -> None:
-    """Judge a verl environment before the job starts, repair it, and take repairs back.
+    """Judge a verl environment before the job starts, repair it, and undo repairs.
 
-    `verl-doctor run.sh` judges the job that run.sh starts, in the environment
-    that is active; --python names another one. `verl-doctor help COMMAND` has
-    the options of a command.
+    `verl-doctor run.sh` judges the job that run.sh starts, in the active environment; --python names another one. `verl-doctor help COMMAND` shows the options of a command.
     """
 
 

@@ -1,4 +1,4 @@
-"""What shells complete: rule codes and families, and the numbers of repairs. They are read from the index."""
+"""Shell completion of rule codes, families and repair numbers, read from the index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def codes_with_titles() -> Iterator[tuple[str, str]]:
 
 
 def _parts() -> Mapping[str, Any]:
-    """The index of rules. Where none is kept yet, all rules are loaded this once."""
+    """The index of rules. If there is none yet, all rules are loaded once."""
     if (kept := kept_index.known("parts")) is None:
         from verl_doctor.toolkit.engine import part_index, registry  # noqa: PLC0415 - only this once
 
@@ -54,7 +54,7 @@ def rules_behind_commas(incomplete: str) -> list[CompletionItem]:
 
 
 def complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Leave the completion to the shell, which knows files best."""
+    """Leave the completion of files to the shell."""
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -64,7 +64,7 @@ def complete_folders(_ctx: click.Context, _param: click.Parameter, incomplete: s
 
 
 def complete_repairs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the number of a repair that can be taken back."""
+    """Complete the number of a repair that can be undone."""
     from verl_doctor.toolkit.engine.discovery import discover  # noqa: PLC0415 - only when a number is completed
     from verl_doctor.toolkit.machine import Machine  # noqa: PLC0415
     from verl_doctor.toolkit.repair.recorded import history  # noqa: PLC0415

@@ -15,7 +15,7 @@ from click.shell_completion import (
 )
 
 VARIABLE = "_VERL_DOCTOR_COMPLETE"
-"""What the shell sets to have words completed: SHELL_complete."""
+"""The variable that the shell sets to request completion: SHELL_complete."""
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -110,7 +110,7 @@ _CLASSES: dict[str, Any] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
 
 
 def register() -> None:
-    """Have click answer in the form that the scripts here read."""
+    """Make click answer in the format of these scripts."""
     for name, shell in _CLASSES.items():
         add_completion_class(shell, name)
 

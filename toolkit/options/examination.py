@@ -25,9 +25,9 @@ def are_several(facts: Sequence[Path]) -> bool:
 
 
 def source_of(facts: Sequence[Path], nodes: AskedNodes | None, *, with_kept_nodes: bool = True) -> Source:
-    """The source that --facts, or --cluster and --nodes, name; this machine when there are none.
+    """The source given by --facts, --cluster or --nodes; this machine by default.
 
-    `with_kept_nodes`: the nodes in a snapshot are judged too, and not its own machine alone.
+    `with_kept_nodes`: the nodes in a snapshot are judged too, not only its own machine.
     """
     if are_several(facts):
         from verl_doctor.toolkit.cluster.examination import FactsFiles  # noqa: PLC0415 - a plain check does without
@@ -55,7 +55,7 @@ def announced_session(options: Options, rules: Rules, view: View, facts: Sequenc
             where = listed(files, 2) if facts else f"{target.python} ({target.chosen_why})"
             print(f"verl-doctor {session.version()} examines {harmless(where)}", file=sys.stderr, flush=True)
             if target.passed_over and not facts:
-                print(f"  passed over: {harmless(target.passed_over)}", file=sys.stderr)
+                print(f"  skipped: {harmless(target.passed_over)}", file=sys.stderr)
 
     return session.open_session(
         options,

@@ -1,4 +1,4 @@
-"""A click group that helps whoever types nothing, or nearly the right thing."""
+"""A click group that prints its help without arguments, and suggests commands for misspelled ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 
 class HelpfulGroup(click.Group):
-    """A group that prints its help when it is given nothing, and suggests commands for a misspelt name."""
+    """A group that prints its help without arguments, and suggests commands for a misspelled name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Print the help for an empty command line. Releases of click differ in the stream and the exit code."""
@@ -20,7 +20,7 @@ class HelpfulGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command. Raises click.UsageError with the names that come close."""
+        """Find the command. Raises click.UsageError with similar names."""
         name = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, name) is None:
             self._fail(ctx, name)

@@ -1,4 +1,4 @@
-"""Hints about spellings of the previous release, which work for one more."""
+"""Hints about spellings of the previous release, which work for one more release."""
 
 from __future__ import annotations
 

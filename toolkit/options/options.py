@@ -22,7 +22,7 @@ from verl_doctor.toolkit.target import LIBRARIES, Options, UsageError
 
 Command = Callable[..., Any]
 
-_ELSEWHERE = "have it mounted anew, or name a copy elsewhere"
+_ELSEWHERE = "remount it, or name a copy elsewhere"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST = "3650d"
 _DURATION = re.compile(r"(\d{1,9})([smhd])")
@@ -33,38 +33,35 @@ _HOST = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][\w.:-]*")
 
 _TREES = ("vllm", *LIBRARIES)
 OTHER_TREES = ("--tree", *(f"--{name}" for name in _TREES))
-"""The options that name trees which need not be installed: what starts something cannot start those."""
+"""The options for trees that need not be installed; commands that start something cannot use them."""
 
 ANSWER_FORMATS = ("text", "json", "markdown")
-"""The forms of every answer."""
+"""The output formats of every command."""
 
 
 class NamedPath(click.Path):
-    """A path that answers; an empty one, as an unset shell variable gives, is not the current folder."""
+    """A path that answers. An empty one, as from an unset shell variable, does not mean the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse what names nothing, and what would be waited for for ever."""
+        """Refuse an empty path, and one that does not answer."""
         if value == "" and ctx is not None and ctx.resilient_parsing:
             return super().convert(value, param, ctx)
         if value == "":
-            self.fail("it is empty: is a variable not set?", param, ctx)
+            self.fail("it is empty; is a variable unset?", param, ctx)
         if why := why_silent(os.fspath(value)):
             self.fail(f"{value}: {why}; {_ELSEWHERE}", param, ctx)
         return super().convert(value, param, ctx)
 
 
 class FileToWrite(NamedPath):
-    """A file that a command writes at its end: what cannot be written is said before anything is examined.
-
-    Of a file that is there only one of this `kind` is replaced, unless the command has `force_option` and it is given.
-    """
+    """A file that a command writes at its end; an unwritable one is refused before anything is examined. An existing file is replaced only if it is of this `kind`, or `force_option` is given."""
 
     def __init__(self, kind: output.Kind | None = None) -> None:
         super().__init__(path_type=Path)
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse a folder, and a new file where none can be made."""
+        """Refuse a folder, and a new file that cannot be created."""
         path = super().convert(value, param, ctx)
         if os.path.isdir(path):
             self.fail(f"{path} is a folder; name a file in it", param, ctx)
@@ -87,10 +84,10 @@ def _keep_force(ctx: click.Context, _param: click.Parameter, value: bool) -> Non
 force_option = click.option(
     "--force",
     is_flag=True,
-    is_eager=True,  # known when the names of files are looked at
+    is_eager=True,  # known before file names are validated
     expose_value=False,
     callback=_keep_force,
-    help="Replace FILE whatever it holds.",
+    help="Replace FILE whatever it contains.",
 )
 """Goes with a `FileToWrite` of some kind."""
 
@@ -107,7 +104,7 @@ class Codes(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
         if isinstance(value, tuple):
             return value
         words = tuple(word.strip().upper() for word in value.split(",") if word.strip())
-        return words or self.fail("it names no rule; for instance VLLM or PKG101,PY", param, ctx)
+        return words or self.fail("it does not name a rule; for instance VLLM or PKG101,PY", param, ctx)
 
     def shell_complete(
         self, _ctx: click.Context, _param: click.Parameter, incomplete: str
@@ -127,7 +124,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
         self._bare = bare
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """In seconds. Refuse what is shorter than the least, or longer than the most."""
+        """Convert to seconds. Refuse values outside the limits."""
         if isinstance(value, float):  # a default, or what was converted before
             return value
         text = str(value)
@@ -136,11 +133,11 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
             text = f"{float(text):.0f}s"
         seconds = _seconds(text)
         if seconds is None:
-            self.fail(f"'{value}' is no time with its unit; for instance 5s, 30m, 12h or 2d", param, ctx)
+            self.fail(f"'{value}' is not a duration; for instance 5s, 30m, 12h or 2d", param, ctx)
         if seconds < (_seconds(self._least) or 0):
-            self.fail(f"{value} is too short; the least is {self._least}", param, ctx)
+            self.fail(f"{value} is too short; the minimum is {self._least}", param, ctx)
         if seconds > (_seconds(self._most) or 0):
-            self.fail(f"{value} is too long; the most is {self._most}", param, ctx)
+            self.fail(f"{value} is too long; the maximum is {self._most}", param, ctx)
         return seconds
 
 
@@ -163,9 +160,9 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
         """In bytes."""
         found = _SIZE.fullmatch(str(value).strip())
         if not found:
-            self.fail(f"'{value}' is no amount of bytes; for instance 500M, 40G or 1.5T", param, ctx)
+            self.fail(f"'{value}' is not a size; for instance 500M, 40G or 1.5T", param, ctx)
         size = int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
-        return size or self.fail("nothing finds room in that; for instance 500M, 40G or 1.5T", param, ctx)
+        return size or self.fail("the size is zero; for instance 500M, 40G or 1.5T", param, ctx)
 
 
 class NamedTree(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
@@ -181,19 +178,19 @@ class NamedTree(click.ParamType):  # type: ignore[type-arg]  # generic only in n
             return value[0], value[1]
         package, equals, folder = str(value).partition("=")
         if not equals or package not in _TREES:
-            self.fail(f"'{value}' is no NAME=DIR; NAME is one of {', '.join(_TREES)}", param, ctx)
+            self.fail(f"'{value}' is not NAME=DIR, where NAME is one of {', '.join(_TREES)}", param, ctx)
         return package, PATH.convert(folder, param, ctx)
 
     def shell_complete(
         self, _ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Complete the name; behind it the shell completes the folder."""
+        """Complete the name; the shell completes the folder."""
         return [CompletionItem(f"{name}=") for name in _TREES if f"{name}=".startswith(incomplete)]
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Which rules to run, and whether those that take seconds too."""
+    """Which rules to run, and whether to run slow ones."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -225,7 +222,7 @@ def target_options(command: Command) -> Command:
         type=NamedTree(),
         multiple=True,
         metavar="NAME=DIR",
-        help=f"Judge against this tree of {', '.join(_TREES[:-1])} or {_TREES[-1]}; it need not be installed. May be repeated.",
+        help=f"Judge with this source tree of {', '.join(_TREES[:-1])} or {_TREES[-1]}, installed or not. May be repeated.",
     )
     @functools.wraps(command)
     def with_options(
@@ -244,7 +241,7 @@ def target_options(command: Command) -> Command:
 
 
 def job_options(command: Command) -> Command:
-    """What a job is started with, added to the `options` of `target_options`, which stands above this."""
+    """The launch script or command of the job, added to the `options` of `target_options`, which must be applied after this."""
     launch = click.argument(
         "launch",
         nargs=-1,
@@ -255,7 +252,7 @@ def job_options(command: Command) -> Command:
 
 
 def script_options(command: Command) -> Command:
-    """The same for a command whose arguments are something else: the launch script is an option."""
+    """The same for a command with other arguments: the launch script is an option."""
     script = click.option(
         "--script",
         "launch",
@@ -274,7 +271,7 @@ def _job(command: Command) -> Command:
         "--ray-address",
         default="",
         metavar="HOST:PORT",
-        help="Look at the Ray cluster whose head (GCS) has this address.",
+        help="Examine the Ray cluster whose head (GCS) has this address.",
     )
     @functools.wraps(command)
     def with_job(
@@ -302,7 +299,7 @@ def _job(command: Command) -> Command:
 
 
 def refuses(*options: str, why: str) -> Callable[[click.Command], click.Command]:
-    """Take back shared options that do nothing in this command: its help leaves them out, and whoever gives one is told why."""
+    """Disable shared options that have no effect in this command: its help omits them, and using one is an error with the reason."""
 
     def refused(ctx: click.Context, option: click.Parameter, value: Any) -> Any:
         if option.name and ctx.get_parameter_source(option.name) is click.core.ParameterSource.COMMANDLINE:
@@ -319,12 +316,12 @@ def refuses(*options: str, why: str) -> Callable[[click.Command], click.Command]
 
 
 def node_options(command: Command) -> Command:
-    """Options that name other nodes; the command gets `nodes`, None when there are none."""
+    """Options that name other nodes; the command gets `nodes`, None if there are none."""
     return node_options_within(BUDGET)(command)
 
 
 def node_options_within(budget_unless_told: float) -> Callable[[Command], Command]:
-    """The same for a command that gives the nodes so many seconds unless the user says otherwise."""
+    """The same with a default for the seconds that nodes have."""
     return functools.partial(_node_options, budget_unless_told)
 
 
@@ -332,7 +329,7 @@ def _node_options(budget_unless_told: float, command: Command) -> Command:
     @click.option(
         "--cluster",
         is_flag=True,
-        help="Query all nodes of the Ray cluster. Starts a job in it, which ends with the check.",
+        help="Query all nodes of the Ray cluster, with a Ray job that ends with the check.",
     )
     @click.option(
         "--nodes",
@@ -353,14 +350,12 @@ def _node_options(budget_unless_told: float, command: Command) -> Command:
     ) -> Any:
         named = () if hosts is None else _hosts(hosts)
         if cluster and named:
-            raise UsageError(
-                "--cluster asks the nodes that Ray knows, --nodes those that you name: choose one"
-            )
+            raise UsageError("choose either --cluster, for the nodes of Ray, or --nodes")
         if via and not named:
-            raise UsageError("--via says how --nodes are reached: name them with --nodes HOSTS")
+            raise UsageError("--via requires --nodes HOSTS")
         if not cluster and not named:
             if budget is not None:
-                raise UsageError("--budget is for other nodes: ask them with --cluster, or --nodes HOSTS")
+                raise UsageError("--budget requires --cluster or --nodes HOSTS")
             return command(nodes=None, **others)
         return command(nodes=AskedNodes(named, via or VIA[0], budget or budget_unless_told), **others)
 
@@ -368,17 +363,17 @@ def _node_options(budget_unless_told: float, command: Command) -> Command:
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    """The names in a list as Slurm writes it. Raises UsageError when one is no name, or could be taken for an option."""
+    """The names in a list as Slurm writes it. Raises UsageError if one is not a host name, or could be read as an option."""
     from verl_doctor.toolkit.system.node_names import expand  # noqa: PLC0415 - few runs name nodes
 
     try:
         hosts = tuple(dict.fromkeys(expand(text)))
     except ValueError as error:
-        raise UsageError(f"--nodes {text}: {error}; write it as in node[001-004,007]") from None
+        raise UsageError(f"--nodes {text}: {error}; for instance node[001-004,007]") from None
     if not hosts:
-        raise UsageError("--nodes names no host; write some as in node[001-004,007]")
+        raise UsageError("--nodes does not name a host; for instance node[001-004,007]")
     if strange := next((host for host in hosts if not _HOST.fullmatch(host)), None):
-        raise UsageError(f"--nodes {text}: '{strange}' is no host name; write it as in node[001-004,007]")
+        raise UsageError(f"--nodes {text}: '{strange}' is not a host name; for instance node[001-004,007]")
     return hosts
 
 
@@ -392,15 +387,13 @@ def rule_options(command: Command) -> Command:
         metavar="CODES",
         help="Run only these rules or families: VLLM,PY101.",
     )
-    @click.option(
-        "--ignore", type=Codes(), default=(), metavar="CODES", help="Leave these rules or families out."
-    )
-    @click.option("--deep", is_flag=True, help="Also run rules that try things out and take seconds.")
+    @click.option("--ignore", type=Codes(), default=(), metavar="CODES", help="Skip these rules or families.")
+    @click.option("--deep", is_flag=True, help="Also run rules that try things and take seconds.")
     @click.option(
         "--gpu-memory",
         type=Size(),
         metavar="SIZE",
-        help="Judge the job for other GPUs with this much memory each: 80GiB. Needs --deep.",
+        help="Judge the job for GPUs with this much memory each: 80GiB. Needs --deep.",
     )
     @functools.wraps(command)
     def with_rules(
@@ -413,7 +406,7 @@ def rule_options(command: Command) -> Command:
         **others: Any,
     ) -> Any:
         if gpu_memory and not deep:
-            raise UsageError("--gpu-memory is for rules that build the job: run them with --deep")
+            raise UsageError("--gpu-memory requires --deep")
         assumed = replace(options, gpu_memory=gpu_memory or 0)
         return command(options=assumed, rules=Rules(select, ignore, deep), **others)
 
@@ -462,14 +455,14 @@ def _form_options(formats: Sequence[str]) -> Callable[[Command], Command]:
 
 
 def _form(form: str | None, *, as_json: bool, quiet: bool) -> str:
-    """The form that the options choose. Raises UsageError when they choose two."""
+    """The form that the options choose. Raises UsageError if they conflict."""
     if as_json and form not in (None, "json"):
-        raise UsageError(f"--json and --format {form} are two forms: choose one")
+        raise UsageError(f"choose either --json or --format {form}")
     chosen = form or ("json" if as_json else "text")
     if not quiet:
         return chosen
     if chosen != "text":
-        raise UsageError(f"--quiet shortens text: leave it or --format {chosen} out")
+        raise UsageError(f"--quiet applies to text only: remove it or --format {chosen}")
     return HEADLINE
 
 

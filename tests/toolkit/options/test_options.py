@@ -24,7 +24,7 @@ REFUSED = {
         (("--ray-address", "a:1"), "--ray-address says which cluster is asked with --cluster"),
     ),
     "check": (
-        (("--gpu-memory", "80GiB"), "--gpu-memory is for rules that build the job: run them with --deep"),
+        (("--gpu-memory", "80GiB"), "--gpu-memory requires --deep"),
         (("--deep", "--gpu-memory", "much"), "'much' is no amount of bytes"),
     ),
     "watch": ((("--model", "."), "--model: watch looks at disks and memory"),),

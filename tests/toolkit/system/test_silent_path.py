@@ -47,7 +47,7 @@ def test_what_does_not_answer_is_one_sentence(words: tuple[str, ...], here: Doct
     done = here(*words, gone / "run.sh", cwd=gone.parent)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{gone}/run.sh: its file system does not answer: " in done.stderr
-    assert " have it mounted anew, or name a copy elsewhere" in done.stderr
+    assert " remount it, or name a copy elsewhere" in done.stderr
 
 
 def test_of_several_logs_the_others_are_read(gone: Path) -> None:

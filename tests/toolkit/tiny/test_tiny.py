@@ -402,7 +402,7 @@ def test_the_report_names_what_was_written_and_the_next_commands(tmp_path: Path,
     tool = f'actor_rollout_ref.rollout.multi_turn.function_tool_path="{tmp_path}/a b/tools.py"'
     assert f"  '{tool}'" in lines
     assert (tmp_path / "a b" / "tools.py").is_file()
-    climb = lines[lines.index("or climb the smoke test with it:") + 1 :]
+    climb = lines[lines.index("Or run the smoke test with it:") + 1 :]
     assert climb[:2] == ["  verl-doctor smoke \\", "  --python /env \\"], "it is longer than a line"
     assert render.lines(made, None, ["--python", "/env"])[-1].startswith("  verl-doctor smoke --python /env ")
     assert shlex.split("\n".join(climb).replace("\\\n", "")) == [
@@ -418,7 +418,7 @@ def test_the_report_names_what_was_written_and_the_next_commands(tmp_path: Path,
         (["full/file/below"], "full/file/below is no folder"),
         (["gone/new"], "gone/new cannot be made: there is no folder"),
         (["/proc/new"], "/proc/new cannot be made: /proc is the kernel's own (proc)"),
-        ([""], "it is empty: is a variable not set?"),
+        ([""], "it is empty; is a variable unset?"),
         ([], "Missing argument 'DIR'"),
         (["new", "--rows", "0"], "0 is not in the range"),
         (["new", "--kind", "video"], "'video' is not one of"),

@@ -16,7 +16,7 @@ from verl_doctor.toolkit.exit_code import ExitCode
 
 @dataclass(frozen=True)
 class ActorsAnswer(Answer):
-    """Who lives on which GPU. With `every` also what is over, and every node."""
+    """Which actors run on which GPU. With `every` also finished ones, and every node."""
 
     found: Placement
     every: bool = False
@@ -34,7 +34,7 @@ class ActorsAnswer(Answer):
         return render.markdown_lines(self.found, every=self.every)
 
     def exit_code(self) -> ExitCode:
-        """Return 0, or 3 when Ray could not be read."""
+        """Return 0, or 3 if Ray could not be read."""
         return (
             ExitCode.COULD_NOT_CHECK if document.headline(self.found)[0] == document.UNKNOWN else ExitCode.OK
         )

@@ -1,4 +1,4 @@
-"""`verl-doctor actors`: who lives on which GPU, and what has become of each worker group."""
+"""`verl-doctor actors`: which actors run on which GPU, and the state of each worker group."""
 
 from __future__ import annotations
 
@@ -26,20 +26,18 @@ from verl_doctor.toolkit.target import Options
 
 
 @click.command(
-    epilog="Exit codes: 0 it is shown, 2 wrong usage, 3 Ray could not be looked at. "
-    "verl-doctor check judges it."
+    epilog="Exit codes: 0 shown, 2 wrong usage, 3 Ray could not be read. To judge it, run verl-doctor check."
 )
 @target_options
 @job_options
 @show_all_option
-@click.option(
-    "--facts", type=PATH, metavar="FILE", help="Show what was saved elsewhere (check --save-facts)."
-)
+@click.option("--facts", type=PATH, metavar="FILE", help="Show facts saved elsewhere (check --save-facts).")
 @answer_options
 def actors(*, options: Options, verbose: bool, facts: Path | None, form: str, file: Path | None) -> int:
-    """Show who lives on which GPU, and which ranks are alive.
+    """Show which actors run on which GPU, and which ranks are alive.
 
-    The GPUs are those of this machine. Ray is read through its control store (GCS), without joining it, on all its nodes.
+    The GPUs are those of this machine. All nodes of Ray are read through its control store (GCS), without
+    joining it.
     """
     from verl_doctor.toolkit.commands.actors.answer import ActorsAnswer  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.commands.actors.placement import placement  # noqa: PLC0415

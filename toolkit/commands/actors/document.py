@@ -1,4 +1,4 @@
-"""Who lives where as a JSON document, and the words that its views share. `data/actors.schema.json` describes it."""
+"""The placement of actors as a JSON document, and the phrases that its views share. `data/actors.schema.json` describes it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,8 @@ from verl_doctor.toolkit.text import counted, ranges
 
 SCHEMA_VERSION = 1
 UNKNOWN = "UNKNOWN"
-"""The headline where Ray or the GPUs could not be read."""
-NOT_TOLD = (
-    "who holds a handle of an actor the GCS does not know: it tells who made it, and Ray ends it when nobody "
-    "refers to it any more, unless it is detached"
-)
+"""The headline if Ray or the GPUs could not be read."""
+NOT_TOLD = "the GCS does not record who holds a handle of an actor, only who created it; Ray ends an actor once nothing refers to it, unless it is detached"
 _ORDER: tuple[State, ...] = ("alive", "starting", "waiting", "restarting", "left behind", "dead")
 
 
@@ -136,11 +133,11 @@ def headline(found: Placement) -> tuple[str, str]:
     if states["dead"] or lost:
         return "BROKEN", f"{counted(states['dead'] + lost, 'rank')} of {groups_text} dead"
     if states["left behind"]:
-        return "LEFT BEHIND", f"{counted(states['left behind'], 'rank')} of jobs that have ended"
+        return "LEFT BEHIND", f"{counted(states['left behind'], 'rank')} of finished jobs"
     if late := states["waiting"] + states["starting"] + states["restarting"]:
-        return "WAITING", f"{counted(late, 'rank')} of {groups_text} not there yet"
+        return "WAITING", f"{counted(late, 'rank')} of {groups_text} not started yet"
     if unplaced := sum(len(list(waiting(view))) for view in found.clusters):
-        return "WAITING", f"{counted(unplaced, 'placement group')} without a place yet"
+        return "WAITING", f"{counted(unplaced, 'placement group')} not placed yet"
     if states["alive"]:
         return "WHOLE", f"all {counted(states['alive'], 'rank')} of {groups_text} alive"
     holders = sum(len(occupants) for _, occupants in found.occupants)
@@ -151,12 +148,12 @@ def headline(found: Placement) -> tuple[str, str]:
 
 
 def untold(found: Placement) -> str:
-    """Why no cluster tells anything, though there may be one; "" when one does, or there is none."""
+    """Why no cluster could be read although one may exist; "" if one was read, or none exists."""
     if found.no_ray is not None:
         return "" if isinstance(found.no_ray, Absent) else found.no_ray.reason
     if all(view.cluster.refused for view in found.clusters):
         reasons = (
-            f"the Ray at {cluster.cluster.address} does not tell: {cluster.cluster.refused}"
+            f"the Ray at {cluster.cluster.address} could not be read: {cluster.cluster.refused}"
             for cluster in found.clusters
         )
         return "; ".join(reasons)
@@ -164,7 +161,7 @@ def untold(found: Placement) -> str:
 
 
 def shown(found: Placement) -> Iterator[WorkerGroup]:
-    """The groups of which something is there, and those of jobs that run."""
+    """The groups with actors, and those of running jobs."""
     for view in found.clusters:
         for group in view.groups:
             if not group.over or group.job not in view.ended:
@@ -172,26 +169,26 @@ def shown(found: Placement) -> Iterator[WorkerGroup]:
 
 
 def summary(group: WorkerGroup) -> str:
-    """What has become of a group's ranks: "16 ranks: 15 alive, 1 dead"."""
+    """The states of a group's ranks: "16 ranks: 15 alive, 1 dead"."""
     states = Counter(member.state for member in group.members)
     parts = [f"{states[state]} {state}" for state in _ORDER if states[state]]
     if absent := len(group.absent) - len(group.lost):
-        parts.append(f"{absent} not made yet")
+        parts.append(f"{absent} not created yet")
     if group.lost:
         parts.append(f"{len(group.lost)} lost")
     return f"{counted(group.world_size or len(group.members), 'rank')}: {', '.join(parts)}"
 
 
 def roles(group: WorkerGroup) -> str:
-    """The roles that share each process, or the class where nobody tells."""
+    """The roles that share each process, or the class if they are unknown."""
     return " + ".join(group.roles) or group.class_name
 
 
 def role(occupant: Occupant) -> str:
-    """What a process on a GPU is to a job."""
+    """The role of a process on a GPU in a job."""
     holder, seat = occupant.holder, occupant.seat
     if not holder.seen:
-        return "not seen from here"
+        return "not visible from here"
     if seat is None:
         return holder.title
     return who(seat) if occupant.own else f"{holder.title} of {who(seat)}"
@@ -212,7 +209,7 @@ def name(actor: RayActor) -> str:
 
 
 def made_by(actor: RayActor, view: ClusterView) -> str:
-    """Who made an actor, and keeps it unless it is detached; "" when that one is not there."""
+    """What created an actor, and keeps it unless it is detached; "" if unknown."""
     found = view.makers.get(actor.owner)
     if isinstance(found, RayJob):
         return f"the driver of job {found.job}"
@@ -220,19 +217,19 @@ def made_by(actor: RayActor, view: ClusterView) -> str:
 
 
 def kept_by(group: WorkerGroup, view: ClusterView) -> str:
-    """What keeps a group's actors alive, as far as the GCS tells."""
+    """What keeps a group's actors alive, according to the GCS."""
     alive = [member.actor for member in group.of("alive", "left behind")]
     if not alive:
         return ""
     who_made = made_by(alive[0], view)
     if all(actor.detached for actor in alive):
-        qualifier = "" if group.job in view.ended else ", as far as the GCS tells"
-        return f"detached: nothing but their names leads to them{qualifier}"
-    return f"made by {who_made}" if who_made else "made by a task of the job"
+        qualifier = "" if group.job in view.ended else ", according to the GCS"
+        return f"detached: only their names refer to them{qualifier}"
+    return f"created by {who_made}" if who_made else "created by a task of the job"
 
 
 def troubled(group: WorkerGroup) -> Iterator[tuple[str, str]]:
-    """The ranks that are not alive, those with the same story together: their numbers, and the story."""
+    """The ranks that are not alive, grouped by reason: their numbers, and the reason."""
     stories: dict[str, list[int]] = {}
     for member in group.members:
         if member.state != "alive":
@@ -246,15 +243,13 @@ def troubled(group: WorkerGroup) -> Iterator[tuple[str, str]]:
 def _story(member: Member) -> str:
     if member.state == "dead":
         why = (
-            member.actor.died.partition(" Some common causes")[0]
-            or member.actor.end
-            or "Ray does not say why"
+            member.actor.died.partition(" Some common causes")[0] or member.actor.end or "Ray gives no reason"
         )
         return f"dead: {why}"
     return {
         "starting": "in the constructor",
         "waiting": "waiting for resources",
-        "restarting": "being started anew",
+        "restarting": "restarting",
         "left behind": "left behind: the job has ended",
     }[member.state]
 
@@ -276,7 +271,7 @@ def on_nodes(group: WorkerGroup) -> Iterator[str]:
 
 
 def other_actors(view: ClusterView, job: str) -> str:
-    """A job's actors that are in no group, by class and state: "2 vLLMHttpServer, 1 TaskRunner (left behind)"."""
+    """A job's actors outside any group, by class and state: "2 vLLMHttpServer, 1 TaskRunner (left behind)"."""
     kinds = Counter(
         (short_class(other), state_of(other, view.ended)) for other in view.others if other.job == job
     )
@@ -287,14 +282,14 @@ def other_actors(view: ClusterView, job: str) -> str:
 
 
 def waiting(view: ClusterView) -> Iterator[RayGroup]:
-    """The placement groups that have no place yet, of jobs that run."""
+    """The placement groups of running jobs that are not placed yet."""
     return (
         group for group in view.cluster.groups if group.state == "PENDING" and group.job not in view.ended
     )
 
 
 def bundles(group: RayGroup) -> str:
-    """What a placement group asks for: "8 times 1 GPU, 3 CPU"."""
+    """What a placement group requests: "8 times 1 GPU, 3 CPU"."""
     kinds = Counter(
         ", ".join(f"{amount:g} {kind}" for kind, amount in sorted(bundle.items(), reverse=True))
         for bundle in group.bundles
@@ -303,7 +298,7 @@ def bundles(group: RayGroup) -> str:
 
 
 def jobs(view: ClusterView) -> Iterator[RayJob]:
-    """The jobs that run, and those that have ended, or that the GCS does not know, of which actors are there."""
+    """The running jobs, and those with actors that have ended or that the GCS does not list."""
     cluster = view.cluster
     used = {actor.job for actor in cluster.actors if actor.state != "DEAD"}
     yield from (job for job in cluster.jobs if not job.finished or job.job in used)

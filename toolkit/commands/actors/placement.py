@@ -1,4 +1,4 @@
-"""Who lives where: the processes on each GPU of this machine, joined with the actors of the Ray clusters that are known here."""
+"""The processes on each GPU of this machine, joined with the actors of the Ray clusters known here."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from verl_doctor.toolkit.collectors.ray.worker_groups import (
 )
 from verl_doctor.toolkit.facts import Unknown
 
-_DEEPEST = 16  # parents that are looked through: server, engine and its workers are three
+_DEEPEST = 16  # ancestors to look through: server, engine and its workers are three
 
 
 @dataclass(frozen=True)
 class ClusterView:
-    """A cluster, and what is put together of it once: its worker groups, its other actors, the jobs that ended, who makes actors."""
+    """A cluster and what is derived from it once: its worker groups, other actors, finished jobs, and what creates actors."""
 
     cluster: RayCluster
     groups: tuple[WorkerGroup, ...]
@@ -47,7 +47,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Occupant:
-    """A process that has memory of a GPU. `seat` is the actor that it runs, or below which it was started; `own` says which."""
+    """A process that holds memory of a GPU. `seat` is the actor that it runs (`own`), or below which it was started."""
 
     holder: Holder
     seat: Seat | None = None
@@ -56,7 +56,7 @@ class Occupant:
 
 @dataclass(frozen=True)
 class Placement:
-    """What is known: of the GPUs here, of the clusters, and where one of them is not, why."""
+    """What is known of the GPUs here and of the clusters, and the reason if either is unknown."""
 
     occupants: tuple[tuple[Device, tuple[Occupant, ...]], ...] = ()
     clusters: tuple[ClusterView, ...] = ()
@@ -72,9 +72,9 @@ def placement(
     *,
     requested: RayClusters | Unknown | None = None,
 ) -> Placement:
-    """Join what NVML, the table of processes and the GCS tell.
+    """Join the data of NVML, the process table and the GCS.
 
-    Of the clusters those that are `requested` about are shown; the others too say who the processes are.
+    Only `requested` clusters are shown; the others also identify processes.
     """
     known = () if isinstance(clusters, Unknown) else tuple(map(_view, clusters.clusters))
     shown = clusters if requested is None else requested
@@ -102,7 +102,7 @@ def _view(cluster: RayCluster) -> ClusterView:
 
 
 def _seats_here(views: tuple[ClusterView, ...], raylets: Raylets | Unknown) -> Mapping[int, Seat]:
-    """The actors on this machine by the number of their process. Other nodes have processes of the same numbers."""
+    """The actors on this machine by process ID; other nodes may have the same IDs."""
     running = () if isinstance(raylets, Unknown) else raylets.running
     here = {(raylet.session, raylet.address) for raylet in running}
     return {
@@ -123,7 +123,7 @@ def _seats(view: ClusterView) -> Iterator[Seat]:
 
 
 def _occupant(holder: Holder, parents: Mapping[int, int], seats: Mapping[int, Seat]) -> Occupant:
-    """Who a process is: an actor, or started below one. A number that is not seen from here may be another machine's."""
+    """What a process is: an actor, or started below one. An ID that is not visible here may be another machine's."""
     if not holder.seen:
         return Occupant(holder)
     pid = holder.pid

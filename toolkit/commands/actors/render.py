@@ -1,4 +1,4 @@
-"""Who lives where, for a terminal and as Markdown."""
+"""The placement of actors, for a terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STYLES = {
 }
 _MIB = 1024 * 1024
 _MOST = 8
-_Line = tuple[int, str]  # how far it is indented, and what it says
+_Line = tuple[int, str]  # indentation, and text
 
 
 def text_lines(found: Placement, width: int | None, *, every: bool) -> Iterator[Text]:
@@ -68,7 +68,7 @@ def _lines(found: Placement, *, every: bool) -> Iterator[_Line]:
 def _of_cluster(view: ClusterView, *, every: bool) -> Iterator[_Line]:
     cluster = view.cluster
     if cluster.refused:
-        yield 1, f"the Ray at {cluster.address} does not tell: {cluster.refused}"
+        yield 1, f"the Ray at {cluster.address} could not be read: {cluster.refused}"
         return
     yield (
         1,
@@ -77,7 +77,7 @@ def _of_cluster(view: ClusterView, *, every: bool) -> Iterator[_Line]:
     )
     jobs = list(words.jobs(view))
     if not jobs:
-        yield 2, "no job is connected, and there is no actor"
+        yield 2, "no job is connected, and there are no actors"
     for job in jobs:
         yield 2, _job(job)
         mine = [
@@ -101,7 +101,7 @@ def _of_cluster(view: ClusterView, *, every: bool) -> Iterator[_Line]:
 
 def _job(job: RayJob) -> str:
     if not job.pid:
-        return f"job {job.job}, of which the GCS knows nothing more"
+        return f"job {job.job}, which the GCS no longer lists"
     since = f", for {in_time(max(time.time() - job.started, 0.0))}" if job.started else ""
     ended = f", ended {in_time(max(time.time() - job.ended, 0.0))} ago" if job.ended else ", ended"
     return f"job {job.job}{ended if job.finished else since}: driver {job.pid} on {job.address}"
@@ -116,7 +116,7 @@ def _of_group(group: WorkerGroup, view: ClusterView, *, every: bool) -> Iterator
     for place in shown:
         yield 4, place
     if len(places) > len(shown):
-        yield 4, f"and on {len(places) - len(shown)} more nodes: -v shows them"
+        yield 4, f"and on {len(places) - len(shown)} more nodes (-v shows them)"
     if kept := words.kept_by(group, view):
         yield 4, kept
 
@@ -129,7 +129,7 @@ def _of_gpu(device: Device, occupants: tuple[Occupant, ...]) -> Iterator[_Line]:
         holds = "" if occupant.holder.memory is None else f", {in_bytes(occupant.holder.memory * _MIB)}"
         yield 2, f"process {occupant.holder.pid}{holds}: {words.role(occupant)}{_job_of(occupant)}"
     if device.unattributed and memory and not occupants and device.unattributed > 1024:
-        yield 2, "held by processes that are not seen from here"
+        yield 2, "held by processes that are not visible from here"
 
 
 def _job_of(occupant: Occupant) -> str:

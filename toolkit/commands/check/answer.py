@@ -12,10 +12,10 @@ from verl_doctor.toolkit.render.render import ReportAnswer
 
 @dataclass(frozen=True)
 class EachAnswer(ReportAnswer):
-    """A report on launch files; as text a line for each finding, with paths below `folder` shortened."""
+    """A report on launch files; as text, one line per finding, with paths relative to `folder`."""
 
     folder: Path = Path()
 
     def text_lines(self, _width: int | None) -> Iterable[str]:
-        """Return a line for each finding, as compilers and linters write it."""
+        """Return one line per finding, in the format of compilers and linters."""
         return check_each.lines(self.shown, self.folder)

@@ -1,4 +1,4 @@
-"""The command `check`: the facts that the options name are examined, and the report is shown."""
+"""The command `check`: examine the facts that the options name, and show the report."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from verl_doctor.toolkit.text import harmless
     type=PATH,
     metavar="FILE",
     multiple=True,
-    help="Judge facts saved elsewhere. Give a folder, or repeat it, for one file per node (NODE.json), which are compared too.",
+    help="Judge facts saved elsewhere. For several nodes give a folder, or repeat the option, with one file per node (NODE.json); they are also compared.",
 )
 @click.option(
     "--save-facts",
@@ -58,7 +58,7 @@ from verl_doctor.toolkit.text import harmless
 @click.option(
     "--each",
     is_flag=True,
-    help="Judge each file as a job of its own; report only what concerns the files, one line per finding.",
+    help="Judge each file as a separate job; report only findings in the files, one line each.",
 )
 def check(
     *,
@@ -71,18 +71,21 @@ def check(
     strict: bool,
     each: bool,
 ) -> int:
-    """Judge this environment. Changes nothing.
+    """Judge this environment without changing it.
 
-    LAUNCH_SCRIPT is read, not run: a shell script with its arguments, a runtime_env file, a Dockerfile, or several of them.
+    LAUNCH_SCRIPT is read, not run: a shell script with its arguments, a runtime_env file, a Dockerfile, or
+    several of these.
     """
     if save_facts is not None and are_several(facts):
-        raise UsageError("--save-facts saves the facts of one machine, and --facts names several")
+        raise UsageError("--save-facts saves the facts of one machine, but --facts names several")
     if nodes is not None and facts:
-        raise UsageError("--facts judges what was seen elsewhere: no node can be asked with it")
+        raise UsageError(
+            "--facts judges facts from elsewhere; it cannot be combined with options that query nodes"
+        )
     if each:
         if nodes is not None or facts or save_facts is not None or not options.launch:
             raise UsageError(
-                "--each judges launch files on this machine: name some, and no facts and no nodes"
+                "--each judges launch files on this machine: name at least one, without --facts or nodes"
             )
         return _check_each(options, rules, view, strict=strict)
     as_usual = nodes is None and not facts and not rules.deep and save_facts is None and view.form != "sarif"
@@ -99,7 +102,7 @@ def check(
 
 
 def _with_plans(found: Examination) -> Report:
-    """The report with the repairs that SARIF offers."""
+    """The report with the repairs that SARIF contains."""
     from verl_doctor.toolkit.repair import repair  # noqa: PLC0415 - a plain check does without the change engine
 
     return repair.show(found.session, found.facts, found.report)

@@ -29,9 +29,9 @@ class ChecklistAnswer(Answer):
         return checklist.text_lines(self.checklist, width)
 
     def markdown_lines(self) -> Iterable[str]:
-        """Return the steps as a list with boxes."""
+        """Return the steps as a task list."""
         return checklist.markdown_lines(self.checklist)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when all steps are done, 1 when one failed or is open, 3 when one could not be judged."""
+        """Return 0 if all steps are done, 1 if one failed or is open, 3 if one could not be judged."""
         return checklist.exit_code(self.checklist.steps, self.checklist.report.unexamined)

@@ -1,4 +1,4 @@
-"""The migration checklist: what a step is, and what the states of all of them come to. `checklist.steps` computes them."""
+"""The migration checklist: its steps and their overall state. `checklist.steps` computes them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Verdict = Literal["done", "failed", "open", "could_not_check"]
 WITHOUT = (
     "on the old cluster: verl-doctor snapshot OLD.json; then here: verl-doctor checklist --from OLD.json"
 )
-"""What comes next where only the old cluster can tell."""
+"""The next command when only the old cluster has the answer."""
 
 NAMED = 12
-"""Files, patches or differences that a step names; the rest is counted."""
+"""How many files, patches or differences a step names; the rest are counted."""
 
 STATES: tuple[State, ...] = get_args(State)
 _WORST: tuple[State, ...] = ("failed", "open", "unknown", "done")
@@ -43,9 +43,9 @@ _CODES: Mapping[Verdict, ExitCode] = {
 
 @dataclass(frozen=True)
 class Said:
-    """What one witness says of a step: a state, the evidence for it in sentences, and the command that does what is left.
+    """One judgement of a step: a state, the evidence for it in sentences, and the command for what is left.
 
-    A state of None says something without judging.
+    A state of None gives evidence without judging.
     """
 
     state: State | None
@@ -55,7 +55,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the move. `key` is its name for programs; `do` is empty when nothing is left to do."""
+    """One step of the move. `key` is its name for programs; `do` is empty if nothing is left to do."""
 
     key: str
     title: str
@@ -65,7 +65,7 @@ class Step:
 
 
 def step(key: str, title: str, statements: Iterable[Said]) -> Step:
-    """A step as its witnesses say: the worst counts, and is heard first. Nobody's word leaves it unknown."""
+    """Combine judgements into a step: the worst counts and comes first; without any the state is unknown."""
     witnesses = sorted(statements, key=lambda statement: _WORST.index(statement.state or "done"))
     state: State = next((witness.state for witness in witnesses if witness.state), "unknown")
     evidence = tuple(dict.fromkeys(sentence for witness in witnesses for sentence in witness.evidence))
@@ -74,18 +74,18 @@ def step(key: str, title: str, statements: Iterable[Said]) -> Step:
         if state == "done"
         else next((witness.do for witness in witnesses if witness.state == state and witness.do), "")
     )
-    return Step(key, title, state, evidence or ("nothing here tells",), do)
+    return Step(key, title, state, evidence or ("no evidence here",), do)
 
 
 def verdict(steps: Sequence[Step], unexamined: str = "") -> Verdict:
-    """What all steps come to. Without verl, which is `unexamined` then, none of them shows how far a job is."""
+    """The overall state. Without verl (`unexamined` gives the reason), no step shows how far a job is."""
     if unexamined:
         return "could_not_check"
     return _VERDICTS[min((step.state for step in steps), key=_WORST.index, default="unknown")]
 
 
 def exit_code(steps: Sequence[Step], unexamined: str = "") -> ExitCode:
-    """0 all are done, 1 one failed or is open, 3 one could not be judged."""
+    """0 if all are done, 1 if one failed or is open, 3 if one could not be judged."""
     return _CODES[verdict(steps, unexamined)]
 
 
@@ -113,7 +113,7 @@ def headline(these: Checklist) -> str:
 
 
 def text_lines(these: Checklist, width: int | None) -> Iterator[Text]:
-    """The list for a person: each step with its evidence, and the command that does what is left."""
+    """The list for a person: each step with its evidence, and the command for what is left."""
     yield Text(harmless(headline(these)), style="bold")
     for line in wrapped(harmless("  ".join(result_words.headline(these.report))), width, hanging="  "):
         yield Text(line)
@@ -132,7 +132,7 @@ def text_lines(these: Checklist, width: int | None) -> Iterator[Text]:
 
 
 def markdown_lines(these: Checklist) -> Iterator[str]:
-    """The list for a ticket, in which a box is ticked when the step is done."""
+    """The list for a ticket, as a task list."""
     yield escaped(headline(these)) + "\n"
     yield escaped("  ".join(result_words.headline(these.report))) + "\n"
     for step in these.steps:

@@ -42,7 +42,7 @@ from verl_doctor.toolkit.target import Options, UsageError
     "old",
     type=PATH,
     metavar="OLD",
-    help="What `verl-doctor snapshot OLD` wrote on the cluster where the job works.",
+    help="The snapshot that `verl-doctor snapshot OLD` wrote on the cluster where the job works.",
 )
 @click.option("--run", "run_them", is_flag=True, help="Run the quick test: verl-doctor smoke --up-to 2.")
 @click.option("--log", type=PATH, metavar="FILE", help="The log of the DEBUG run.")
@@ -57,10 +57,10 @@ def checklist(
     form: str,
     file: Path | None,
 ) -> int:
-    """Say how far the move to another cluster has come.
+    """Show the progress of a move to another cluster.
 
-    Each step is judged by evidence, anew at every call, and says the command that comes next. What a trial has shown counts until
-    what it was made in changes.
+    Every call judges each step afresh by evidence, and prints the next command. The result of a trial counts
+    until the environment, the script or the tree changes.
     """
     from verl_doctor.toolkit.commands.checklist.steps import Look, steps  # noqa: PLC0415 - it brings all that steps are judged by
 
@@ -68,7 +68,7 @@ def checklist(
         run = open_session(options)
         before = None if old is None else _read(old, run)
         if log is not None and not os.path.exists(run.machine.cwd / log):
-            raise UsageError(f"--log {log}: there is no such file; name the log of the DEBUG run")
+            raise UsageError(f"--log {log}: no such file; expected the log of the DEBUG run")
         if run_them:
             _climb(run, progress)
         found = examine(Request(run), progress.say)
@@ -84,7 +84,7 @@ def _read(old: Path, run: Session) -> Snapshot:
 
 
 def _examined_nodes(nodes: AskedNodes, run: Session, progress: Progress) -> tuple[Report, Snapshot]:
-    """What all nodes say, asked once and judged with a fresh look at this machine."""
+    """The results of all nodes, queried once and judged together with this machine."""
     from verl_doctor.toolkit.snapshot.examination import KeptNodes  # noqa: PLC0415 - a checklist of one machine does without
 
     seen = snapshot.look(run, nodes, progress.say)

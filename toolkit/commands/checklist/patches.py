@@ -1,4 +1,4 @@
-"""A step of the checklist: the patches of the old tree stand in the verl that is imported here."""
+"""A step of the checklist: the imported verl contains the patches of the old tree."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from verl_doctor.toolkit.text import counted, listed
 
 
 def patches_said(old: Snapshot | None, run: Session, facts: Collection, arguments: str) -> list[Said]:
-    """Whether the patches of the old tree stand in the one that is imported."""
+    """Judge whether the imported verl contains the patches of the old tree."""
     here, trees = facts.get(Markers), facts.get(VerlTrees)
     if isinstance(here, Unknown) or isinstance(trees, Unknown):
         return [Said("unknown", (here.reason if isinstance(here, Unknown) else "no verl was found",))]
     if old is not None:
         here = markers_in(here.folder, Marker(run.config.marker), _words(old))
-    statement = Said(None, (*_marked(here), f"imported is {trees.imported.folder}: {trees.why}"))
+    statement = Said(None, (*_marked(here), f"the imported verl is {trees.imported.folder}: {trees.why}"))
     if old is None:
         return [
             statement,
-            Said("unknown", ("whether these are all, only the old cluster can tell",), WITHOUT),
+            Said("unknown", ("only the old cluster can show whether these are all",), WITHOUT),
         ]
     if old.patches is None:
-        return [statement, Said("unknown", (f"{old.path} does not say what was patched",), WITHOUT)]
+        return [statement, Said("unknown", (f"{old.path} does not record what was patched",), WITHOUT)]
     return [statement, _patches_beside(old, old.patches, here, trees, run.config.marker, arguments)]
 
 
@@ -52,7 +52,7 @@ def _patches_beside(
         return Said("done", (f"{counted(len(wanted), 'patch', 'patches')} of the old tree in place",))
     outer = next((tree for tree in trees.others if tree.outer), None)
     if outer is not None:
-        copied = f"imported is a copy of {outer.folder} inside itself"
+        copied = f"the imported verl is a copy of {outer.folder} inside itself"
         return Said("failed", (copied,), _import(outer))
     lost_lines = [_lost_line(patch, here, present) for patch in lost]
     elsewhere = _other_tree_with(lost, trees.others, word)
@@ -71,7 +71,7 @@ def _lost_line(lost: AnyPatch, here: Markers, present: Sequence[AnyPatch]) -> st
 
 
 def _words(old: Snapshot) -> set[str]:
-    """The markers of the old tree: what marked a patch there marks it here."""
+    """The markers of the old tree, which mark the same patches here."""
     found = old.get(Markers)
     lines = () if isinstance(found, Unknown) else found.lines
     return {line.marker for line in lines} | {patch.marker for patch in old.patches or ()}
@@ -87,7 +87,7 @@ def _marked(here: Markers) -> list[str]:
 
 
 def _fewer(old: Snapshot, here: Markers, shown: set[str]) -> Iterator[str]:
-    """Marked lines that no patch tells of, as those whose old line was not kept, and that are gone."""
+    """Lost marked lines that belong to no recorded patch, such as those whose old line was not kept."""
     was = old.get(Markers)
     if isinstance(was, Unknown):
         return
@@ -95,7 +95,7 @@ def _fewer(old: Snapshot, here: Markers, shown: set[str]) -> Iterator[str]:
     for (path, word), number in before.items():
         left = after.get((path, word), 0)
         if left < number and path not in shown:
-            yield f"{path}: {number - left} of {counted(number, 'line')} marked # {word} are gone"
+            yield f"{path}: {number - left} of {counted(number, 'line')} marked # {word} are missing"
 
 
 def _by_file(found: Markers) -> Counter[tuple[str, str]]:
@@ -103,7 +103,7 @@ def _by_file(found: Markers) -> Counter[tuple[str, str]]:
 
 
 def _other_tree_with(lost: list[AnyPatch], others: tuple[Tree, ...], word: str) -> Tree | None:
-    """A tree that holds all of these patches and is not imported. A copy of a tree inside itself is none to look at."""
+    """A tree that contains all of these patches but is not imported; a copy of a tree inside itself does not count."""
     wanted = {patch.identity for patch in lost}
     for tree in (tree for tree in others if not tree.nested):
         found = markers_in(tree.folder, Marker(word), (patch.marker for patch in lost))

@@ -1,4 +1,4 @@
-"""The steps of the migration checklist, each with its state: told by rules, by the old cluster's snapshot, and by trials."""
+"""The steps of the migration checklist, judged by rules, by the old cluster's snapshot, and by trials."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ _NAMED = 4  # findings of one rule
 
 @dataclass(frozen=True)
 class Look:
-    """All that steps are judged by: this run and what it saw, the old cluster's snapshot, and a log of the DEBUG run.
-
-    Where other nodes were asked, `nodes` is what rules say of them, and `new` is this cluster as a snapshot, these nodes in it.
-    """
+    """Everything that steps are judged by: this run and its facts, the old cluster's snapshot, and a log of the DEBUG run. If other nodes were queried, `nodes` has their results, and `new` is a snapshot of this cluster with these nodes."""
 
     run: Session
     facts: Collection
@@ -48,7 +45,7 @@ class Look:
 
     @cached_property
     def comparison(self) -> Comparison | None:
-        """This machine, or this cluster, beside the old one; None without one."""
+        """This machine or cluster compared with the old one; None without an old one."""
         if self.old is None:
             return None
         return compared(self.old, self.new or taken(self.run, self.facts), self.run)
@@ -89,7 +86,7 @@ def _codes() -> frozenset[str]:
 
 
 def _step(entry: Mapping[str, Any], look: Look) -> Step:
-    """The step's own witnesses are heard first, then the rules; rules alone that do not apply here leave it unknown."""
+    """The step's own judgements come first, then the rules; if only rules that do not apply judge it, it stays unknown."""
     key: str = entry["key"]
     statements = _WITNESSES[key](look) if key in _WITNESSES else []
     before = look.comparison.kept if look.comparison and entry.get("as_before") else frozenset()
@@ -103,7 +100,7 @@ def _step(entry: Mapping[str, Any], look: Look) -> Step:
 
 
 def _unheard(report: Report) -> list[Said]:
-    """The nodes that did not answer: nothing is known of them."""
+    """The nodes that did not answer, of which nothing is known."""
     lost = report.nodes.missing if report.nodes else ()
     silent = tuple(
         f"no answer from {group.nodes or counted(group.count, 'node')}: {group.what}" for group in lost
@@ -112,7 +109,7 @@ def _unheard(report: Report) -> list[Said]:
 
 
 def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[Key]) -> Said:
-    """What rules say that they did not say `before`; those that do not apply, or that the user ignores with a reason, judge nothing."""
+    """Judge by findings that are new since `before`; rules that do not apply, or that the user ignores with a reason, do not count."""
     results = [result for result in report.results if result.code in codes]
     reported = [
         (result.code, finding)
@@ -122,7 +119,7 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
     ]
     new = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
     as_before = tuple(
-        f"as on the old cluster: {code} {finding.message}"
+        f"same as on the old cluster: {code} {finding.message}"
         for code, finding in reported
         if (code, finding) not in new
     )
@@ -162,24 +159,24 @@ def _sites_said(look: Look) -> list[Said]:
     place_lines = tuple(_place_line(place) for place in places.places if place.state == "there")
     nodes = None if look.nodes is None else look.nodes.nodes
     where = (
-        f"looked at on {counted(nodes.answered, 'node')}"
+        f"examined on {counted(nodes.answered, 'node')}"
         if nodes
-        else "looked at on this machine; --cluster looks on every node"
+        else "examined on this machine; --cluster examines every node"
     )
     return [Said(None, (*place_lines, where))]
 
 
 def _paths_file(folder: Path) -> str:
-    """The file of paths that lies here, or what one is often called."""
+    """The file of paths found here, or its usual name."""
     return shlex.quote(min((path.name for path in folder.glob("*path*.py")), default="paths.py"))
 
 
 def _place_line(place: SitePlace) -> str:
     content = place.content
     mount = f" on {content.mount}" if content and content.mount else ""
-    shared = "which nodes share" if place.shared else "only on this node"
+    shared = "shared between nodes" if place.shared else "only on this node"
     free = f", {in_bytes(place.free)} free" if place.free is not None else ""
-    return f"{place.name} = {place.path}: there{mount}, {shared}{free}"
+    return f"{place.name} = {place.path}: exists{mount}, {shared}{free}"
 
 
 _WITNESSES: Mapping[str, Callable[[Look], list[Said]]] = {
@@ -198,12 +195,9 @@ _OF_OTHER_STEPS = frozenset({"patch", "file"})
 def environment_said(
     found: Comparison | None, run: Session, facts: Collection, log: Path | None, judged: Container[str]
 ) -> list[Said]:
-    """What differs from the old cluster. What may matter is settled by a run in which a step was logged in spite of it.
-
-    What rules say that other steps are `judged` by is not said again.
-    """
+    """Judge the differences from the old cluster. A run that logged a step despite a difference settles it. Findings that other steps are `judged` by are not repeated."""
     if found is None:
-        return [Said("unknown", ("what was otherwise only the old cluster can tell",), WITHOUT)]
+        return [Said("unknown", ("only the old cluster can show the differences",), WITHOUT)]
     breaks, matters = (
         [difference for difference in found.of(weight) if not _is_told_elsewhere(difference, judged)]
         for weight in ("breaks", "matters")
@@ -218,7 +212,7 @@ def environment_said(
     if lost:
         return [Said("unknown", (*lost, *_differing(matters), *rest), do)]
     if not matters:
-        return [Said("done", ("nothing that matters is otherwise", *rest))]
+        return [Said("done", ("nothing that matters differs", *rest))]
     sentences = (*_differing(matters), *rest)
     if logged := steps_logged(run, facts, log):
         return [
@@ -227,12 +221,12 @@ def environment_said(
                 (f"{logged}, with {counted(len(matters), 'difference')} that might matter", *sentences),
             )
         ]
-    settled = "a DEBUG run that logs a step shows that they do no harm"
+    settled = "a DEBUG run that logs a step shows that they are harmless"
     return [Said("open", (*sentences, settled), matters[0].next or do)]
 
 
 def _is_told_elsewhere(difference: Difference, judged: Container[str]) -> bool:
-    """Whether another step is about it: the patches, the paths, the tree."""
+    """Whether another step judges it: the patches, the paths, the tree."""
     return difference.kind in _OF_OTHER_STEPS or (
         bool(difference.codes) and all(code in judged for code in difference.codes)
     )

@@ -1,4 +1,4 @@
-"""A step of the checklist: the tree is copied whole, file by file as the old cluster's snapshot has it."""
+"""A step of the checklist: the tree was copied completely, file by file, compared with the old cluster's snapshot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from verl_doctor.toolkit.text import counted, listed
 
 
 def tree_said(old: Snapshot | None, run: Session, facts: Collection, log: Path | None) -> list[Said]:
-    """Whether every file of the original is there as it was, or as verl-doctor or a proven launch script has it."""
+    """Judge whether every file of the original exists unchanged, except for changes by verl-doctor and a proven launch script."""
     new = facts.get(TreeManifest)
     if isinstance(new, Unknown):
         return [Said("unknown", (new.reason,))]
@@ -31,7 +31,9 @@ def tree_said(old: Snapshot | None, run: Session, facts: Collection, log: Path |
         return _tree_alone(new)
     was = old.get(TreeManifest)
     if isinstance(was, Unknown):
-        return [Said("unknown", (f"{old.path} does not say what the tree held: {was.reason}",), WITHOUT)]
+        return [
+            Said("unknown", (f"{old.path} does not record the contents of the tree: {was.reason}",), WITHOUT)
+        ]
     ours, scripts = _changed_by_us(run, new), _below(map(str, run.target.files), new)
     found = compare(was, new, ours)
     bad = [damage for damage in found if damage.fault not in HARMLESS and not _is_edited(damage, scripts)]
@@ -39,7 +41,7 @@ def tree_said(old: Snapshot | None, run: Session, facts: Collection, log: Path |
     more = sum(damage.count for damage in found if damage.fault in HARMLESS)
     beside = (
         *((f"changed by verl-doctor: {listed(sorted(ours), 4)}",) if ours else ()),
-        *((f"{counted(more, 'file')} that the original lacks, which no job imports",) if more else ()),
+        *((f"{counted(more, 'file')} not in the original, which no job imports",) if more else ()),
     )
     whole = f"{counted(len(was.lines), 'file')} of {_origin(old, was)} compared with {new.folder}"
     statements = []
@@ -51,11 +53,11 @@ def tree_said(old: Snapshot | None, run: Session, facts: Collection, log: Path |
             Said("failed", (*_shown(bad), whole, *beside), _mend(bad, _origin(old, was), new)),
         ]
     rest = "the others" if edited else "all"
-    return [*statements, Said("done", (f"{whole}: {rest} are there as they were", *beside))]
+    return [*statements, Said("done", (f"{whole}: {rest} are unchanged", *beside))]
 
 
 def _changed_by_us(run: Session, new: TreeManifest) -> frozenset[str]:
-    """The files that repairs on this machine have changed and that are still so."""
+    """The files changed by repairs on this machine that are still in place."""
     changes = (
         change
         for recorded in history(run.target, run.machine).changes
@@ -71,7 +73,7 @@ def _below(paths: Iterable[str], new: TreeManifest) -> frozenset[str]:
 
 
 def _is_edited(damage: Damage, scripts: frozenset[str]) -> bool:
-    """Whether it is the launch script that differs, which another cluster often wants otherwise."""
+    """Whether the difference is in the launch script, which often has to differ on another cluster."""
     return damage.path in scripts and damage.fault in ("different", "cut off")
 
 
@@ -81,8 +83,8 @@ def _edited(scripts: list[Damage], run: Session, facts: Collection, log: Path | 
         + " differs from the original"
     )
     if logged := steps_logged(run, facts, log):
-        return Said("done", (f"{named}; it is proven as it is: {logged}",))
-    return Said("open", (f"{named}; a DEBUG run that logs a step shows that it is meant so",))
+        return Said("done", (f"{named}; it works as it is: {logged}",))
+    return Said("open", (f"{named}; a DEBUG run that logs a step shows that this is intended",))
 
 
 def _tree_alone(new: TreeManifest) -> list[Said]:
@@ -92,7 +94,7 @@ def _tree_alone(new: TreeManifest) -> list[Said]:
         return [
             Said(None, (f"{new.folder} was installed from a wheel, whose list of files the rules compare",))
         ]
-    sentence = f"{counted(len(new.lines), 'file')} in {new.folder}; whether that is all of it only the old cluster can tell"
+    sentence = f"{counted(len(new.lines), 'file')} in {new.folder}; only the old cluster can show whether that is all"
     return [Said("unknown", (sentence,), WITHOUT)]
 
 
@@ -110,18 +112,14 @@ def _shown(found: list[Damage]) -> Iterator[str]:
 
 
 def _mend(bad: list[Damage], origin: str, new: TreeManifest) -> str:
-    """The one command that helps against the worst of it."""
+    """The command that repairs the worst damage."""
     first = bad[0]
     if first.fault == "nested":
-        return (
-            f"rm -r {shlex.quote(str(Path(new.folder, first.path)))}  # once you have seen that it is a copy"
-        )
+        return f"rm -r {shlex.quote(str(Path(new.folder, first.path)))}  # once you have verified that it is a copy"
     if all(damage.fault == "pointer" for damage in bad):
         return f"git -C {shlex.quote(new.folder)} lfs pull"
     if all(damage.fault in ("extra source", "half copied") for damage in bad):
-        return (
-            f"rm {shlex.quote(str(Path(new.folder, first.path)))}  # once you have seen that nobody needs it"
-        )
+        return f"rm {shlex.quote(str(Path(new.folder, first.path)))}  # once you have verified that nothing needs it"
     # Without the slashes the tree would land inside itself.
     return f"rsync -a --checksum --exclude verl-doctor.toml {shlex.quote(f'{origin}/')} {shlex.quote(f'{new.folder}/')}"
 

@@ -1,4 +1,4 @@
-"""A copied tree beside the manifest of the original: what is missing, cut off or different, and what should not be there."""
+"""Compare a copied tree with the manifest of the original: missing, truncated, different and unexpected files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Fault = Literal[
     "nested", "missing", "empty", "cut off", "half copied", "different", "other case", "link", "pointer",
     "unreadable", "not executable", "extra source", "extra",
 ]  # fmt: skip
-"""The worst first."""
+"""Ordered from worst to harmless."""
 
 HARMLESS: frozenset[Fault] = frozenset({"extra"})
-"""What keeps no job from running as it did."""
+"""Faults that do not affect a job."""
 
 _ORDER: tuple[Fault, ...] = get_args(Fault)
 _OF_CONTENT: frozenset[Fault] = frozenset({"empty", "cut off", "different"})
@@ -29,13 +29,13 @@ _OF_RSYNC = re.compile(r"\.(?P<name>.+)\.(?P<random>[A-Za-z0-9]{6})")
 _PARTIAL = re.compile(r"(?:.*/)?(?:\.rsync-partial|\.~tmp~)/.*|.*\.(?:filepart|part|partial)")
 _SOURCE = (".py", ".pyi", ".so", ".yaml", ".yml", ".pth")
 _EXECUTABLE = 0o111
-_FEW = 3  # files of one folder that are named one by one
-_MOST_DEEP = 3  # folders below the top in which a copy of the tree is looked for
+_FEW = 3  # files of one folder that are listed individually
+_MOST_DEEP = 3  # depth to which a copy of the tree is searched
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One thing that is not as in the original: what, and where. `count` files are meant when `path` is a folder (it ends in "/")."""
+    """One difference from the original. If `path` is a folder (it ends in "/"), it covers `count` files."""
 
     fault: Fault
     path: str
@@ -44,7 +44,7 @@ class Damage:
 
 
 def compare(old: TreeManifest, new: TreeManifest, meant: Container[str] = ()) -> list[Damage]:
-    """All that is not as it was, folded by folder, the worst first; what the files hold that were changed on purpose (`meant`) is left."""
+    """All differences, folded by folder, the worst first; the content of files changed on purpose (`meant`) is not compared."""
     was, now = _by_path(old, new), _by_path(new, old)
     copies = list(_copies((path for path in now if path not in was), was))
     inside = tuple(copy.path for copy in copies)
@@ -64,7 +64,7 @@ def compare(old: TreeManifest, new: TreeManifest, meant: Container[str] = ()) ->
 
 
 def alone(new: TreeManifest) -> list[Damage]:
-    """What a tree itself shows of a copy that was not whole."""
+    """Damage visible in the tree itself after an incomplete copy."""
     now = {entry.path: entry for entry in new.entries()}
     return _in_order(folded(list(_faults_alone(now, {})), {}, now))
 
@@ -74,7 +74,7 @@ def _in_order(found: Iterable[Damage]) -> list[Damage]:
 
 
 def _by_path(tree_manifest: TreeManifest, other: TreeManifest) -> dict[str, Entry]:
-    """The files of one by path; where the other one is a checkout and this the package alone, or the other way round, of the package."""
+    """The files by path; if one side is a checkout and the other only the package, those of the package."""
     if tree_manifest.package == other.package:
         return {entry.path: entry for entry in tree_manifest.entries()}
     above = f"{tree_manifest.package}/" if tree_manifest.package else ""
@@ -83,7 +83,7 @@ def _by_path(tree_manifest: TreeManifest, other: TreeManifest) -> dict[str, Entr
 
 
 def _faults(was: Mapping[str, Entry], now: Mapping[str, Entry]) -> Iterator[Damage]:
-    """What of the original is not there, or not as it was."""
+    """Files of the original that are missing or changed."""
     by_key = {_key(path): path for path in now}
     for path, old in was.items():
         new = now.get(path)
@@ -91,7 +91,7 @@ def _faults(was: Mapping[str, Entry], now: Mapping[str, Entry]) -> Iterator[Dama
             other = by_key.get(_key(path))
             if other is not None:
                 yield Damage(
-                    "other case", path, f"{other} is there, whose name differs in case or accents alone"
+                    "other case", path, f"{other} exists, whose name differs only in case or accents"
                 )
             else:
                 yield Damage("missing", path)
@@ -103,9 +103,9 @@ def _differs(old: Entry, new: Entry) -> Iterator[Damage]:
     is_link, was_link = "link" in new.kind, "link" in old.kind
     if is_link and was_link:
         if old.digest != new.digest and old.kind == new.kind:
-            yield Damage("link", new.path, "it leads elsewhere than in the original")
+            yield Damage("link", new.path, "it points elsewhere than in the original")
     elif was_link:
-        yield Damage("link", new.path, "a link in the original, a file of its own here")
+        yield Damage("link", new.path, "a link in the original, a regular file here")
     elif is_link:
         yield Damage("link", new.path, "a file in the original, a link here")
     elif old.kind == "unreadable" or new.digest == old.digest or new.bare == old.bare:
@@ -120,18 +120,18 @@ def _differs(old: Entry, new: Entry) -> Iterator[Damage]:
 
 
 def _faults_alone(now: Mapping[str, Entry], was: Mapping[str, Entry]) -> Iterator[Damage]:
-    """What one look shows, unless the original has the same."""
+    """Damage visible without comparison, unless the original has it too."""
     for path, entry in now.items():
         if path in was and was[path].kind == entry.kind:
             continue
         if entry.kind == "broken link":
-            yield Damage("link", path, "it leads nowhere")
+            yield Damage("link", path, "its target does not exist")
         elif entry.kind == "pointer":
-            yield Damage("pointer", path, "a pointer of Git LFS in place of the file")
+            yield Damage("pointer", path, "a Git LFS pointer instead of the file")
         elif entry.kind == "unreadable":
             yield Damage("unreadable", path)
         elif path not in was and _half_copied(path, now, was):
-            yield Damage("half copied", path, "what a copy that was interrupted leaves")
+            yield Damage("half copied", path, "left by an interrupted copy")
 
 
 def _half_copied(path: str, now: Mapping[str, Entry], was: Mapping[str, Entry]) -> bool:
@@ -147,7 +147,7 @@ def _half_copied(path: str, now: Mapping[str, Entry], was: Mapping[str, Entry]) 
 
 
 def _key(path: str) -> str:
-    """The same for names that some file systems do not tell apart."""
+    """Equal for names that some file systems do not distinguish."""
     return unicodedata.normalize("NFC", path).casefold()
 
 
@@ -157,7 +157,7 @@ def _kind_of_extra(path: str, package: str) -> Fault:
 
 
 def _copies(extra: Iterable[str], was: Mapping[str, Entry]) -> Iterator[Damage]:
-    """The tree once more inside itself: the folders of such a copy that the original has nothing of."""
+    """Copies of the tree inside itself: folders that do not exist in the original."""
     every = list(extra)
     whole = _whole_folder(_folders(was))
     tops = tuple(f"{top}/" for top in _nested(every, was))
@@ -167,7 +167,7 @@ def _copies(extra: Iterable[str], was: Mapping[str, Entry]) -> Iterator[Damage]:
 
 
 def _nested(extra: Iterable[str], was: Mapping[str, Entry]) -> Iterator[str]:
-    """Folders in which paths of the tree lie once more, as rsync without a trailing slash leaves them."""
+    """Folders that repeat paths of the tree, as rsync without a trailing slash creates them."""
     hits: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for path in extra:
@@ -182,7 +182,7 @@ def _nested(extra: Iterable[str], was: Mapping[str, Entry]) -> Iterator[str]:
 
 
 def folded(found: list[Damage], was: Mapping[str, Entry], now: Mapping[str, Entry]) -> Iterator[Damage]:
-    """The same, with folders in place of what is all of them, or many files in one."""
+    """Replace complete folders, or many files of one folder, by a single entry."""
     kept = {"missing": _folders(now), "extra": _folders(was), "extra source": _folders(was)}
     for fault, some in groupby(
         sorted(found, key=lambda damage: (damage.fault, damage.path)), key=lambda damage: damage.fault
@@ -207,12 +207,12 @@ def _few(fault: Fault, members: list[Damage]) -> Iterator[Damage]:
 
 
 def _folders(entries: Mapping[str, Entry]) -> frozenset[str]:
-    """All folders that hold something."""
+    """All folders that contain files."""
     return frozenset(path[:at] for path in entries for at, letter in enumerate(path) if letter == "/")
 
 
 def _whole_folder(kept: frozenset[str] | None) -> Callable[[str], str]:
-    """The highest folder around a path that the other side has nothing of, "" where there is none."""
+    """The topmost folder above a path that is entirely missing on the other side; "" if there is none."""
 
     def around(path: str) -> str:
         if not kept:

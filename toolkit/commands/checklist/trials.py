@@ -1,4 +1,4 @@
-"""What trials say of steps: the lowest rungs of `verl-doctor smoke`, and the DEBUG run of the launch script."""
+"""Judge steps by trials: the lowest rungs of `verl-doctor smoke`, and the DEBUG run of the launch script."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ _SHELL = (".sh", ".bash", "")
 
 
 def quick_said(run: Session, facts: Collection, arguments: str) -> list[Said]:
-    """Whether the quick test was passed with what is here now."""
+    """Judge whether the quick test passed with the present environment."""
     do = f"verl-doctor checklist --run{arguments}"
     climb = trial_cache.recall(run, Climbed)
     rungs = {} if climb is None else {rung.number: rung for rung in climb.run.rungs}
     if climb is None or not any(number in rungs for number in QUICK):
-        return [Said("open", ("it was not tried here yet",), do)]
+        return [Said("open", ("not tried here yet",), do)]
     if since := trial_cache.changed(climb.conditions, trial_cache.conditions(run, facts)):
-        return [Said("open", (f"it was tried on {climb.when}, and since then {since}",), do)]
+        return [Said("open", (f"tried on {climb.when}, but since then {since}",), do)]
     tried = [rungs[number] for number in QUICK if number in rungs]
     for rung in tried:
         if rung.status == "failed":
-            sentence = f"rung {rung.number}, {rung.name}, breaks: {rung.cause} (tried on {climb.when})"
+            sentence = f"rung {rung.number}, {rung.name}, fails: {rung.cause} (tried on {climb.when})"
             return [Said("failed", (sentence, *filter(None, (rung.remedy,))), do)]
     if len(tried) < len(QUICK) or any(rung.status == "not reached" for rung in tried):
-        return [Said("open", (f"not all of it was tried on {climb.when}",), do)]
+        return [Said("open", (f"only partly tried on {climb.when}",), do)]
     on = "the GPUs" if climb.run.device == "cuda" else "the CPU"
     names = " and ".join(f"{rung.name} ({rung.status})" for rung in tried)
     return [Said("done", (f"{names}, tried on {climb.when} on {on}; nothing has changed since",))]
 
 
 def debug_said(run: Session, facts: Collection, log: Path | None, arguments: str) -> list[Said]:
-    """Whether there is a DEBUG variant of this very script, and a first step of it was logged."""
+    """Judge whether this script has a DEBUG variant, and whether its first step was logged."""
     if not run.target.files or run.target.files[0].suffix not in _SHELL:
         return [
             Said("open", ("no launch script is named",), f"verl-doctor checklist{arguments} LAUNCH_SCRIPT")
@@ -62,7 +62,7 @@ def debug_said(run: Session, facts: Collection, log: Path | None, arguments: str
     variant = path_of(script, "DEBUG")
     make = f"verl-doctor script --debug{arguments}"
     if not os.path.isfile(variant):
-        return [Said("open", (f"there is no {variant.name} beside {script.name}",), make)]
+        return [Said("open", (f"{variant.name} does not exist beside {script.name}",), make)]
     try:
         origin, content = made_from(variant.read_text("utf-8", "replace")), script.read_bytes()
     except OSError as error:
@@ -71,7 +71,7 @@ def debug_said(run: Session, facts: Collection, log: Path | None, arguments: str
         return [
             Said(
                 "open",
-                (f"{variant.name} does not say of which {script.name} it was made",),
+                (f"{variant.name} does not record from which {script.name} it was made",),
                 _again(variant, make),
             )
         ]
@@ -79,11 +79,11 @@ def debug_said(run: Session, facts: Collection, log: Path | None, arguments: str
         return [
             Said(
                 "open",
-                (f"{script.name} has changed since {variant.name} was made of it",),
+                (f"{script.name} has changed since {variant.name} was made from it",),
                 _again(variant, make),
             )
         ]
-    made = Said(None, (f"{variant.name} was made of {script.name} as it is",))
+    made = Said(None, (f"{variant.name} was made from the present {script.name}",))
     if log is not None and (fault := _fault_of(log, variant)) is not None:
         return [made, fault]
     if logged := steps_logged(run, facts, log):
@@ -98,7 +98,7 @@ def _again(variant: Path, make: str) -> str:
 
 
 def steps_logged(run: Session, facts: Collection, log: Path | None) -> str:
-    """That a step of training was logged with what is here now, in a sentence; "" when nothing tells so."""
+    """Evidence that a training step was logged with the present environment; "" if there is none."""
     if not run.target.files:
         return ""
     now = _with_variant(run, facts)
@@ -124,13 +124,13 @@ def _with_variant(run: Session, facts: Collection) -> dict[str, str]:
 def _why_open(run: Session, facts: Collection) -> str:
     kept = trial_cache.recall(run, Logged)
     if kept is None:
-        return "no first step of it was seen yet"
+        return "its first step has not been logged yet"
     since = trial_cache.changed(kept.conditions, _with_variant(run, facts))
     return f"a step was logged ({kept.where}, seen on {kept.when}), and since then {since}"
 
 
 def first_step(log: Path) -> int | None:
-    """The line of a log, or of the logs in a folder, in which verl tells of a step; None when there is none."""
+    """The line of a log, or of the logs in a folder, in which verl reports a step; None if there is none."""
     for source in sources_of((str(log),)):
         with contextlib.suppress(UnreadableError), opened(source) as read:
             if (line := _line_of_step(read)) is not None:
@@ -150,7 +150,7 @@ def _line_of_step(read: Callable[[int], bytes]) -> int | None:
 
 
 def _fault_of(log: Path, variant: Path) -> Said | None:
-    """Why a log is no proof that the variant has made a step; None when it is one."""
+    """Why a log does not prove that the variant made a step; None if it does."""
     again = f"bash {shlex.quote(str(variant))}"
     if log.stat().st_mtime < variant.stat().st_mtime:
         return Said("open", (f"{log} is older than {variant.name}",), again)
@@ -159,7 +159,7 @@ def _fault_of(log: Path, variant: Path) -> Said | None:
     reading = diagnose(sources_of((str(log),))).reading
     first: Told | None = reading.causes[0] if reading.causes else reading.error
     if first is None:
-        return Said("open", (f"{log} tells of no step, and of no error",), again)
+        return Said("open", (f"{log} shows neither a step nor an error",), again)
     code = f"{first.signature.code}: " if first.signature and first.signature.code else ""
-    sentence = f"{log} tells of no step; it began with {code}{shown(first.words)} (line {first.number})"
+    sentence = f"{log} shows no step; the first error is {code}{shown(first.words)} (line {first.number})"
     return Said("failed", (sentence,), f"verl-doctor logs {shlex.quote(str(log))}")

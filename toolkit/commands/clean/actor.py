@@ -1,4 +1,4 @@
-"""Having Ray clusters end the actors, and take back the placement groups, that finished jobs have left."""
+"""End actors and remove placement groups that finished jobs left in Ray clusters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import ray_remove
 from verl_doctor.toolkit.system.child import ask_child, ending
 
-_ENDING, _LIMIT = 60.0, 75.0  # seconds: for the child's work, and until it is ended
+_ENDING, _LIMIT = 60.0, 75.0  # seconds: for the child's work, and until it is killed
 
-_SILENCE = "Ray did not say what became of it"
+_SILENCE = "Ray did not report the result"
 
 
 def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]:
-    """Ask each cluster once. It is refused where another driver has connected meanwhile, or another cluster answers."""
+    """Query each cluster once. Refuse if another driver has connected meanwhile, or another cluster answers."""
     for cluster, some in groupby(leftovers, key=lambda leftover: _cluster(leftover.removal)):
         same = list(some)
         reasons = _reasons(same, cluster, machine)
@@ -28,10 +28,10 @@ def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]
 
 
 def _cluster(removal: object) -> tuple[str, str, str, str]:
-    """Address, session, interpreter and token of the cluster that it is about."""
+    """Address, session, interpreter and token of the cluster."""
     if isinstance(removal, (KillActor, RemoveGroup)):
         return removal.address, removal.session, removal.python, removal.token
-    raise TypeError(f"{type(removal).__name__} is nothing in a Ray cluster")
+    raise TypeError(f"{type(removal).__name__} is not a removal in a Ray cluster")
 
 
 def _identity(removal: object) -> str:
@@ -41,7 +41,7 @@ def _identity(removal: object) -> str:
 def _reasons(
     leftovers: Sequence[Leftover], cluster: tuple[str, str, str, str], machine: Machine
 ) -> dict[str, str]:
-    """Of each identity why it is still there, "" when it is not. Under "" what holds for all others."""
+    """For each identity why it still exists, "" if it is gone; the entry "" holds for all others."""
     address, session, python, token = cluster
     removals = [leftover.removal for leftover in leftovers]
     question = {
@@ -59,5 +59,5 @@ def _reasons(
         return {"": heard.reason}
     answer, reported = heard
     if not isinstance(reported, dict):
-        return {"": f"Ray could not be asked: {ending(answer, _LIMIT)}"}
+        return {"": f"Ray could not be queried: {ending(answer, _LIMIT)}"}
     return dict(reported.get("told") or {"": str(reported.get("refused") or _SILENCE)})

@@ -1,11 +1,12 @@
-"""Removing files and folders that dead jobs have left, and nothing else.
+"""Remove files and folders that dead jobs left, and nothing else.
 
-Each is judged anew, moved aside within its folder under a name that nobody knows, judged once more, and only then removed:
-whoever came to it before it was moved is seen, and whoever comes later does not find it. All goes through open folders,
-follows no link and leaves no mount.
+Each is judged again, moved aside within its folder to a random name, judged once more, and only then removed:
+a process that opened it before the move is detected, and a later one does not find it. Everything goes
+through open folders, follows no link and stays on its mount.
 
-Each step is one rename. A doctor that is killed leaves a thing whole under its own name, whole under the first of the two names aside,
-which `give_back` gives up again, or decided under the second one, where the next doctor finds what is left of it.
+Each step is one rename. A doctor that is killed leaves an item intact under its own name, intact under the
+first of the two random names, which `give_back` reverts, or already condemned under the second one, where the
+next doctor finds the rest.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from verl_doctor.toolkit.text import counted
 
 _LONGEST_NAME = 255
 _FOLDERS = frozenset({"session folder", "spill folder"})
-# How many share one look at all processes. That takes half a second on a busy node.
+# How many items share one scan of all processes, which takes half a second on a busy node.
 _FOLDERS_TOGETHER, _FILES_TOGETHER = 10, 100
 _LATEST = "session_latest"
 
 
 class _Stays(Exception):  # noqa: N818 - it is an answer, not a defect
-    """Why a thing is not removed. It is as it was, and where it was unless the message says otherwise."""
+    """Why an item is not removed. It is unchanged, and in its place unless the message states otherwise."""
 
 
 @dataclass(frozen=True)
 class _Moved:
-    """One that was moved aside: where from, what was seen there, and where it is."""
+    """An item that was moved aside: its origin, what was seen there, and where it is now."""
 
     place: Place
     seen: LeftFile
@@ -50,7 +51,7 @@ class _Moved:
 
 
 def remove(leftovers: Iterable[Leftover], machine: Machine) -> Iterator[Outcome]:
-    """Remove each if it is the very one that was judged, and is a leftover still. Raises no OSError."""
+    """Remove each if it is the same item that was judged and is still a leftover. Raises no OSError."""
     for is_folder, same in groupby(leftovers, key=lambda leftover: leftover.kind in _FOLDERS):
         waiting, many = list(same), _FOLDERS_TOGETHER if is_folder else _FILES_TOGETHER
         for first in range(0, len(waiting), many):
@@ -58,7 +59,7 @@ def remove(leftovers: Iterable[Leftover], machine: Machine) -> Iterator[Outcome]
 
 
 def give_back(kept: Iterable[Kept], machine: Machine) -> None:
-    """Give those their names again that a doctor had moved aside when it was killed, and that are no leftovers."""
+    """Restore the names of items that a killed doctor had moved aside and that are not leftovers."""
     for kept_entry in kept:
         place = place_at(kept_entry.name)
         if place is not None and place.put_aside:
@@ -68,7 +69,7 @@ def give_back(kept: Iterable[Kept], machine: Machine) -> None:
 
 
 def _together(leftovers: Sequence[Leftover], machine: Machine) -> list[Outcome]:
-    """Remove some: one look at all processes before the first is moved, and one when all of them are."""
+    """Remove a batch, with one scan of all processes before the first move and one after the last."""
     now = look([place for moved_entry in leftovers if (place := place_at(moved_entry.name))], machine)
     moved: dict[int, _Moved] = {}
     outcomes: dict[int, Outcome] = {}
@@ -82,7 +83,7 @@ def _together(leftovers: Sequence[Leftover], machine: Machine) -> list[Outcome]:
                 left = _remove_moved(moved.pop(index), aside, machine)
                 outcomes[index] = Outcome(leftovers[index], "partly removed" if left else "removed", left)
     finally:
-        for moved_entry in moved.values():  # only when this was interrupted
+        for moved_entry in moved.values():  # only after an interruption
             with contextlib.suppress(OSError, _Stays):
                 _put_back(moved_entry, machine)
     return [outcomes[index] for index in sorted(outcomes)]
@@ -90,7 +91,7 @@ def _together(leftovers: Sequence[Leftover], machine: Machine) -> list[Outcome]:
 
 @contextlib.contextmanager
 def _recording_failure(leftover: Leftover, index: int, outcomes: dict[int, Outcome]) -> Iterator[None]:
-    """Make an outcome of what keeps something from being removed."""
+    """Turn what prevents a removal into an outcome."""
     try:
         yield
     except _Stays as stays:
@@ -100,15 +101,15 @@ def _recording_failure(leftover: Leftover, index: int, outcomes: dict[int, Outco
 
 
 def _move_aside(leftover: Leftover, now: LeftFiles, machine: Machine) -> _Moved:
-    """Judge it anew, then move it."""
+    """Judge it again, then move it."""
     removal, place = leftover.removal, place_at(leftover.name)
     seen = _found(leftover.name, now)
     if not isinstance(removal, RemovePath) or place is None:
-        raise _Stays("it has no name of a leftover")
+        raise _Stays("its name is not that of a leftover")
     if (seen.device, seen.inode) != (removal.device, removal.inode):
-        raise _Stays("something else lies there now")
+        raise _Stays("something else is there now")
     if seen.changed != removal.changed:
-        raise _Stays("it was changed since it was looked at")
+        raise _Stays("it has changed since it was examined")
     _demand_proof(seen, now, GRACE)
     aside = f"{BEING_REMOVED}{secrets.token_hex(8)}-{place.name}"
     if len(aside) > _LONGEST_NAME:
@@ -126,7 +127,7 @@ def _move_aside(leftover: Leftover, now: LeftFiles, machine: Machine) -> _Moved:
 
 
 def _remove_moved(moved: _Moved, now: LeftFiles, machine: Machine) -> str:
-    """Judge it where it is now, and remove it. Returns what could not be removed, "" when all is gone."""
+    """Judge it in its present place, and remove it. Returns what could not be removed, "" if everything was."""
     with reached(str(machine.root), moved.place.folder) as folder:
         try:
             found = _found(moved.aside.path, now)
@@ -143,14 +144,14 @@ def _remove_moved(moved: _Moved, now: LeftFiles, machine: Machine) -> str:
         if not failed:
             return ""
     more = f" and {counted(len(failed) - 1, 'more entry', 'more entries')}" if len(failed) > 1 else ""
-    return f"{failed[0]}{more} could not be removed; what is left lies at {replace(moved.aside, entry=doomed).path}"
+    return f"{failed[0]}{more} could not be removed; the rest is at {replace(moved.aside, entry=doomed).path}"
 
 
 def _found(path: str, now: LeftFiles) -> LeftFile:
     for file in now.files:
         if file.path == path:
             return file
-    raise _Stays("it has gone")
+    raise _Stays("it no longer exists")
 
 
 def _demand_proof(seen: LeftFile, among: LeftFiles, grace: float) -> None:
@@ -160,7 +161,7 @@ def _demand_proof(seen: LeftFile, among: LeftFiles, grace: float) -> None:
 
 
 def _demand_same(name: str, seen: LeftFile, folder: int) -> os.stat_result:
-    """It is the very one that was seen."""
+    """Check that it is the same item that was examined."""
     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if (about.st_dev, about.st_ino) != (seen.device, seen.inode):
         raise _Stays("something else was put there")
@@ -168,21 +169,21 @@ def _demand_same(name: str, seen: LeftFile, folder: int) -> os.stat_result:
 
 
 def _demand_unused(name: str, seen: LeftFile, folder: int) -> None:
-    """It is that one, and at this moment the kernel says that nobody uses anything in it."""
+    """Check that it is the same item and that, according to the kernel, nothing in it is in use now."""
     _demand_same(name, seen, folder)
     contents = contents_of(name, folder)
     if contents.used:
-        raise _Stays(f"{contents.used.partition('/')[2] or 'it'} is in use since a moment ago")
+        raise _Stays(f"{contents.used.partition('/')[2] or 'it'} has just come into use")
 
 
 def _as_before(moved: LeftFile, seen: LeftFile) -> LeftFile:
-    """What was seen aside, without the change that moving it was."""
+    """What was examined, without the change caused by moving it."""
     maker = seen.maker if seen.maker == "started later" else moved.maker
     return replace(moved, latest=seen.latest, maker=maker)
 
 
 def _put_back(moved: _Moved, machine: Machine, cause: BaseException | None = None) -> None:
-    """Give it its name again. Raises _Stays when somebody has taken that meanwhile, and OSError."""
+    """Restore its name. Raises _Stays if the name has been taken meanwhile, and OSError."""
     with reached(str(machine.root), moved.place.folder) as folder:
         try:
             rename(moved.aside.entry, moved.place.entry, folder)
@@ -190,13 +191,13 @@ def _put_back(moved: _Moved, machine: Machine, cause: BaseException | None = Non
             return
         except OSError as error:
             where = (
-                f"it lies at {moved.aside.path} now, because its name cannot be given back: {error.strerror}"
+                f"it is now at {moved.aside.path}, because its name could not be restored: {error.strerror}"
             )
             raise _Stays(f"{cause}; {where}") from error
 
 
 def _erase_link_to(session: str, folder: int) -> None:
-    """Remove Ray's link to its last session when it leads to this one. A Ray that starts makes its own, under the same name."""
+    """Remove Ray's link to its last session if it points to this one. A starting Ray creates its own, under the same name."""
     with contextlib.suppress(OSError):
         for entry in os.listdir(folder):
             if entry.startswith(BEING_REMOVED) and entry.endswith(f"-{_LATEST}"):
@@ -212,7 +213,7 @@ def _erase_link_to(session: str, folder: int) -> None:
 
 
 def _give_back_link(aside: str, folder: int) -> None:
-    _leads_to(aside, folder)  # raises OSError when it is none of this user's
+    _leads_to(aside, folder)  # raises OSError if it does not belong to this user
     try:
         rename(aside, _LATEST, folder)
     except FileExistsError:
@@ -220,6 +221,6 @@ def _give_back_link(aside: str, folder: int) -> None:
 
 
 def _leads_to(link: str, folder: int) -> str:
-    """The name of what a link of this user's leads to. Raises OSError when it is none."""
+    """The name of the target of this user's link. Raises OSError if it is not such a link."""
     owner = os.stat(link, dir_fd=folder, follow_symlinks=False).st_uid
     return Path(os.readlink(link, dir_fd=folder)).name if owner == os.geteuid() else ""

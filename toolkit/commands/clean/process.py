@@ -1,4 +1,4 @@
-"""Ending processes that dead jobs have left."""
+"""End processes that dead jobs left."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from verl_doctor.toolkit.leftover import EndProcess, Leftover, Leftovers, Outcom
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.end_processes import end_processes
 
-_SIZES = Unknown("of what they hold nothing is asked")
+_SIZES = Unknown("the memory they hold is not examined")
 
 
 def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]:
-    """Ask those to end that are proven to be left over at this moment, too; then end those of them that do not."""
+    """Send SIGTERM to those that are still proven to be left over, then SIGKILL to those that remain."""
     now = left_processes.collect(gpus=_SIZES, machine=machine)
     proven = {removal.removal for removal in now.found} if isinstance(now, Leftovers) else set()
     outcomes = end_processes([removal for removal in map(_removal, leftovers) if removal in proven], machine)
     for leftover in leftovers:
-        why = outcomes.get(_removal(leftover), "a second look does not prove it any more")
+        why = outcomes.get(_removal(leftover), "a second look no longer proves it")
         yield Outcome(leftover, "not removed" if why else "removed", why)
 
 
 def _removal(leftover: Leftover) -> EndProcess:
     if not isinstance(leftover.removal, EndProcess):
-        raise TypeError(f"{type(leftover.removal).__name__} ends no process")
+        raise TypeError(f"{type(leftover.removal).__name__} does not end a process")
     return leftover.removal

@@ -42,7 +42,7 @@ def text_lines(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterato
         for sentence in words.of_run(cleaned.run):
             yield from _wrapped(sentence, width, "  ", "    ")
     for fact, why in cleaned.found.unknown:
-        yield from _wrapped(f"not looked at: {why} ({fact})", width, "  ", "    ")
+        yield from _wrapped(f"not examined: {why} ({fact})", width, "  ", "    ")
     for next_step in words.next_steps(cleaned):
         yield from _wrapped(next_step, width, "", "  ")
 
@@ -78,7 +78,7 @@ def markdown_lines(cleaned: Cleaned) -> Iterator[str]:
         yield escaped(harmless(sentence))
     for fact, why in cleaned.found.unknown:
         yield ""
-        yield f"* not looked at: {escaped(harmless(why))} ({fact})"
+        yield f"* not examined: {escaped(harmless(why))} ({fact})"
     for next_step in words.next_steps(cleaned):
         yield ""
         yield escaped(harmless(next_step))
@@ -87,7 +87,7 @@ def markdown_lines(cleaned: Cleaned) -> Iterator[str]:
 def _of_kind(
     same: list[Leftover], outcomes: Mapping[tuple[Kind, str], Outcome], width: int | None, *, verbose: bool
 ) -> Iterator[Text]:
-    """The largest ones, and those that are still there though they were to be removed; the rest is counted."""
+    """The largest ones, and those that could not be removed; the rest are counted."""
 
     def weight(leftover: Leftover) -> tuple[bool, int]:
         outcome = outcomes.get((leftover.kind, leftover.name))
@@ -119,7 +119,7 @@ def _leftover(
 
 
 def _kept(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterator[Text]:
-    """What is kept, and why: beside leftovers only a few, unless all was asked for."""
+    """What is kept, and why: only a few if there are leftovers, unless everything is requested."""
     kept = cleaned.found.kept
     if not cleaned.found.leftovers and not verbose and cleaned.run is None:
         return

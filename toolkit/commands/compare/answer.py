@@ -17,7 +17,7 @@ from verl_doctor.toolkit.exit_code import ExitCode
 
 @dataclass(frozen=True)
 class ComparisonAnswer(Answer):
-    """What differs between two clusters. With `every` also what does not matter."""
+    """What differs between two clusters. With `every` also harmless differences."""
 
     comparison: Comparison
     every: bool = False
@@ -35,5 +35,5 @@ class ComparisonAnswer(Answer):
         return render.markdown_lines(self.comparison, every=self.every)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when nothing that matters differs, 1 when something does, 3 when something could not be read."""
+        """Return 0 if nothing that matters differs, 1 if something does, 3 if something could not be read."""
         return self.comparison.exit_code

@@ -34,7 +34,7 @@ _BEGINNING = 200  # bytes
 @target_options
 @job_options
 @node_options
-@click.option("--deep", is_flag=True, help="Also run what takes seconds, on this side.")
+@click.option("--deep", is_flag=True, help="Also run checks that take seconds, on this side.")
 @show_all_option
 @answer_options
 def compare(
@@ -47,10 +47,11 @@ def compare(
     form: str,
     file: Path | None,
 ) -> int:
-    """Say what differs from OLD, what breaks the job first.
+    """Show what differs from OLD; what breaks the job comes first.
 
-    Both are files of verl-doctor snapshot, facts files, or folders of these. Without NEW this machine is looked at now, with --cluster the nodes
-    of its cluster. A launch script after OLD is that of this machine.
+    Both are files written by verl-doctor snapshot, facts files, or folders of these. Without NEW this machine
+    is examined now, with --cluster also the nodes of its cluster. A launch script after OLD belongs to this
+    machine.
     """
     from verl_doctor.toolkit.commands.compare.answer import ComparisonAnswer  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.comparison.judge import compared  # noqa: PLC0415
@@ -58,7 +59,7 @@ def compare(
 
     new = _new(options)
     if new is not None and (nodes is not None or deep or options.launch[1:]):
-        raise UsageError(f"{new} is what OLD is compared with: nothing here can be looked at besides")
+        raise UsageError(f"OLD is compared with {new}: options that examine this machine do not apply")
     with nothing_on_stdout(), Progress() as progress:
         run = open_session(replace(options, launch=()) if new else options, deep=deep)
         before = snapshot.read(old, run.registry.collectors)
@@ -78,7 +79,7 @@ for _parameter in compare.params:
 
 
 def _new(options: Options) -> Path | None:
-    """The first word behind OLD when it is a snapshot, and not what a job is started with."""
+    """The first word after OLD if it is a snapshot rather than a launch script."""
     if not options.launch:
         return None
     path = Path(options.launch[0])

@@ -40,7 +40,7 @@ def text_lines(of: Comparison, width: int | None, *, every: bool) -> Iterator[Te
 
 
 def _short(of: Comparison, width: int | None) -> Iterator[Text]:
-    """What breaks, with the next step; what may change the job, a line for each kind; the rest in numbers."""
+    """What breaks, with the next step; what may change the job, one line per kind; the rest in numbers."""
     breaks = of.of("breaks")
     if breaks:
         yield Text("Breaks what worked:", style="bold red")
@@ -66,7 +66,7 @@ def _short(of: Comparison, width: int | None) -> Iterator[Text]:
 
 
 def _clipped(text: str, width: int | None, style: str = "") -> Text:
-    """One line, of which a terminal shows as much as fits."""
+    """One line, clipped to the terminal's width."""
     return Text(harmless(text if width is None else clipped(text, width)), style=style)
 
 

@@ -1,4 +1,4 @@
-"""The whole loop on a miniature: an environment with planted faults, made in a temporary folder and thrown away."""
+"""The whole loop on a miniature: an environment with planted faults, created in a temporary folder and removed afterwards."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from verl_doctor.toolkit.system import toml
 
 _STORY = (
     (("check",), 1, "What would stop a job here?"),
-    (("fix",), 1, "What would help? Nothing is changed yet."),
-    (("fix", "--apply"), 1, "Repair what is safe to repair, and look again."),
+    (("fix",), 1, "What would fix it? Nothing is changed yet."),
+    (("fix", "--apply"), 1, "Apply the safe repairs and check again."),
     (
         ("check", "--select", "VLLM"),
         0,
-        "The rules about vLLM pass now; the packages are left for you to decide.",
+        "The rules about vLLM pass now; the packages are your decision.",
     ),
-    (("undo",), 0, "Take it back, byte for byte."),
-    (("check", "--select", "VLLM"), 1, "As it was."),
+    (("undo",), 0, "Undo it, byte for byte."),
+    (("check", "--select", "VLLM"), 1, "Everything is as before."),
 )
 
 
 def run(*, keep: bool) -> int:
-    """Play the story and return 0, or 1 when a step did not end as it should."""
+    """Run all steps and return 0, or 1 if a step did not end as expected."""
     folder = Path(tempfile.mkdtemp(prefix="verl-doctor-demo-"))
     try:
         environment = build(folder / "environment")
@@ -90,13 +90,14 @@ def _step(environment: Path, folder: Path, arguments: tuple[str, ...], expected:
     ).returncode
     if code != expected:
         print(
-            f"verl-doctor: this step should have ended with {expected} and ended with {code}", file=sys.stderr
+            f"verl-doctor: this step should have exited with {expected}, but exited with {code}",
+            file=sys.stderr,
         )
     return int(code != expected)
 
 
 def _environ(environment: Path, folder: Path) -> Iterator[tuple[str, str]]:
-    """The user's variables, with a home of its own and the miniature as the active environment."""
+    """The user's variables, with a separate home and the miniature as the active environment."""
     private: Mapping[str, str] = {
         "VIRTUAL_ENV": str(environment),
         "HOME": str(folder / "home"),

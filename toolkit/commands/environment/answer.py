@@ -16,7 +16,7 @@ from verl_doctor.toolkit.exit_code import ExitCode
 
 @dataclass(frozen=True)
 class EnvironmentAnswer(Answer):
-    """What the workers will see of each variable. With `every` also those on which all agree."""
+    """What the workers will see of each variable. With `every` also those that are the same everywhere."""
 
     environment: EffectiveEnvironment
     every: bool = False

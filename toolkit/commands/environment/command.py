@@ -1,4 +1,4 @@
-"""`verl-doctor environment`: what the workers of a job will really see, and who decides it."""
+"""`verl-doctor environment`: what the workers of a job will see, and what decides it."""
 
 from __future__ import annotations
 
@@ -28,19 +28,17 @@ from verl_doctor.toolkit.text import harmless
 _NOT_TOLD = 3
 
 
-@click.command(epilog="Exit codes: 0 the table was made, 2 wrong usage, 3 it could not be made.")
+@click.command(epilog="Exit codes: 0 the table is shown, 2 wrong usage, 3 it could not be made.")
 @target_options
 @job_options
 @show_all_option
-@click.option(
-    "--facts", type=PATH, metavar="FILE", help="Show what was saved elsewhere (check --save-facts)."
-)
+@click.option("--facts", type=PATH, metavar="FILE", help="Show facts saved elsewhere (check --save-facts).")
 @answer_options
 def environment(*, options: Options, verbose: bool, facts: Path | None, form: str, file: Path | None) -> int:
     """Show what the workers will see of each variable, and why.
 
-    Ray's workers inherit from the raylet, not from this shell; verl, a runtime_env and Ray itself add to that and take
-    away. The launch script is read, not run, and values that may be secrets are never shown.
+    Ray's workers inherit from the raylet, not from this shell; verl, a runtime_env and Ray itself add and
+    remove variables. The launch script is read, not run, and values that may be secrets are never shown.
     """
     hints.replaced("verl-doctor environment run.sh", "verl-doctor explain variables run.sh")
     return seen_by_workers(options, facts, form, file, verbose=verbose)
@@ -49,7 +47,7 @@ def environment(*, options: Options, verbose: bool, facts: Path | None, form: st
 def seen_by_workers(
     options: Options, facts: Path | None, form: str, file: Path | None, *, verbose: bool
 ) -> int:
-    """Show what the workers will see of each variable; with `verbose` also the variables on which all agree."""
+    """Show what the workers will see of each variable; with `verbose` also the variables that are the same everywhere."""
     from verl_doctor.toolkit.commands.environment.answer import EnvironmentAnswer  # noqa: PLC0415 - only this command needs it
 
     with nothing_on_stdout(), Progress():
@@ -63,5 +61,5 @@ def seen_by_workers(
 
 
 def _unusable(interpreter: Interpreter | Unknown) -> Unknown | None:
-    """Why the interpreter could not be asked, and so nothing of verl was read; a facts file need not hold it."""
+    """Why the interpreter could not be queried, so that verl was not read; a facts file need not contain it."""
     return interpreter if isinstance(interpreter, Unknown) and interpreter.kind != "" else None

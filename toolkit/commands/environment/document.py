@@ -1,4 +1,4 @@
-"""The effective environment as a JSON document, and the words that its views share. `data/environment.schema.json` describes it."""
+"""The effective environment as a JSON document, and the phrases that its views share. `data/environment.schema.json` describes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNTOLD = "?"
 
 
 def document(environment: EffectiveEnvironment) -> dict[str, Any]:
-    """All rows, also those that all parties agree on."""
+    """All rows, including those that are the same everywhere."""
     return {
         "schema_version": SCHEMA_VERSION,
         "cluster": environment.standing or None,
@@ -37,7 +37,7 @@ def document(environment: EffectiveEnvironment) -> dict[str, Any]:
 
 
 def worth_showing(environment: EffectiveEnvironment, *, every: bool) -> list[Effective]:
-    """The rows of a table: without `every` those that differ, and those that somebody else than the shell decides."""
+    """The rows of a table: without `every` only those that differ, or that something other than the shell decides."""
     decided = ("verl", "the runtime_env")
     return [
         row
@@ -47,7 +47,7 @@ def worth_showing(environment: EffectiveEnvironment, *, every: bool) -> list[Eff
 
 
 def _by_servers(row: Effective) -> bool:
-    """Whether verl gives the rollout servers another value than the one that is set."""
+    """Whether verl gives the rollout servers a value other than the one set."""
     return any(
         assigned.to == "rollout servers" and row.driver.differs(assigned.value) for assigned in row.later
     )
@@ -57,27 +57,27 @@ def headline(environment: EffectiveEnvironment) -> tuple[str, str]:
     """One word, and the sentence behind it."""
     other = [row for row in environment.rows if row.driver.is_set and row.driver.differs(row.worker)]
     if environment.standing and not environment.raylets:
-        return "UNKNOWN", "what the workers inherit cannot be seen from here"
+        return "UNKNOWN", "what the workers inherit is not visible from here"
     if other:
         verb = "is" if len(other) == 1 else "are"
         return (
             "DIFFERS",
-            f"{counted(len(other), 'variable')} of the driver {verb} not the same for its workers",
+            f"{counted(len(other), 'variable')} of the driver {verb} different for its workers",
         )
     if not environment.verl and environment.unread:
         return "UNKNOWN", environment.unread[0]
-    return "SAME", "the workers see every variable as the driver has it"
+    return "SAME", "the workers see every variable as the driver does"
 
 
 def circumstances(environment: EffectiveEnvironment) -> Iterator[str]:
-    """Where the workers inherit from, and what could not be told."""
+    """What the workers inherit from, and what is unknown."""
     numbers = listed((str(raylet.pid) for raylet in environment.raylets), 8)
     if environment.raylets:
         plural = "s" if len(environment.raylets) > 1 else ""
         yield f"the job joins {environment.standing}; its workers inherit from the raylet{plural} here (pid {numbers})"
     elif environment.standing:
         cluster = "a cluster" if environment.standing == "auto" else environment.standing
-        yield f"the job joins {cluster}, and none of its raylets is seen here: what its workers inherit is not known"
+        yield f"the job joins {cluster}, but none of its raylets is visible here: what its workers inherit is unknown"
     elif environment.by_script:
         yield "the launch script starts Ray: its workers inherit what is set before ray start"
     elif environment.uses_ray:
@@ -85,7 +85,7 @@ def circumstances(environment: EffectiveEnvironment) -> Iterator[str]:
     else:
         yield "the program starts no Ray: its processes inherit what the driver has"
     if environment.verl:
-        yield f"what verl gives is read from {environment.verl}"
+        yield f"what verl sets is read from {environment.verl}"
     yield from environment.unread
 
 
@@ -97,19 +97,19 @@ def cell(value: Value) -> str:
 
 
 def legend(rows: list[Effective]) -> str:
-    """What the signs in the cells mean, as far as they are there."""
+    """The meaning of the signs that occur in the cells."""
     values = [value for row in rows for value in (row.driver, *row.raylets, *row.workers)]
     signs = {cell(value) for value in values if value.untold or value.text is None}
     meanings = {
         NOT_SET: "not set",
-        HIDDEN: "set, and perhaps a secret",
-        UNTOLD: "cannot be told",
+        HIDDEN: "set, possibly a secret",
+        UNTOLD: "unknown",
     }
     return "; ".join(f"{sign} {meaning}" for sign, meaning in meanings.items() if sign in signs)
 
 
 def decided_at(row: Effective, environment: EffectiveEnvironment) -> str:
-    """Where the value of the workers is written, "" when it is in no file: "verl/trainer/constants_ppo.py:93"."""
+    """Where the workers' value is set, "" if not in a file: "verl/trainer/constants_ppo.py:93"."""
     return _at(row.path, row.line, environment)
 
 
@@ -119,9 +119,9 @@ def notes(row: Effective, environment: EffectiveEnvironment) -> Iterator[str]:
         yield f"worker: {row.worker.untold}"
     if row.dropped is not None:
         where = _at(row.dropped.path, row.dropped.line, environment)
-        yield f"verl leaves its default {cell(row.dropped.value)} out, because the driver sets it ({where})"
+        yield f"verl omits its default {cell(row.dropped.value)} because the driver sets it ({where})"
     for assigned in row.later:
-        given = "taken away" if assigned.value.is_set is False else cell(assigned.value)
+        given = "removed" if assigned.value.is_set is False else cell(assigned.value)
         yield f"{assigned.to}: {given} ({_at(assigned.path, assigned.line, environment)})"
     if len(set(row.raylets)) > 1 or len(set(row.workers)) > 1:
         pairs = zip(environment.raylets, row.raylets, row.workers, strict=False)
@@ -130,7 +130,7 @@ def notes(row: Effective, environment: EffectiveEnvironment) -> Iterator[str]:
 
 
 def _at(path: str, line: int, environment: EffectiveEnvironment) -> str:
-    """A place; without the folders before verl's package, which the head of the page names."""
+    """A place, without the folders above verl's package, which the head of the page names."""
     before, package, _ = environment.verl.rpartition("/verl/")
     short = path.removeprefix(f"{before}/") if package else path
     return f"{short}:{line}" if short and line else short

@@ -39,7 +39,7 @@ def text_lines(environment: EffectiveEnvironment, width: int | None, *, every: b
         if legend := words.legend(rows):
             yield Text(f"  {legend}", style="dim")
     if hidden := len(environment.rows) - len(rows):
-        yield Text(f"  {counted(hidden, 'variable')} that all agree on: -v shows them too", style="dim")
+        yield Text(f"  {counted(hidden, 'variable')} the same everywhere (-v shows them)", style="dim")
 
 
 def markdown_lines(environment: EffectiveEnvironment, *, every: bool) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _line(cells: tuple[str, ...], sizes: list[int]) -> str:
 
 
 def _fitting(sizes: list[int], width: int) -> list[int]:
-    """The widths of the columns: what is too wide is taken from the widest ones, as far as they can be read then."""
+    """The widths of the columns: excess width is taken from the widest, down to a readable minimum."""
     sizes = list(sizes)
     room = width - _GAP * (len(sizes) - 1)
     while sum(sizes) > room:

@@ -1,4 +1,4 @@
-"""The variables that people set for a verl job, as they hold for what is installed: what each is for, and who reads it there."""
+"""The variables that people set for a verl job: the purpose of each, and which installed packages read it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from verl_doctor.toolkit.target import Target
 
 
 def purposes() -> Mapping[str, str]:
-    """Each variable with what it is for."""
+    """Each variable with its purpose."""
     data = importlib.resources.files("verl_doctor.toolkit") / "data" / "variables.toml"
     return dict(toml.loads(data.read_text("utf-8"))["variables"])
 
 
 def variable_table(target: Target, collection: Collection) -> Iterator[str]:
-    """A Markdown list: the variable, what it is for, and who of the installed packages reads it."""
+    """A Markdown list: the variable, its purpose, and which installed packages read it."""
     known = purposes()
     found = readers_of(
         known,
@@ -39,9 +39,9 @@ def variable_table(target: Target, collection: Collection) -> Iterator[str]:
 
 
 def _read_by(reading: Reading | None) -> str:
-    """Who reads it here, in a sentence."""
+    """Which packages read it here, in a sentence."""
     if reading is None:
-        return "Readers unknown: no package of its family is known."
+        return "Readers unknown: no package of its family is installed or known."
     if reading.readers:
         packages = ", ".join(dict.fromkeys(reader.package for reader in reading.readers))
         first = reading.readers[0]

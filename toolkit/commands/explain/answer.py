@@ -1,4 +1,4 @@
-"""What `explain` answers: a page, the list of all rules, the list of plugins, or a text that is taken as it is."""
+"""What `explain` answers: a page, the list of all rules, the list of plugins, or a plain text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Explanation(Answer):
         return ExitCode.OK
 
     def ends_with_verdict(self) -> bool:
-        """Return True, as its first line is none either, which would be repeated below a long text."""
+        """Return True: without a verdict, no headline is repeated below a long text."""
         return True
 
 
@@ -43,7 +43,7 @@ class PageAnswer(_Explanation):
         return {"subject": self.subject, "page": self.page}
 
     def text_lines(self, width: int | None) -> Iterable[Text | str]:
-        """Return the page, rendered on a terminal and as it is in a pipe."""
+        """Return the page, rendered on a terminal and as Markdown in a pipe."""
         if width is None:
             return self.page.splitlines()
         from rich.markdown import Markdown  # noqa: PLC0415 - it takes long to load, and a check does without it
@@ -86,7 +86,7 @@ class RulesAnswer(_Explanation):
 
 @dataclass(frozen=True)
 class PluginsAnswer(_Explanation):
-    """What other distributions add, and what of them could not be loaded."""
+    """What other distributions add, and what could not be loaded."""
 
     known: Registry
 
@@ -122,7 +122,7 @@ class PluginsAnswer(_Explanation):
             f"{problem.distribution}: {problem.entry_point} could not be loaded: {problem.error}"
             for problem in self.known.problems.problems
         ]
-        none = "no plugins; entry points in verl_doctor.checks, .fixes and .facts would add some"
+        none = "no plugins; distributions add them through the entry points verl_doctor.checks, .fixes and .facts"
         return map(harmless, lines or [none])
 
     def markdown_lines(self) -> Iterable[str]:
@@ -150,7 +150,7 @@ class TextAnswer(_Explanation):
 
 
 def _rendered(shown: RenderableType, width: int) -> Iterator[Text]:
-    """The lines in which rich shows something in so many columns."""
+    """The lines that rich renders at this width."""
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.text import Text  # noqa: PLC0415
 

@@ -48,7 +48,7 @@ class Subject(click.ParamType):  # type: ignore[type-arg]  # generic only in new
 
 @dataclass(frozen=True)
 class _Lookup:
-    """What is looked up instead of a rule or a topic."""
+    """The options that look up something other than a rule or a topic."""
 
     listing: bool = False
     plugins: bool = False
@@ -73,16 +73,14 @@ class _Lookup:
 @click.option(
     "--list", "listing", is_flag=True, help="List all rules: code, severity, what it finds, the fix."
 )
-@click.option(
-    "--plugins", is_flag=True, help="List what other distributions add, and what could not be loaded."
-)
+@click.option("--plugins", is_flag=True, help="List what plugins add, and which could not be loaded.")
 @click.option(
     "--schema",
     is_flag=False,
     flag_value=SCHEMAS[0],
     type=click.Choice(SCHEMAS),
     metavar="[NAME]",
-    help="Print the JSON schema of what a command prints.",
+    help="Print the JSON schema of a command's output.",
 )
 @click.option(
     "--completion",
@@ -94,7 +92,7 @@ class _Lookup:
     "--facts",
     type=PATH,
     metavar="FILE",
-    help="With variables: what was saved elsewhere (check --save-facts).",
+    help="With variables: use facts saved elsewhere (check --save-facts).",
 )
 @show_all_option
 @answer_options
@@ -115,10 +113,10 @@ def explain(
 ) -> int:
     """Explain a rule or a topic: why it matters and how to fix it.
 
-    CODE may also be that of a fault which only logs show. Without a subject the card of the commonest errors is shown.
+    CODE may also name a fault that only logs show. Without a subject, the card of common errors is shown.
 
     `explain variables` lists the variables that the installed packages read. With a launch script, `explain variables run.sh`
-    shows what the workers of that job will see of each, and who decides it.
+    shows the value of each in the workers of that job, and what decides it.
     """
     lookup = _Lookup(listing, plugins, schema, shell)
     chosen = lookup.chosen()
@@ -132,7 +130,7 @@ def explain(
 
         return seen_by_workers(options, facts, form, file, verbose=verbose)
     if options.launch:
-        raise UsageError(f"{subject} is explained alone: leave {options.launch[0]} out")
+        raise UsageError(f"{subject} takes no further argument: remove {options.launch[0]}")
     from verl_doctor.toolkit.commands.explain.answer import PageAnswer  # noqa: PLC0415 - a TAB does without
     from verl_doctor.toolkit.console.view import show  # noqa: PLC0415 - it loads rich
 
@@ -163,14 +161,14 @@ def _registry() -> Registry:
 
 
 def _variables(options: Options) -> str:
-    """The page of the variables, for what is installed."""
+    """The page of the variables for the installed packages."""
     from verl_doctor.toolkit.commands.environment.variable_table import variable_table  # noqa: PLC0415
     from verl_doctor.toolkit.engine.session import open_session  # noqa: PLC0415 - only this page looks at an environment
 
     with nothing_on_stdout():
         session = open_session(options)
         lines = list(variable_table(session.target, session.look()))
-    return "\n".join(["# Variables, and who reads them here", "", *lines, ""])
+    return "\n".join(["# Variables, and what reads them here", "", *lines, ""])
 
 
 def _page(subject: str, topic: str) -> str:
@@ -191,8 +189,8 @@ def _rule(code: str) -> str:
     if page is None:
         family = code.upper().rstrip("0123456789")
         near = [other for other, *_ in documentation.rows(known) if other.rstrip("0123456789") == family]
-        hint = f"this family has {', '.join(near)}" if near else "verl-doctor explain --list lists all"
-        raise UsageError(f"no rule is called {code}; {hint}, and there are the topics {', '.join(TOPICS)}")
+        hint = f"similar codes: {', '.join(near)}" if near else "run verl-doctor explain --list for all"
+        raise UsageError(f"unknown rule or topic {code}; {hint}; topics: {', '.join(TOPICS)}")
     return documentation.with_address(page, code.upper()) if _is_built_in(check) else page
 
 

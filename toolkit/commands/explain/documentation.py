@@ -1,4 +1,4 @@
-"""The rules as documentation: one text, in the rule's own file, from which every table and page is made."""
+"""The documentation of the rules: every table and page is made from the docstring in the rule's file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CERTAIN = {
     "hint": "likely, if the log shows no other cause",
     "note": "worth a look",
     "ended": "certain, if nothing else failed before",
-    "raised": "certain, from where the exception was raised and what it names, whatever its words",
+    "raised": "certain, from where the exception was raised and what it names, whatever its text",
 }
 
 
@@ -75,7 +75,7 @@ def explain(check: Check, known: Registry) -> str:
 
 
 def with_address(page: str, code: str) -> str:
-    """The page of a built-in rule, and at its end where it stands on the site, if there is one."""
+    """The page of a built-in rule, with the address of its page on the site, if there is one."""
     address = page_of(code)
     return f"{page}\n{address}\n" if address else page
 

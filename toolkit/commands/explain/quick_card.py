@@ -1,4 +1,4 @@
-"""The commonest errors of a verl job, what each means, and what helps at once: made from the signatures of `verl-doctor logs`."""
+"""Common errors of a verl job, their meanings and immediate remedies, made from the signatures of `verl-doctor logs`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.logs.signature import which
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a log, the code and the words of the fault that it names, and the immediate remedy."""
+    """A line of a log, the code and title of the fault that it shows, and the immediate remedy."""
 
     line: str
     code: str
@@ -59,18 +59,18 @@ def _cell(text: str) -> str:
 
 
 TOPICS: Mapping[str, str] = {
-    "card": "the commonest errors, and what helps at once",
-    "debugging": "how to find out why a job hangs, dies or is slow",
-    "variables": "variables that people set, and who of the installed packages reads them",
+    "card": "common errors and their immediate remedies",
+    "debugging": "find out why a job hangs, crashes or is slow",
+    "variables": "common variables, and which installed packages read them",
     "slurm": "batch jobs: prolog, guard, srun without Ray, many nodes",
-    "containers": "Docker, Apptainer, enroot: GPUs, shared memory, limits, binds, which image it is",
+    "containers": "Docker, Apptainer, enroot: GPUs, shared memory, limits, bind mounts, image versions",
 }
-"""Each topic with what its page tells."""
+"""Each topic with a summary of its page."""
 
 
 def page(topic: str) -> str:
-    """The page of a topic that nothing has to be looked up for. `variables` is made by `variable_table`."""
+    """The page of a topic that needs no look at the environment. `variables` is made by `variable_table`."""
     if topic == "card":
-        return "\n".join(["# The commonest errors", "", *quick_card.listed(), ""])
+        return "\n".join(["# Common errors", "", *quick_card.listed(), ""])
     folder = importlib.resources.files("verl_doctor.toolkit") / "data" / "topics"
     return (folder / f"{topic}.md").read_text("utf-8")

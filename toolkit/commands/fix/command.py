@@ -1,4 +1,4 @@
-"""The command `fix`: what was found is repaired, or the repairs are shown."""
+"""The command `fix`: show the repairs, or carry them out."""
 
 from __future__ import annotations
 
@@ -41,20 +41,18 @@ from verl_doctor.toolkit.target import Options, UsageError
 @click.option(
     "--in-place",
     is_flag=True,
-    help="Install packages into the environment itself. Without it they go into a copy beside it.",
+    help="Install packages into the environment itself instead of a copy beside it.",
 )
 @click.option(
     "--through-links",
     is_flag=True,
-    help="Change what links out of the environment lead to, and so every environment that shares it. "
-    "Without it such a link becomes a private copy.",
+    help="Change the files behind links that leave the environment, and so every environment that shares them. By default such a link becomes a private copy.",
 )
 @click.option(
     "--output-env",
     type=PATH,
     metavar="DIR",
-    help="The folder for the variables that repairs need: a file to source and one for Ray. "
-    "Without --apply they are shown.",
+    help="Write the variables that repairs need to DIR: a file to source and one for Ray. Without --apply they are only shown.",
 )
 def fix(
     *,
@@ -70,20 +68,20 @@ def fix(
 ) -> int:
     """Show the repairs as a diff; --apply carries them out.
 
-    Variables go into files in DIR that the next job is started with, and are judged as if it was.
+    With --output-env, variables go into files in DIR; source them before the next job.
     """
     from verl_doctor.toolkit.repair import job_environment, repair  # noqa: PLC0415 - loaded when the command is called
 
     if unsafe and not apply_them:
         raise UsageError(
-            "--unsafe means something only with --apply; without it everything is shown and nothing done"
+            "--unsafe has no effect without --apply, which shows every repair and changes nothing"
         )
     if nodes is not None and output_env is not None:
-        raise UsageError("--output-env writes the files of a job, on this machine: leave the nodes out")
+        raise UsageError("--output-env works on this machine only: remove the options that name nodes")
     if nodes is not None and through_links:
-        raise UsageError("--through-links is for this machine: leave the nodes out")
+        raise UsageError("--through-links works on this machine only: remove the options that name nodes")
     if nodes is not None and in_place:
-        raise UsageError("--in-place is for this machine: leave the nodes out")
+        raise UsageError("--in-place works on this machine only: remove the options that name nodes")
     left: tuple[object, ...] = ()
     with nothing_on_stdout(), Progress() as progress:
         run = announced_session(options, rules, view)

@@ -1,1 +1,1 @@
-"""`guard`: stop a job that would not find what was agreed. It starts without loading any rule."""
+"""`guard`: stop a job whose environment is not as agreed. Starts without loading any rule."""

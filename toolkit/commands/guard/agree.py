@@ -1,4 +1,4 @@
-"""Agreeing: what a job finds here, where it works, becomes what every job must find."""
+"""Write an agreement: what a job finds here, where it works, is what every job must find."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _PASSING = re.compile(r"PYTHON(?!PATH|HOME|SAFEPATH)\w+|RAY_TMPDIR|\w+_(?:PORT|P
 
 
 def agreement_here(run: Session, collection: Collection, bases: Bases) -> Agreement:
-    """What holds here now. Raises CannotJudgeError when the environment cannot be examined."""
+    """The present state as an agreement. Raises CannotJudgeError if the environment cannot be examined."""
     interpreter, packages = collection.get(Interpreter), collection.get(Packages)
     for fact in (interpreter, packages):
         if isinstance(fact, Unknown):
-            raise CannotJudgeError(f"nothing can be agreed: {fact.reason}")
+            raise CannotJudgeError(f"cannot write an agreement: {fact.reason}")
     assert isinstance(interpreter, Interpreter)  # noqa: S101 - for the type checker
     assert isinstance(packages, Packages)  # noqa: S101 - see above
     trees, machine = collection.get(VerlTrees), run.machine
@@ -59,7 +59,7 @@ def agreement_here(run: Session, collection: Collection, bases: Bases) -> Agreem
 
 
 def is_empty(agreement: Agreement) -> bool:
-    """Whether an agreement demands nothing of a job: no verl, no package, no repaired file."""
+    """Whether an agreement requires nothing of a job: no verl, no package, no repaired file."""
     return not (agreement.verl or agreement.packages or agreement.files)
 
 
@@ -75,7 +75,7 @@ def _variables(collection: Collection, machine: Machine) -> Iterator[tuple[str, 
 
 
 def not_agreed(collection: Collection) -> tuple[str, ...]:
-    """The variables that workers need and whose values nobody may write down: they hold a user's password, or look so."""
+    """The variables that workers need and whose values must not be written down: they are or look like secrets."""
     variables = collection.get(Variables)
     if isinstance(variables, Unknown):
         return ()
@@ -123,7 +123,7 @@ def _patched(file: PatchedFile, path: Path, bases: Bases) -> AgreedFile:
 
 
 def _as_it_is(agreed_file: AgreedFile, bases: Bases) -> AgreedFile:
-    """The same with its content of today, which may have been edited beside the repair."""
+    """The same file with its present content, which may have been edited besides the repair."""
     if agreed_file.link:
         return agreed_file
     return replace(agreed_file, sha256=hashlib.sha256(bases.path(agreed_file.place).read_bytes()).hexdigest())

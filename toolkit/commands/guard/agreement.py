@@ -1,4 +1,4 @@
-"""What a team has agreed that its jobs need: a file beside the launch scripts, read before each job."""
+"""A team's agreement on what its jobs need: a file beside the launch scripts, read before each job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILE = SavedFile(
     key="agreed",
     content=dict,
     make="verl-doctor guard --agree",
-    again="agree anew",
+    again="write a new agreement",
     version=SCHEMA_VERSION,
     largest=16,
 )
@@ -38,7 +38,7 @@ Base = Literal["environment", "project", "machine"]
 
 @dataclass(frozen=True)
 class Place:
-    """A path that means the same elsewhere: below the environment, below the agreement's folder, or an absolute one."""
+    """A path that is valid elsewhere: below the environment, below the agreement's folder, or an absolute one."""
 
     base: Base
     path: str
@@ -85,7 +85,7 @@ class AgreedFile:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What must hold where a job starts. Whatever is empty was not agreed.
+    """What must hold where a job starts. Empty fields were not agreed.
 
     `written` is UTC in ISO 8601. `python` is the version without its patch level. `packages` and `driver` are version specifiers, the packages by
     canonical name; `site_packages` are the folders in which they lie. `verl` is the package folder of the verl that the
@@ -103,7 +103,7 @@ class Agreement:
     files: tuple[AgreedFile, ...] = ()
 
     def with_expected(self, config: Config) -> Agreement:
-        """The same with what the user's configuration expects, which outweighs what was agreed."""
+        """The agreement with the expectations of the user's configuration, which take precedence."""
         expected = config.expected
         sites = {site.name: site for site in (*self.sites, *config.sites)}
         return replace(
@@ -115,7 +115,7 @@ class Agreement:
         )
 
     def outweighed(self, config: Config) -> tuple[str, ...]:
-        """What was agreed and is demanded otherwise by the user's configuration, by name."""
+        """The names of agreed items that the user's configuration overrides."""
         after, sites = self.with_expected(config), {site.name: site for site in config.sites}
         both = ((self.packages, after.packages), (self.variables, after.variables))
         names = [name for agreed, now in both for name, value in agreed.items() if now[name] != value]
@@ -128,7 +128,7 @@ class Agreement:
 
 
 def expected_names(config: Config) -> tuple[str, ...]:
-    """What the user's configuration demands, by name."""
+    """The names of items that the user's configuration requires."""
     expected = config.expected
     driver = [DRIVER] if expected.driver else []
     sites = (f"site {site.name}" for site in config.sites)
@@ -141,10 +141,10 @@ def nearest(folder: Path) -> Path | None:
 
 
 def read(path: Path) -> Agreement:
-    """Read an agreement. Raises UsageError when the file is none, or one of another version."""
+    """Read an agreement. Raises UsageError if the file is not one, or of another version."""
     agreed = _FILE.read(path)
     if "\\u0000" in json.dumps(agreed):
-        raise _damaged(path, "a path or a name holds a NUL, which none can")
+        raise _damaged(path, "a path or a name contains a NUL character")
     try:
         agreement = restored(Agreement, agreed)
         nonsense = next(_nonsense(agreement, agreed), "")
@@ -156,24 +156,24 @@ def read(path: Path) -> Agreement:
 
 
 def _nonsense(agreement: Agreement, agreed: Mapping[str, Any]) -> Iterator[str]:
-    """What nobody can have meant: it would never be judged, and so always be as agreed."""
+    """Entries that cannot be intended: they would never be judged, and so always pass."""
     for name in _unknown(agreed, asdict(agreement)):
-        yield f"nothing is called {name!r:.60} there"
+        yield f"{name!r:.60} is not a valid key"
     if agreement.python and not _PYTHON.fullmatch(agreement.python):
-        yield f"{agreement.python!r:.60} is no version of Python such as 3.12"
+        yield f"{agreement.python!r:.60} is not a Python version such as 3.12"
     for name, text in (*agreement.packages.items(), ("driver", agreement.driver)):
         as_installed = name in agreement.packages and text.startswith(
             "=="
-        )  # some versions are of no standard
+        )  # some versions follow no standard
         if not as_installed and not is_specifier(text):
-            yield f"{name[:60]} has {text!r:.60}, which is no version specifier"
+            yield f"{name[:60]} has {text!r:.60}, which is not a version specifier"
     for site in agreement.sites:
         if isinstance(site.free, bool) or site.free < 0:
-            yield f"the room in site {site.name[:60]} is no number of bytes"
+            yield f"the room in site {site.name[:60]} is not a number of bytes"
 
 
 def _unknown(given: Any, known: Any) -> Iterator[str]:
-    """The keys of a document that what was restored of it does not have."""
+    """The keys of a document that were not restored."""
     if isinstance(given, Mapping) and isinstance(known, Mapping):
         yield from (key for key in given if key not in known)
         for key in given.keys() & known.keys():
@@ -184,7 +184,7 @@ def _unknown(given: Any, known: Any) -> Iterator[str]:
 
 
 def _damaged(path: Path, why: str) -> UsageError:
-    return UsageError(f"{path} is damaged: {why}; write it anew with: {_FILE.make}")
+    return UsageError(f"{path} is damaged: {why}; write a new one with: {_FILE.make}")
 
 
 def dump(agreement: Agreement, doctor: str) -> str:

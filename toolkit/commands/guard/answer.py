@@ -1,4 +1,4 @@
-"""What `guard` answers. Nothing here is slow to load: a gate stands in front of every job."""
+"""What `guard` answers. Everything here loads quickly, because the gate runs before every job."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from verl_doctor.toolkit.verdict import CODES
 class GuardAnswer(Answer):
     """What was agreed, judged.
 
-    `lock` is the file of the agreement, "" for none, and `outweighed` what another file demands otherwise. `goes_when_unsure`: the
-    job starts when this cannot be judged.
+    `lock` is the file of the agreement, "" for none; `outweighed` is what another file overrides. `goes_when_unsure`: the job starts if this cannot be judged.
     """
 
     terms: tuple[Term, ...]
@@ -36,10 +35,10 @@ class GuardAnswer(Answer):
         return guard.document(self.terms, self.lock, self.outweighed)
 
     def text_lines(self, _width: int | None) -> Iterable[str]:
-        """Return nothing: stdout is the job's, and why it is stopped stands on stderr."""
+        """Return nothing: stdout belongs to the job, and the reason for stopping goes to stderr."""
         return ()
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when the job may start, 1 when it may not, 3 when this could not be judged."""
+        """Return 0 if the job may start, 1 if it may not, 3 if this could not be judged."""
         verdict = self.verdict
         return ExitCode.OK if verdict == "could_not_check" and self.goes_when_unsure else CODES[verdict]

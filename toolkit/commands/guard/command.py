@@ -1,4 +1,4 @@
-"""The command `guard`: a gate in front of a job. Silent when it may pass; one line, and an exit code, when it may not."""
+"""The command `guard`: a gate before a job. Silent if the job may start; otherwise one line and an exit code."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _EPILOG = "Exit codes: 0 the job may start, 1 it may not, 2 wrong usage, 3 this 
 _WAIT = "15s"
 
 
-@refuses(*OTHER_TREES, why="a job starts with what is installed; leave it out")
+@refuses(*OTHER_TREES, why="a job uses what is installed; remove this option")
 @click.command(epilog=_EPILOG)
 @target_options
 @click.option(
     "--agree",
     is_flag=True,
-    help="Record the current environment as what every job needs; a FILE after it is that of --lock.",
+    help="Record the current environment as what every job needs, in FILE or in the file of --lock.",
 )
 @click.option(
     "--lock",
@@ -61,14 +61,14 @@ _WAIT = "15s"
     default=_WAIT,
     show_default=True,
     metavar="TIME",
-    help="With --apply: how long ranks that do not repair wait for the one of their node that does.",
+    help="With --apply: how long other ranks wait for the rank of their node that repairs.",
 )
 @click.option(
     "--when-unsure",
     type=click.Choice(("stop", "go")),
     default="stop",
     show_default=True,
-    help="Whether the job starts when this cannot be judged.",
+    help="Whether the job starts if this cannot be judged.",
 )
 @click.option(
     "--in-image",
@@ -98,26 +98,26 @@ def guard(
     verbose: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Stop a job that would not find what was agreed.
+    """Stop a job whose environment is not as agreed.
 
     \b
     RUN verl-doctor guard                       in a Dockerfile
     ENTRYPOINT ["verl-doctor", "guard", "--"]   as well
-    verl-doctor guard || exit                   on top of a launch script
+    verl-doctor guard || exit                   at the top of a launch script
 
     What a team needs (packages, repairs, variables, driver, paths) is agreed
     once, with --agree, where a job runs well, and kept in git. A few files are
-    read, and nothing is imported. Says nothing on stdout. Where all is well,
-    COMMAND is started in place of this process.
+    read, and nothing is imported. Prints nothing on stdout. If all is well,
+    COMMAND replaces this process.
     """  # noqa: D301 - click's mark for lines that stay as they are
     if agree:
         if len(command) == 1 and lock is None:
             lock, command = Path(command[0]), ()
         if command or apply_them:
-            raise UsageError("--agree writes an agreement and starts nothing: leave --apply and COMMAND out")
+            raise UsageError("--agree writes an agreement and starts nothing: remove --apply and COMMAND")
         return _agree(options, lock, verbose=verbose)
     if command and form == "json":
-        raise UsageError("--format json writes to stdout, which is COMMAND's: leave one of them out")
+        raise UsageError("--format json writes to stdout, which belongs to COMMAND: remove one of them")
     program = _program(command)
     opened = guard_gate.opened(options, lock, in_image=in_image)
     refused = _brought_back(opened, wait) if apply_them else []
@@ -137,7 +137,7 @@ def guard(
 
 
 def _brought_back(opened: Gate, wait: float) -> list[str]:
-    """Bring lost repairs back, or wait for the process of this node that does; the reasons why one could not be."""
+    """Restore lost repairs, or wait for the process of this node that does; return the reasons for failures."""
     try:
         lost = opened.lost()
         if not lost or not opened.may_be_repaired():
@@ -150,9 +150,9 @@ def _brought_back(opened: Gate, wait: float) -> list[str]:
                 by = (
                     f"as agreed in {opened.lock}"
                     if opened.lock
-                    else "as the journal of this environment says"
+                    else "according to this environment's journal"
                 )
-                _tell(f"brought back {', '.join(map(str, outcome.written))}, {by}")
+                _tell(f"restored {', '.join(map(str, outcome.written))}, {by}")
             return list(outcome.refused)
         repair.wait_for(lambda: not opened.lost(), wait)
     except Refused as error:
@@ -168,31 +168,31 @@ def _why(
     opened: Gate,
     options: Options,
 ) -> str:
-    """The one line: what is wrong first, how much else, and the next step, or why it could not be taken."""
+    """The single line: the first problem, how many more, and the next step, or why it failed."""
     wrong = [term for term in terms if term.status == ("fail" if verdict == "failures" else "skipped")]
     if not wrong:
         where = f"no {NAME} in {Path.cwd()} or above it"
-        agree = f"write it where jobs run well: {gate.AGREE_ANEW}"
+        agree = f"write one where jobs run well: {gate.AGREE_ANEW}"
         if why := _without_verl(options):
-            return f"{WORDS[verdict]}  {why}; nothing is agreed here ({where}); {agree}"
-        return f"{WORDS[verdict]}: nothing is agreed here ({where}); {agree}"
+            return f"{WORDS[verdict]}  {why}; no agreement here ({where}); {agree}"
+        return f"{WORDS[verdict]}: no agreement here ({where}); {agree}"
     more = f"; and {counted(len(wrong) - 1, 'more thing')} (-v lists all)" if len(wrong) > 1 else ""
     if verdict == "could_not_check":
-        goes = "the job goes on all the same" if when_unsure == "go" else "stopped"
+        goes = "the job starts anyway" if when_unsure == "go" else "stopped"
         return f"{WORDS[verdict]}, {goes}: {wrong[0]}{more}"
     step = "; ".join(refused) or wrong[0].next_step
     if by := opened.expected.get(wrong[0].subject):
-        source = (f"expected in {by}", "or, if this is meant, change it there")
+        source = (f"expected in {by}", "or, if this is intended, change it there")
     else:
         source = (
             f"agreed in {opened.lock}" if opened.lock else "",
-            f"or, if this is meant: {gate.AGREE_ANEW}",
+            f"or, if this is intended: {gate.AGREE_ANEW}",
         )
     return "; ".join(filter(None, (f"{WORDS[verdict]}, stopped: {wrong[0]}{more}", step, *source)))
 
 
 def _without_verl(options: Options) -> str:
-    """Why there is no verl to judge; "" where there is one. Only a gate without an agreement takes the time."""
+    """Why there is no verl to judge; "" if there is one. Used only without an agreement, because it is slow."""
     from verl_doctor.toolkit.engine import session  # noqa: PLC0415 - a gate does without all rules and facts
 
     with nothing_on_stdout():
@@ -200,7 +200,7 @@ def _without_verl(options: Options) -> str:
 
 
 def _agree(options: Options, lock: Path | None, *, verbose: bool) -> int:
-    """Write the agreement, and say what is in it."""
+    """Write the agreement, and print what it contains."""
     from verl_doctor.toolkit.commands.guard import agree as guard_agree  # noqa: PLC0415 - a gate does without all rules and facts
     from verl_doctor.toolkit.console import output  # noqa: PLC0415 - a gate does without all rules and facts
     from verl_doctor.toolkit.engine import session  # noqa: PLC0415 - a gate does without all rules and facts
@@ -215,12 +215,12 @@ def _agree(options: Options, lock: Path | None, *, verbose: bool) -> int:
         seen = observe(Request(run))
         agreement = guard_agree.agreement_here(run, seen, bases)
         if why := session.without_verl(seen) if guard_agree.is_empty(agreement) else "":
-            _tell(f"{WORDS['could_not_check']}  {why}; nothing is agreed, and {path} is not written")
+            _tell(f"{WORDS['could_not_check']}  {why}; {path} was not written")
             return ExitCode.COULD_NOT_CHECK
     output.write(path, dump(agreement, session.version()))
     _tell(f"agreed in {path}: {', '.join(_agreed(agreement))}; keep it in git, beside the launch scripts")
     if secret := guard_agree.not_agreed(seen):
-        _tell(f"not agreed, since their values may hold a secret: {', '.join(secret)}")
+        _tell(f"not agreed, because their values may be secrets: {', '.join(secret)}")
     if verbose:
         opened = guard_gate.opened(options, path, in_image=False)
         _tell_all(opened, opened.judged())
@@ -241,22 +241,20 @@ def _agreed(agreement: Agreement) -> Iterator[str]:
 
 
 def _program(command: Sequence[str]) -> str:
-    """The program that a command starts, "" for none. Raises UsageError when there is none of that name."""
+    """The program that a command starts, "" for none. Raises UsageError if it does not exist."""
     if not command:
         return ""
     if program := shutil.which(command[0]):
         return program
     if os.path.exists(command[0]):
-        raise UsageError(
-            f"{command[0]} is no program that may be run: chmod +x, or name its interpreter before it"
-        )
-    raise UsageError(f"{command[0]}: there is no such command; an agreement is named with --lock FILE")
+        raise UsageError(f"{command[0]} is not executable: run chmod +x, or put its interpreter before it")
+    raise UsageError(f"{command[0]}: no such command; to name an agreement use --lock FILE")
 
 
 def _become(program: str, command: Sequence[str]) -> NoReturn:
-    """Go on as this command, in the same process: its parent, its signals and its streams stay what they are."""
+    """Replace this process with the command; its parent, signals and streams stay the same."""
     sys.stderr.flush()
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what it starts would too
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and child processes would too
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execv(program, list(command))  # noqa: S606 - no shell may change the words
@@ -268,7 +266,7 @@ def _tell_all(opened: Gate, terms: Iterable[Term]) -> None:
     for term in terms:
         _tell(f"{term.status.replace('_', ' ')}: {term}")
     for name, file in opened.outweighed.items():
-        _tell(f"{name} is demanded by {file}, which outweighs the agreement")
+        _tell(f"{name} is required by {file}, which overrides the agreement")
 
 
 def _tell(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Repaired files: whether their repairs are still in them, and what brings those back that are not."""
+"""Repaired files: whether their repairs are still in place, and how to restore those that are not."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from verl_doctor.toolkit.commands.guard.agreement import AgreedFile, Bases
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.system.path_timeout import PATH_TIMEOUT, all_in_time
 
-_LARGEST = 64 * 1024 * 1024  # bytes; what is repaired is source code and configuration
+_LARGEST = 64 * 1024 * 1024  # bytes; repaired files are source code and configuration
 State = Literal["kept", "edited", "lost", "gone", "changed", "unreadable"]
 
 
 @dataclass(frozen=True)
 class Found:
-    """A repaired file as it is now.
+    """The present state of a repaired file.
 
-    "edited": all marked lines stand in it, and it differs elsewhere. "lost": some of them are gone. "changed": it has no
-    marked lines and differs. "gone": there is no such file.
+    "edited": all marked lines are in place, and it differs elsewhere. "lost": some of them are missing.
+    "changed": it has no marked lines and differs. "gone": the file does not exist.
     """
 
     agreed: AgreedFile
@@ -34,7 +34,7 @@ class Found:
 
 
 def all_found(agreed: Iterable[AgreedFile], bases: Bases) -> list[Found]:
-    """Look at each file. One that does not answer in time is unreadable. Raises UsageError when the patches of one are damaged."""
+    """Examine each file. One that does not answer in time is unreadable. Raises UsageError if the patches of one are damaged."""
     files = [(agreed_file, bases.path(agreed_file.place)) for agreed_file in agreed]
     contents = all_in_time([partial(_content, agreed_file, path) for agreed_file, path in files])
     return [
@@ -44,12 +44,12 @@ def all_found(agreed: Iterable[AgreedFile], bases: Bases) -> list[Found]:
 
 
 def found(agreed: AgreedFile, bases: Bases) -> Found:
-    """Look at one file. As `all_found`."""
+    """Examine one file, as `all_found` does."""
     return all_found([agreed], bases)[0]
 
 
 def _content(agreed: AgreedFile, path: Path) -> bytes | Found:
-    """What a file holds, or where a link leads; a pipe is not waited for. A file may be linked there by its installer."""
+    """The content of a file, or the target of a link; pipes are not read. An installer may have linked the file."""
     try:
         content = (
             os.fsencode(path.readlink()) if agreed.link else read(Path(os.path.realpath(path)), _LARGEST)
@@ -65,7 +65,7 @@ def _content(agreed: AgreedFile, path: Path) -> bytes | Found:
 
 def _found(agreed: AgreedFile, path: Path, content: bytes | Found | None) -> Found:
     if content is None:
-        return Found(agreed, path, "unreadable", f"it did not answer in {PATH_TIMEOUT} s")
+        return Found(agreed, path, "unreadable", f"no answer within {PATH_TIMEOUT} s")
     if isinstance(content, Found):
         return content
     if hashlib.sha256(content).hexdigest() == agreed.sha256:
@@ -86,5 +86,5 @@ def _stand(agreed: AgreedFile, path: Path, lines: set[str]) -> bool:
 
 
 def line_digest(line: str) -> str:
-    """What tells a line again without showing it."""
+    """A digest that identifies a line without showing it."""
     return hashlib.sha256(line.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16]

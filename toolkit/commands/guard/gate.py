@@ -1,4 +1,4 @@
-"""A gate before a job: what was agreed, the environment in front of it, and the repairs that must stand in that."""
+"""A gate before a job: the agreement, the environment, and the repairs that must be in place."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ LOST = frozenset({"lost", "gone", "changed"})
 
 @dataclass(frozen=True)
 class Gate:
-    """`lock` is the file of the agreement, "" where there is none; `unread` says why there could be one and is not read.
-
-    `outweighed` is what the configuration demands otherwise than was agreed, by name, and the file that it is; `expected` all that
-    it demands.
-    """
+    """`lock` is the file of the agreement, "" if there is none; `unread` is why an existing one is not read. `outweighed` has the names of what the configuration overrides, and its file; `expected` everything that it requires."""
 
     target: Target
     here: Here
@@ -47,7 +43,7 @@ class Gate:
         return None if self.agreement.verl is None else self.here.bases.path(self.agreement.verl)
 
     def may_be_repaired(self) -> bool:
-        """Whether it is the agreed environment: nothing is repaired in another one."""
+        """Whether it is the agreed environment; others are not repaired."""
         return all(term.status == "pass" for term in guard.of_environment(self.agreement, self.here))
 
     def files(self) -> list[Found]:
@@ -63,11 +59,11 @@ class Gate:
         return all_found(agreed, bases)
 
     def lost(self) -> list[Found]:
-        """The files whose repairs are not in them any more. Raises Refused."""
+        """The files that have lost their repairs. Raises Refused."""
         return [file for file in self.files() if file.state in LOST]
 
     def judged(self) -> tuple[Term, ...]:
-        """Everything that was agreed, as it is."""
+        """Every agreed item with its present state."""
         return tuple(self._judged())
 
     def _judged(self) -> Iterator[Term]:
@@ -103,19 +99,16 @@ def opened(options: Options, lock: Path | None, *, in_image: bool) -> Gate:
 
 
 def _why_unread(path: Path, *, named: bool) -> str:
-    """Why an agreement is not read, "" when it is. Raises UsageError when it is no file, or one was `named` that is not there.
-
-    One that was named is the user's own word, whoever wrote it.
-    """
+    """Why an agreement is not read, "" if it is. Raises UsageError if it is not a file, or was `named` and does not exist. A named one is trusted, whoever wrote it."""
     if not named and (why := why_foreign(path, group_counts=True)):
-        return f"{path} is not obeyed: {why}; if you trust it: --lock {shlex.quote(str(path))}"
+        return f"{path} is ignored: {why}; if you trust it, pass --lock {shlex.quote(str(path))}"
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
-            raise UsageError(f"{path} is no regular file; an agreement is written by: {guard.AGREE_ANEW}")
+            raise UsageError(f"{path} is not a regular file; write an agreement with: {guard.AGREE_ANEW}")
         path.open("rb").close()
     except OSError as error:
         if named and isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            raise UsageError(f"{path}: there is no such file; write it with: {guard.AGREE_ANEW}") from None
+            raise UsageError(f"{path}: no such file; write it with: {guard.AGREE_ANEW}") from None
         return f"{path} cannot be read: {error.strerror}"
     return ""
 
@@ -123,13 +116,13 @@ def _why_unread(path: Path, *, named: bool) -> str:
 def new_lock(machine: Machine, lock: Path | None) -> Path:
     """Where an agreement is written: the file that was named, the one that is there, or beside the configuration.
 
-    Raises UsageError when the one that is there may be another user's.
+    Raises UsageError if the existing one may be another user's.
     """
     if lock is not None:
         return machine.cwd / lock
     if there := nearest(machine.cwd):
         if why := why_foreign(there, group_counts=True):
-            raise UsageError(f"{there} is not overwritten: {why}; name a file behind --agree")
+            raise UsageError(f"{there} is not overwritten: {why}; name a file after --agree")
         return there
     configured = config.load(machine.cwd).path
     return (Path(configured).parent if configured else machine.cwd) / NAME

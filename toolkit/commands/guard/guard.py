@@ -1,4 +1,4 @@
-"""Whether what a team agreed holds where a job is about to start, told from few and cheap reads."""
+"""Judge with a few cheap reads whether the agreement holds where a job is about to start."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from verl_doctor.toolkit.text import in_bytes
 
 SCHEMA_VERSION = 1
 AGREE_ANEW = "verl-doctor guard --agree"
-# BuildKit gives it to the containers of RUN lines unless BUILDKIT_SANDBOX_HOSTNAME says otherwise (docs.docker.com/build).
+# BuildKit sets it in the containers of RUN lines unless BUILDKIT_SANDBOX_HOSTNAME overrides it (docs.docker.com/build).
 _BUILD_HOST = "buildkitsandbox"
-_IN_AN_IMAGE = "an image has none of it while it is built; it counts where the job starts"
+_IN_AN_IMAGE = "not available while an image is built; it is judged where the job starts"
 
 Status = Literal["pass", "fail", "skipped", "not_applicable"]
 Verdict = Literal["ok", "failures", "could_not_check"]
@@ -32,7 +32,7 @@ Verdict = Literal["ok", "failures", "could_not_check"]
 
 @dataclass(frozen=True)
 class Term:
-    """One thing that was agreed, and what became of it. `next_step` is what a person does when it does not hold."""
+    """One agreed item and its state. `next_step` is what to do if it does not hold."""
 
     subject: str
     status: Status
@@ -45,15 +45,14 @@ class Term:
         """In words."""
         if self.reason:
             return f"{self.subject}: {self.reason}"
-        return f"{self.subject} is {self.found or 'not there'}, agreed is {self.agreed}"
+        return f"{self.subject} is {self.found or 'missing'}; agreed: {self.agreed}"
 
 
 @dataclass(frozen=True)
 class Here:
     """Where the job is about to start.
 
-    `verl` is the package folder that somebody says it imports, None where nobody does. `in_image`: an image is being built,
-    so that devices, mounts and variables are no node's.
+    `verl` is the package folder that the user names, or None. `in_image`: an image is being built, so that devices, mounts and variables are not a node's.
     """
 
     machine: Machine
@@ -64,23 +63,23 @@ class Here:
 
 
 def is_image_build(machine: Machine, host: str = "") -> bool:
-    """Whether this is a RUN line of a Dockerfile, as far as BuildKit shows it."""
+    """Whether this runs in a RUN line of a Dockerfile under BuildKit."""
     return (host or platform.node()) == _BUILD_HOST and machine.root == Path("/")
 
 
 def judged(agreement: Agreement, here: Here, files: Iterable[Found]) -> tuple[Term, ...]:
-    """Every agreed thing, judged. What was found of the repaired files is given."""
+    """Judge every agreed item; `files` has the states of the repaired files."""
     of_the_node = [*_variables(agreement, here), *_driver(agreement, here), *_paths(agreement, here)]
     return (*of_environment(agreement, here), *map(_file, files), *of_the_node)
 
 
 def of_environment(agreement: Agreement, here: Here) -> tuple[Term, ...]:
-    """What was agreed of the environment itself, judged: without it, repairs are out of place."""
+    """Judge the agreed environment itself, without which repairs make no sense."""
     return (*_python(agreement, here), *_packages(agreement, here), *_tree(agreement, here))
 
 
 def verdict(terms: Iterable[Term]) -> Verdict:
-    """All of it in one word. Where nothing was judged, nothing is sure."""
+    """The overall verdict; if nothing was judged, it is uncertain."""
     statuses = {term.status for term in terms}
     if "fail" in statuses:
         return "failures"
@@ -90,7 +89,7 @@ def verdict(terms: Iterable[Term]) -> Verdict:
 def document(terms: Iterable[Term], agreement: str, outweighed: Mapping[str, str]) -> dict[str, Any]:
     """The answer as JSON types; `agreement` is the file that was read, "" when there is none.
 
-    `outweighed` is what another file demands otherwise, and that file.
+    `outweighed` is what another file overrides, and that file.
     """
     every = tuple(terms)
     return {
@@ -114,7 +113,7 @@ def _python(agreement: Agreement, here: Here) -> Iterator[Term]:
 
 
 def _python_version(python: Path) -> str:
-    """The version of an interpreter without its patch level, told from where it lies; "" when that does not tell."""
+    """The minor version of an interpreter, derived from its path; "" if the path does not show it."""
     named = re.search(r"python(\d+\.\d+)$", os.path.realpath(python))
     if named:
         return named[1]
@@ -147,7 +146,7 @@ def _packages(agreement: Agreement, here: Here) -> Iterator[Term]:
 
 
 def _closed(path: Path) -> str:
-    """Why this user cannot tell whether something lies there; "" when he can."""
+    """Why this user cannot see whether something exists there; "" if they can."""
     may_list = not os.path.isdir(path.parent) or os.access(path.parent, os.R_OK | os.X_OK)
     try:
         os.stat(path)  # noqa: PTH116 - of os.path, which says no instead, this is the one that tells the two apart
@@ -155,11 +154,11 @@ def _closed(path: Path) -> str:
         may_list = False
     except OSError:
         pass
-    return "" if may_list else f"user {os.geteuid()} may not look into {path.parent}"
+    return "" if may_list else f"user {os.geteuid()} has no access to {path.parent}"
 
 
 def is_within(version: str, specifier: str) -> bool:
-    """Whether a version is one of those that a specifier means, pre-releases among them."""
+    """Whether a specifier admits a version, pre-releases included."""
     if specifier in ("", f"=={version}"):
         return True
     from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - most agree on one version
@@ -172,7 +171,7 @@ def is_within(version: str, specifier: str) -> bool:
 
 
 def _path(agreement: Agreement, here: Here) -> Iterator[Path]:
-    """Where the job looks for packages, as far as this is known without asking its interpreter."""
+    """Where the job looks for packages, as far as known without its interpreter."""
     for entry in here.machine.environ.get("PYTHONPATH", "").split(os.pathsep):
         if entry:
             yield here.machine.cwd / entry
@@ -180,7 +179,7 @@ def _path(agreement: Agreement, here: Here) -> Iterator[Path]:
 
 
 def _tree(agreement: Agreement, here: Here) -> Iterator[Term]:
-    """Whether the job imports the verl that was agreed: it must be there, and none may stand before it."""
+    """Judge whether the job imports the agreed verl: it must exist, and no other may come first on the path."""
     if agreement.verl is None:
         return
     agreed = here.bases.path(agreement.verl)
@@ -190,7 +189,7 @@ def _tree(agreement: Agreement, here: Here) -> Iterator[Term]:
     elif not os.path.isfile(agreed / "__init__.py"):
         yield Term("verl's folder", "fail", str(agreed), next_step="install verl there")
     elif not first.samefile(agreed):
-        step = "start the job in another folder, or take this one off PYTHONPATH"
+        step = "start the job in another folder, or remove this one from PYTHONPATH"
         yield Term("verl's folder", "fail", str(agreed), str(first), next_step=step)
     else:
         yield Term("verl's folder", "pass", str(agreed), str(agreed))
@@ -210,9 +209,9 @@ def _verl_in(folder: Path) -> Iterator[Path]:
 
 
 _LOST: Mapping[str, str] = {
-    "gone": "the file is gone",
-    "lost": "the repair is not in the file any more",
-    "changed": "the file is another one than was agreed",
+    "gone": "the file does not exist",
+    "lost": "the repair is no longer in the file",
+    "changed": "the file differs from the agreed one",
 }
 
 
@@ -239,7 +238,7 @@ def _variables(agreement: Agreement, here: Here) -> Iterator[Term]:
 
 
 def shown_value(name: str, value: str) -> str:
-    """A variable's value as far as it may be shown."""
+    """A variable's value, with secrets masked."""
     from verl_doctor.toolkit.collectors.launch.environment import is_harmless  # noqa: PLC0415 - only for one that is wrong
     from verl_doctor.toolkit.system.secret import smells_of_secret  # noqa: PLC0415 - see above
 
@@ -254,10 +253,10 @@ def _driver(agreement: Agreement, here: Here) -> Iterator[Term]:
         yield Term(subject, "not_applicable", wanted, reason=_IN_AN_IMAGE)
     elif version := driver_version(here.machine):
         status: Status = "pass" if is_within(version, wanted) else "fail"
-        yield Term(subject, status, wanted, version, next_step="take a node with that driver")
+        yield Term(subject, status, wanted, version, next_step="use a node with that driver")
     elif has_gpu_on_bus(here.machine):
         step = "load the driver, or give the container its GPUs"
-        yield Term(subject, "fail", wanted, "not loaded, and there is a GPU", next_step=step)
+        yield Term(subject, "fail", wanted, "not loaded, although there is a GPU", next_step=step)
     else:
         yield Term(subject, "not_applicable", wanted, reason="there is no NVIDIA GPU here")
 
@@ -266,7 +265,7 @@ def _paths(agreement: Agreement, here: Here) -> Iterator[Term]:
     for site in agreement.sites:
         path = plain_path(site, here.machine)
         if is_elsewhere(path):
-            yield Term(f"site {site.name}", "not_applicable", path, reason="it is an address, and no path")
+            yield Term(f"site {site.name}", "not_applicable", path, reason="it is an address, not a path")
         elif here.in_image:
             yield Term(f"site {site.name}", "not_applicable", path, reason=_IN_AN_IMAGE)
         else:
@@ -277,15 +276,15 @@ def _site(site: Site, path: str, here: Here) -> Iterator[Term]:
     subject, room = f"site {site.name}", f"room in {path}"
     there = in_time(lambda: os.path.exists(path) or site.writes)
     if there is None:
-        yield Term(subject, "skipped", path, reason=f"{path} did not answer in {PATH_TIMEOUT} s")
+        yield Term(subject, "skipped", path, reason=f"{path} did not answer within {PATH_TIMEOUT} s")
     else:
         status: Status = "pass" if there else "fail"
-        yield Term(subject, status, path, path if there else "", next_step=f"mount or make {path}")
+        yield Term(subject, status, path, path if there else "", next_step=f"mount or create {path}")
     if not site.free or there is None:
         return
     space, wanted = in_time(lambda: space_of(nearest(here.machine, path))), in_bytes(site.free)
     if space is None:
-        yield Term(room, "skipped", wanted, reason=f"its file system does not tell in {PATH_TIMEOUT} s")
+        yield Term(room, "skipped", wanted, reason=f"its file system did not answer within {PATH_TIMEOUT} s")
     else:
         status = "pass" if space.free >= site.free else "fail"
         yield Term(

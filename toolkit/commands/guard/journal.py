@@ -1,4 +1,4 @@
-"""Repairs that a journal tells of: the files in which they must stand, and how one that is lost comes back."""
+"""Repairs recorded in a journal: the files that must contain them, and how to restore a lost one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.marker import Marker, marked_lines
 
 
 def journalled(home: Path, bases: Bases, marker: Marker, since: str = "") -> Iterator[AgreedFile]:
-    """The files of the repairs in a journal that stand and were made after `since`: each as the last one left it.
+    """The files of repairs in a journal that are in place and newer than `since`: each as the last repair left it.
 
     Raises Refused when the journal cannot be read.
     """
@@ -39,7 +39,7 @@ def journalled(home: Path, bases: Bases, marker: Marker, since: str = "") -> Ite
 
 
 def from_journal(lost: Found, homes: Iterable[Path]) -> ReplaceFile | NewFile | NewLink | None:
-    """The change that a journal knows to bring a lost repair back; None when the file is not as it was before that."""
+    """The recorded change that restores a lost repair; None if the file is not as it was before that repair."""
     for entry in (entry for home in homes for entry in reversed(journal.entries(home))):
         for index, record in entry.files():
             places = (os.path.realpath(lost.path), os.path.realpath(lost.path.parent) + f"/{lost.path.name}")

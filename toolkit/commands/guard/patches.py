@@ -1,4 +1,4 @@
-"""Which of a file's agreed patches are not in it, told from its syntax tree."""
+"""Which of a file's agreed patches are missing, judged by its syntax tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verl_doctor.toolkit.patchsets.patchset import AnyPatch, patches_in
 
 
 def missing(entries: Iterable[Mapping[str, Any]], path: Path) -> list[AnyPatch]:
-    """Those of the patches of one file, as `as_entries` made them, that do not stand in it. Raises UsageError when one is damaged."""
+    """The patches of one file, as `as_entries` made them, that it does not contain. Raises UsageError if one is damaged."""
     patches = patches_in(entries, path)
     words = {patch.marker.partition(":")[0] for patch in patches}
     ours = next((patch.marker.partition(":")[0] for patch in patches if ":" in patch.marker), Marker.word)

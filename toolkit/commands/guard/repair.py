@@ -1,4 +1,4 @@
-"""Bringing lost repairs back, where a job is about to start: the patches that were agreed, and what a journal knows."""
+"""Restore lost repairs where a job is about to start, from the agreed patches and a journal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from verl_doctor.toolkit.patchsets.patchset import AnyPatch
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.target import Target, journal_home, journal_homes
 
-# How the launchers of processes say which one of its node this is; the first that is set counts.
+# The variables with which launchers give a process its local rank; the first that is set counts.
 _LOCAL_RANK = (
     "LOCAL_RANK",
     "SLURM_LOCALID",
@@ -36,21 +36,21 @@ _PAUSE = 0.25
 
 
 def is_first_of_node(environ: Mapping[str, str]) -> bool:
-    """Whether this process is the one of its node that repairs: local rank 0, or no rank at all."""
+    """Whether this process repairs for its node: local rank 0, or no rank at all."""
     local_rank = next((environ[name] for name in _LOCAL_RANK if environ.get(name)), "0")
     return local_rank == "0"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of bringing repairs back: the files that were written, and a sentence for each that was not."""
+    """The result of restoring repairs: the files written, and a sentence for each that was not."""
 
     written: tuple[Path, ...] = ()
     refused: tuple[str, ...] = ()
 
 
 def bring_back(gate: Gate, lost: Iterable[Found]) -> Outcome:
-    """Repair these files through the change engine. What can be brought back is, all of it or nothing."""
+    """Repair these files through the change engine: everything that can be restored, or nothing."""
     target, refused = gate.target, []
     states: dict[AnyPatch, str] = {}
     changes: list[ReplaceFile | NewFile | NewLink] = []
@@ -67,7 +67,7 @@ def bring_back(gate: Gate, lost: Iterable[Found]) -> Outcome:
             changes.append(change)
         else:
             refused.append(
-                f"{found.path}: nothing here knows how it was; verl-doctor fix --apply may repair it anew"
+                f"{found.path}: its repaired content is not recorded; verl-doctor fix --apply may repair it again"
             )
     refused += (f"{patch.place}: {state.removeprefix('refused: ')}" for patch, state in states.items())
     if changes:
@@ -82,17 +82,17 @@ def bring_back(gate: Gate, lost: Iterable[Found]) -> Outcome:
 
 
 def _why_not_there(gate: Gate, tree: Path) -> str:
-    """Why patches have no business in a tree, whatever an agreement says: this job does not import it; "" when they have."""
+    """Why a tree must not be patched, whatever an agreement contains: this job does not import it; "" if it may."""
     real, bases = Path(os.path.realpath(tree)), gate.here.bases
     if any(real.is_relative_to(os.path.realpath(base)) for base in (bases.environment, bases.project)):
         return ""
     if real == _imported(gate):
         return ""
-    return f"it lies outside of {bases.environment} and {bases.project}, and this job does not import verl from there"
+    return f"it lies outside {bases.environment} and {bases.project}, and this job does not import verl from there"
 
 
 def _imported(gate: Gate) -> Path | None:
-    """The package folder of the verl that the job imports, asked of its interpreter where nobody names one."""
+    """The package folder of the verl that the job imports, from its interpreter unless the user names one."""
     if gate.target.verl is not None:
         return Path(os.path.realpath(gate.target.verl))
     answer = Collection((interpreter,), {Machine: gate.here.machine, Target: gate.target}).get(Interpreter)
@@ -100,7 +100,7 @@ def _imported(gate: Gate) -> Path | None:
 
 
 def _of_file(lost: Found, tree: Path) -> list[AnyPatch]:
-    """The patches that a file lacks. Raises Refused when the agreement has them for another one."""
+    """The patches that a file lacks. Raises Refused if the agreement has them for another file."""
     patches = missing(lost.agreed.patches, lost.path)
     if stray := next((patch.path for patch in patches if not _same(tree / patch.path, lost.path)), ""):
         raise Refused(f"the agreement is damaged: among the patches of {lost.path} is one of {stray}")
@@ -112,7 +112,7 @@ def _same(first: Path, other: Path) -> bool:
 
 
 def wait_for(settled: Callable[[], bool], patience: float) -> None:
-    """Wait until another process has repaired everything, or for so many seconds."""
+    """Wait until another process has repaired everything, or until the time is over."""
     until = time.monotonic() + patience
     while not settled() and time.monotonic() < until:
         time.sleep(_PAUSE)

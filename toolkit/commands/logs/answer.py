@@ -16,7 +16,7 @@ from verl_doctor.toolkit.logs import document
 
 @dataclass(frozen=True)
 class LogsAnswer(Answer):
-    """Why a run failed. `with_timeline`: in text also where the time of its start went."""
+    """Why a run failed. `with_timeline`: in text also how its start spent the time."""
 
     diagnosis: document.Answer
     with_timeline: bool = False
@@ -34,5 +34,5 @@ class LogsAnswer(Answer):
         return render.markdown_lines(self.diagnosis)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when nothing failed, 1 when a cause was named, 3 when none was determined."""
+        """Return 0 if nothing failed, 1 if a cause was found, 3 if none was determined."""
         return self.diagnosis.exit_code

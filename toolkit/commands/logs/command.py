@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from verl_doctor.toolkit.result import CheckResult
 
 _EPILOG = (
-    "Exit codes: 0 nothing in the logs shows that something failed, 1 a cause was named, 2 wrong usage, "
-    "3 something failed and its cause was not determined, or not all of a log could be read."
+    "Exit codes: 0 the logs show no failure, 1 a cause was found, 2 wrong usage, "
+    "3 the cause was not determined, or a log could not be read completely."
 )
 
 
@@ -34,19 +34,19 @@ _EPILOG = (
 @target_options
 @script_options
 @click.argument("named", metavar="FILE... | -", nargs=-1, required=True, shell_complete=complete_files)
-@click.option("--verify", is_flag=True, help="Run the checks that would confirm it on this machine.")
+@click.option("--verify", is_flag=True, help="Run the checks that can confirm the cause on this machine.")
 @click.option(
     "--timeline",
     "with_timeline",
     is_flag=True,
-    help="Show where the time went until the first training step.",
+    help="Show how the time until the first training step was spent.",
 )
 @click.option(
     "--svg",
     "svg",
     type=FileToWrite(output.PICTURE),
     metavar="FILE",
-    help="Draw that as a picture into this file.",
+    help="Draw the timeline into this file.",
 )
 @answer_options
 def logs(
@@ -61,18 +61,16 @@ def logs(
 ) -> int:
     """Find the first cause of a failed run in its logs.
 
-    FILE is a log of any size, also packed with gzip or zstd, or a folder of logs such as /tmp/ray/session_latest/logs; - is
-    standard input. Several are read as the logs of one run. With --verify, --script and the other options that name the job say what
-    is examined on this machine.
+    FILE is a log of any size, possibly compressed with gzip or zstd, or a folder of logs such as
+    /tmp/ray/session_latest/logs; - is standard input. Several files are read as the logs of one run. With
+    --verify, --script and the other options that name the job select what is examined on this machine.
     """
     from verl_doctor.toolkit.commands.logs.answer import LogsAnswer  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.logs import reading  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.logs.sources import sources_of  # noqa: PLC0415
 
     if options != Options() and not verify:
-        raise UsageError(
-            "options that name the job or its environment say where --verify looks: give that too, or leave them out"
-        )
+        raise UsageError("options that name the job or its environment require --verify")
     if file is not None:
         output.refuse_inputs(file, named)
     notes: list[str] = []
@@ -96,7 +94,7 @@ def logs(
 
 
 def _draw(answer: Answer, file: Path) -> None:
-    """The picture, and on stderr whether there was one before, or that there is nothing to draw."""
+    """Write the picture, and report on stderr whether it replaced a file, or that there is nothing to draw."""
     from verl_doctor.toolkit.logs.timeline import svg as timeline_svg  # noqa: PLC0415 - see above
     from verl_doctor.toolkit.logs.timeline.render import NOTHING  # noqa: PLC0415
 
@@ -109,7 +107,7 @@ def _draw(answer: Answer, file: Path) -> None:
 
 
 def _fixes(answer: Answer, run: Session | None) -> dict[str, tuple[str, str]]:
-    """For each named cause the first fix that repairs it, those that are safe before others."""
+    """For each cause the first fix that repairs it, safe ones first."""
     from verl_doctor.toolkit.logs.reading import codes_of  # noqa: PLC0415 - see above
 
     known = run.registry if run is not None else registry.load(config.load(Path.cwd()).disable_plugins)
@@ -122,7 +120,7 @@ def _fixes(answer: Answer, run: Session | None) -> dict[str, tuple[str, str]]:
 
 
 def _confirmed(answer: Answer, run: Session) -> dict[str, str]:
-    """What the rules that look for the named causes say here, by the code of the cause; those that try things out are asked too."""
+    """The results of the rules that look for the causes here, by the code of the cause, including slow rules."""
     wanted = {
         cause.signature.code: [code for code in cause.signature.rules if run.registry.check(code) is not None]
         for cause in answer.reading.causes
@@ -147,5 +145,5 @@ def _result_text(result: CheckResult) -> str:
     if result.findings:
         return "; ".join(finding.message for finding in result.findings)
     if result.status == "pass":
-        return "it is not so here now"
+        return "not found here now"
     return f"{result.status.replace('_', ' ')}{': ' + result.reason if result.reason else ''}"

@@ -1,4 +1,4 @@
-"""Why a run failed, for a terminal and as Markdown: the verdict, what to type next, then the lines that prove it."""
+"""Why a run failed, for a terminal and as Markdown: the verdict, the next command, then the lines that prove it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _STYLES = {
     YOUR_CONFIGURATION: "bold red",
     NOT_DETERMINED: "bold magenta",
 }
-_MOST = 4  # of what is listed beside the cause
+_MOST = 4  # entries listed besides the cause
 _LONGEST = 200  # characters of such a line in a pipe
 
 
 def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False) -> Iterator[Text]:
-    """Yield the lines. `width` is the terminal's, or None for a pipe. Without the time line, a sentence says that there is one."""
+    """Yield the lines. `width` is the terminal's, or None for a pipe. Without the timeline, a sentence mentions it."""
     word, sentence = headline(answer)
     first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
     yield Text.assemble((word, _STYLES[word]), first.removeprefix(word))
@@ -51,7 +51,7 @@ def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False
             )
         yield from _proof(cause, width)
         if remedy := remedy_of(cause):
-            yield from map(Text, wrapped(f"  what helps: {remedy}", width, hanging="    "))
+            yield from map(Text, wrapped(f"  do: {remedy}", width, hanging="    "))
         confirmation = (answer.confirmed or {}).get(cause.signature.code if cause.signature else "")
         if confirmation:
             yield from map(
@@ -60,7 +60,7 @@ def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False
     if answer.reading.error is not None:
         yield from _proof(answer.reading.error, width)
         if remedy := remedy_of(answer.reading.error):
-            yield from map(Text, wrapped(harmless(f"  what helps: {remedy}"), width, hanging="    "))
+            yield from map(Text, wrapped(harmless(f"  do: {remedy}"), width, hanging="    "))
     yield from steps_to_take([_with_reason(step) for step in next_steps(answer)], width)
     yield from _others(answer, width)
     yield from map(Text, _start(answer, width, with_timeline=with_timeline))
@@ -75,7 +75,7 @@ def _with_reason(step: str) -> tuple[str, str]:
 
 
 def _start(answer: Answer, width: int | None, *, with_timeline: bool) -> Iterator[str]:
-    """Where the time of the start went, below everything that says why the run failed."""
+    """How the start spent the time, below everything about the failure."""
     timeline = answer.timeline
     if with_timeline:
         yield ""
@@ -98,9 +98,9 @@ def _proof(error: Told, width: int | None) -> Iterator[Text]:
 def _others(answer: Answer, width: int | None) -> Iterator[Text]:
     reading = answer.reading
     for title, errors in (
-        ("Follows from it", reading.consequences),
+        ("Consequences", reading.consequences),
         ("Also seen", reading.also),
-        ("Beside it", reading.hints),
+        ("Possibly related", reading.hints),
     ):
         if errors:
             yield Text("")

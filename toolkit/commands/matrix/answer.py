@@ -34,7 +34,7 @@ class TableAnswer(Answer):
         return render_markdown.table_lines(self.table)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when a release fits, 1 when none does, 3 when none could be judged."""
+        """Return 0 if a release fits, 1 if none does, 3 if none could be judged."""
         if any(row.fits for row in self.table.rows):
             return ExitCode.OK
         return (
@@ -46,7 +46,7 @@ class TableAnswer(Answer):
 
 @dataclass(frozen=True)
 class UpgradeAnswer(Answer):
-    """What one upgrade would newly break, None when there is no newer release."""
+    """What an upgrade would newly break, None if there is no newer release."""
 
     upgrade: Upgrade | None
 
@@ -63,5 +63,5 @@ class UpgradeAnswer(Answer):
         return render_markdown.upgrade_lines(self.upgrade)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when nothing new breaks, 1 when something does."""
+        """Return 0 if nothing new breaks, 1 if something does."""
         return ExitCode.FAILED if self.upgrade is not None and self.upgrade.breaks else ExitCode.OK

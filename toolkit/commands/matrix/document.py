@@ -32,7 +32,7 @@ def table_document(table: Table) -> dict[str, Any]:
 
 
 def upgrade_document(upgrade: Upgrade | None) -> dict[str, Any]:
-    """The document about an upgrade; with nothing in it when there is no newer release."""
+    """The document about an upgrade; empty if there is no newer release."""
     if upgrade is None:
         return {"schema_version": SCHEMA_VERSION, "kind": "next", "next": None}
     return {

@@ -1,4 +1,4 @@
-"""Whether a release may be installed beside what is there: verl's pins, the installed packages, CUDA and the driver."""
+"""Whether a release can be installed into the environment: verl's pins, installed packages, CUDA and the driver."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.commands.matrix.requirements import Want, Wants
 
-# The order in which objections are told: what most often decides.
+# The order of objections: the most frequent obstacle first.
 _FIRST = ("python", "wheel", "torch", "cuda", "driver", "transformers", "ray", "tensordict", "numpy")
-# What other parts of an environment are built for or written against, so that it cannot be exchanged along with vLLM. What
-# verl itself names belongs to it too.
+# What other parts of an environment are built for or written against, so that it cannot be replaced along with vLLM. What verl itself requires belongs to it too.
 _FIRM = frozenset({"python", "wheel", "torch", "cuda", "driver", "transformers", "ray"})
 _NO_PACKAGE = frozenset({"python", "wheel", "cuda", "driver"})
 # The least NVIDIA driver for a CUDA runtime, by its first number, as of 2026-11:
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 _LEAST_DRIVER = {"11": 450, "12": 525, "13": 580}
-# Wishes that a new enough release always meets.
+# Requirements that a recent release always meets.
 _FROM_BELOW = frozenset({">=", ">", "!="})
 _RUNTIME = re.compile(rb"lib(?:cudart|nvrtc)\.so\.(\d{2})")
 _TORCH_CUDA = re.compile(r"^cuda\s*(?::[^=]*)?=\s*['\"](\d{2})(?:\.\d+)?['\"]", re.MULTILINE)
@@ -32,10 +31,7 @@ _LARGEST_MODULE = 4_000_000  # bytes
 
 @dataclass(frozen=True)
 class Objection:
-    """One reason why a release does not fit: what about (a package, "python", "cuda"...), what is wanted, what is here.
-
-    `by` says who wants it, "it" for the release itself. `here` is empty where the release itself is what is not wanted.
-    """
+    """One reason why a release does not fit: its subject (a package, "python", "cuda"...), what is required, what is here. `by` is what requires it, "it" for the release itself. `here` is empty if the release itself is rejected."""
 
     about: str
     wanted: str
@@ -44,16 +40,16 @@ class Objection:
 
     def __str__(self) -> str:
         space = " " if self.wanted[:1].isalnum() or self.about in _NO_PACKAGE else ""
-        wanted = f"wants {self.about}{space}{self.wanted}" if self.wanted else ""
+        wanted = f"needs {self.about}{space}{self.wanted}" if self.wanted else ""
         return f"{self.by} {', '.join(filter(None, (wanted, self.here)))}"
 
 
 @dataclass(frozen=True)
 class Here:
-    """The target as far as it can object: its Python, what is installed, and what CUDA there is.
+    """The constraints of the target: its Python, installed packages and CUDA.
 
     `torch_cuda` is the first number of the CUDA release that the installed torch was built for, `driver` that of the NVIDIA
-    driver's version; each is empty when there is none or it cannot be told.
+    driver's version; each is empty if missing or unknown.
     """
 
     python: str = ""
@@ -63,7 +59,7 @@ class Here:
 
 
 def here(interpreter: Interpreter | None, packages: Packages | None) -> Here:
-    """Look at the target."""
+    """Examine the target."""
     if interpreter is None:
         return Here()
     installed = (
@@ -103,9 +99,9 @@ def pin_objections(pins: Wants, name: str, version: str) -> tuple[Objection, ...
 def environment_objections(
     wants: Wants, verl: Wants, now: Here, *, obstacle: str = "", cuda: str = ""
 ) -> tuple[tuple[Objection, ...], tuple[Objection, ...]]:
-    """What of the target contradicts a release, and what would only be exchanged when it is installed.
+    """What in the target conflicts with a release, and what its installation would merely replace.
 
-    What is not installed contradicts nothing: it will be.
+    A missing package does not conflict: it will be installed.
     """
     firm = _FIRM | {want.name for want in verl.requirements}
     found = {
@@ -138,10 +134,9 @@ def _environment(wants: Wants, now: Here, obstacle: str, cuda: str) -> Iterator[
 def clashes(
     ours: Wants, theirs: Wants, by: tuple[str, str], known: Callable[[str], Iterable[str] | None]
 ) -> tuple[tuple[Objection, ...], tuple[str, ...]]:
-    """The packages of which no released version satisfies both sides, and those of which it cannot be told.
+    """The packages of which no released version satisfies both sides, and those for which this is unknown.
 
-    `known` lists the released versions of a package, None when they cannot be had. Only where the wishes differ is it
-    asked.
+    `known` lists the released versions of a package, None if unavailable. It is called only if the requirements differ.
     """
     certain, open_ = [], []
     for name in sorted(
@@ -159,7 +154,9 @@ def clashes(
             open_.append(name)
         elif not any(both.contains(version, prereleases=True) for version in versions):
             certain.append(
-                Objection(name, str(specifier_set), f"{by[1]} wants {other}: no release is both", by[0])
+                Objection(
+                    name, str(specifier_set), f"{by[1]} needs {other}: no release satisfies both", by[0]
+                )
             )
     return tuple(sorted(certain, key=lambda objection: (_rank(objection.about), objection.about))), tuple(
         open_

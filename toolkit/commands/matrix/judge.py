@@ -1,4 +1,4 @@
-"""Judging one verl against one vLLM with the rules that `check` has, in this process or in several side by side."""
+"""Judge one verl against one vLLM with the rules of `check`, in this process or in several in parallel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from verl_doctor.toolkit.system.own_files import TOOLKIT
 from verl_doctor.toolkit.target import Target
 
 FAMILY = "VLLM"
-"""The rules that a table asks: what `check --tree vllm=DIR --select VLLM` asks."""
+"""The rules of a table: those of `check --tree vllm=DIR --select VLLM`."""
 
 State = Literal["starts", "import", "start", "unknown"]
 
@@ -69,7 +69,7 @@ class PathState:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the rules say about one pair. `reason` says why a path could not be judged, or why there is none."""
+    """The results for one pair. `reason` is why a path could not be judged, or why there is none."""
 
     paths: tuple[PathState, ...]
     breaks: tuple[Break, ...] = ()
@@ -93,7 +93,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Question:
-    """One pair of trees, the target that would run them, and what of it is known already."""
+    """A pair of trees, the target that would run them, and what is already known of it."""
 
     target: Target
     interpreter: Interpreter | Unknown
@@ -101,19 +101,19 @@ class Question:
     verl: Tree
     vllm: Tree
     identity: str
-    """What both trees are: digests, for the cache."""
+    """Digests of both trees, for the cache."""
 
 
 @dataclass(frozen=True)
 class Pending:
-    """A question under way: in another process, or not begun."""
+    """A pending question: in another process, or not begun."""
 
     question: Question
     known: Verdict | None = None
     answer: Future[Verdict] | None = None
 
     def verdict(self) -> Verdict:
-        """The answer. What no other process answers, or one that died, is judged here and now."""
+        """The answer. If no other process answers, it is judged here."""
         if self.known is not None:
             return self.known
         with suppress(BrokenProcessPool, CancelledError):
@@ -123,7 +123,7 @@ class Pending:
 
 
 class Judges:
-    """Answers questions, several at a time where this machine can do that."""
+    """Answers questions, several at a time if the machine allows."""
 
     def __init__(self, pool: ProcessPoolExecutor | None) -> None:
         self._pool = pool
@@ -132,7 +132,7 @@ class Judges:
         """Begin to judge a pair, unless the answer is known."""
         if (known := recall(Verdict, _key(question))) is not None:
             return Pending(question, known)
-        with suppress(BrokenProcessPool, OSError, RuntimeError):  # there are no more processes to be had
+        with suppress(BrokenProcessPool, OSError, RuntimeError):  # no more processes can be started
             if self._pool is not None:
                 return Pending(question, None, self._pool.submit(_answer, question))
         return Pending(question)
@@ -140,9 +140,9 @@ class Judges:
 
 @contextmanager
 def judges(questions: int) -> Iterator[Judges]:
-    """As many processes as this machine has cores and the number of questions is worth.
+    """As many processes as this machine has cores, limited by the number of questions.
 
-    Questions are to be asked in threads that have called `leave_interrupts_alone`: the processes inherit that, and an
+    Ask questions in threads that have called `leave_interrupts_alone`: the processes inherit that, and an
     interrupted parent ends them itself.
     """
     workers = min(_MOST_PROCESSES, os.cpu_count() or 1, questions)
@@ -162,12 +162,12 @@ def judges(questions: int) -> Iterator[Judges]:
 
 
 def leave_interrupts_alone() -> None:
-    """Have Ctrl-C reach the main thread only, also of processes that this thread starts."""
+    """Deliver Ctrl-C only to the main thread, also in processes that this thread starts."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 def identity_of(folder: str) -> str:
-    """What a tree that came from no wheel is, for the cache."""
+    """A digest of a tree that did not come from a wheel, for the cache."""
     return fingerprint([Path(folder)])
 
 
@@ -184,10 +184,10 @@ def _answer(question: Question) -> Verdict:
             VllmTree: VllmTree(question.vllm),
         }
     )
-    # Not Session.check: that would ask the rules about other libraries which paths they judge, and read those libraries.
+    # Not Session.check, which would also read other libraries for the rules about them.
     results = judge(known.checks, collection, selection, today=date.today())  # noqa: DTZ011
     verdict = _verdict(Report({}, results), question)
-    # What broke because it took too long may be quicker next time.
+    # A timeout may not recur, so it is not cached.
     if not any(result.status == "error" for result in results):
         keep(verdict, _key(question), _KEPT)
     return verdict
@@ -195,7 +195,7 @@ def _answer(question: Question) -> Verdict:
 
 @cache
 def _patient(disabled: tuple[str, ...]) -> Registry:
-    """Several pairs are read at once, perhaps on a busy machine: what takes longer than usual is waited for."""
+    """Several pairs are read at once, perhaps on a busy machine, so slow reads get more time."""
     known = registry.load(disabled)
     collectors = (
         replace(collector, timeout=max(collector.timeout, _LONGEST)) for collector in known.collectors
@@ -217,7 +217,7 @@ def _verdict(report: Report, question: Question) -> Verdict:
             state = "starts"
         states.append(PathState(path.path, state))
     doubt = not states or any(path.state == "unknown" for path in states)
-    # What broke comes first: the others follow from it.
+    # Failures come first: the others follow from them.
     silent = sorted(report.results, key=lambda result: result.status != "error")
     why = [result.reason for result in silent if result.status != "pass" and result.reason]
     return Verdict(tuple(states), breaks, why[0] if doubt and why else "")
@@ -247,7 +247,7 @@ def _relative(place: str, question: Question) -> str:
 
 
 def _key(question: Question) -> str:
-    """Everything that the answer depends on. What the user ignores is ignored until some day."""
+    """Everything that the answer depends on, including the dates until which the user ignores rules."""
     about = (
         question.identity,
         question.verl,

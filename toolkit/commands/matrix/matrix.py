@@ -1,7 +1,7 @@
-"""Which releases go together: one verl tree against many releases of vLLM, or one vLLM against many of verl.
+"""Which releases work together: one verl tree against many releases of vLLM, or one vLLM against many of verl.
 
-Each pair is judged from both sources by the rules of `check`; beside that stands what verl's pins, the installed packages
-and the machine allow. Nothing is installed, nothing of what is installed is touched.
+Each pair is judged from both sources by the rules of `check`; verl's pins, the installed packages and the
+machine are judged besides. Nothing is installed or changed.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ from verl_doctor.toolkit.target import CannotJudgeError, Target, UsageError
 
 Subject = Literal["verl", "vllm"]
 
-"""How a tree begins to say where it was found, when that was a wheel and no folder of the user's."""
+"""The prefix of the origin of a tree that was read from a wheel rather than a folder of the user."""
 
-_READERS = 3  # wheels that are fetched at the same time
+_READERS = 3  # wheels fetched in parallel
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    """One release: how far each path gets, and what speaks against it.
+    """One release: how far each path gets, and the objections to it.
 
-    `pins` are verl's pins that do not admit the pair, `environment` what of the target contradicts it, `exchanged` what
-    would only be replaced along with it, `clashes` packages that the two want in versions that exclude each other, `unclear`
-    those of which that cannot be told. `unread` says why
-    the release could not be judged at all.
+    `pins` are verl's pins that do not admit the pair, `environment` what of the target contradicts it, `exchanged` what would merely be replaced along with it, `clashes` packages that the two want in versions that exclude each other, `unclear`
+    those for which this is unknown. `unread` is why the release could not be judged at all.
     """
 
     project: str
@@ -106,7 +104,7 @@ class Row:
 
     @property
     def fits(self) -> bool:
-        """Whether it starts, and nothing speaks against it."""
+        """Whether it starts, without any objection."""
         return self.starts and not (self.pins or self.environment or self.clashes)
 
 
@@ -124,7 +122,7 @@ class Table:
 
     @property
     def best(self) -> Row | None:
-        """The newest release that fits; else the one that comes nearest; None when nothing starts at all."""
+        """The newest release that fits, else the closest; None if none starts."""
         fitting = [row for row in self.rows if row.fits]
         if fitting:
             return fitting[-1]
@@ -152,7 +150,7 @@ def _nearness(row: Row) -> tuple[bool, int, bool, bool, bool, int, int, Version]
 
 @dataclass
 class Study:
-    """What all questions of one run share: the target as it is, the index, and the sources of wheels."""
+    """What all questions of a run share: the target, the index, and the sources of wheels."""
 
     target: Target
     config: Config
@@ -164,7 +162,7 @@ class Study:
     _facts: Collection = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Begin to look at the target."""
+        """Start to examine the target."""
         self._facts = Collection(
             (interpreter, packages, verl_trees, vllm_tree), {Machine: self.machine, Target: self.target}
         )
@@ -172,7 +170,7 @@ class Study:
 
     @property
     def interpreter(self) -> Interpreter | None:
-        """The target's Python, None when it does not answer."""
+        """The target's Python, None if it does not answer."""
         answer = self._facts.get(Interpreter)
         return None if isinstance(answer, Unknown) else answer
 
@@ -184,11 +182,11 @@ class Study:
 
     @property
     def here(self) -> Here:
-        """The target as far as it can object to a release."""
+        """The constraints of the target on a release."""
         return here(self.interpreter, self.packages)
 
     def verl_here(self) -> Side:
-        """The verl of the target. Raises UsageError when there is none, CannotJudgeError when it cannot be told."""
+        """The verl of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
         found = self._facts.get(VerlTrees)
         if isinstance(found, Unknown):
             _demand_seen(found)
@@ -196,7 +194,7 @@ class Study:
         return self._side_here("verl", found.imported)
 
     def vllm_here(self) -> Side:
-        """The vLLM of the target. Raises UsageError when there is none, CannotJudgeError when it cannot be told."""
+        """The vLLM of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
         found = self._facts.get(VllmTree)
         if isinstance(found, Unknown):
             _demand_seen(found)
@@ -220,7 +218,7 @@ class Study:
         package = "verl" if release.project == "verl" else "vllm"
         folder = unpacked.folder / package
         if not os.path.isfile(folder / "__init__.py"):
-            raise WheelError(f"{release.wheel.filename} holds no package {package}")
+            raise WheelError(f"{release.wheel.filename} contains no package {package}")
         metadata = sorted(unpacked.folder.glob("*.dist-info"))
         distribution = read_distribution(str(metadata[0])) if metadata else None
         extras = [EXTRA] if package == "verl" else []
@@ -265,7 +263,7 @@ class Study:
             return court.ask(self._question("vllm", vllm, verl)).verdict()
 
     def row(self, subject: Subject, side: Side, other: Side, verdict: Verdict) -> Row:
-        """All that is to be said about one pair."""
+        """The complete result for one pair."""
         verl, vllm = (side, other) if subject == "verl" else (other, side)
         clashing, unclear = clashes(
             verl.wants, vllm.wants, (f"verl {verl.version}", f"vLLM {vllm.version}"), self._released
@@ -326,7 +324,7 @@ class Study:
         return dict(self.packages.markers or {}) if self.packages is not None else {}
 
     def _released(self, name: str) -> Iterable[str] | None:
-        """The versions of a package that the index has, None when it cannot tell all of them."""
+        """The versions of a package on the index, None if they are not all known."""
         try:
             listing = self.index.listing(name)
         except NoListing:
@@ -337,7 +335,7 @@ class Study:
 
 
 def vllm_pins(side: Side) -> SpecifierSet | None:
-    """The versions of vLLM that verl's pins admit, None when it has none."""
+    """The versions of vLLM that verl's pins admit, None if it has no pins."""
     texts = [want.specifier for want in side.wants.of("vllm") if want.specifier]
     try:
         return SpecifierSet(",".join(texts)) if texts else None
@@ -346,7 +344,7 @@ def vllm_pins(side: Side) -> SpecifierSet | None:
 
 
 def _public(version: str) -> str:
-    """A version without what a builder added: 0.12.0+cpu counts as 0.12.0 for those who pin it."""
+    """A version without its local part: 0.12.0+cpu counts as 0.12.0 for pins."""
     try:
         return Version(version).public
     except InvalidVersion:
@@ -354,6 +352,6 @@ def _public(version: str) -> str:
 
 
 def _demand_seen(missing: Unknown) -> None:
-    """Tell what is not there, which the user can name, from what could not be looked at."""
+    """Distinguish what is missing, which the user can name, from what could not be examined."""
     if not isinstance(missing, Absent):
         raise CannotJudgeError(missing.reason)

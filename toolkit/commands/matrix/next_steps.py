@@ -17,9 +17,7 @@ from verl_doctor.toolkit.target import UsageError
 class Upgrade:
     """From one vLLM to a newer one, under the same verl.
 
-    `row` says all about the new pair. `breaks` stop a path that starts now, or stop it at a place that does not now, `may_break`
-    do that under some setting, `mends` stop it no more. `verls` are newer releases of verl against the new vLLM; they are
-    looked at only when something breaks.
+    `row` is the result for the new pair. `breaks` are findings that newly stop a path, `may_break` those that do so under some setting, `mends` those that no longer do. `verls` are newer releases of verl against the new vLLM, judged only if something breaks.
     """
 
     verl: Side
@@ -33,7 +31,7 @@ class Upgrade:
 
 
 def upgrade(study: Study, verl: Side, now: Side, project: str, wanted: str) -> Upgrade | None:
-    """Compare the installed vLLM with the next minor release, or with `wanted`. None when there is no newer release.
+    """Compare the installed vLLM with the next minor release, or with `wanted`. None if there is no newer release.
 
     Raises UsageError, NoListing or WheelError.
     """
@@ -68,7 +66,7 @@ def _next(found: list[Release], now: Side) -> Release | None:
         here = Version(now.version)
     except InvalidVersion:
         raise UsageError(
-            f"the vLLM in {now.tree.folder} does not say which release it is; name the one to compare with: --next 0.13.0"
+            f"the vLLM in {now.tree.folder} does not state its release; name the one to compare with: --next 0.13.0"
         ) from None
     later = [release for release in newest_patches(found) if release.minor > (here.major, here.minor)]
     stable = [release for release in later if not release.version.is_prerelease]
@@ -83,7 +81,7 @@ def _is_newer(release: Release, version: str) -> bool:
 
 
 def _added(old: Iterable[Break], new: Iterable[Break]) -> tuple[Break, ...]:
-    """The findings of `new` with a place that no finding of `old` has. One without a place is known by its code."""
+    """The findings of `new` at places where `old` has none. A finding without a place is identified by its code."""
     known = {place for breakage in old for place in breakage.places or (breakage.code,)}
     return tuple(
         breakage

@@ -1,4 +1,4 @@
-"""Which releases of a project a table is about, and which wheel of each is read."""
+"""Which releases of a project a table covers, and which wheel of each is read."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from verl_doctor.toolkit.target import UsageError
 from verl_doctor.toolkit.text import listed
 
 SHOWN = 12
-"""How many releases a table has unless the user asks for others. vLLM brings out a minor release every two weeks."""
+"""How many releases a table has by default. vLLM brings out a minor release every two weeks."""
 
 _OPERATOR = re.compile(r"[<>=!~]")
 
 
 @dataclass(frozen=True)
 class Release:
-    """One release of a project and the wheel of it that is read: the one for this target, if there is one.
+    """One release of a project and the wheel to read: the one for this target, if there is one.
 
-    The Python sources are the same in all of them. `obstacle` says why an installer would take none of them here.
+    The Python sources are the same in all of them. `obstacle` is why an installer would accept none of them
+    here.
     """
 
     project: str
@@ -41,7 +42,7 @@ class Release:
 
 
 def releases(project: str, wheels: Iterable[WheelFile], interpreter: Interpreter | None) -> list[Release]:
-    """All releases that have a wheel, the oldest first. Those that were withdrawn are left out."""
+    """All releases with a wheel, the oldest first, without yanked ones."""
     found = []
     offered = sorted((wheel for wheel in wheels if not wheel.yanked), key=lambda wheel: wheel.version)
     for version, group in groupby(offered, key=lambda wheel: wheel.version):
@@ -53,7 +54,7 @@ def releases(project: str, wheels: Iterable[WheelFile], interpreter: Interpreter
 
 
 def newest_patches(found: Iterable[Release]) -> list[Release]:
-    """The newest patch of each minor release; a pre-release only where there is nothing else."""
+    """The newest patch of each minor release; a pre-release only if there is nothing else."""
     chosen = []
     for _, group in groupby(found, key=lambda release: release.minor):
         patches = list(group)
@@ -64,7 +65,7 @@ def newest_patches(found: Iterable[Release]) -> list[Release]:
 def by_default(found: list[Release], pins: SpecifierSet | None, also: Iterable[str]) -> list[Release]:
     """Choose from the minor before the oldest one that the pins admit; without pins, the newest ones.
 
-    `also` are versions that belong in the table in any case, such as the installed one.
+    `also` are versions that are always included, such as the installed one.
     """
     minors = [release for release in newest_patches(found) if not release.version.is_prerelease]
     first = max(0, len(minors) - SHOWN)
@@ -81,7 +82,7 @@ def by_default(found: list[Release], pins: SpecifierSet | None, also: Iterable[s
 def named(found: list[Release], text: str, *, patches: bool) -> list[Release]:
     """Choose what the user names: versions ("0.11.0"), minors ("0.12"), or a range (">=0.10,<0.13"). Raises UsageError.
 
-    Of a minor release the newest patch is taken; of a range with `patches` every one.
+    For a minor release the newest patch is chosen; for a range with `patches` every one.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
@@ -100,7 +101,7 @@ def _release_of(found: list[Release], word: str) -> Release:
     try:
         version = Version(word)
     except InvalidVersion:
-        raise UsageError(f"{word!r} is no version; for instance 0.12.0") from None
+        raise UsageError(f"{word!r} is not a version; for instance 0.12.0") from None
     if len(version.release) < 3:
         minor = (version.major, version.minor)
         exact = [release for release in newest_patches(found) if release.minor == minor]
@@ -116,7 +117,7 @@ def _in_range(found: list[Release], text: str, *, patches: bool) -> list[Release
         wanted = SpecifierSet(text)
     except InvalidSpecifier:
         raise UsageError(
-            f"--releases {text!r} is no range of versions; for instance '>=0.10,<0.13'"
+            f"--releases {text!r} is not a range of versions; for instance '>=0.10,<0.13'"
         ) from None
     early = bool(wanted.prereleases)
     inside = [release for release in found if wanted.contains(release.version, prereleases=early)]
@@ -142,11 +143,11 @@ def _has_floor(pins: SpecifierSet) -> bool:
 
 
 def _obstacle(wheel: WheelFile, interpreter: Interpreter | None) -> str:
-    """Why this wheel cannot be installed for the interpreter, empty when it can."""
+    """Why this wheel cannot be installed for the interpreter, empty if it can."""
     if interpreter is None:
         return ""
     if not wheel.for_python(interpreter.version):
-        return f"wants Python {wheel.requires_python}, here is {interpreter.version}"
+        return f"needs Python {wheel.requires_python}, here is {interpreter.version}"
     ours = [int(part) for part in interpreter.version.split(".")[:2]]
     if not any(_runs_on(tag.interpreter, tag.abi, ours) for tag in wheel.tags):
         pythons = sorted({tag.interpreter for tag in wheel.tags})
@@ -158,7 +159,7 @@ def _obstacle(wheel: WheelFile, interpreter: Interpreter | None) -> str:
     same = [needs for needs, arch in platforms if arch == interpreter.machine]
     if not same:
         return f"is built for {listed(sorted({arch for _, arch in platforms}), 3)}, this machine is {interpreter.machine}"
-    return f"wants glibc {'.'.join(map(str, min(same)))}, here is {interpreter.glibc or 'another C library'}"
+    return f"needs glibc {'.'.join(map(str, min(same)))}, here is {interpreter.glibc or 'another C library'}"
 
 
 def _runs_on(interpreter: str, abi: str, ours: list[int]) -> bool:

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.text import counted, harmless, listed
 
 _HEADS = {"RECOMMENDED": "bold green", "BREAKS NOTHING": "bold green", "NOTHING NEW": "bold yellow"}
 _CELLS = {"starts": "green", "fails: import": "red", "fails: start": "red", "unknown": "magenta"}
-_SHOWN = 8  # releases that are named with one reason
+_SHOWN = 8  # releases listed per reason
 
 
 def table_lines(table: Table, width: int | None) -> Iterator[Text]:
@@ -29,7 +29,7 @@ def table_lines(table: Table, width: int | None) -> Iterator[Text]:
     stopped = list(words.causes(table))
     if stopped:
         yield Text()
-        yield Text("What stops them first", style="bold")
+        yield Text("First obstacle", style="bold")
     for rows, first in stopped:
         rest = words.more(rows[0].verdict) if rows[0].verdict else ""
         yield from _break(f"{words.span(rows, words.labels(table.rows))}: ", first, width, rest)
@@ -37,7 +37,7 @@ def table_lines(table: Table, width: int | None) -> Iterator[Text]:
     if table.best is not None and table.best.fits:
         yield Text()
         yield from lines(
-            "Declared pins are no truth, and neither are sources alone: run verl-doctor check after installing.",
+            "Neither declared pins nor sources alone are conclusive: run verl-doctor check after installing.",
             width,
             0,
             style="dim",
@@ -56,7 +56,7 @@ def upgrade_lines(upgrade: Upgrade | None, width: int | None) -> Iterator[Text]:
     for title, breaks in (
         ("Would break", upgrade.breaks),
         ("Would break under some setting", upgrade.may_break),
-        ("Would be mended", upgrade.mends),
+        ("Would be fixed", upgrade.mends),
     ):
         if breaks:
             yield Text()
@@ -117,12 +117,12 @@ def _break(lead: str, breakage: Break, width: int | None, rest: str) -> Iterator
 
 
 def _objections(rows: Iterable[Row], width: int | None) -> Iterator[Text]:
-    """What speaks against releases besides their sources, and what could not be read."""
+    """Objections to releases besides their sources, and what could not be read."""
     known = list(rows)
     found, called = words.objections(known), words.labels(known)
     if found:
         yield Text()
-        yield Text("What else speaks against them", style="bold")
+        yield Text("Other objections", style="bold")
     for reason, against in found.items():
         versions = listed((called[row] for row in against), _SHOWN)
         yield from lines(f"{versions}: {reason}", width, 4, first="  ")

@@ -54,7 +54,7 @@ def upgrade_lines(upgrade: Upgrade | None) -> Iterator[str]:
     for title, breaks in (
         ("Would break", upgrade.breaks),
         ("Would break under some setting", upgrade.may_break),
-        ("Would be mended", upgrade.mends),
+        ("Would be fixed", upgrade.mends),
     ):
         if breaks:
             yield ""
@@ -63,7 +63,7 @@ def upgrade_lines(upgrade: Upgrade | None) -> Iterator[str]:
             yield from (f"* {escaped(_short(breakage))}" for breakage in breaks)
     if reasons := words.against(upgrade.row):
         yield ""
-        yield "### What speaks against it besides"
+        yield "### Other objections"
         yield ""
         yield from (f"* {escaped(reason)}" for reason in reasons)
     for verl in upgrade.verls:

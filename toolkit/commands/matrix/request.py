@@ -1,4 +1,4 @@
-"""From what the user asks to the table: which trees, which releases, which index."""
+"""Turn the user's request into a table: which trees, which releases, which index."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from verl_doctor.toolkit.index.wheel_sources import WheelSources
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Options, UsageError
 
-# Older ones run vLLM through copies of its parts, and what is read of them was never compared with what they do. They are
-# judged when they are named.
+# Older releases run vLLM through copies of its parts, for which the judgement was never verified. They are judged only if named.
 _OLDEST_VERL = Version("0.4")
 
 
@@ -49,7 +48,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Teller:
-    """Whom to tell what goes on: `say` while working, `announce` before something large is downloaded."""
+    """Progress callbacks: `say` while working, `announce` before a large download."""
 
     say: Callable[[str], None] = lambda _: None
     announce: Callable[[str], None] = lambda _: None
@@ -113,7 +112,7 @@ def _against(
             chosen += by_default(found, pins, [study.installed(project)])
     if not chosen:
         raise UsageError(
-            f"no index that is configured has a wheel of {' or '.join(projects)}; "
+            f"no configured index has a wheel of {' or '.join(projects)}; "
             f"name another with --index-url, or a folder of wheels with --find-links"
         )
     rows = tuple(study.rows(subject, other, chosen))
@@ -121,7 +120,7 @@ def _against(
 
 
 def _projects(request: Request, study: Study) -> tuple[str, ...]:
-    """The builds of vLLM that are looked at: those named, or the one that is installed."""
+    """The builds of vLLM to judge: those named, or the installed one."""
     installed = study.packages.get(*VLLM_NAMES) if study.packages is not None else None
     return request.packages or ((installed.name,) if installed is not None else ("vllm",))
 
@@ -148,7 +147,7 @@ def _version(text: str | None, machine: Machine) -> str:
         return ""
     if not text:
         raise UsageError(
-            "--verl and --vllm name a folder or a version; this one is empty: is a variable not set?"
+            "--verl and --vllm take a folder or a version, but this one is empty; is a variable unset?"
         )
     if os.path.exists(machine.cwd / text):
         return ""

@@ -1,6 +1,6 @@
-"""What a release declares that it wants: the requirements in its metadata, or in the files of a checkout.
+"""The declared requirements of a release, from its metadata or the files of a checkout.
 
-Declared pins are one thing, what its sources really need another: `verl-doctor matrix` shows both.
+Declared pins and what the sources need can differ: `verl-doctor matrix` shows both.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ EXTRA = "vllm"
 
 @dataclass(frozen=True)
 class Want:
-    """One requirement: the canonical name ("vllm" for every build of it), the versions that satisfy it, and who says so where."""
+    """One requirement: the canonical name ("vllm" for every build of it), the versions that satisfy it, and where it is declared."""
 
     name: str
     specifier: str
     source: str
 
     def allows(self, version: str) -> bool | None:
-        """Whether it is satisfied by a version, None when the two cannot be compared."""
+        """Whether a version satisfies it, None if the two cannot be compared."""
         try:
             return SpecifierSet(self.specifier).contains(version, prereleases=True)
         except ValueError:
@@ -50,24 +50,24 @@ class Want:
 
 @dataclass(frozen=True)
 class Wants:
-    """All that a release declares. `python` is its Requires-Python, empty when it does not say."""
+    """All that a release declares. `python` is its Requires-Python, empty if undeclared."""
 
     requirements: tuple[Want, ...] = ()
     python: str = ""
 
     def of(self, name: str) -> tuple[Want, ...]:
-        """What is said about one package."""
+        """The requirements on one package."""
         return tuple(want for want in self.requirements if want.name == name)
 
 
 def wants_of(distribution: Distribution, markers: Mapping[str, str], extras: Iterable[str] = ()) -> Wants:
-    """Read the metadata of a wheel. `markers` is the environment in which it would run, `extras` are those asked for."""
+    """Read the metadata of a wheel. `markers` is the environment in which it would run, `extras` are the requested ones."""
     found = _applying(distribution.name, distribution.requires, markers, extras, "METADATA")
     return Wants(tuple(dict.fromkeys(found)), distribution.requires_python)
 
 
 def wants_of_tree(tree: Tree, markers: Mapping[str, str], installed: Distribution | None) -> Wants:
-    """What a verl tree declares, in a checkout's own files or else in the metadata of the wheel that it came with."""
+    """The requirements of a verl tree, from a checkout's files or else from the metadata of its wheel."""
     if tree.project:
         return _in_project(Path(tree.project), markers)
     folder = Path(tree.folder)
@@ -163,7 +163,7 @@ def _in_setup(file: Path) -> tuple[list[str], str]:
 
 
 def _literal(node: ast.expr | None, names: Mapping[str, Any]) -> Any:
-    """The value of a literal expression, with None in place of what cannot be told."""
+    """The value of a literal expression, with None for unknown parts."""
     match node:
         case ast.Constant(value=str(text)):
             return text

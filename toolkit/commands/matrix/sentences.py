@@ -18,8 +18,8 @@ STATES = {
     "start": "fails: start",
     "unknown": "unknown",
 }
-"""How far a path gets, in a cell."""
-NOTHING_NEWER = "the index has no newer release: there is nothing to upgrade to"
+"""The state of a path, for a cell."""
+NOTHING_NEWER = "the index has no newer release to upgrade to"
 
 
 def paths_of(rows: tuple[Row, ...]) -> list[str]:
@@ -28,7 +28,7 @@ def paths_of(rows: tuple[Row, ...]) -> list[str]:
 
 
 def cell(row: Row, path: str) -> str:
-    """How far one path of one release gets."""
+    """The state of one path of one release."""
     states = [state for state in row.verdict.paths if state.path == path] if row.verdict else []
     if row.verdict is None:
         return "unread"
@@ -36,7 +36,7 @@ def cell(row: Row, path: str) -> str:
 
 
 def named(row: Row) -> str:
-    """A release as people write it."""
+    """A release in readable form."""
     return f"{row.project} {row.version}"
 
 
@@ -44,12 +44,12 @@ def headline(table: Table) -> tuple[str, str]:
     """The answer: a word and a sentence."""
     best = table.best
     if best is None:
-        return "NONE STARTS", f"no release here starts with {other(table)}"
+        return "NONE STARTS", f"no listed release starts with {other(table)}"
     if best.fits:
         return "RECOMMENDED", f"{named(best)}: {fit(best)}"
     if best.starts:
-        return "NONE FITS", f"nearest is {named(best)}: it starts, but {'; '.join(against(best))}"
-    return "NONE FITS", f"nearest is {named(best)}: {_partly(best)}"
+        return "NONE FITS", f"the closest is {named(best)}: it starts, but {'; '.join(against(best))}"
+    return "NONE FITS", f"the closest is {named(best)}: {_partly(best)}"
 
 
 def other(table: Table) -> str:
@@ -64,7 +64,7 @@ def place(table: Table) -> str:
 
 
 def labels(rows: Iterable[Row]) -> dict[Row, str]:
-    """What each release is called among the others: its version, with the project where there are several."""
+    """The label of each release: its version, with the project if there are several."""
     known = list(rows)
     several = len({row.project for row in known}) > 1
     return {row: named(row) if several else row.version for row in known}
@@ -77,23 +77,23 @@ def extent(table: Table) -> str:
 
 
 def fit(row: Row) -> str:
-    """What was looked at and found to be right."""
+    """What was judged and found to be right."""
     pins = "verl's pins admit it" if row.pinned else "verl pins no vLLM"
-    return f"it starts, {pins}, and nothing installed here contradicts it"
+    return f"it starts, {pins}, and nothing installed here conflicts"
 
 
 def against(row: Row) -> list[str]:
-    """What speaks against a release, besides what its sources say."""
+    """Objections to a release besides its sources."""
     return [str(clash) for clash in (*row.clashes, *row.pins, *row.environment)]
 
 
 def objections(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Each thing that speaks against releases, with those that it speaks against."""
+    """Each objection, with the releases that it applies to."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         reasons = [
             *against(row),
-            *(f"whether {name} can be had for both is not known" for name in row.unclear),
+            *(f"unknown whether a release of {name} satisfies both" for name in row.unclear),
         ]
         reasons += filter(None, [row.unread, row.verdict.reason if row.verdict else ""])
         for reason in reasons:
@@ -108,18 +108,18 @@ def _partly(row: Row) -> str:
 
 
 def environment(row: Row) -> str:
-    """What of the target contradicts a release, in a cell."""
+    """The conflicts of the target with a release, for a cell."""
     about = dict.fromkeys(clash.about for clash in (*row.clashes, *row.environment))
     return ", ".join(about) or ("fits" if row.verdict else "")
 
 
 def pins(row: Row) -> str:
-    """Whether verl's pins admit a release, in a cell."""
+    """Whether verl's pins admit a release, for a cell."""
     return "" if row.verdict is None else "no" if row.pins else "yes" if row.pinned else "none"
 
 
 def first_break(verdict: Verdict) -> Break | None:
-    """The break that a job meets first: while modules are imported, then at engine start."""
+    """The first break of a job: while modules are imported, then at engine start."""
     return min(
         verdict.stopping,
         key=lambda breakage: (breakage.phase != "import", breakage.code, breakage.places),
@@ -128,7 +128,7 @@ def first_break(verdict: Verdict) -> Break | None:
 
 
 def causes(table: Table) -> Iterator[tuple[list[Row], Break]]:
-    """What stops the releases first, for each run of neighbours that fail in the same place."""
+    """The first break of each run of adjacent releases that fail in the same place."""
     failing = [(row, first) for row in table.rows if row.verdict and (first := first_break(row.verdict))]
     for _, group in groupby(
         failing, key=lambda entry: (_message_without_release(*entry), entry[1].places[:1])
@@ -142,7 +142,7 @@ def causes(table: Table) -> Iterator[tuple[list[Row], Break]]:
 
 
 def _message_without_release(row: Row, breakage: Break) -> str:
-    """What a finding says, without the release of which it says it."""
+    """The message of a finding, without the release."""
     return breakage.message.replace(f"vLLM {row.version}", "vLLM")
 
 
@@ -159,7 +159,7 @@ def more(verdict: Verdict) -> str:
 
 
 def age(taken: float) -> str:
-    """How old an answer of the index is, in words; empty when it is new."""
+    """The age of an answer of the index, in words; empty if it is fresh."""
     if not taken:
         return ""
     hours = max(0.0, time.time() - taken) / 3600
@@ -180,7 +180,7 @@ def upgrade_headline(upgrade: Upgrade) -> tuple[str, str]:
         return "BREAKS", f"{step} {under}: {counted(len(upgrade.breaks), 'new break')}"
     still = upgrade.row.verdict.stopping if upgrade.row.verdict else ()
     if still:
-        return "NOTHING NEW", f"{step} {under} breaks nothing that does not break now"
+        return "NOTHING NEW", f"{step} {under} breaks nothing new"
     return "BREAKS NOTHING", f"{step} {under}"
 
 

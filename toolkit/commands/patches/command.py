@@ -1,4 +1,4 @@
-"""Commands about the patched lines of a tree: list them, see whether they are in force, carry them to another cluster."""
+"""Commands about the patched lines of a tree: list them, verify them, carry them to another cluster."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, read
 from verl_doctor.toolkit.target import CannotJudgeError, Options, UsageError, journal_home
 from verl_doctor.toolkit.text import counted, harmless
 
-_EXPIRED = "in place, expired: this vLLM does not need it"
+_EXPIRED = "in place, expired: this vLLM no longer needs it"
 
 
 @click.group(cls=HelpfulGroup)
 def patches() -> None:
-    """List patched lines, see if they are there, carry them on."""
+    """List, verify, export and apply the patches of a tree."""
 
 
 def _marker_option(command: Command) -> Command:
@@ -49,7 +49,7 @@ def _marker_option(command: Command) -> Command:
         "words",
         multiple=True,
         metavar="WORD",
-        help="Treat this word in a comment as a marker; may be repeated. Words on old lines that are kept as comments are found without it.",
+        help="Treat this word in a comment as a marker; may be repeated. Not needed for words on old lines that are kept as comments.",
     )(command)
 
 
@@ -57,9 +57,9 @@ def _marker_option(command: Command) -> Command:
 @target_options
 @_marker_option
 def list_patches(*, options: Options, words: tuple[str, ...]) -> int:
-    """List the marked lines of the tree, ours and other people's.
+    """List the marked lines of the tree, including those marked by people.
 
-    Reads the package's sources, and in a checkout its scripts, YAML and TOML files as well.
+    Reads the package's sources, and in a checkout also its scripts, YAML and TOML files.
     """
     found = _look(options, words)
     for line in found.markers.lines:
@@ -77,8 +77,8 @@ def list_patches(*, options: Options, words: tuple[str, ...]) -> int:
 def verify(*, options: Options, words: tuple[str, ...], file: Path | None) -> int:
     """Report whether each patch is still in place.
 
-    With FILE, which patches export wrote, also after a reinstall or on another machine; without it, for the patches
-    that stand in the tree and those that this machine's journal knows.
+    FILE comes from patches export; it also works after a reinstall or on another machine. Without it, the
+    patches in the tree and in this machine's journal are judged.
     """
     wanted = None if file is None else patchset.load(file)
     with nothing_on_stdout(), Progress() as progress:
@@ -114,7 +114,7 @@ def verify(*, options: Options, words: tuple[str, ...], file: Path | None) -> in
 def export(*, options: Options, words: tuple[str, ...], file: Path) -> int:
     """Write the patches of the verl tree to FILE, for another tree.
 
-    Exit code 1 when one of them cannot be carried.
+    Exits with 1 if a patch cannot be exported.
     """
     with nothing_on_stdout():
         found = _look(options, words)
@@ -127,7 +127,7 @@ def export(*, options: Options, words: tuple[str, ...], file: Path) -> int:
     )
     _hint(found, words)
     for patch in left:
-        note = f"not carried: {patch.path}:{patch.line}  {patch.marker}: {patch.reason}"
+        note = f"not exported: {patch.path}:{patch.line}  {patch.marker}: {patch.reason}"
         print(harmless(note), file=sys.stderr)
     return ExitCode.FAILED if left or found.markers.cut else ExitCode.OK
 
@@ -137,18 +137,18 @@ def export(*, options: Options, words: tuple[str, ...], file: Path) -> int:
 )
 @target_options
 @click.argument("file", type=PATH, metavar="FILE")
-@click.option("--apply", "apply_them", is_flag=True, help="Write the files; undo takes that back.")
+@click.option("--apply", "apply_them", is_flag=True, help="Write the files; undo reverts it.")
 def apply_patches(*, options: Options, file: Path, apply_them: bool) -> int:
-    """Bring the patches of FILE into the verl tree. Without --apply the diff is shown.
+    """Apply the patches of FILE to the verl tree. Without --apply the diff is shown.
 
-    A patch of a Python statement fits where exactly one place in the same function or class has the same syntax tree,
-    any other where exactly one place has the same lines, or the same lines around it.
+    A patch of a Python statement fits if exactly one place in the same function or class has the same syntax
+    tree; any other patch, if exactly one place has the same lines or the same context.
     """
     wanted = patchset.load(file)
     with nothing_on_stdout():
         found = _look(options, (), wanted)
     present = {patch.identity for patched_file in found.files for patch in patched_file.patches}
-    states: dict[AnyPatch, str] = {patch: "in place already" for patch in wanted if patch.identity in present}
+    states: dict[AnyPatch, str] = {patch: "already in place" for patch in wanted if patch.identity in present}
     waiting = [patch for patch in wanted if patch not in states]
     changes = list(repatch.changes(waiting, found.folder, states, found.checkout))
     if apply_them and changes:
@@ -159,7 +159,7 @@ def apply_patches(*, options: Options, file: Path, apply_them: bool) -> int:
         except engine.Refused as error:
             raise UsageError(str(error)) from None
         name = f"{home}/{done.id}" if done else ""
-        print(harmless(f"verl-doctor undo {name}  # takes it back"), file=sys.stderr)
+        print(harmless(f"verl-doctor undo {name}  # reverts it"), file=sys.stderr)
     for change in [] if apply_them else changes:
         names = (f"a{change.path}", f"b{change.path}")
         print(harmless("".join(unified(change.before, change.after, names)), keep="\n\t"), end="")
@@ -173,7 +173,7 @@ def apply_patches(*, options: Options, file: Path, apply_them: bool) -> int:
 
 @dataclass(frozen=True)
 class _Found:
-    """The tree that was looked at, and what is patched in it."""
+    """The examined tree, and its patches."""
 
     session: Session
     markers: Markers
@@ -195,7 +195,7 @@ class _Found:
 
 
 def _look(options: Options, words: Iterable[str] = (), wanted: Iterable[AnyPatch] = ()) -> _Found:
-    """Read the tree. These words, and the markers of the patches that are looked for, count in it whatever they mark."""
+    """Read the tree. These words, and the markers of the wanted patches, always count as markers."""
     with nothing_on_stdout():
         session = open_session(options)
         collection = session.look()
@@ -210,7 +210,7 @@ def _look(options: Options, words: Iterable[str] = (), wanted: Iterable[AnyPatch
     markers = markers_in(markers.folder, Marker(session.config.marker), known, checkout=True)
     if markers.cut:
         print(
-            harmless(f"{markers.checkout} holds more files than are read: not all marked lines are listed"),
+            harmless(f"{markers.checkout} has too many files to read: some marked lines may not be listed"),
             file=sys.stderr,
         )
     verl = "" if isinstance(trees, Unknown) else trees.imported.version
@@ -222,14 +222,13 @@ def _hint(found: _Found, words: Iterable[str]) -> None:
     ours = f"{found.session.config.marker}:"
     if not any(words) and all(line.marker.startswith(ours) for line in found.markers.lines):
         print(
-            "Lines that you added and marked with a word of your own need --marker WORD; "
-            "without it, a word counts only where the replaced line is kept as a comment.",
+            "To include added lines that you marked with your own word, pass --marker WORD; without it, a word counts only if the replaced line is kept as a comment.",
             file=sys.stderr,
         )
 
 
 def _journalled(session: Session) -> int:
-    """Show the repairs that the journal knows; how many of them are lost."""
+    """Show the repairs in the journal; return how many are lost."""
     found = history(session.target, session.machine)
     if found.damaged:
         raise UsageError("; ".join(found.damaged))
@@ -244,7 +243,7 @@ def _journalled(session: Session) -> int:
 
 
 def _standing(found: _Found, there: dict[AnyPatch, Need]) -> None:
-    """Show the patches that stand in the tree. None of them can be lost."""
+    """Show the patches in the tree. None of them can be lost."""
     for patch, need in there.items():
         print(harmless(f"{patch.marker}  {patch.place}  {_in_place(need)}"))
     for file in found.files:
@@ -257,7 +256,7 @@ def _in_place(need: Need) -> str:
 
 
 def _text(line: MarkedLine) -> str:
-    """The line as it stands there. It goes to the screen alone: facts do not hold it."""
+    """The line itself. It is only printed: facts do not contain it."""
     source = read(Path(line.path))
     lines = [] if isinstance(source, Unreadable) else source.decode("utf-8", "replace").splitlines()
     return "".join(lines[line.line - 1 : line.line]).strip()

@@ -1,4 +1,4 @@
-"""`verl-doctor report`: a page to paste into an issue, or to hand to a colleague."""
+"""`verl-doctor report`: a page to paste into an issue, or to send to a colleague."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ _FORMS = ("markdown", "text", "json")
     "logs",
     metavar="FILE",
     multiple=True,
-    help="Also report why a run failed. Give a folder, or repeat it, for several logs.",
+    help="Also report why a run failed. For several logs give a folder, or repeat the option.",
 )
 @click.option(
     "--from",
     "old",
     type=PATH,
     metavar="OLD",
-    help="Report what differs from this snapshot of a cluster where it worked.",
+    help="Report the differences from this snapshot of a cluster where the job worked.",
 )
 @click.option(
     "--facts",
     type=PATH,
     metavar="FILE",
     multiple=True,
-    help="Report on facts that were saved elsewhere, as check judges them.",
+    help="Report on facts saved elsewhere (check --save-facts).",
 )
 @click.option(
     "--html",
@@ -73,7 +73,7 @@ _FORMS = ("markdown", "text", "json")
     help="Write to this file instead of stdout.",
 )
 @click.option("--network", is_flag=True, help="Also test whether the package indexes of pip and uv answer.")
-@click.option("--full", is_flag=True, help="Name users, hosts and addresses. Secrets are never shown.")
+@click.option("--full", is_flag=True, help="Show users, hosts and addresses. Secrets are never shown.")
 @force_option
 def report(
     *,
@@ -90,10 +90,11 @@ def report(
     network: bool,
     full: bool,
 ) -> int:
-    """Make a page to paste into an issue of verl.
+    """Write a page to paste into an issue of verl.
 
-    The verdict and its evidence, and what verl's scripts/diagnose.py prints, as Markdown that fits into an issue on GitHub. Users,
-    hosts and addresses are masked. With --html alone nothing is written to stdout. Nothing is changed.
+    The page has the verdict with its evidence, and the output of verl's scripts/diagnose.py, as Markdown that
+    fits into a GitHub issue. Users, hosts and addresses are masked. With --html alone nothing is written to
+    stdout. Nothing is changed.
     """
     from verl_doctor.toolkit.commands.report import render_html, view  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.commands.report.look import Asked, look  # noqa: PLC0415 - see above
@@ -101,11 +102,13 @@ def report(
 
     form = form or ("json" if as_json else None)
     if as_json and form != "json":
-        raise UsageError(f"--json and --format {form} are two forms: choose one")
+        raise UsageError(f"choose either --json or --format {form}")
     if nodes is not None and facts:
-        raise UsageError("--facts reports on what was seen elsewhere: no node can be asked with it")
+        raise UsageError(
+            "--facts reports on facts from elsewhere; it cannot be combined with options that query nodes"
+        )
     if network and facts:
-        raise UsageError("--network tries this machine, and --facts reports on what was seen elsewhere")
+        raise UsageError("--network tests this machine, but --facts reports on facts from elsewhere")
     for path in (page, file):
         if path is not None:
             output.refuse_inputs(path, logs)

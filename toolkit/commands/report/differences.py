@@ -1,4 +1,4 @@
-"""What is not as it was where the job worked: what breaks and what matters is shown, the rest is folded."""
+"""The differences from where the job worked: what breaks or matters is shown, the rest is folded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEAD = ("weight", "what", "was", "is", "where and why")
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """Nothing when nobody asked for a comparison."""
+    """Nothing without a comparison."""
     compared = seen.compared
     if compared is None:
         return
@@ -29,7 +29,9 @@ def sections(seen: Seen) -> Iterator[Section]:
         blocks.append(Fold(f"{counted(len(noise), 'difference')} that should not matter", (_table(noise),)))
     if compared.gone:
         gone = Points(tuple(f"{code}: {message}" for code, message in compared.gone))
-        blocks.append(Fold(f"{counted(len(compared.gone), 'fault')} that it had and this has not", (gone,)))
+        blocks.append(
+            Fold(f"{counted(len(compared.gone), 'fault')} that it had and this machine does not", (gone,))
+        )
     if untold := (*compared.lost, *compared.untold):
         blocks.append(Fold("What could not be compared", (Points(untold),)))
     yield Section("What differs from where it worked", tuple(blocks), Rank.FINDINGS)

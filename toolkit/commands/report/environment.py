@@ -33,7 +33,7 @@ def sections(seen: Seen) -> Iterator[Section]:
     shell = seen.facts.get(Variables)
     blocks: list[Block] = []
     if isinstance(found, Unknown):
-        blocks.append(Said(f"What the workers see could not be told: {found.reason}."))
+        blocks.append(Said(f"What the workers see is unknown: {found.reason}."))
         named: set[str] = set()
     else:
         _, sentence = headline(found)
@@ -73,7 +73,9 @@ def _brief(value: str) -> str:
 def _others(found: EffectiveEnvironment, shown: Iterable[Effective]) -> Iterator[Block]:
     known = {row.name for row in shown}
     if rows := [row for row in found.rows if row.name not in known]:
-        yield Fold(f"{counted(len(rows), 'variable')} on which all agree", tuple(_table(rows, found)))
+        yield Fold(
+            f"{counted(len(rows), 'variable')} with the same value everywhere", tuple(_table(rows, found))
+        )
 
 
 def _of_the_shell(shell: Variables, named: set[str]) -> Iterator[Block]:

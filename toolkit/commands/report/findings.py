@@ -1,4 +1,4 @@
-"""What was found, the worst first, each thing with its evidence; and the repairs that are known for it, as diffs."""
+"""The findings, the worst first, with their evidence; and the known repairs, as diffs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from verl_doctor.toolkit.rule import SEVERITIES, Finding
 from verl_doctor.toolkit.text import counted
 
 _MARKS = {"error": Mark.BAD, "warning": Mark.DOUBTFUL, "info": Mark.HINT}
-_SHORT = 12  # lines of a diff that need not be opened
+_SHORT = 12  # lines of a diff that is shown unfolded
 
 
 def sections(seen: Seen) -> Iterator[Section]:
@@ -42,7 +42,7 @@ def sections(seen: Seen) -> Iterator[Section]:
     if repairs := seen.report.repairs:
         yield Section("Proposed repairs", tuple(map(_repair, repairs)), Rank.REPAIRS)
     if found["info"]:
-        hints = Fold(f"{counted(len(found['info']), 'hint')} that nothing depends on", found["info"])
+        hints = Fold(f"{counted(len(found['info']), 'hint')} without effect on the verdict", found["info"])
         yield Section("Hints", (hints,), Rank.DETAILS)
 
 

@@ -1,4 +1,4 @@
-"""Why the run failed, as far as its logs tell."""
+"""Why the run failed, according to its logs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from verl_doctor.toolkit.logs.document import headline, next_steps, remedy_of
 from verl_doctor.toolkit.logs.lines import shown
 from verl_doctor.toolkit.text import counted
 
-_HEADING = 160  # characters of an error in a heading; all of it stands below
+_HEADING = 160  # characters of an error in a heading; the full text follows
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """The cause or that there is none, with the lines that tell, and what else was told."""
+    """The cause, or that there is none, with the lines that show it, and other lines."""
     answer = seen.log
     if answer is None:
         return
@@ -45,10 +45,10 @@ def sections(seen: Seen) -> Iterator[Section]:
             (_place(error), error.signature.title if error.signature else "", shown(error.words))
             for error in beside
         )
-        table = Table(("line", "what it is", "what it says"), rows)
-        blocks.append(Fold(f"{counted(len(rows), 'line')} that tell of something else", (table,)))
+        table = Table(("line", "kind", "text"), rows)
+        blocks.append(Fold(f"{counted(len(rows), 'line')} about something else", (table,)))
     blocks += [Said(note) for note in answer.notes]
-    yield Section("What the logs say", tuple(blocks), Rank.VERDICT)
+    yield Section("What the logs show", tuple(blocks), Rank.VERDICT)
 
 
 def _card(error: Told, mark: Mark) -> Card:

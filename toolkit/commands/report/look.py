@@ -1,4 +1,4 @@
-"""Looking for a report: what `check` does, the plans of `fix`, and what was asked for besides. Nothing is changed."""
+"""Collect the data of a report: the results of `check`, the plans of `fix`, and whatever else is requested. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verl_doctor.toolkit.target import UsageError
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be seen besides this machine, or instead of it: nodes, facts that were saved, logs, an older snapshot, the package indexes."""
+    """What to examine besides this machine, or instead of it: nodes, facts that were saved, logs, an older snapshot, the package indexes."""
 
     nodes: AskedNodes | None = None
     facts: tuple[Path, ...] = ()
@@ -29,7 +29,7 @@ class Asked:
 
 
 def look(run: Session, request: Asked, watch: Watch) -> Seen:
-    """See all of it. Raises UsageError when a file is of no use, CouldNotAsk when there is nobody to ask."""
+    """Examine all of it. Raises UsageError if a file is unusable, CouldNotAsk if no node can be queried."""
     if request.old is not None and are_several(request.facts):
         raise UsageError("--from compares one machine, or a cluster: name one file with --facts")
     report, facts, whose = _judged(run, request, watch)
@@ -39,13 +39,13 @@ def look(run: Session, request: Asked, watch: Watch) -> Seen:
     if request.network:
         from verl_doctor.toolkit.commands.report.network import try_indexes  # noqa: PLC0415 - nothing else goes to the network
 
-        watch("asking the package indexes")
+        watch("querying the package indexes")
         seen = replace(seen, indexes=tuple(try_indexes(run.machine, run.target.prefix)))
     return seen if request.old is None else _compared(seen, run, request, watch)
 
 
 def _judged(run: Session, request: Asked, watch: Watch) -> tuple[Report, Facts, str]:
-    """The report, with the plans where plans can be made; the facts of one machine, and its name where there are several."""
+    """The report, with plans if possible; the facts of one machine, and its name if there are several."""
     source = source_of(request.facts, request.nodes, with_kept_nodes=False)
     found = examine(Request(run, source), watch)
     report = found.report if request.facts else repair.show(run, found.facts, found.report)
@@ -63,7 +63,7 @@ def _with_logs(seen: Seen, named: tuple[str, ...]) -> Seen:
 
 
 def _compared(seen: Seen, run: Session, request: Asked, watch: Watch) -> Seen:
-    """With the differences; nodes are asked once more, for all that they can tell."""
+    """Add the differences; nodes are queried once more, for all their facts."""
     from verl_doctor.toolkit.comparison.judge import compared  # noqa: PLC0415
     from verl_doctor.toolkit.snapshot import snapshot  # noqa: PLC0415 - a report without --from does without
 

@@ -1,4 +1,4 @@
-"""Whether the package indexes answer and how fast, as verl's scripts/diagnose.py tries with --network: those that pip and uv would ask here."""
+"""Whether the package indexes answer and how fast, as verl's scripts/diagnose.py tests with --network: those that pip and uv use here."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Tried:
 
     @property
     def is_public(self) -> bool:
-        """Whether it is everybody's."""
+        """Whether it is a public one."""
         return self.host == urlsplit(PYPI).hostname
 
 
 def try_indexes(machine: Machine, prefix: Path) -> Iterator[Tried]:
-    """Ask each of them for one page. Raises UsageError when the configuration of pip or uv cannot be read."""
+    """Request one page from each. Raises UsageError if the configuration of pip or uv cannot be read."""
     settings = index_settings(machine, prefix)
     web = Web(settings)
     try:

@@ -1,4 +1,4 @@
-"""A page as data: what a report says, before it is Markdown, HTML or text. There is no markup in it."""
+"""A page as data: the content of a report before it becomes Markdown, HTML or text, without markup."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Language(Enum):
 
 
 class Rank(Enum):
-    """What is kept longest where there is no room for all: the smallest number."""
+    """The priority of a section if space is short; the smallest number is kept longest."""
 
     VERDICT = 0
     FINDINGS = 1
@@ -59,7 +59,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Points:
-    """Things that stand one below the other."""
+    """A list of items."""
 
     texts: tuple[str, ...]
 
@@ -81,7 +81,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Listing:
-    """Lines that keep their form: of a log, of a diff, commands."""
+    """Preformatted lines: of a log, of a diff, commands."""
 
     lines: tuple[str, ...]
     language: Language = Language.PLAIN
@@ -89,7 +89,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Bars:
-    """Lengths of time to compare, as a picture where there can be one."""
+    """Durations to compare, as a picture where possible."""
 
     title: str
     bars: tuple[Bar, ...]
@@ -97,7 +97,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class StartUp:
-    """The time line of a start, and the same as a chart of letters where there can be no picture."""
+    """The timeline of a start, also as a text chart where a picture is impossible."""
 
     timeline: Timeline
     chart: tuple[str, ...]
@@ -105,7 +105,7 @@ class StartUp:
 
 @dataclass(frozen=True)
 class Fold:
-    """What is opened by those who want it."""
+    """A folded part."""
 
     summary: str
     blocks: tuple[Block, ...]
@@ -113,7 +113,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Card:
-    """One thing under a heading of its own."""
+    """An item with its own heading."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -134,7 +134,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """The whole. `word` is the verdict in a word or two, `sentence` what stands behind it, `about` who made the page and when."""
+    """The whole. `word` is the verdict in a word or two, `sentence` its explanation, `about` what made the page and when."""
 
     word: str
     mark: Mark

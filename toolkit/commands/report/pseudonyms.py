@@ -1,7 +1,7 @@
-"""Stand-ins for what names people and machines, for a page that anybody may read: the same one wherever the same name stands.
+"""Pseudonyms for names of people and machines on a public page; the same name always gets the same pseudonym.
 
-A home folder becomes `~`, a user USER, a host node-17 or host-1, an address address-1. What only looks like one of them stays:
-versions, loopback, networks that everybody has, and words that the page needs, such as the names of packages.
+A home folder becomes `~`, a user USER, a host node-17 or host-1, an address address-1. What only looks like a
+name stays: versions, loopback, common networks, and words that the page needs, such as names of packages.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _OF_CLOUDS = re.compile(
 )
 _NUMBERED = re.compile(r"(.{2,}?)\d+")
 _ONLY_HEX = re.compile(r"[0-9a-f]{8,}")  # what container engines call a container
-_LONGEST_GENERIC = 4  # letters before a number that may as well be those of a GPU
+_LONGEST_GENERIC = 4  # letters before a number that may belong to a GPU's name
 
 
 class HostMask:
-    """Masks the hosts in a text, which are named with or without their domain; without it only those that `may_be_found` as words."""
+    """Masks host names in a text, with or without their domain; without it only those that `may_be_found` as words."""
 
     def __init__(
         self, hosts: Iterable[str], may_be_found: Callable[[str], bool], stand_ins: StandIns
@@ -47,7 +47,7 @@ class HostMask:
         self._domain = re.compile(rf"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{domains})\b") if domains else None
 
     def __call__(self, text: str) -> str:
-        """The text with stand-ins."""
+        """The text with pseudonyms."""
         if self._row is not None:
             text = self._row.sub(self._in_row, text)
         if self._alone is not None:
@@ -68,7 +68,7 @@ class HostMask:
 
 
 def _stem(name: str) -> str:
-    """What stands before the number at the end of a name, "" where there is none."""
+    """The part of a name before its final number, "" if there is none."""
     numbered = None if _ONLY_HEX.fullmatch(name) else _NUMBERED.fullmatch(name)
     return numbered[1] if numbered else ""
 
@@ -79,8 +79,8 @@ def any_of(words: Iterable[str], before: str, behind: str) -> re.Pattern[str] | 
     return re.compile(f"{before}(?P<word>{listed}){behind}") if listed else None
 
 
-_SHORTEST = 3  # letters of a name that is looked for as a word; a shorter one is masked in paths alone
-# Accounts that images come with, and what machines are called that are told by nothing else.
+_SHORTEST = 3  # letters of a name that is searched as a word; shorter ones are masked only in paths
+# Common accounts in images, and generic names of machines.
 _ACCOUNTS = (
     "root",
     "user",
@@ -119,10 +119,7 @@ _PRIVATE = tuple(
 
 @dataclass(frozen=True)
 class Names:
-    """What is known to name somebody. `words` are not masked, whoever is called so; `versions` are no addresses.
-
-    `folders` are home folders, `others` further names with the word that stands in for them.
-    """
+    """The known names. `words` are never masked; `versions` are not addresses. `folders` are home folders, `others` further names with their pseudonyms."""
 
     folders: frozenset[str] = frozenset()
     people: frozenset[str] = frozenset()
@@ -133,7 +130,7 @@ class Names:
 
 
 class Masks:
-    """Masks texts. Which stand-ins were given is kept for the next text."""
+    """Masks texts, and keeps the pseudonyms for the next text."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -153,11 +150,11 @@ class Masks:
         self._hosts = HostMask(hosts, self._may_be_found, self._stand_ins)
 
     def __call__(self, text: str) -> str:
-        """The text without secrets and with stand-ins."""
+        """The text without secrets and with pseudonyms."""
         return self.names(without_secrets(text))
 
     def names(self, text: str) -> str:
-        """The text with stand-ins."""
+        """The text with pseudonyms."""
         if text in self._short:
             return self._stand_ins.of("host", text)
         if len(text) < _SHORTEST:
@@ -199,12 +196,12 @@ class Masks:
         return self._stand_ins.of("address", str(address))
 
     def _may_be_found(self, name: str) -> bool:
-        """Whether a name can be looked for as a word: it is not so short, and means nothing else."""
+        """Whether a name can be searched as a word: it is long enough and has no other meaning."""
         return len(name) >= _SHORTEST and name.lower() not in _NOBODY | self._names.words
 
 
 def people_in(texts: Iterable[str]) -> frozenset[str]:
-    """The users whose home folders are named, or whose addresses: alice@corp.example, alice@gpu-7."""
+    """The users whose home folders or addresses appear: alice@corp.example, alice@gpu-7."""
     people = set()
     for text in texts:
         people |= {found[2] for found in _HOME.finditer(text)}

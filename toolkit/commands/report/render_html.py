@@ -1,7 +1,4 @@
-"""A page as one file of HTML that needs nothing else: no network, no script, readable in the dark, by keyboard, and on paper.
-
-The style and the frame are files in `data/report`. The policy in the page's head lets a browser load nothing and apply no style but ours.
-"""
+"""A page as one self-contained HTML file: no network, no script, with dark mode, keyboard access and a print layout. The style and the frame are files in `data/report`. The page's content security policy lets a browser load nothing and apply no style but ours."""
 
 from __future__ import annotations
 
@@ -77,7 +74,7 @@ def _section(number: int, section: Section) -> Html:
 
 
 def _block(block: Block, name: str) -> Html:
-    """One block. `name` is its own in the page."""
+    """One block. `name` is unique in the page."""
     match block:
         case Said(text):
             return element("p", escaped(text))
@@ -111,7 +108,7 @@ def _mark(mark: Mark, word: str) -> Html:
 
 
 def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Html:
-    """A table whose cells say on a narrow screen, where they stand one below the other, what they are."""
+    """A table whose cells are labelled when a narrow screen stacks them."""
     top = element("thead", element("tr", *(element("th", escaped(cell), scope="col") for cell in head)))
     body = (
         element(
@@ -124,7 +121,7 @@ def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Html:
 
 
 def _listing(lines: tuple[str, ...], language: Language) -> Html:
-    """Lines that are scrolled by those who cannot see their ends, with the keyboard too."""
+    """Lines that scroll sideways if they are too long, also with the keyboard."""
     content = map(_of_diff, lines) if language is Language.DIFF else map(escaped, lines)
     return element("pre", Html("\n".join(content)), tabindex="0")
 

@@ -1,7 +1,4 @@
-"""A page as Markdown that can be pasted into an issue on GitHub, not longer than one may be.
-
-Where there is not room for all, what ranks lowest is cut first, and it is said where and how to get it.
-"""
+"""A page as Markdown for a GitHub issue, within the length limit. If space is short, the lowest ranks are cut first, with a note on how to get the full page."""
 
 from __future__ import annotations
 
@@ -32,9 +29,9 @@ T = TypeVar("T")
 
 MARKER = "<!-- verl-doctor report -->"
 LIMIT = 62_000
-"""Characters. GitHub takes 65,536, and the person who asks has something to say too."""
+"""Characters. GitHub accepts 65,536, and the author needs some for a description."""
 
-_NOTE = 160  # characters of the line that says what was left out, more than it has
+_NOTE = 160  # upper limit for the length of the note about cuts
 _ELSEWHERE = "verl-doctor report --html FILE"
 
 
@@ -77,7 +74,7 @@ def _section(section: Section, room: int) -> Iterator[str]:
         yield from lines
     if lost:
         yield ""
-        yield f"*{counted(lost, 'line')} left out here: an issue has no room for them. All of it:* `{_ELSEWHERE}`"
+        yield f"*{counted(lost, 'line')} omitted to fit into an issue. Full report:* `{_ELSEWHERE}`"
 
 
 def _lines(block: Block) -> Iterator[str]:
@@ -121,7 +118,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cut(block: Block, room: int) -> Block | None:
-    """As much of a block as there is room for, None for none of it."""
+    """As much of a block as fits, None if nothing fits."""
     match block:
         case Table(_, rows):
             empty = replace(block, rows=())
@@ -163,5 +160,5 @@ def _first(items: Sequence[T], size: Callable[[T], int], room: int) -> tuple[T, 
 
 
 def _length(lines: Iterable[str]) -> int:
-    """Characters as a form in a browser sends them: a line ends in two."""
+    """Characters as a browser form sends them, with two per line end."""
     return sum(len(line) + 2 for line in lines)

@@ -1,4 +1,4 @@
-"""The page to paste into an issue or to hand to a colleague: what was seen, put together and masked."""
+"""Compose the page to paste into an issue or to send to a colleague, and mask it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,12 @@ _ORDER = (
     system,
     unchecked,
 )
-MASKED = (
-    "Users, hosts, addresses and home folders are masked, and what looks like a secret is left out. "
-    "Names of other folders, models and data are not: read it before you post it."
-)
-FULL = "Nothing is masked but what looks like a secret: this page names users, hosts and addresses."
+MASKED = "Users, hosts, addresses and home folders are masked, and what looks like a secret is omitted. Names of other folders, models and data are not masked: read the page before you post it."
+FULL = "Only what looks like a secret is masked: this page contains names of users, hosts and addresses."
 
 
 def page_of(seen: Seen, *, masked: bool) -> Page:
-    """The page, verdict first. It says whether it is `masked`, and is not masked here."""
+    """The page, verdict first. It states whether it is `masked`; the masking itself happens elsewhere."""
     word, mark, sentence = _verdict(seen)
     sections: tuple[Section, ...] = tuple(section for part in _ORDER for section in part.sections(seen))
     made = f"Made by verl-doctor {seen.version} at {seen.taken}."
@@ -43,7 +40,7 @@ def page_of(seen: Seen, *, masked: bool) -> Page:
 
 
 def _verdict(seen: Seen) -> tuple[str, Mark, str]:
-    """What was found here, and why the run failed where logs were given: a healthy machine does not make up for a failed run."""
+    """The verdict here, and why the run failed if logs were given: a failed run outweighs a healthy machine."""
     word, sentence = headline(seen.report)
     mark = verdict.MARKS[seen.report.verdict]
     if seen.log is None or not seen.log.exit_code:

@@ -1,4 +1,4 @@
-"""What a report is made of: one look with its plans, and what was asked for besides."""
+"""The data of a report: one examination with its plans, and whatever else was requested."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Names that stand in for others: numbered by kind, the same one wherever the same name stands."""
+"""Pseudonyms, numbered by kind; the same name always gets the same one."""
 
 from __future__ import annotations
 
 
 class StandIns:
-    """Gives and remembers them."""
+    """Assigns and remembers pseudonyms."""
 
     def __init__(self) -> None:
         self._given: dict[str, dict[str, str]] = {}
@@ -14,6 +14,6 @@ class StandIns:
         return f"{kind}-{self.number(kind, name)}"
 
     def number(self, kind: str, name: str) -> str:
-        """The number alone."""
+        """Only the number."""
         known = self._given.setdefault(kind, {})
         return known.setdefault(name, str(len(known) + 1))

@@ -1,4 +1,4 @@
-"""The system below the job: all that verl's own `scripts/diagnose.py` prints, under its names, and what it leaves out.
+"""The system below the job: everything that verl's own `scripts/diagnose.py` prints, under its names, and what it omits.
 
 What that script prints is read from verl's releases to 0.9.1 (verl-project/verl, scripts/diagnose.py).
 """
@@ -26,7 +26,7 @@ from verl_doctor.toolkit.text import counted, in_bytes, ranges
 
 _MIB = 2**20
 _ASKED = (VLLM_NAMES, ("sglang",), ("ray",), ("torch",))
-# What else decides whether a job of verl runs.
+# Other packages that decide whether a verl job runs.
 _TELLING = (
     "transformers", "tensordict", "triton", "flash-attn", "flashinfer-python", "numpy", "pyarrow", "peft", "accelerate",
     "megatron-core", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13",
@@ -36,7 +36,7 @@ _Rows = Iterable[tuple[str, str]]
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """One table, and all packages to be opened."""
+    """One table, and all packages folded."""
     parts = (
         ("Python", _python),
         ("Pip", _pip),
@@ -131,7 +131,7 @@ def _hardware(seen: Seen) -> _Rows:
     shape += [counted(cpu.cores, "core")] if cpu.cores else []
     shape += [counted(cpu.sockets, "socket")] if cpu.sockets else []
     usable = None if isinstance(limits, Unknown) else limits.subjects[0].cpus
-    yield "CPU(s)", ", ".join(shape) + (f"; {usable:g} may be used by the job" if usable else "")
+    yield "CPU(s)", ", ".join(shape) + (f"; {usable:g} available to the job" if usable else "")
 
 
 def _cuda(seen: Seen) -> _Rows:
@@ -146,10 +146,10 @@ def _cuda(seen: Seen) -> _Rows:
         found = f"release {toolkit.release or 'not known'}, {toolkit.nvcc}"
         yield (
             "CUDA Compiler",
-            found if toolkit.nvcc else "not found: no nvcc in the folder that would be taken",
+            found if toolkit.nvcc else "not found: no nvcc in the CUDA folder",
         )
     if isinstance(gpus, Gpus):
-        yield "Driver", f"{gpus.driver or 'not known'}, serves CUDA to {gpus.cuda or 'not known'}"
+        yield "Driver", f"{gpus.driver or 'not known'}, supports CUDA up to {gpus.cuda or 'not known'}"
 
 
 def _memory(seen: Seen) -> _Rows:
@@ -200,7 +200,7 @@ def _network(seen: Seen) -> _Rows:
 def _lscpu(seen: Seen) -> Iterator[Fold]:
     system = seen.facts.get(System)
     if isinstance(system, System) and system.lscpu:
-        yield Fold("The processors, as lscpu has them", (Listing(system.lscpu),))
+        yield Fold("The processors, as lscpu reports them", (Listing(system.lscpu),))
 
 
 def _all_packages(seen: Seen) -> Iterator[Fold]:

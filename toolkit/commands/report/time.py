@@ -1,4 +1,4 @@
-"""Where the time until the first step goes: what the logs tell of the start, and how fast the weights are read in each way."""
+"""How the time until the first step is spent: the start according to the logs, and how fast weights are read in each way."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from verl_doctor.toolkit.text import in_bytes
 _WAYS = (
     ("mapped", "as loaders map them"),
     ("parallel", "by several readers"),
-    ("direct", "past the page cache"),
+    ("direct", "bypassing the page cache"),
     ("warm", "from memory"),
 )
 _COLUMNS = 100  # of a chart in a page
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """Nothing where no log tells of a start, and nothing where no model was named or reading was not tried."""
+    """Nothing if no log shows a start, and nothing if no model was named or reading was not measured."""
     yield from _start(seen)
     yield from _loading(seen)
 
@@ -45,7 +45,7 @@ def _start(seen: Seen) -> Iterator[Section]:
     chart = tuple(render.chart(timeline, _COLUMNS))
     rows = tuple(render.table(timeline))
     yield Section(
-        "Where start-up time went",
+        "How start-up time was spent",
         (
             StartUp(timeline, chart),
             Points(tuple(render.below(timeline))),
@@ -67,7 +67,7 @@ def _loading(seen: Seen) -> Iterator[Section]:
     if not tried:
         return
     cached = "" if storage.cached is None else f", {in_bytes(storage.cached)} of them in the page cache now"
-    sentence = f"{in_bytes(storage.bytes)} of weights on {storage.where}{cached}. Speeds were measured with pieces of them."
+    sentence = f"{in_bytes(storage.bytes)} of weights on {storage.where}{cached}. Speeds were measured on parts of them."
     bars = tuple(Bar(name, storage.bytes / rate, colour) for colour, (name, rate) in enumerate(tried, 1))
     speeds = Values(tuple((name, f"{in_bytes(rate)}/s") for name, rate in tried))
     title = "How long it takes to read all weights once"

@@ -1,4 +1,4 @@
-"""What could not be checked and why: one cause is said once. What was left out on purpose is no part of that."""
+"""What could not be checked and why, each cause once. What was skipped on purpose is not included."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verl_doctor.toolkit.text import counted
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """The section, always: that everything was checked is worth a line too."""
+    """The section; it is present even if everything was checked."""
     report = seen.report
     blocks: list[Block] = []
     rows = [
@@ -33,7 +33,7 @@ def sections(seen: Seen) -> Iterator[Section]:
     others = report.summary
     left_out = sum(result.deliberate for result in report.results)
     sentences = [f"{counted(others['pass'], 'rule')} passed", f"{others['not_applicable']} do not apply here"]
-    sentences += [f"{left_out} were left out on purpose or need --deep"] if left_out else []
+    sentences += [f"{left_out} were skipped on purpose or need --deep"] if left_out else []
     blocks.insert(
         0, Said(("" if rows else "Everything that applies was checked. ") + ", ".join(sentences) + ".")
     )

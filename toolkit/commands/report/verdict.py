@@ -1,4 +1,4 @@
-"""The head of a report: which paths of a job would start, what was examined, who answered, and what to type next."""
+"""The head of a report: which paths of a job would start, what was examined, which nodes answered, and the next commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MARKS: dict[Verdict, Mark] = {
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """What stands at the top."""
+    """The top of the page."""
     report = seen.report
     blocks: list[Block] = [Points(tuple(_examined(seen)))]
     if report.paths:
@@ -58,7 +58,7 @@ def _nodes(report: Report) -> Iterator[Block]:
         return
     yield Points(tuple(render_nodes.lines(nodes)))
     if groups := [*_rows(nodes.kinds), *_rows(nodes.missing, "no answer: ")]:
-        yield Fold("All nodes by what they are", (Table(("what", "nodes", "which"), tuple(groups)),))
+        yield Fold("All nodes by kind", (Table(("what", "nodes", "which"), tuple(groups)),))
 
 
 def _rows(groups: tuple[NodeGroup, ...], lead: str = "") -> Iterator[tuple[str, str, str]]:

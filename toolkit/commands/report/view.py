@@ -1,4 +1,4 @@
-"""A report as it is shown: masked for anybody to read, unless its reader asked for all of it; free of secrets in any case."""
+"""A report as shown: masked unless the user requested everything, and always without secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA_VERSION = 1
 
 
 def document(seen: Seen, page: Page, *, masked: bool) -> dict[str, Any]:
-    """Everything, in JSON types. The texts of `page` are masked already where they have to be, those of `seen` are not."""
+    """Everything, in JSON types. The texts of `page` are already masked if required, those of `seen` are not."""
     check = result.document(seen.report)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -66,7 +66,7 @@ def _value(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class PageAnswer(Answer):
-    """The page and everything that is behind it, fit to be shown."""
+    """The page and its data, ready to be shown."""
 
     page: Page
     everything: Mapping[str, Any]
@@ -90,7 +90,7 @@ class PageAnswer(Answer):
 
 
 def make(seen: Seen, machine: Machine, *, masked: bool) -> PageAnswer:
-    """Put the page together and mask it."""
+    """Compose the page and mask it."""
     plain = page_of(seen, masked=masked)
     change = Masks(names_in(seen, machine, texts_in(plain))) if masked else without_secrets
     page = mapped(plain, change)

@@ -49,9 +49,9 @@ _DATA = ("data.train_files", "data.val_files")
 _VALIDATED = "CFG114"  # asks the validation of verl itself
 
 
-@refuses(*OTHER_TREES[2:], "--ray-address", why="it decides nothing of verl's configuration; leave it out")
+@refuses(*OTHER_TREES[2:], "--ray-address", why="it does not affect verl's configuration; remove it")
 @click.command(
-    epilog="Exit codes: 0 the variant is there, 1 there is none and the reason is shown, 2 wrong usage, 3 NOT CHECKED."
+    epilog="Exit codes: 0 the variant was written, 1 it was not, and the reason is shown, 2 wrong usage, 3 NOT CHECKED."
 )
 @target_options
 @job_options
@@ -65,15 +65,15 @@ _VALIDATED = "CFG114"  # asks the validation of verl itself
     "--gpus",
     type=click.IntRange(1, 64),
     metavar="N",
-    help="With --debug: the GPUs of each node, if the script does not set them.",
+    help="With --debug: the number of GPUs on each node, if the script does not set it.",
 )
 @click.option(
     "--output",
     type=FILE_TO_WRITE,
     metavar="FILE",
-    help="Where the variant goes; - is stdout.  [default: SCRIPT_debug.sh]",
+    help="The file to write; - is stdout.  [default: SCRIPT_debug.sh]",
 )
-@click.option("--diff", is_flag=True, help="Show the difference to the script.")
+@click.option("--diff", is_flag=True, help="Show the difference from the script.")
 @click.option("--deep", is_flag=True, help="Also let verl itself validate the configuration.")
 def script(
     *,
@@ -89,22 +89,23 @@ def script(
 ) -> int:
     """Write a DEBUG or FAST_LOAD variant of a launch script.
 
-    The first tries the job out in minutes, the second starts it sooner.
-
-    Only overrides of verl's configuration are changed; every other byte stays, and what was replaced stays as a comment. The
-    variant is written when it is proven: read again, and composed with the configuration of the installed verl.
+    The first tries the job in minutes, the second starts it sooner. Only overrides of verl's configuration
+    change; every other byte stays, and replaced lines remain as comments. The variant is written only after
+    verification: it is read again, and composed with the configuration of the installed verl.
     """
     if debug == fast_load:
-        raise UsageError("choose what the variant is for: --debug or --fast-load")
+        raise UsageError("choose a variant: --debug or --fast-load")
     if fast_load and (tiny or one_node or gpus):
-        raise UsageError("--tiny, --one-node and --gpus are for --debug: --fast-load trains the same")
+        raise UsageError(
+            "--tiny, --one-node and --gpus require --debug: --fast-load does not change the training"
+        )
     kind: Kind = "DEBUG" if debug else "FAST_LOAD"
     with nothing_on_stdout(), Progress():
         session = open_session(options, deep=deep)
         named = _script(session)
         path = session.machine.cwd / output if output not in (None, _STDOUT) else path_of(named, kind)
         if os.path.realpath(path) == os.path.realpath(named):
-            raise UsageError(f"--output {output}: this is the script itself; name another file")
+            raise UsageError(f"--output {output} is the script itself; name another file")
         try:
             made = make(session, kind, path, _recipe(session, kind, tiny, one_node=one_node, gpus=gpus))
         except NoVerlError as reason:
@@ -138,7 +139,7 @@ def _script(session: Session) -> Path:
         raise UsageError("name the launch script: verl-doctor script run.sh --debug")
     if files[0].suffix in (".py", ".yaml", ".yml", ".json") or "docker" in files[0].name.lower():
         raise UsageError(
-            f"{files[0].name}: variants are made of shell scripts; name the one that starts verl with it, or hand it the overrides yourself"
+            f"{files[0].name}: variants are made from shell scripts; name the script that starts verl with it, or pass the overrides yourself"
         )
     return files[0]
 
@@ -165,26 +166,26 @@ def _tiny(named: Path) -> Path:
     folder = Path(os.path.abspath(named))
     for name in ("train.parquet", "validation.parquet"):
         if not os.path.isfile(folder / name):
-            raise UsageError(f"--tiny {folder}: there is no {name}; make one with verl-doctor tiny {folder}")
+            raise UsageError(f"--tiny {folder}: {name} is missing; write it with verl-doctor tiny {folder}")
     return folder
 
 
 def _rows(session: Session, file: Path) -> int | None:
-    """How many rows a data file has, as the target's own pyarrow tells; None when it does not."""
+    """The number of rows of a data file, read by the target's pyarrow; None if that fails."""
     target = replace(session.target, files=(), words=(), data=(file,))
     found = replace(session, target=target, begun=[]).look().get(DataTables)
     return None if isinstance(found, Unknown) else found.tables[0].rows
 
 
 def _prompt(session: Session, seen: Facts, there: Configuration) -> int | None:
-    """The longest prompt of the data, when this command of the script is the one whose data were looked at."""
+    """The longest prompt of the data, if this is the command whose data were read."""
     first = seen.get(Configuration)
     same = not isinstance(first, Unknown) and all(first.get(key) == there.get(key) for key in _DATA)
     return most_tokens(session.machine, seen, there) if same else None
 
 
 def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kind) -> None:
-    """Write the variant, over an older one that nobody has changed since. Raises UsageError."""
+    """Write the variant, replacing an older one that was not edited. Raises UsageError."""
     change: Change = NewFile(path, content, stat.S_IMODE(script.stat().st_mode))
     there = safe_write.read(path) if os.path.isfile(path) else None
     if there is not None and there != content:
@@ -196,7 +197,7 @@ def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kin
         }
         if str(path) not in ours:
             raise UsageError(
-                f"{path} is there, and not as verl-doctor wrote it; move it away, or name another file with --output"
+                f"{path} exists and was not written by verl-doctor, or was edited; move it, or name another file with --output"
             )
         change = ReplaceFile(path, there, content)
     try:
@@ -206,7 +207,7 @@ def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kin
 
 
 def _change_lines(made: Made, *, deep: bool) -> Iterator[str]:
-    """What is different, with the reasons, and what is not: a sentence each."""
+    """A sentence for each difference with its reason, and for what stays."""
     for job, recipe in zip(made.before.jobs, made.recipes, strict=True):
         if len(made.recipes) > 1:
             yield f"line {job.command.line}:"
@@ -219,7 +220,7 @@ def _change_lines(made: Made, *, deep: bool) -> Iterator[str]:
             yield f"{result.code}, as in the script itself: {finding.message}; see verl-doctor explain {result.code}"
     validation = next((result for result in made.after.report.results if result.code == _VALIDATED), None)
     if deep and validation is not None:
-        yield f"verl itself {'accepts it' if validation.status == 'pass' else f'was not asked: {validation.reason}'}"
+        yield f"verl itself {'accepts it' if validation.status == 'pass' else f'did not validate it: {validation.reason}'}"
 
 
 def _shown(value: object) -> str:

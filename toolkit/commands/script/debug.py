@@ -15,13 +15,13 @@ from verl_doctor.toolkit.commands.script.sizes import shrink
 from verl_doctor.toolkit.commands.script.variant import Recipe, Wishes
 
 _ROLLOUT = "actor_rollout_ref.rollout"
-_STEPS = 2  # the second one begins with weights that the first has changed
+_STEPS = 2  # the second one starts with weights that the first has changed
 _ANSWER = 64  # tokens
-_CONVERSATION = 512  # tokens: what several turns and the answers of tools need at least
+_CONVERSATION = 512  # tokens: the minimum for several turns and the answers of tools
 _TINY_ROWS = 2  # as `verl-doctor tiny` writes them unless told otherwise
-_SHORT_PROMPT = 512  # tokens: what is as short need not be shorter; more than a row of tiny data has
+_SHORT_PROMPT = 512  # tokens: short enough already; more than a row of tiny data has
 _STEP = 128  # tokens
-_NEVER = 900  # such a number, as 999, is meant to say "never"
+_NEVER = 900  # such a number, like 999, means "never"
 _OFF = -1  # verl: "if config.trainer.save_freq > 0"; a large number still saves after the last step
 
 
@@ -41,7 +41,7 @@ def debug(
     """
     wishes = Wishes(there)
     if one_node:
-        wishes.give("trainer.nnodes", 1, "asked for: --one-node")
+        wishes.give("trainer.nnodes", 1, "requested by --one-node")
     elif (nodes := wishes.number("trainer.nnodes")) and nodes > 1:
         wishes.kept.append(f"trainer.nnodes={nodes} stays; --one-node tries the job on one node")
     if tiny is not None:
@@ -49,7 +49,7 @@ def debug(
     trains = there.has("actor_rollout_ref.actor")
     if trains and "experimental" in Path(there.program).parts:
         wishes.kept.append(
-            "batch sizes and lengths stay: experimental programs of verl divide them in ways of their own"
+            "batch sizes and lengths stay: experimental programs of verl divide them differently"
         )
         _rollout(wishes)
     elif trains:
@@ -57,22 +57,22 @@ def debug(
         _lengths(wishes, tiny, prompt)
         _rollout(wishes)
     else:
-        wishes.kept.append("batch sizes and lengths stay: this is no configuration of PPO or GRPO")
+        wishes.kept.append("batch sizes and lengths stay: this is not a configuration of PPO or GRPO")
         _own_checkpoints(wishes)
     _trainer(wishes)
     return wishes.recipe()
 
 
 def _tiny_data(wishes: Wishes, tiny: Path) -> None:
-    wishes.give("data.train_files", str(tiny / "train.parquet"), "asked for: --tiny")
-    wishes.give("data.val_files", str(tiny / "validation.parquet"), "asked for: --tiny")
+    wishes.give("data.train_files", str(tiny / "train.parquet"), "requested by --tiny")
+    wishes.give("data.val_files", str(tiny / "validation.parquet"), "requested by --tiny")
 
 
 def _lengths(wishes: Wishes, tiny: Path | None, prompt: int | None) -> None:
     turns = wishes.value(f"{_ROLLOUT}.multi_turn.enable") is True
     answer = _CONVERSATION if turns else _ANSWER
-    wishes.lower("data.max_response_length", answer, "short answers show the same code")
-    wishes.lower(f"{_ROLLOUT}.response_length", answer, "short answers show the same code")
+    wishes.lower("data.max_response_length", answer, "short answers run the same code")
+    wishes.lower(f"{_ROLLOUT}.response_length", answer, "short answers run the same code")
     key = "data.max_prompt_length"
     if tiny is not None:
         wishes.lower(key, _SHORT_PROMPT, "the tiny data have short prompts")
@@ -80,9 +80,7 @@ def _lengths(wishes: Wishes, tiny: Path | None, prompt: int | None) -> None:
         enough = max(_SHORT_PROMPT, math.ceil(prompt / _STEP) * _STEP)
         wishes.lower(key, enough, f"no prompt of the data can have more than {prompt} tokens")
     elif (wishes.number(key) or 0) > _SHORT_PROMPT:
-        wishes.kept.append(
-            f"{key} stays: with less, verl would drop or refuse the rows of the data that are longer"
-        )
+        wishes.kept.append(f"{key} stays: with less, verl would drop or refuse longer rows of the data")
 
 
 def _rollout(wishes: Wishes) -> None:
@@ -91,21 +89,21 @@ def _rollout(wishes: Wishes) -> None:
         wishes.give(
             "algorithm.filter_groups.enable",
             False,
-            "the two samples of a prompt often score alike, and would be generated again and again",
+            "the two samples of a prompt often have equal scores, and would be generated repeatedly",
         )
     if (wishes.there.number(f"{_ROLLOUT}.gpu_memory_utilization") or 0) > 0:
         wishes.kept.append(
-            f"{_ROLLOUT}.gpu_memory_utilization stays: whether model and rollout fit is a part of what is tried"
+            f"{_ROLLOUT}.gpu_memory_utilization stays: the trial includes whether model and rollout fit"
         )
 
 
 def _trainer(wishes: Wishes) -> None:
     if wishes.there.has("trainer.total_training_steps"):
         _at_most(
-            wishes, "trainer.total_training_steps", _STEPS, "the second step begins with changed weights"
+            wishes, "trainer.total_training_steps", _STEPS, "the second step starts with changed weights"
         )
     else:
-        wishes.lower("trainer.total_epochs", 1, "one look at the data is enough")
+        wishes.lower("trainer.total_epochs", 1, "one pass over the data is enough")
     if wishes.value("trainer.logger") != "console":
         wishes.give("trainer.logger", ["console"], "nothing is reported to other machines")
     _switch_off(wishes, "trainer.save_freq", "a trial needs no checkpoint")
@@ -121,12 +119,12 @@ def _trainer(wishes: Wishes) -> None:
         wishes.give("trainer.resume_mode", "disable", "a checkpoint of the real run is not loaded")
     for key in ("trainer.rollout_data_dir", "trainer.validation_data_dir"):
         if wishes.value(key) not in (MISSING, None):
-            wishes.give(key, None, "what the real run wrote there is not overwritten")
-    wishes.lower("data.dataloader_num_workers", 0, "errors of the data show their own traceback")
+            wishes.give(key, None, "files of the real run are not overwritten")
+    wishes.lower("data.dataloader_num_workers", 0, "errors in the data show their own traceback")
 
 
 def _own_checkpoints(wishes: Wishes) -> None:
-    """Keep apart what the SFT trainers of 0.3 to 0.9 save: they do it after the last step, whatever `save_freq` says."""
+    """Separate what the SFT trainers of 0.3 to 0.9 save: they save after the last step, whatever `save_freq` is."""
     key = "trainer.default_local_dir"
     folder = wishes.value(key)
     if folder is not MISSING:

@@ -1,4 +1,4 @@
-"""The FAST_LOAD variant: the same training, started sooner. Only what the installed packages read, and what really helps here."""
+"""The FAST_LOAD variant: the same training, started sooner. Only settings that the installed packages read and that help here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FOLKLORE = (
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the weights lie and what vLLM can do with them; None where that is not known.
+    """Where the weights are and what vLLM can do with them; None if unknown.
 
     `room` is how many bytes of memory may be taken. `waits`: verl's processes wait for the one that copies the weights.
     """
@@ -71,7 +71,7 @@ def fast_load(there: Configuration, around: Surroundings | None = None) -> Recip
     wishes.give(
         f"{_ROLLOUT}.enforce_eager",
         True,
-        "no graphs are compiled and captured at the start; each step samples more slowly, so not for a long run",
+        "no graphs are compiled and captured at the start; every step samples more slowly, so not for long runs",
     )
     _engine(wishes, around)
     _copy(wishes, around)
@@ -80,7 +80,7 @@ def fast_load(there: Configuration, around: Surroundings | None = None) -> Recip
 
 
 def _engine(wishes: Wishes, around: Surroundings) -> None:
-    """Let the rollout read no weights from disk where verl sends it the trained ones before it samples, and else let it read ahead.
+    """Make the rollout skip reading weights if verl sends it the trained ones before it samples, and otherwise read ahead.
 
     The first is verl's own default in main_ppo, `load_format: dummy...`. With LoRA the rollout keeps the base weights that it has read.
     """
@@ -93,7 +93,7 @@ def _engine(wishes: Wishes, around: Surroundings) -> None:
         )
     elif str(own).startswith("dummy") and _is_filled_by_trainer(wishes) and not _trains_adapters(wishes):
         wishes.give(
-            _FORMAT, own, "verl sends the weights to the rollout, which need not read them from disk first"
+            _FORMAT, own, "verl sends the weights to the rollout, which does not need to read them first"
         )
     else:
         wishes.kept.append(f"{_FORMAT}={now} stays: here the rollout needs the weights from disk")

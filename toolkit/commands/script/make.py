@@ -1,4 +1,4 @@
-"""Making a variant of a launch script: the recipe for each command, a text, and the proof of it. Nothing is written here."""
+"""Make a variant of a launch script: the recipe for each command, a text, and its verification. Nothing is written here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NoVariant(Exception):  # noqa: N818 - it is an answer
 
 @dataclass(frozen=True)
 class Made:
-    """A proven variant: its bytes, the recipe of each command, and how both scripts were read and judged."""
+    """A verified variant: its bytes, the recipe of each command, and how both scripts were read and judged."""
 
     content: bytes
     recipes: tuple[Recipe, ...]
@@ -33,7 +33,7 @@ class Made:
 
 
 def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configuration], Recipe]) -> Made:
-    """Make the variant of the session's script that is to stand at `path`. Raises NoVariant."""
+    """Make the variant of the session's script for `path`. Raises NoVariant."""
     script = session.target.files[0]
     source = _text(script)
     before = see(session)
@@ -41,14 +41,14 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
         raise NoVariant(before)
     if refused := _refused(before):
         raise NoVariant(
-            f"{script.name} itself would not start: {refused}; verl-doctor check {script.name} says more"
+            f"{script.name} itself would not start: {refused}; run verl-doctor check {script.name}"
         )
     recipes = tuple(recipe(job.configuration) for job in before.jobs)
     orders = [Order(job.command, recipe.wishes) for job, recipe in zip(before.jobs, recipes, strict=True)]
     if not any(recipe.wishes for recipe in recipes):
         kept = [sentence for recipe in recipes for sentence in recipe.kept]
         raise NoVariant(
-            "; ".join([f"{script.name} is its own {kind} variant: nothing in it is to change", *kept])
+            "; ".join([f"{script.name} already is its own {kind} variant: nothing to change", *kept])
         )
     comment = f"# {Marker(session.config.marker).word}: {kind}"
     head = head_of(kind, script.name, source.encode("utf-8", "surrogateescape"))
@@ -62,13 +62,13 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
     if found := new_findings(before.report, after.report):
         code = found.partition(":")[0]
         raise NoVariant(
-            f"the {kind} variant of {script.name} would not do: {found}; verl-doctor explain {code} says why"
+            f"the {kind} variant of {script.name} would not work: {found}; see verl-doctor explain {code}"
         )
     return Made(draft.text.encode("utf-8", "surrogateescape"), recipes, before, after)
 
 
 def _refused(seen: Seen) -> str:
-    """What Hydra refuses in the script as it is."""
+    """What Hydra refuses in the present script."""
     for job in seen.jobs:
         for word in job.configuration.overrides:
             if word.fate not in ("applied", "chosen", "not told"):
@@ -80,7 +80,7 @@ def _text(script: Path) -> str:
     text = script.read_bytes().decode("utf-8", "surrogateescape")
     if "\r" in text:
         raise NoVariant(
-            f"{script}: its lines end as in Windows, so that bash cannot run it; convert it first: sed -i 's/\\r$//' {script}"
+            f"{script}: it has Windows line ends, so bash cannot run it; convert it first: sed -i 's/\\r$//' {script}"
         )
     return text
 
@@ -88,7 +88,7 @@ def _text(script: Path) -> str:
 def _first_proven(
     session: Session, before: Seen, source: str, path: Path, orders: list[Order], tried: Iterator[Draft]
 ) -> tuple[Draft, Seen]:
-    """The first text that is the variant which was wanted, and how it is read. Raises CannotEdit when none is."""
+    """The first text that is the intended variant, and its reading. Raises CannotEdit if none is."""
     doubt = ""
     for draft in tried:
         after = _proven(session, before, draft, source, path, orders)
@@ -101,9 +101,9 @@ def _first_proven(
 def _proven(
     session: Session, before: Seen, draft: Draft, source: str, path: Path, orders: list[Order]
 ) -> Seen | str:
-    """How a text is read and judged that is the variant which was wanted, or else why it is not that."""
+    """The reading of a text that is the intended variant, or why it is not."""
     if not same_but_for(source, draft):
-        return "the shell would read something else in it"
+        return "the shell would parse it differently"
     if refusal := refused_text(draft.text, session.machine):
         return f"bash refuses line {refusal[0]} of it: {refusal[1]}"
     again, launch = read_as(session, draft.text, path)
@@ -127,5 +127,5 @@ def _other_settings(before: Launch, after: Launch) -> str:
 def _next_step(before: Seen, script: Path) -> str:
     elsewhere = {job.command.path for job in before.jobs} - {str(script)}
     if elsewhere:
-        return f'name the file that starts verl, {min(elsewhere)}, or let {script.name} hand its arguments on with "$@"'
-    return "write the command out in the script, with its overrides as words of their own, then try again"
+        return f'name the file that starts verl, {min(elsewhere)}, or make {script.name} pass its arguments on with "$@"'
+    return "write the command in the script with each override as a separate word, then try again"

@@ -1,4 +1,4 @@
-"""Where a variant can be changed: the words and commands of a shell script, and of the strings in it that other shells run."""
+"""Where a script can be changed: the words and commands of a shell script, and of strings in it that other shells run."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Script:
             if len(on_line) == 1:
                 return on_line[0]
         raise CannotEdit(
-            f"{command.path}:{command.line}: the command that starts verl is not written out there"
+            f"{command.path}:{command.line}: the command that starts verl is not written there literally"
         )
 
 

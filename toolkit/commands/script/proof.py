@@ -1,4 +1,4 @@
-"""The proof of a variant: read again as the original is, composed with verl's configuration, and judged by the same rules."""
+"""Verify a variant: read it like the original, compose it with verl's configuration, and judge it by the same rules."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Seen:
 
 
 class NoVerlError(Exception):
-    """There is no verl here; the reason names where it was looked for."""
+    """No verl was found; the reason names where it was looked for."""
 
 
 def see(session: Session, launch: Launch | None = None) -> Seen | str:
-    """Read a script, or take it as read, and judge its configuration. What cannot be told is a sentence.
+    """Read a script, or take it as read, and judge its configuration. Returns a sentence if that fails.
 
     Raises NoVerlError where there is no verl that could compose it.
     """
@@ -65,10 +65,10 @@ def see(session: Session, launch: Launch | None = None) -> Seen | str:
         if isinstance(there, Unknown):
             return there.reason
         if there.refused:
-            return f"verl's configuration cannot be composed with what {Path(command.path).name} asks for: {there.refused}"
+            return f"verl's configuration cannot be composed with the settings of {Path(command.path).name}: {there.refused}"
         jobs.append(Job(command, there))
     if not jobs:
-        reason = "it starts no verl that could be found: python -m verl... or a *.py with overrides"
+        reason = "it contains no command that starts verl: python -m verl... or a *.py with overrides"
         where = unread_start(session.machine, (path for path, _ in found.files))
         return "; ".join([f"{found.files[0][0]}: {reason}", *filter(None, [where]), *found.unread[:1]])
     return Seen(found, tuple(jobs), session.check(collection))
@@ -103,7 +103,7 @@ def overlaid(texts: Mapping[str, str]) -> Callable[[str], str | None]:
 
 
 def unlike(before: Seen, after: Seen, wishes: Sequence[tuple[Wish, ...]]) -> str:
-    """Why the second is not the first with these wishes and nothing else; "" when it is."""
+    """Why the second is not the first plus exactly these changes; "" if it is."""
     if len(before.jobs) != len(after.jobs):
         return f"it starts {len(after.jobs)} commands of verl, not {len(before.jobs)}"
     for old, new, wanted in zip(before.jobs, after.jobs, wishes, strict=True):
@@ -113,7 +113,7 @@ def unlike(before: Seen, after: Seen, wishes: Sequence[tuple[Wish, ...]]) -> str
 
 
 def _differs(old: Configuration, new: Configuration, wishes: Sequence[Wish]) -> str:
-    """The first key that has another value than it should."""
+    """The first key with an unexpected value."""
     wanted = {**dict(leaves(dict(old.after))), **{wish.key: wish.value for wish in wishes}}
     found = dict(leaves(dict(new.after)))
     for key in sorted({*wanted, *found}):
@@ -127,7 +127,7 @@ def _equal(first: Any, other: Any) -> bool:
 
 
 def new_findings(before: Report, after: Report) -> str:
-    """What the rules say of the second more often than of the first, or cannot judge any more; "" for nothing."""
+    """What the rules find more often in the second than in the first, or can no longer judge; "" for nothing."""
     was = Counter(result.code for result, _ in before.findings())
     now = Counter(result.code for result, _ in after.findings())
     for result, finding in after.findings():

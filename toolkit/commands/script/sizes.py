@@ -1,6 +1,7 @@
-"""The smallest batch that a verl takes: few samples, divided among the GPUs, the agents and the micro batches as verl divides them.
+"""The smallest batch that a verl accepts: few samples, divided among the GPUs, the agents and the micro batches as verl divides them.
 
-What verl demands (0.3 to 0.9): `verl/utils/config.py`, `verl/workers/config/actor.py`, the FSDP and Megatron workers, and
+What verl requires (0.3 to 0.9): `verl/utils/config.py`, `verl/workers/config/actor.py`, the FSDP and Megatron
+workers, and
 `DataProto.chunk`, which gives each agent loop worker an equal share.
 """
 
@@ -54,7 +55,7 @@ def shrink(wishes: Wishes, rows: int | None = None, gpus: int | None = None) -> 
         return
     why = f"{small.all_samples} samples a step are the fewest that verl divides among {gpus} GPUs"
     wishes.lower(_BATCH, small.batch, why)
-    wishes.lower("data.gen_batch_size", small.batch, "no more is generated than a step trains on")
+    wishes.lower("data.gen_batch_size", small.batch, "a step does not generate more than it trains on")
     wishes.lower(_SAMPLES, small.samples, "two samples of a prompt can be compared with each other")
     wishes.lower(_MINI, small.mini, f"no more than {_BATCH}")
     _micro_batches(wishes, small, replicas)
@@ -67,7 +68,7 @@ def _now(wishes: Wishes) -> Sizes | None:
 
 
 def _gpus(wishes: Wishes, of_node: int | None) -> int | None:
-    """All GPUs of the job. A word that cannot be told may ask for any number."""
+    """All GPUs of the job; an unknown word may request any number."""
     each, nodes = _each(wishes, of_node), _known(wishes, _GPUS[1])
     return each * nodes if each and nodes else None
 
@@ -81,14 +82,14 @@ def _known(wishes: Wishes, key: str) -> int | None:
 
 
 def _untold(wishes: Wishes, of_node: int | None) -> str:
-    """What the sizes depend on that is not known, and how to tell it."""
+    """Which unknown value the sizes depend on, and how to supply it."""
     if _each(wishes, of_node) is None:
-        why = f"{_GPUS[0]} cannot be told from the script; say it with --gpus N"
+        why = f"{_GPUS[0]} is not known from the script; pass --gpus N"
     elif _known(wishes, _GPUS[1]) is None:
-        why = f"{_GPUS[1]} cannot be told from the script; try the job on one node with --one-node"
+        why = f"{_GPUS[1]} is not known from the script; try the job on one node with --one-node"
     else:
-        why = "the sizes that it depends on cannot be told from the script"
-    return f"the batch sizes stay: {why}, or set the variables that it is made of in this shell"
+        why = "the sizes that they depend on are not known from the script"
+    return f"the batch sizes stay: {why}, or set the variables that they use in this shell"
 
 
 def _replicas(wishes: Wishes, gpus: int | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Writing a variant: a shell script in which some overrides of verl's configuration have other values, and every other byte stays.
+"""Write a variant: a shell script in which some overrides of verl's configuration have other values, and every other byte stays.
 
 An override that stands in the script is changed where it stands; others are added at the end of the command, where the last
 value of a key counts. Replaced lines stay as comments that end in a marker. A comment cannot stand inside a command that goes
@@ -87,7 +87,7 @@ class _Edits:
 def drafts(
     source: str, path: str, orders: Sequence[Order], comment: str, head: str, *, last: bool
 ) -> Iterator[Draft]:
-    """Variants of a script, the best first. Which of them says what it should is for a proof to tell.
+    """Variants of a script, the best first. The verification decides which of them is right.
 
     The first changes each override where it stands. The others hand all of them to one command that the script calls, for a
     script whose training command stands in another file. With `last` what is added stands behind the script's own arguments.

@@ -1,4 +1,4 @@
-"""A variant of a launch script: the settings that are to be other ones, and why. Recipes make them, `script.text` writes them."""
+"""A variant of a launch script: the settings to change, and why. Recipes make them, `script.text` writes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a variant is to change in one command. `kept` are sentences about what stays although it might be expected to change."""
+    """What a variant is to change in one command. `kept` are sentences about what stays, although a change might be expected."""
 
     wishes: tuple[Wish, ...] = ()
     kept: tuple[str, ...] = ()

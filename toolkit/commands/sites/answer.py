@@ -15,7 +15,7 @@ from verl_doctor.toolkit.text import harmless
 
 @dataclass(frozen=True)
 class SitesAnswer(Answer):
-    """The paths that are taken into the configuration at `path`, and the settings that are left, each with the reason.
+    """The paths that go into the configuration at `path`, and the settings that do not, each with the reason.
 
     `diff` is the change, "" for none. `to_do`: something is left to set by hand.
     """
@@ -43,5 +43,5 @@ class SitesAnswer(Answer):
         return [] if self.applied else harmless(self.diff, keep="\n\t").split("\n")[:-1]
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when all is taken, 1 when something is left to set by hand."""
+        """Return 0 if everything is taken, 1 if something must be set by hand."""
         return ExitCode.FAILED if self.to_do else ExitCode.OK

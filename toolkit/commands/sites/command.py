@@ -35,10 +35,11 @@ def sites() -> None:
 
 
 @sites.command(
-    "import", epilog="Exit codes: 0 all is taken, 1 something is left to set by hand, 2 FILE cannot be used."
+    "import",
+    epilog="Exit codes: 0 everything is imported, 1 something must be set by hand, 2 FILE cannot be used.",
 )
 @click.argument("file", type=PATH, metavar="FILE")
-@click.option("--apply", "apply_them", is_flag=True, help="Write the configuration; undo takes that back.")
+@click.option("--apply", "apply_them", is_flag=True, help="Write the configuration; undo reverts it.")
 @click.option(
     "--format",
     "form",
@@ -48,10 +49,10 @@ def sites() -> None:
     help="The output format.",
 )
 def import_sites(*, file: Path, apply_them: bool, form: str) -> int:
-    """Take the paths of a file such as paths.py into the configuration.
+    """Import the paths of a file such as paths.py into the configuration.
 
     FILE holds lines such as MODEL = "/models/qwen" and is read, never run. The change is shown as a diff; --apply writes it.
-    They go into the [tool.verl-doctor.sites] that is there, or else into a verl-doctor.toml here.
+    They go into an existing [tool.verl-doctor.sites], or else into a verl-doctor.toml here.
     """
     machine = Machine()
     found = settings_in(machine.cwd / file)
@@ -60,7 +61,7 @@ def import_sites(*, file: Path, apply_them: bool, form: str) -> int:
     place = Path(os.path.realpath(named))
     taken = dict(_taken(found, config))
     if not any(setting.path is not None for setting in found):
-        raise UsageError(f'{file} holds no paths; it should hold lines such as MODEL = "/models/qwen"')
+        raise UsageError(f'{file} contains no paths; expected lines such as MODEL = "/models/qwen"')
     change = _change(place, taken, () if named.name == _OWN else _IN_PYPROJECT) if taken else None
     if change is not None and apply_them:
         _write(change, machine)
@@ -84,7 +85,7 @@ def _diff(change: ReplaceFile | NewFile | None) -> str:
 
 
 def _taken(found: Iterable[Setting], config: Config) -> Iterable[tuple[str, str]]:
-    """What is new or another one here. What is set already is not replaced by what an example holds."""
+    """The paths that are new or differ. A path that is set is not replaced by an example's."""
     there = {site.name: site.path for site in config.sites}
     for setting in found:
         if setting.path is not None and there.get(setting.name) != setting.path:
@@ -112,7 +113,7 @@ def _write(change: ReplaceFile | NewFile, machine: Machine) -> None:
 
 
 def _is_to_do(setting: Setting, config: Config) -> bool:
-    """Whether somebody has to set it by hand."""
+    """Whether it must be set by hand."""
     configured = {site.name: site.path for site in config.sites}
     if not is_placeholder(configured.get(setting.name, "")):
         return False
@@ -120,9 +121,9 @@ def _is_to_do(setting: Setting, config: Config) -> bool:
 
 
 def _left(setting: Setting, config: Config) -> str:
-    """Why a line is not taken as it is, "" for one that is."""
+    """Why a line is not taken unchanged, "" if it is."""
     if setting.path is None:
-        return f"is left out: {setting.why}"
+        return f"is skipped: {setting.why}"
     if not is_placeholder(setting.path):
         return ""
     there = any(site.name == setting.name and not is_placeholder(site.path) for site in config.sites)
@@ -131,11 +132,11 @@ def _left(setting: Setting, config: Config) -> str:
 
 def _summary(place: Path, change: ReplaceFile | NewFile | None, number: int, *, apply_them: bool) -> None:
     if change is None:
-        sentence = f"{place} says all of that already"
+        sentence = f"{place} already has all of them"
     elif apply_them:
-        sentence = f"{counted(number, 'path')} written into {place}; verl-doctor undo takes that back"
+        sentence = f"{counted(number, 'path')} written to {place}; verl-doctor undo reverts it"
     else:
-        sentence = f"{counted(number, 'path')} would be written into {place}; --apply does it"
+        sentence = f"{counted(number, 'path')} would be written to {place}; run again with --apply"
     print(harmless(sentence), file=sys.stderr)
 
 

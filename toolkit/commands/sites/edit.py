@@ -21,9 +21,9 @@ class CannotWriteError(Exception):
 def with_sites(text: str, wanted: Mapping[str, str], *, below: tuple[str, ...] = ()) -> str:
     """The text of a TOML file with these paths in its table `sites`, which lies `below` these tables.
 
-    Raises CannotWriteError when the file would say anything else than before and these paths.
+    Raises CannotWriteError if the file would change in any other way.
     """
-    before = _parsed(text, "the file is no TOML")
+    before = _parsed(text, "the file is not valid TOML")
     expected = copy.deepcopy(before)
     place = expected
     for name in (*below, "sites"):
@@ -31,8 +31,8 @@ def with_sites(text: str, wanted: Mapping[str, str], *, below: tuple[str, ...] =
     for name, path in wanted.items():
         place[name] = {**place[name], "path": path} if isinstance(place.get(name), dict) else path
     after = _edited(text, wanted, ".".join((*below, "sites")))
-    if _parsed(after, "it is written in a way that is not changed safely") != expected:
-        raise CannotWriteError("it is written in a way that is not changed safely; add the lines by hand")
+    if _parsed(after, "its form cannot be changed safely") != expected:
+        raise CannotWriteError("its form cannot be changed safely; add the lines by hand")
     return after
 
 

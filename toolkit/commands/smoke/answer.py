@@ -36,5 +36,5 @@ class SmokeAnswer(Answer):
         return render.markdown_lines(self.run, self.report)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when all rungs that apply hold, 1 when one breaks or `check` finds an error in the script, 3 when not all was tried."""
+        """Return 0 when all rungs that apply hold, 1 when one breaks or `check` finds an error in the script, 3 if not everything was tried."""
         return CODES[document.verdict(self.run, self.report)]

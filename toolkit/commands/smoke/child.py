@@ -1,7 +1,4 @@
-"""One child of a smoke test: its output goes to a file, it has a time limit, and somebody may read along and end it earlier.
-
-All that it started ends with it (`minded`).
-"""
+"""One child of a smoke test: its output goes to a file, it has a time limit, and a watcher may end it earlier. All its descendants end with it (`minded`)."""
 
 from __future__ import annotations
 
@@ -27,8 +24,8 @@ EndedFor = Literal[
 ]
 """Why a child was ended.
 
-flood: it wrote too much; no answer from Ray: the cluster that it was led to is gone; no node, no room: Ray has none for what
-the job wants; process failed: the trainer waits for one of its processes; stopped: its rung was; time: its limit is over.
+flood: it wrote too much; no answer from Ray: its cluster is gone; no node, no room: Ray has none for the job;
+process failed: the trainer waits for a dead process; stopped: its rung was stopped; time: its limit is over.
 """
 
 
@@ -40,7 +37,7 @@ class End(NamedTuple):
 
 
 Watch = Callable[[str], "End | None"]
-"""Is given what a child has said so far; an end ends the child, None lets it go on."""
+"""Receives the output so far; an `End` ends the child, None lets it continue."""
 
 _MOST = 16 * 1024 * 1024  # bytes of a log; a child that writes more is ended
 _PIECE = 1024 * 1024  # bytes that are read at once
@@ -55,7 +52,7 @@ exec(compile(open(steps).read(), steps, "exec"), sys.modules[name].__dict__)
 exec(compile(open(path).read(), path, "exec"), globals())
 """
 TOLD = "VERL_DOCTOR_TOLD"
-"""Names the file in which a child writes down what it has to tell, one JSON document in a line."""
+"""Names the file to which a child writes its results, one JSON document per line."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +122,9 @@ def run_logged(
                     at(unfinished(_documents(documents_path)))
                     end = watch(listener.text) if watch else None
                 if listener.flooded:
-                    end = End("flood", f"it wrote more than {_MOST // 1024 // 1024} MB, and was ended")
+                    end = End("flood", f"it was ended after writing more than {_MOST // 1024 // 1024} MB")
                 elif end is None and time.monotonic() - begun > limit:
-                    end = End("time", f"it did not end within {limit:.0f} s")
+                    end = End("time", f"it did not finish within {limit:.0f} s")
         finally:
             look(below(child.minder.pid, Machine()))
             listener.take_the_rest()
@@ -140,14 +137,14 @@ def run_logged(
 
 
 def unfinished(documents: Sequence[Mapping[str, Any]]) -> str:
-    """The step that had begun and did not end, "" when there is none."""
+    """The step that began and did not finish, "" if there is none."""
     ended = {document["step"] for document in documents if "step" in document}
     begun = [str(document["begun"]) for document in documents if "begun" in document]
     return begun[-1] if begun and begun[-1] not in ended else ""
 
 
 class _Listener:
-    """Writes what a child says to a file, and knows when it has ended."""
+    """Writes a child's output to a file, and detects its end."""
 
     def __init__(self, child: Minded, file: int) -> None:
         self._child, self._pipe, self._file = child, child.output, file
@@ -159,7 +156,7 @@ class _Listener:
 
     @property
     def text(self) -> str:
-        """What it has said so far."""
+        """The output so far."""
         return self._output.decode("utf-8", "replace")
 
     def is_due(self) -> bool:
@@ -171,7 +168,7 @@ class _Listener:
         return True
 
     def has_ended(self, patience: float) -> bool:
-        """Wait for words or for its end, no longer than this. A grandchild may hold the pipe for ever, so its end is not waited for."""
+        """Wait for output or for its end, at most this long. A grandchild may hold the pipe open forever, so its closing is not awaited."""
         with selectors.DefaultSelector() as selector:
             if self._open and not self.flooded:
                 selector.register(self._pipe, selectors.EVENT_READ)
@@ -201,7 +198,7 @@ class _Listener:
 
 
 def _documents(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """What a child has written down: whole lines that are JSON objects. A child that was ended may have begun one."""
+    """The results of a child: complete lines that are JSON objects. A child that was ended may have left a partial one."""
     found = []
     with contextlib.suppress(OSError):
         for line in path.read_text("utf-8", "replace").splitlines():

@@ -31,25 +31,25 @@ _LAST = 5
     *OTHER_TREES,
     why="smoke runs what the interpreter imports; name one with --python in which that tree is installed",
 )
-@refuses("--ray-address", why="smoke starts a Ray of its own; leave it out")
+@refuses("--ray-address", why="smoke starts its own Ray; remove it")
 @click.command(
-    epilog="Exit codes: 0 every rung that applies here holds, 1 one breaks, 2 wrong usage, 3 not all was tried."
+    epilog="Exit codes: 0 every rung that applies here passes, 1 one fails, 2 wrong usage, 3 not everything was tried."
 )
 @target_options
 @job_options
-@click.option("--script", "named", type=PATH, metavar="FILE", help="Climb with this launch script.")
-@click.option("--rung", type=click.IntRange(1, _LAST), metavar="N", help="Climb this rung alone.")
-@click.option("--up-to", type=click.IntRange(1, _LAST), metavar="N", help="Climb up to this rung.")
-@click.option("--cpu", is_flag=True, help="Climb on the CPU, even where a GPU is.")
+@click.option("--script", "named", type=PATH, metavar="FILE", help="Use this launch script.")
+@click.option("--rung", type=click.IntRange(1, _LAST), metavar="N", help="Run only this rung.")
+@click.option("--up-to", type=click.IntRange(1, _LAST), metavar="N", help="Run up to this rung.")
+@click.option("--cpu", is_flag=True, help="Use the CPU even if there is a GPU.")
 @click.option(
     "--budget",
     type=Duration(),
     default="30m",
     show_default=True,
     metavar="TIME",
-    help="How long the whole climb may take.",
+    help="The time limit for all rungs together.",
 )
-@click.option("--keep", is_flag=True, help="Keep all logs, not only those of a rung that breaks.")
+@click.option("--keep", is_flag=True, help="Keep all logs, not only those of a rung that fails.")
 @answer_options
 def smoke(
     *,
@@ -63,16 +63,17 @@ def smoke(
     form: str,
     file: Path | None,
 ) -> int:
-    """Try what the job will do: the first rung that breaks.
+    """Try what the job will do, up to the first rung that fails.
 
-    1 imports and files, 2 the devices, 3 Ray, 4 vLLM, 5 one step of verl. Each rung runs in children with a time limit and a Ray of
-    their own, and all that they leave is removed. Without a GPU it climbs on the CPU, as far as what is installed can.
+    1 imports and files, 2 the devices, 3 Ray, 4 vLLM, 5 one step of verl. Each rung runs in child processes
+    with a time limit and their own Ray, and cleans up. Without a GPU it runs on the CPU, as far as the
+    installed packages allow.
     """
     from verl_doctor.toolkit.commands.smoke.answer import SmokeAnswer  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.commands.smoke.smoke import Wish, climb  # noqa: PLC0415
 
     if rung is not None and up_to is not None:
-        raise UsageError("--rung climbs one rung, --up-to several: choose one")
+        raise UsageError("choose either --rung or --up-to")
     numbers = (rung,) if rung is not None else tuple(range(1, (up_to or _LAST) + 1))
     if named is not None:
         options = replace(options, launch=(str(named), *options.launch))

@@ -116,21 +116,21 @@ def headline(run: SmokeRun, report: Report) -> tuple[str, str]:
     if state == "could_not_check" and report.unexamined:
         return WORDS[state], report.unexamined
     if run.broken is not None:
-        return WORDS[
-            state
-        ], f"rung {run.broken.number}, {run.broken.name}, breaks after {seconds:.0f} s, {on}"
+        return WORDS[state], f"rung {run.broken.number}, {run.broken.name}, fails after {seconds:.0f} s, {on}"
     if state == "could_not_check":
-        return WORDS[state], f"not all was tried, {on}"
+        return WORDS[state], f"not everything was tried, {on}"
     omitted = [str(rung.number) for rung in run.rungs if rung.status == "not applicable"]
     rest = f"; not applicable here: {', '.join(omitted)}" if omitted else ""
     climbed = (
-        f"{_numbers(held)} {'hold' if len(held) > 1 else 'holds'} after {seconds:.0f} s, {on}{rest}"
+        f"{_numbers(held)} {'pass' if len(held) > 1 else 'passes'} after {seconds:.0f} s, {on}{rest}"
         if held
         else ""
     )
     found = [code for code, _ in check_says(run, report)]
     if found:
-        return WORDS[state], f"verl-doctor check finds {', '.join(found)}{climbed and f', though {climbed}'}"
+        return WORDS[
+            state
+        ], f"verl-doctor check finds {', '.join(found)}{climbed and f', although {climbed}'}"
     return WORDS[state], climbed
 
 

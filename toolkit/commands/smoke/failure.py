@@ -79,8 +79,8 @@ def _ended(ran: Ran) -> str:
     if ran.code is not None and ran.code < 0:
         number = -ran.code
         name = signal.Signals(number).name if number in {*signal.Signals} else f"signal {number}"
-        return f"the process was ended by {name}, and did not say why"
-    return f"the process ended with status {ran.code}, and did not say why"
+        return f"the process was ended by {name} without giving a reason"
+    return f"the process ended with status {ran.code} without giving a reason"
 
 
 def _last(ran: Ran) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class Builds:
     @property
     def remedy(self) -> str:
         """How a start need not wait for that."""
-        remedy = "compile before the job, once, with verl-doctor warmup --engine"
+        remedy = "compile once before the job with verl-doctor warmup --engine"
         if self.kernels:
             remedy += (
                 ", or install flashinfer-jit-cache of FlashInfer's version (verl-doctor explain CUDA130)"

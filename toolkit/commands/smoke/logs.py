@@ -50,7 +50,7 @@ def _new_folder(say: Callable[[str], None]) -> Path:
         return Path(tempfile.mkdtemp(prefix=begin, dir=top))
     except OSError as error:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX + begin))
-        say(f"{said_by(error)}: the logs of what breaks go to {folder}")
+        say(f"{said_by(error)}: logs of failures go to {folder}")
         return folder
 
 

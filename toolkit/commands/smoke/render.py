@@ -32,7 +32,7 @@ def text_lines(run: SmokeRun, report: Report, width: int | None) -> Iterator[Tex
     if others:
         yield Text("")
     for code, finding in others:
-        text = f"verl-doctor check says: {code} {finding.message}"
+        text = f"verl-doctor check: {code} {finding.message}"
         yield from map(Text, wrapped(harmless(text), width, hanging="  "))
     if run.broken is not None and run.broken.code:
         yield from next_steps([(f"verl-doctor explain {run.broken.code}", "")], width)
@@ -74,4 +74,4 @@ def markdown_lines(run: SmokeRun, report: Report) -> Iterator[str]:
         yield from (f"* try: {escaped(harmless(remedy))}" for remedy in [broken.remedy] if remedy)
         yield from (f"* log: {in_code(log)}" for log in [broken.log] if log)
     for code, finding in words.check_says(run, report):
-        yield f"* verl-doctor check says: {code} {escaped(harmless(finding.message))}"
+        yield f"* verl-doctor check: {code} {escaped(harmless(finding.message))}"

@@ -110,7 +110,7 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
         rungs = (replace(rungs[0], notes=(reason, *rungs[0].notes)), *rungs[1:])
     climbed = SmokeRun(device, chosen_by, rungs, str(own or ""))
     trial_cache.keep_climb(run, facts, climbed)
-    progress.say("what check says")
+    progress.say("running check")
     codes = () if climbed.broken is not None or run.target.files else ("SMOKE",)
     again = run.narrowed(codes) if codes else run
     report = examine(Request(again, known={SmokeRun: climbed}), progress.say).report
@@ -126,7 +126,7 @@ def _places(machine: Machine, progress: Progress) -> Iterator[tuple[Path, Path]]
             folder = stack.enter_context(private_folder(machine))
         except OSError as error:
             raise UsageError(
-                f"{said_by(error)}: smoke needs a folder for temporary files; name one that can be written with TMPDIR"
+                f"{said_by(error)}: smoke needs a folder for temporary files; set TMPDIR to a writable one"
             ) from None
         yield folder, logs
 
@@ -151,10 +151,10 @@ def _script_without_verl(run: Session, facts: Collection) -> str:
     if isinstance(launch, Unknown):
         why = launch.reason
     elif launch.command is None:
-        why = "no command that starts verl was found in it (python -m verl... or a *.py with overrides)"
+        why = "it contains no command that starts verl (python -m verl... or a *.py with overrides)"
     else:
         return ""
-    return f"climbed without {shlex.join(words)}: {why}"
+    return f"{shlex.join(words)} was not used: {why}"
 
 
 def _with_progress(rungs: Iterator[SmokeRung], progress: Progress) -> Iterator[SmokeRung]:
@@ -173,10 +173,10 @@ def _rungs(
         if rung.number not in wish.numbers:
             continue
         if broken is not None:
-            yield SmokeRung(rung.number, rung.name, "not reached", cause=f"rung {broken.number} breaks")
+            yield SmokeRung(rung.number, rung.name, "not reached", cause=f"rung {broken.number} failed")
             continue
         if stage.left <= 0:
-            yield SmokeRung(rung.number, rung.name, "not reached", cause="the time of --budget is over")
+            yield SmokeRung(rung.number, rung.name, "not reached", cause="the time limit of --budget is over")
             continue
         doing = f"rung {rung.number} of {len(RUNGS)}, {rung.name}"
         say(doing)
@@ -231,7 +231,7 @@ def _climbed(stage: Stage, rung: Rung, interpreter: Interpreter) -> Outcome:
     except NotStarted as error:
         return Outcome("failed", f"{error.filename} cannot be started: {error.strerror}", code=_CANNOT)
     except OSError as error:
-        return Outcome("failed", f"it cannot be tried: {said_by(error)}", code=_CANNOT)
+        return Outcome("failed", f"could not be tried: {said_by(error)}", code=_CANNOT)
     return outcome
 
 

@@ -23,7 +23,7 @@ class SnapshotAnswer(Answer):
     size: int
 
     def document(self) -> Mapping[str, Any]:
-        """Return in JSON types of what the snapshot is, and what could not be seen."""
+        """Return in JSON types what the snapshot contains, and what could not be examined."""
         return document.document(self.snapshot, self.file, self.size)
 
     def text_lines(self, _width: int | None) -> Iterable[str]:

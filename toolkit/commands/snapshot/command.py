@@ -1,4 +1,4 @@
-"""`verl-doctor snapshot FILE`: all that can be seen of a cluster on which the job works, kept for the day when it does not."""
+"""`verl-doctor snapshot FILE`: save all facts of a cluster on which the job works, to compare with later."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from verl_doctor.toolkit.options.options import (
 from verl_doctor.toolkit.target import Options
 
 
-@click.command(epilog="Exit codes: 0 it was taken, 2 wrong usage, 3 a node did not answer.")
+@click.command(epilog="Exit codes: 0 written, 2 wrong usage, 3 a node did not answer.")
 @click.argument("file", type=FileToWrite(output.FACTS), metavar="FILE")
 @target_options
 @job_options
 @node_options
 @force_option
-@click.option("--deep", is_flag=True, help="Also run what takes seconds.")
+@click.option("--deep", is_flag=True, help="Also run checks that take seconds.")
 @click.option(
     "--format",
     "form",
@@ -38,11 +38,9 @@ from verl_doctor.toolkit.target import Options
     help="The output format.",
 )
 def snapshot(*, file: Path, options: Options, nodes: AskedNodes | None, deep: bool, form: str) -> int:
-    """Keep all facts of a cluster that works in FILE.
+    """Save all facts of a working cluster to FILE.
 
-    It is what `compare` wants. With the launch script its configuration and variables are in it, with --cluster all nodes, equal ones once. The file is
-    JSON, and what may be a secret is not in it; names of hosts, users and folders are. Other commands read it too: check
-    --facts FILE, patches apply FILE.
+    `compare` reads FILE, and so do check --facts FILE and patches apply FILE. With a launch script it contains the job's configuration and variables, with --cluster all nodes. The file is JSON. It contains names of hosts, users and folders, but nothing that may be a secret.
     """
     from verl_doctor.toolkit.commands.snapshot.answer import SnapshotAnswer  # noqa: PLC0415 - only this command needs it
     from verl_doctor.toolkit.snapshot import snapshot as kept  # noqa: PLC0415 - only this command needs it

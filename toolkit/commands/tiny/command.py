@@ -44,19 +44,19 @@ class FolderToFill(NamedPath):
         except FileNotFoundError:
             first, why = None, output.why_not_new(path)
         except NotADirectoryError:
-            self.fail(f"{named} is no folder; name a new one", param, ctx)
+            self.fail(f"{named} is not a folder; name a new one", param, ctx)
         except OSError as error:
             self.fail(f"{named} cannot be read: {error.strerror}; name a new folder", param, ctx)
         else:
             why = output.why_not_new(path / "model")
         if first is not None:
-            self.fail(f"{named} is not empty ({first} is in it); name a new folder", param, ctx)
+            self.fail(f"{named} is not empty (it contains {first}); name a new folder", param, ctx)
         if why:
-            self.fail(f"{named} cannot be made: {why}; name another folder", param, ctx)
+            self.fail(f"{named} cannot be created: {why}; name another folder", param, ctx)
         return path
 
 
-@click.command(epilog="Exit codes: 0 all is written, 2 wrong usage, 3 it could not be made.")
+@click.command(epilog="Exit codes: 0 written, 2 wrong usage, 3 the files could not be made.")
 @click.argument("folder", metavar="DIR", type=FolderToFill(path_type=Path))
 @click.option("--python", type=PATH, metavar="PATH", help="The interpreter that will load them.")
 @click.option("--verl", type=PATH, metavar="DIR", help="The verl tree that will read the data.")
@@ -67,7 +67,7 @@ class FolderToFill(NamedPath):
     help="The model's shape.  [default: qwen2; qwen2.5-vl for images]",
 )
 @click.option(
-    "--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="What the rows hold."
+    "--kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True, help="The kind of rows."
 )
 @click.option(
     "--rows",
@@ -82,12 +82,12 @@ def tiny(
 ) -> int:
     """Write tiny data and a tiny random model.
 
-    The tables have the columns that the installed verl reads, the model is one that vLLM and transformers load. It takes
-    a second and no network, and writes the same bytes each time.
+    The tables have the columns that the installed verl reads; vLLM and transformers can load the model. It
+    takes a second, needs no network, and always writes the same bytes.
     """
     chosen = shape or ("qwen2.5-vl" if kind == "image" else "qwen2")
     if kind == "image" and not SHAPES[chosen]().sees:
-        raise UsageError(f"--kind image: {chosen} takes no images; leave --model-shape out")
+        raise UsageError(f"--kind image: {chosen} does not accept images; remove --model-shape")
     with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
         progress.say(f"writing {folder}")
         run = open_session(Options(python=python, verl=verl))

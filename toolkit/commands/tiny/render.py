@@ -35,12 +35,12 @@ def lines(made: Tiny, width: int | None, arguments: Iterable[str] = ()) -> list[
     of_rows = counted(made.rows, "row")
     named += [(path.name, path, f"{of_rows} for {_purpose(path)}") for path in tables]
     return [
-        f"{folder} is written: {in_bytes(whole)}",
+        f"wrote {folder}: {in_bytes(whole)}",
         *(f"  {name:<23}{in_bytes(_size(path)):>8}  {what}" for name, path, what in named),
         "",
         *wrapped("Use it with these overrides of main_ppo:", width),
         *_continued([shlex.quote(word) for word in overrides(made)]),
-        *wrapped("or climb the smoke test with it:", width),
+        *wrapped("Or run the smoke test with it:", width),
         *_command("verl-doctor smoke", climb, width),
     ]
 

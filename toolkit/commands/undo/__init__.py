@@ -1,1 +1,1 @@
-"""`undo`: list changes and take them back."""
+"""`undo`: list changes and revert them."""

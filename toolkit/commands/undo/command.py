@@ -1,4 +1,4 @@
-"""The command about what was changed: list it, take it back."""
+"""The command `undo`: list changes, and revert them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from verl_doctor.toolkit.text import harmless
 
 
 @click.command(
-    epilog="Exit codes: 0 taken back, or nothing to undo; 1 something could not be undone; 2 wrong usage; "
+    epilog="Exit codes: 0 undone, or nothing to undo; 1 something could not be undone; 2 wrong usage; "
     "3 a node did not answer, or a journal cannot be read."
 )
 @target_options
@@ -47,7 +47,7 @@ from verl_doctor.toolkit.text import harmless
 )
 @click.argument("identifier", required=False, metavar="[ID]", shell_complete=complete_repairs)
 @click.option("--list", "list_them", is_flag=True, help="List all repairs; change nothing.")
-@click.option("--all", "everything", is_flag=True, help="Take back all repairs of this target, newest first.")
+@click.option("--all", "everything", is_flag=True, help="Undo all repairs of this target, newest first.")
 def undo(
     *,
     options: Options,
@@ -57,30 +57,30 @@ def undo(
     list_them: bool,
     everything: bool,
 ) -> int:
-    """Take the last repair back, byte for byte; or repair ID.
+    """Undo the last repair, or repair ID, byte for byte.
 
-    An edit that somebody made since is never lost: it is shown, and the repair stays. With --cluster or --nodes what
-    `fix` has repaired there is taken back too, once in each environment.
+    Later edits are never lost: they are shown, and the repair stays. With --cluster or --nodes the repairs of
+    `fix` on other nodes are undone too, once in each environment.
     """
     if identifier and list_them:
         raise UsageError(
             "--list takes no argument; for the changes of another environment add --python PATH or --verl DIR"
         )
     if sum((identifier is not None, list_them, everything)) > 1:
-        raise UsageError("give an ID, --list or --all, not two of them")
+        raise UsageError("choose one of ID, --list and --all")
     if identifier == "":
-        raise UsageError("the ID is empty: is a variable not set?")
+        raise UsageError("the ID is empty; is a variable unset?")
     if identifier is not None and "/" in identifier:
         folder, _, number = identifier.rpartition("/")
         return _undone(*_named(options, Path(folder or "/"), number))
     if nodes is not None:
         if identifier is not None or list_them:
             raise UsageError(
-                "on other nodes the last repair is taken back, or with --all every one: leave ID and --list away"
+                "on other nodes only the last repair, or all with --all, can be undone: remove ID and --list"
             )
         return _undone_on(nodes, replace(options, ray_address=ray_address), everything=everything)
     if ray_address:
-        raise UsageError("--ray-address says whose nodes --cluster means: add that, or leave it away")
+        raise UsageError("--ray-address requires --cluster")
     found = _history(options)
     if list_them:
         return _list(found)
@@ -89,8 +89,8 @@ def undo(
         return ExitCode.COULD_NOT_CHECK
     runs = _meant(found, identifier, everything=everything)
     if not runs:
-        what = "everything here was undone already" if found.here else "nothing was changed here"
-        _complain(f"there is nothing to undo: {what}{_hint(found)}")
+        what = "everything here has already been undone" if found.here else "nothing was changed here"
+        _complain(f"nothing to undo: {what}{_hint(found)}")
         return ExitCode.OK
     return _undone(runs, _trees(options))
 
@@ -104,7 +104,7 @@ def _named(options: Options, home: Path, number: str) -> tuple[list[Sequence[Nam
 
 
 def _trees(options: Options) -> list[Path]:
-    """The trees that the user names: a journal may speak of them."""
+    """The trees that the user names, which a journal may contain."""
     verl = discover(options, Machine()).verl if options.verl is not None else None
     return [verl] if verl is not None else []
 
@@ -115,9 +115,9 @@ def _history(options: Options) -> History:
 
 
 def _meant(found: History, identifier: str | None, *, everything: bool) -> list[Sequence[Name]]:
-    """The runs to take back, in order, each with its parts. Raises UsageError when none or more than one is called so.
+    """The runs to undo, in order, each with its parts. Raises UsageError if none or several match.
 
-    A number is looked for among the repairs of the target first, then among all others that are listed.
+    A number is looked up among the repairs of the target first, then among all others that are listed.
     """
     called: Sequence[Recorded] = found.standing(everything=everything)
     if identifier is not None:
@@ -126,9 +126,7 @@ def _meant(found: History, identifier: str | None, *, everything: bool) -> list[
             names = " or ".join(shlex.quote(recorded.name) for recorded in called)
             raise UsageError(f"{identifier} is in two journals; name one of them: verl-doctor undo {names}")
         if not called:
-            raise UsageError(
-                f"there is no repair {identifier} here; verl-doctor undo --list names those there are"
-            )
+            raise UsageError(f"no repair {identifier} here; run verl-doctor undo --list")
     return [recorded.parts for recorded in called]
 
 
@@ -157,7 +155,7 @@ def _hint(found: History) -> str:
 
 
 def _undone(runs: Iterable[Sequence[Name]], named: Sequence[Path]) -> int:
-    """Take them back one after the other, then say so."""
+    """Undo them one by one, then report it."""
     done, refused = take_back(runs, named)
     for sentence in refused:
         _complain(sentence)
@@ -173,7 +171,7 @@ def _undone(runs: Iterable[Sequence[Name]], named: Sequence[Path]) -> int:
 
 
 def _undone_on(nodes: AskedNodes, options: Options, *, everything: bool) -> int:
-    """Take back in the environment here, then in those of the other nodes."""
+    """Undo in the environment here, then in those of the other nodes."""
     from verl_doctor.toolkit.cluster import undo as cluster_undo  # noqa: PLC0415 - few repairs are of many nodes
 
     with nothing_on_stdout(), Progress() as progress:
@@ -195,7 +193,7 @@ def _complain(sentence: str) -> None:
 
 
 def _list(found: History) -> int:
-    """Say what happened when. Exit code 3 when a journal cannot be read."""
+    """Print what happened when. Exit code 3 if a journal cannot be read."""
     lines = [*_listing(found.here), *_listing(found.elsewhere, of="other targets, ")]
     if lines or not found.damaged:
         print("\n".join(lines) or "nothing was changed here")

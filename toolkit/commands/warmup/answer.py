@@ -33,5 +33,5 @@ class WarmupAnswer(Answer):
         return render.markdown_lines(self.done)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when all is resident, 1 when something is not, 3 when that is not known."""
+        """Return 0 if everything is resident, 1 if something is not, 3 if unknown."""
         return self.done.exit_code()

@@ -31,7 +31,7 @@ def write_missing(run: Session, collection: Collection, *, dry_run: bool) -> Rep
         return plan.ended("refused")
     if dry_run:
         return plan.ended("planned", finding.message)
-    announce(f"{finding.message}: compiling them with all cores, which takes up to a minute")
+    announce(f"{finding.message}: compiling on all cores, which takes up to a minute")
     home = journal_home(run.target, links.places(plan.changes), about_environment=True)
     try:
         own = new_run(journal_homes(run.target), run.target.prefix)

@@ -62,7 +62,9 @@ def warm_nodes(
             way = transport.way_to(replace(nodes, budget=budget), run, collection)
             parcel = warm_parcel(run, warm_request, longest - min(_SUMMING_UP, longest / 2))
             only = [heard[key] for key in cold]
-            found |= {key: Node(found[key].name, missing="it was ended before it had told") for key in cold}
+            found |= {
+                key: Node(found[key].name, missing="it was ended before it had reported") for key in cold
+            }
             with (
                 as_ctrl_c(signal.SIGTERM, signal.SIGHUP),
                 contextlib.suppress(KeyboardInterrupt),
@@ -92,7 +94,7 @@ def _key(answer: NodeAnswer) -> str:
 
 def _node(answer: NodeAnswer) -> Node:
     if answer.missing or WARMED not in answer.facts:
-        return Node(answer.node, missing=answer.missing or "it did not tell")
+        return Node(answer.node, missing=answer.missing or "it did not report")
     try:
         return Node(answer.node, restored(Summary, json.loads(answer.facts[WARMED])))
     except (ValueError, TypeError):

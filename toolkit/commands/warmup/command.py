@@ -1,4 +1,4 @@
-"""`verl-doctor warmup`: what a job reads and compiles at its start, read and compiled before."""
+"""`verl-doctor warmup`: read and compile in advance what a job needs at its start."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
         for part in str(value).split(","):
             found = _RANGE.fullmatch(part)
             if not found or int(found[2] or found[1]) < int(found[1]):
-                self.fail(f"'{value}' names no ranks; for instance 0-7 or 0,4", param, ctx)
+                self.fail(f"'{value}' does not name ranks; for instance 0-7 or 0,4", param, ctx)
             ranks.update(range(int(found[1]), int(found[2] or found[1]) + 1))
         return frozenset(ranks)
 
@@ -66,7 +66,7 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     why="warmup reads and starts what the interpreter imports; name a tree's files with --path",
 )
 @click.command(
-    epilog="Exit codes: 0 all that was named is resident, 1 something is not, 2 wrong usage, 3 it could not be told."
+    epilog="Exit codes: 0 everything named is resident, 1 something is not, 2 wrong usage, 3 unknown."
 )
 @target_options
 @job_options
@@ -83,21 +83,21 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     "--bytecode",
     "compiles",
     is_flag=True,
-    help="Also compile the installed packages that have no bytecode caches; undo removes those.",
+    help="Also compile installed packages without bytecode caches; undo removes them.",
 )
 @click.option("--only", type=click.Choice(_PARTS), hidden=True, help="COMPATIBILITY: of 0.1.0.")
 @click.option(
     "--limit",
     type=Size(),
     metavar="SIZE",
-    help="Keep at most this much resident: 40G. Never more than memory and control groups leave.",
+    help="Keep at most this much resident: 40G. Never more than memory and control groups allow.",
 )
 @click.option(
     "--ranks",
     type=Ranks(),
     metavar="RANKS",
     default=frozenset(),
-    help="Of files that are named after a rank (sharded_state, checkpoints) only those of these ranks: 0-7.",
+    help="Of files named after ranks (sharded_state, checkpoints), read only these ranks: 0-7.",
 )
 @click.option(
     "--at-once",
@@ -105,14 +105,14 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     metavar="NUMBER",
     default=_AT_ONCE,
     show_default=True,
-    help="With --cluster or --nodes: how many may read from one shared file system at a time.",
+    help="With --cluster or --nodes: how many nodes may read from one shared file system at a time.",
 )
 @click.option(
     "--engine",
     is_flag=True,
-    help="On GPUs also start vLLM once as the job would, so that what it compiles is in its caches. Takes minutes and the GPUs.",
+    help="On GPUs, also start vLLM once as the job would, to fill its compile caches. Takes minutes, and uses the GPUs.",
 )
-@click.option("--dry-run", is_flag=True, help="Read nothing: show what would be read, and what is resident.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be read, and what is resident.")
 @answer_options
 def warmup(
     *,
@@ -131,8 +131,8 @@ def warmup(
 ) -> int:
     """Read a job's files into memory before it starts.
 
-    The weights and the data that the launch script or the options name are read into the page cache. Nothing is compiled
-    without --bytecode or --engine. Ctrl-C ends it; the next run goes on from there.
+    Reads the weights and data that the launch script or the options name into the page cache. Compiles
+    nothing without --bytecode or --engine. Ctrl-C ends it; the next run continues from there.
     """
     from verl_doctor.toolkit.commands.warmup.answer import WarmupAnswer  # noqa: PLC0415
     from verl_doctor.toolkit.commands.warmup.render import shown  # noqa: PLC0415
@@ -142,11 +142,9 @@ def warmup(
     from verl_doctor.toolkit.warm.request import warmed  # noqa: PLC0415
 
     if engine and nodes is not None:
-        raise UsageError("--engine starts the engine of this machine: leave the nodes out")
+        raise UsageError("--engine works on this machine only: remove the options that name nodes")
     if options.ray_address and (nodes is None or nodes.hosts):
-        raise UsageError(
-            "--ray-address says which cluster is asked with --cluster: add that, or leave it out"
-        )
+        raise UsageError("--ray-address requires --cluster")
     begun = time.monotonic()
     with nothing_on_stdout():
         machine = Machine()
@@ -156,7 +154,7 @@ def warmup(
         warm_request = None if only == "bytecode" else warm_named.request(target, look, named)
         compiles = compiles or only == "bytecode"
         if warm_request is None and not compiles and not engine:
-            raise UsageError(f"no file is named: {NAME_ONE}")
+            raise UsageError(f"nothing to read: {NAME_ONE}")
         found: tuple[Node, ...] = ()
         if warm_request is not None:
             warm_request = replace(warm_request, ranks=tuple(sorted(ranks)), limit=limit, dry_run=dry_run)

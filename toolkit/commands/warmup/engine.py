@@ -67,7 +67,7 @@ def compile_kernels(machine: Machine, collection: Collection, model: str, *, dry
     if isinstance(vllm, Unknown):
         return EngineCaches("not applicable", vllm.reason)
     if not model:
-        return EngineCaches("not applicable", "no model is named that an engine could be started with")
+        return EngineCaches("not applicable", "no model is given to start an engine with")
     values = launch_values(collection.get(Launch), collection.get(Configuration))
     if dry_run:
         return EngineCaches("planned", f"vLLM would be started once with {model}")
@@ -87,7 +87,7 @@ def compile_kernels(machine: Machine, collection: Collection, model: str, *, dry
     )
     grown = _grown(caches, before)
     if ran.code != 0:
-        why = "it did not end in time" if ran.code is None else ran.last_line
+        why = "it did not finish in time" if ran.code is None else ran.last_line
         return EngineCaches("failed", f"vLLM could not be started: {why}", ran.seconds, grown)
     return EngineCaches("written" if grown else "nothing new", "", ran.seconds, grown)
 

@@ -63,17 +63,17 @@ def _paragraphs(done: Warmup) -> Iterator[tuple[str, str, list[str]]]:
         yield word, where + sentence, list(others)
     for repair in done.bytecode:
         reason = f": {repair.reason}" if repair.reason else ""
-        undo = [f"verl-doctor undo takes it back ({repair.transaction})"] if repair.transaction else []
+        undo = [f"verl-doctor undo {repair.transaction} reverts it"] if repair.transaction else []
         yield "BYTECODE", f"{_OUTCOMES.get(repair.outcome, repair.outcome)}{reason}", undo
     if done.engine is not None:
         yield "ENGINE", _of_engine(done.engine), [_growth(growth) for growth in done.engine.grown]
     if not (done.nodes or done.bytecode or done.engine):
-        yield "NOTHING", f"there is nothing to be compiled, and no file is named: {NAME_ONE}", []
+        yield "NOTHING", f"nothing to compile or read: {NAME_ONE}", []
 
 
 _OUTCOMES = {
     "planned": "the missing caches of the installed packages would be written",
-    "repaired": "the missing caches of the installed packages are written",
+    "repaired": "the missing caches of the installed packages were written",
 }
 
 
@@ -81,7 +81,7 @@ def _of_engine(engine: EngineCaches) -> str:
     if engine.outcome in ("not applicable", "planned", "failed"):
         return f"{engine.outcome}: {engine.reason}"
     took = f"vLLM was started once in {in_time(engine.seconds)}"
-    return took if engine.grown else f"{took}, and compiled nothing that its caches did not have"
+    return took if engine.grown else f"{took}, and compiled nothing new"
 
 
 def _growth(growth: Growth) -> str:
@@ -118,7 +118,7 @@ class WarmProgress:
     def __enter__(self) -> WarmProgress:  # noqa: PYI034 - Self is newer than Python 3.10
         if self._plan.missing:
             files = counted(len(self._plan.rows), "file")
-            announce(f"reads {in_bytes(self._plan.missing)} of {in_bytes(self._plan.size)} in {files}")
+            announce(f"reading {in_bytes(self._plan.missing)} of {in_bytes(self._plan.size)} in {files}")
             if sys.stderr.isatty():
                 self._show_bar()
         return self
@@ -139,11 +139,11 @@ class WarmProgress:
         if not self._estimated:
             self._estimated = True
             self._next_line = time.monotonic() + _OFTEN
-            announce(f"has {in_bytes(moment.speed)}/s: about {in_time(moment.left)} to go")
+            announce(f"{in_bytes(moment.speed)}/s: about {in_time(moment.left)} to go")
         elif self._bar is None and time.monotonic() > self._next_line:
             self._next_line = time.monotonic() + _OFTEN
             announce(
-                f"has read {in_bytes(moment.brought)} of {in_bytes(moment.missing)}, {in_bytes(moment.speed)}/s: "
+                f"read {in_bytes(moment.brought)} of {in_bytes(moment.missing)}, {in_bytes(moment.speed)}/s: "
                 f"about {in_time(moment.left)} to go"
             )
 

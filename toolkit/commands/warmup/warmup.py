@@ -17,7 +17,7 @@ _FAILED = frozenset({"still failing", "made worse, undone"})
 
 @dataclass(frozen=True)
 class Node:
-    """One machine. `missing` says why it told nothing."""
+    """One machine. `missing` is why it did not report."""
 
     name: str
     pages: Summary | None = None
@@ -25,7 +25,7 @@ class Node:
 
     @property
     def verdict(self) -> Verdict:
-        """What it has told, or that it has told nothing."""
+        """What it reported, or that it did not report."""
         return "could_not_check" if self.pages is None else self.pages.verdict
 
 
@@ -76,7 +76,7 @@ class Warmup:
         return "could_not_check" if "could_not_check" in verdicts else "ok"
 
     def exit_code(self) -> ExitCode:
-        """0 all that was named is resident, 1 something is not, 3 it could not be told."""
+        """0 all that was named is resident, 1 something is not, 3 unknown."""
         return {"ok": ExitCode.OK, "failures": ExitCode.FAILED, "could_not_check": ExitCode.COULD_NOT_CHECK}[
             self.verdict
         ]

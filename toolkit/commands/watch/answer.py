@@ -17,7 +17,7 @@ from verl_doctor.toolkit.verdict import CODES
 
 @dataclass(frozen=True)
 class WatchAnswer(Answer):
-    """What runs out first, seen in so many `looks` during so many `seconds`; what ends `within` that many seconds is a failure."""
+    """What runs out first, from `looks` samples in `seconds`; what runs out `within` that many seconds is a failure."""
 
     forecasts: Sequence[Forecast]
     looks: int
@@ -37,5 +37,5 @@ class WatchAnswer(Answer):
         return render.markdown_lines(self.forecasts, self.within)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when nothing runs out, 1 when something does, 3 when the looks were too few to foretell anything."""
+        """Return 0 if nothing runs out, 1 if something does, 3 if there were too few samples for a forecast."""
         return CODES[document.verdict(self.forecasts, self.within)]

@@ -29,12 +29,12 @@ from verl_doctor.toolkit.process.signals import taken
 from verl_doctor.toolkit.system.file_systems import space_of
 from verl_doctor.toolkit.target import Options, UsageError
 
-_SHORTEST = "1s"  # between two looks: one takes about a tenth of that
+_SHORTEST = "1s"  # between two samples, each of which takes about a tenth of that
 _TOLD = click.core.ParameterSource.COMMANDLINE
 
 
 class _Clock:
-    """The machine's clock, until somebody asks for the end with Ctrl-C or SIGTERM: then what was seen is summed up."""
+    """The machine's clock, until Ctrl-C or SIGTERM ends the watch; then the samples are summarised."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -52,14 +52,14 @@ class _Clock:
 
 @refuses(
     "--ray-address",
-    why="watch looks at this machine alone: leave it out, and run it on the node that is meant",
+    why="watch examines only this machine: remove it, and run watch on the node in question",
 )
 @refuses(
-    *OTHER_TREES, "--model", "--data", why="watch looks at disks and memory; name another folder with --path"
+    *OTHER_TREES, "--model", "--data", why="watch examines disks and memory; name another folder with --path"
 )
 @click.command(
     epilog="Exit codes: 0 nothing runs out, 1 something has run out or will within --within, 2 wrong usage, "
-    "3 less than two minutes or twenty looks."
+    "3 fewer than two minutes or twenty samples."
 )
 @target_options
 @job_options
@@ -69,7 +69,7 @@ class _Clock:
     default="5s",
     show_default=True,
     metavar="TIME",
-    help="The time between two looks.",
+    help="The time between two samples.",
 )
 @click.option(
     "--for",
@@ -86,7 +86,7 @@ class _Clock:
     default="1d",
     show_default=True,
     metavar="TIME",
-    help="Whatever runs out later than this is not a failure.",
+    help="What runs out later than this is not a failure.",
 )
 @click.option(
     "--path",
@@ -94,7 +94,7 @@ class _Clock:
     type=PATH,
     metavar="DIR",
     multiple=True,
-    help="Watch this folder's disk too, for instance that of the checkpoints.",
+    help="Also watch this folder's disk, for instance that of the checkpoints.",
 )
 @answer_options
 def watch(
@@ -109,8 +109,9 @@ def watch(
 ) -> int:
     """Watch disks and memory: what will run out first, and when.
 
-    The disks of Ray's sessions and of temporary files, /dev/shm, the memory of this machine and of its GPUs, and threads: each
-    against the point where Ray, the kernel or CUDA stops the job. A line for each look on stderr, the summary on stdout.
+    The disks of Ray's sessions and of temporary files, /dev/shm, the memory of this machine and of its GPUs,
+    and threads: each is compared with the point where Ray, the kernel or CUDA stops the job. Prints a line
+    for each sample on stderr, and the summary on stdout.
     """
     from verl_doctor.toolkit.commands.watch import render  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.commands.watch.answer import WatchAnswer  # noqa: PLC0415
@@ -119,7 +120,7 @@ def watch(
 
     if until and every > until and click.get_current_context().get_parameter_source("every") is _TOLD:
         raise UsageError(
-            "--every is longer than --for: one look shows no growth; choose less, or --for 0s for one look"
+            "--every is longer than --for, and one sample shows no growth; shorten it, or pass --for 0s for a single sample"
         )
     with nothing_on_stdout():
         run = open_session(options)
@@ -144,12 +145,8 @@ def _disk(machine: Machine, named: Path) -> Path:
     path = machine.cwd / named
     if not os.path.exists(machine.at(str(path))):
         there = next(above for above in path.parents if os.path.exists(machine.at(str(above))))
-        raise UsageError(
-            f"--path {path}: there is no such folder; make it, or name one that is there: {there}"
-        )
+        raise UsageError(f"--path {path} does not exist; create it, or name an existing folder: {there}")
     space = space_of(machine.at(str(path)))
     if space is None or not space.size:
-        raise UsageError(
-            f"--path {path}: its file system does not say how much room it has; name one of a disk"
-        )
+        raise UsageError(f"--path {path}: its file system does not report its size; name a folder on a disk")
     return path

@@ -1,4 +1,4 @@
-"""What `verl-doctor watch` saw as a JSON document, and the words that its views share. `data/watch.schema.json` describes it."""
+"""What `verl-doctor watch` saw as a JSON document, and the phrases that its views share. `data/watch.schema.json` describes it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ending(forecasts: Sequence[Forecast], within: float) -> list[Forecast]:
 
 
 def verdict(forecasts: Sequence[Forecast], within: float) -> Verdict:
-    """Return "could_not_check" where nothing has run out, and nothing was watched long enough to foretell an end."""
+    """Return "could_not_check" if nothing has run out, and nothing was watched long enough for a forecast."""
     if ending(forecasts, within):
         return "failures"
     return "could_not_check" if forecasts and all(forecast.too_short for forecast in forecasts) else "ok"
@@ -54,12 +54,15 @@ def headline(forecasts: Sequence[Forecast], within: float) -> tuple[str, str]:
         more = f", and {counted(len(found) - 1, 'thing')} more" if len(found) > 1 else ""
         return "FAIL", f"{first_of(found[0])}{more}"
     if not forecasts:
-        return "UNKNOWN", "this machine tells nothing of what can run out"
+        return "UNKNOWN", "this machine reports nothing that can run out"
     if verdict(forecasts, within) == "could_not_check":
         fullest = max(forecasts, key=lambda forecast: forecast.gauge.part)
         seen = f"nothing has run out; {fullest.gauge.name} is fullest, {part(fullest.gauge)}"
-        return "TOO SHORT", f"{seen}; a forecast takes {FORESEEN_FROM} looks in {in_time(SHORTEST)} at least"
-    return "OK", f"nothing runs out within {in_time(within)}, as it goes now"
+        return (
+            "TOO SHORT",
+            f"{seen}; a forecast needs at least {FORESEEN_FROM} samples in {in_time(SHORTEST)}",
+        )
+    return "OK", f"nothing runs out within {in_time(within)} at the present rate"
 
 
 def first_of(forecast: Forecast) -> str:
@@ -82,7 +85,7 @@ def amounts(gauge: Gauge) -> str:
 
 
 def change(forecast: Forecast) -> str:
-    """How fast it changes; "" where that is not known or is nothing."""
+    """How fast it changes; "" if unknown or zero."""
     if not forecast.rate:
         return ""
     sign, rate = "+-"[forecast.rate < 0], abs(forecast.rate)

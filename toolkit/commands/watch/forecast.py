@@ -1,7 +1,7 @@
-"""When something will have run out, if it goes on as it did: a straight line through what was seen.
+"""Forecast when something will run out: a straight line through the samples.
 
-The slope is the median of those between all pairs of looks (Theil 1950, Sen 1968): a single checkpoint or a garbage collection
-does not turn it.
+The slope is the median of those between all pairs of samples (Theil 1950, Sen 1968): a single checkpoint or
+garbage collection does not affect it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from itertools import combinations
 
 from verl_doctor.toolkit.commands.watch.metrics import Gauge
 
-_FEWEST = 5  # looks, before growth is shown
-FORESEEN_FROM = 20  # looks, before an end is foretold
+_FEWEST = 5  # samples before growth is shown
+FORESEEN_FROM = 20  # samples before a forecast
 SHORTEST = 120.0  # seconds between the first of them and the last
-_MOST = 60  # looks back
-_NOISE = 0.0005  # of the limit: less than that is no growth
-_REACH = 100  # times as long as was looked back: no line is drawn further ahead
+_MOST = 60  # samples to look back
+_NOISE = 0.0005  # of the limit: smaller changes are not growth
+_REACH = 100  # times the observed period: the forecast reaches no further
 
 
 @dataclass(frozen=True)
 class Forecast:
     """A gauge as it is now. `rate` is in its unit per second, None while too little was seen; `left` in seconds.
 
-    `left` is 0 when it has run out and None when nothing speaks for that. `too_short`: it was not watched long enough to foretell
-    an end.
+    `left` is 0 if it has run out and None if no end is in sight. `too_short`: it was not watched long enough for a forecast.
     """
 
     gauge: Gauge

@@ -1,4 +1,4 @@
-"""What a job can run out of on this machine: how much is taken, how much there is, and what happens at the end."""
+"""The resources of this machine that a job can exhaust: how much is used, how much there is, and the consequence."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ _KILLS_FROM = ("RAY_memory_usage_threshold", 0.95)
 
 @dataclass(frozen=True)
 class Gauge:
-    """One thing that can run out: `used` of `limit`, in bytes or as a number, and what happens when it has.
-
-    `limit` is where that happens, which may be before all is taken.
-    """
+    """A resource: `used` of `limit`, in bytes or as a number, and the consequence. `limit` is where it happens, possibly before everything is used."""
 
     name: str
     used: float
@@ -42,7 +39,7 @@ class Gauge:
 
 @dataclass(frozen=True)
 class Stores:
-    """What one look saw; an `Unknown` has no gauge. `named` are further folders that the user wants to be watched."""
+    """One sample; an `Unknown` has no gauge. `named` are further folders to watch."""
 
     folders: Folders | Unknown
     shared_memory: Space | None
@@ -71,14 +68,14 @@ def _disks(stores: Stores) -> Iterator[Gauge]:
         limit = folder.size * _threshold(_SPILLS_UNTIL, stores.variables)
         if folder.use == "Ray's sessions" and (*space, "spilling") not in spaces and limit > used:
             spaces.add((*space, "spilling"))
-            yield Gauge(f"{folder.path} (spilling)", used, limit, "bytes", "Ray spills no more")
+            yield Gauge(f"{folder.path} (spilling)", used, limit, "bytes", "Ray stops spilling")
         if space not in spaces:
             spaces.add(space)
             yield Gauge(folder.path, used, folder.size, "bytes", "the disk is full")
             if folder.inodes and folder.inodes_free is not None:
                 taken = folder.inodes - folder.inodes_free
                 yield Gauge(
-                    f"{folder.path} (files)", taken, folder.inodes, "number", "no file can be made any more"
+                    f"{folder.path} (files)", taken, folder.inodes, "number", "no more files can be created"
                 )
     for path, space_there in stores.named:
         yield Gauge(path, space_there.size - space_there.free, space_there.size, "bytes", "the disk is full")

@@ -17,7 +17,7 @@ _LINE = 79
 
 
 def line(clock: str, forecasts: Sequence[Forecast]) -> str:
-    """One look in one line: the most urgent things first, as many as find room."""
+    """One sample in one line: the most urgent resources first, as many as fit."""
     text = f"{clock} "
     for forecast in forecasts:
         growth = words.change(forecast)
@@ -43,7 +43,7 @@ def text_lines(forecasts: Sequence[Forecast], within: float, width: int | None) 
             text += f"; {forecast.gauge.then} in about {in_time(forecast.left)}"
         yield from map(Text, wrapped(harmless(text), width, hanging="      "))
     if words.ending(forecasts, within):
-        yield from next_steps([("verl-doctor clean", "what dead jobs have left behind")], width)
+        yield from next_steps([("verl-doctor clean", "what dead jobs left behind")], width)
 
 
 def markdown_lines(forecasts: Sequence[Forecast], within: float) -> Iterator[str]:

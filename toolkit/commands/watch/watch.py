@@ -1,4 +1,4 @@
-"""Looking at what can run out, again and again, for a limited time."""
+"""Sample the resources that can run out, repeatedly, for a limited time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - it is looked at, not written to
 
 
 class Clock(Protocol):
-    """The time in seconds, and waiting for more of it. `wait` returns False when the user wants no more."""
+    """The time in seconds, and how to wait. `wait` returns False if the user ends the watch."""
 
     def now(self) -> float:
         """Seconds since some moment."""
@@ -34,23 +34,23 @@ class Clock(Protocol):
 
 @dataclass
 class History:
-    """Everything that was seen, gauge by gauge. What is not seen at the last look is over: a raylet's folder, say."""
+    """All samples, gauge by gauge. A gauge that is missing from the last sample no longer exists, such as a raylet's folder."""
 
     seen: dict[str, list[tuple[float, Gauge]]] = field(default_factory=dict)
     looks: int = 0
 
     def add(self, at: float, found: tuple[Gauge, ...]) -> None:
-        """Take one look in."""
+        """Add one sample."""
         self.looks += 1
         self.seen = {gauge.name: [*self.seen.get(gauge.name, ()), (at, gauge)] for gauge in found}
 
     def forecasts(self) -> list[Forecast]:
-        """What is to be said of each gauge, the most urgent first."""
+        """The forecast of each gauge, the most urgent first."""
         return by_urgency([forecast(looks) for looks in self.seen.values()])
 
 
 def watch(look: Callable[[], Stores], clock: Clock, *, every: float, until: float) -> Iterator[History]:
-    """Look every `every` seconds, at least once, until `until` seconds have passed. A slow look delays the next one."""
+    """Sample every `every` seconds, at least once, until `until` seconds have passed. A slow sample delays the next one."""
     begun, history = clock.now(), History()
     while True:
         history.add(clock.now() - begun, gauges(look()))
@@ -61,7 +61,7 @@ def watch(look: Callable[[], Stores], clock: Clock, *, every: float, until: floa
 
 
 def stores_of(collection: Collection, machine: Machine, named: tuple[Path, ...]) -> Stores:
-    """One look at this machine, through the facts that the rules have too."""
+    """One sample of this machine, through the facts that the rules also use."""
     variables = collection.get(Variables)
     further = ((path, space_of(machine.at(str(path)))) for path in named)
     return Stores(

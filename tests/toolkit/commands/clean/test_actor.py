@@ -62,9 +62,9 @@ def test_each_cluster_is_asked_once_with_its_own_token() -> None:
     [
         ({"told": {"a1": "", "g1": ""}}, ("removed", ""), ("removed", "")),
         ({"told": {"a1": "job 02 (process 7) has connected meanwhile", "g1": ""}}, ("not removed", "job 02 (process 7) has connected meanwhile"), ("removed", "")),
-        ({"told": {"a1": ""}}, ("removed", ""), ("not removed", "Ray did not say what became of it")),
+        ({"told": {"a1": ""}}, ("removed", ""), ("not removed", "Ray did not report the result")),
         ({"refused": "it is another one by now"}, ("not removed", "it is another one by now"), ("not removed", "it is another one by now")),
-        ({}, ("not removed", "Ray did not say what became of it"), ("not removed", "Ray did not say what became of it")),
+        ({}, ("not removed", "Ray did not report the result"), ("not removed", "Ray did not report the result")),
     ],
 )  # fmt: skip
 def test_what_is_said_of_each(told: dict[str, Any], actor: tuple[str, str], group: tuple[str, str]) -> None:

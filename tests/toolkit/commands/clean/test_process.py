@@ -40,7 +40,7 @@ def outcome(one: Leftover) -> tuple[str, str]:
 def test_what_is_left_over_is_ended(tini: Reaper) -> None:
     trainer, (engine,) = tini.job(ENGINE)
     one = leftover(engine)
-    assert outcome(one) == ("not removed", "a second look does not prove it any more")  # its trainer runs
+    assert outcome(one) == ("not removed", "a second look no longer proves it")  # its trainer runs
     tini.kill(trainer)
     assert outcome(one) == ("removed", "")
 
@@ -49,5 +49,5 @@ def test_what_is_in_doubt_by_now_is_not(tini: Reaper, monkeypatch: pytest.Monkey
     trainer, (engine,) = tini.job(ENGINE)
     tini.kill(trainer)
     monkeypatch.setattr(orphans, "YOUNG", 3600.0)
-    assert outcome(leftover(engine)) == ("not removed", "a second look does not prove it any more")
+    assert outcome(leftover(engine)) == ("not removed", "a second look no longer proves it")
     assert row_of(engine, Machine()) is not None

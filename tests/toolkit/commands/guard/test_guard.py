@@ -474,7 +474,7 @@ def test_nobody_elses_agreement_is_obeyed(
     anew = here("guard", "--agree", "--python", env, cwd=job)
     assert (anew.returncode, "is not overwritten" in anew.stderr) == (2, True)
     named = here("guard", "--lock", f"../{NAME}", "--python", env, cwd=job, NCCL_DEBUG="WARN")
-    assert "the repair is not in the file any more" in named.stderr
+    assert "the repair is no longer in the file" in named.stderr
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
@@ -504,7 +504,7 @@ def test_what_the_configuration_expects_is_changed_there(here: Doctor, env: Path
     expecting.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
     said = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
     assert said.returncode == 1
-    assert f"expected in {expecting}; or, if this is meant, change it there" in said.stderr
+    assert f"expected in {expecting}; or, if this is intended, change it there" in said.stderr
     assert "--agree" not in said.stderr
 
 

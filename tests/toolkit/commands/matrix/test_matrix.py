@@ -261,7 +261,7 @@ def test_next_without_a_break_and_without_a_newer_release(matrix: Ask, index: In
     done = matrix("--verl", "0.5.0", "--vllm", "0.12.0", "--next")
     assert (done.returncode, done.stdout) == (
         0,
-        "the index has no newer release: there is nothing to upgrade to\n",
+        "the index has no newer release to upgrade to\n",
     )
     done = matrix("--verl", "0.5.0", "--vllm", "0.12.0", "--next", "0.11.0", "--format", "json")
     assert [one["code"] for one in document(done)["breaks"]] == ["VLLM103"]

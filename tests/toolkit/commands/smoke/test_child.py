@@ -77,7 +77,7 @@ def test_a_child_that_hangs_is_ended_with_its_reason(tmp_path: Path) -> None:
         ran = run_logged(argv, {"PATH": os.environ["PATH"]}, tmp_path, tmp_path / "child.log", limit=limit)
         if ran.text:
             break
-    assert (ran.code, ran.text, ran.why_ended) == (None, "begun\n", f"it did not end within {limit:.0f} s")
+    assert (ran.code, ran.text, ran.why_ended) == (None, "begun\n", f"it did not finish within {limit:.0f} s")
 
 
 def test_a_signal_is_a_negative_code(tmp_path: Path) -> None:

@@ -85,5 +85,5 @@ subprocess.run({nvcc!r}, executable=sys.executable)
             break
     assert said[-1] == "load the model, nvcc compiles FlashInfer's kernel sampling"
     assert ran.ending.startswith(
-        f"it did not end within {limit:.0f} s: nvcc had been compiling FlashInfer's kernel sampling"
+        f"it did not finish within {limit:.0f} s: nvcc had been compiling FlashInfer's kernel sampling"
     )

@@ -75,12 +75,12 @@ def test_the_launch_script_names_the_model_and_the_data(here: Doctor, model: Pat
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--limit", "much"], "'much' is no amount of bytes; for instance 500M, 40G or 1.5T"),
+        (["--limit", "much"], "'much' is not a size; for instance 500M, 40G or 1.5T"),
         (["--limit", "0"], "nothing finds room in that"),
         (["--ranks", "7-"], "'7-' names no ranks; for instance 0-7 or 0,4"),
         (["--ranks", "7-3"], "'7-3' names no ranks"),
         (["--path", "no such"], "there is no such file or folder; name one to be read"),
-        (["--path", ""], "it is empty: is a variable not set?"),
+        (["--path", ""], "it is empty; is a variable unset?"),
         ([], "no file is named: give a launch script, --model DIR"),
         (["--at-once", "0"], "--at-once"),
     ],

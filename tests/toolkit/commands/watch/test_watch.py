@@ -55,7 +55,7 @@ def test_each_gauge_has_the_limit_at_which_something_happens() -> None:
     assert found == {
         "/tmp/ray (spilling)": (100 * GIB, 190 * GIB, "Ray spills no more"),
         "/tmp/ray": (100 * GIB, 200 * GIB, "the disk is full"),
-        "/tmp/ray (files)": (600, 1000, "no file can be made any more"),
+        "/tmp/ray (files)": (600, 1000, "no more files can be created"),
         "/checkpoints": (9 * GIB, 10 * GIB, "the disk is full"),
         "/dev/shm": (4 * GIB, 64 * GIB, "shared memory is full"),
         "memory": (50 * GIB, 190 * GIB, "Ray ends workers"),
