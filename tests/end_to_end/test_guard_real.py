@@ -74,7 +74,7 @@ def test_a_reinstallation_is_stopped_repaired_and_taken_back(env: Path, tmp_path
     assert server.read_bytes() == original
     code, out, said = run("--apply")
     assert (code, out, len(said.splitlines())) == (0, "the job\n", 1)
-    assert f"brought back {server}" in said
+    assert f"restored {server}" in said
     assert b"# verl-doctor: VLLM101" in server.read_bytes()
     assert run() == (0, "the job\n", "")
     undone = doctor("undo", "--python", env, cwd=tmp_path)
@@ -98,4 +98,4 @@ def test_a_new_environment_gets_the_patches_from_the_agreement(
     pip(other, "--upgrade", "--force-reinstall", wheel("verl", "0.7.0"))
     done = doctor("guard", "--python", other, cwd=tmp_path)
     assert done.returncode == 1
-    assert "verl is 0.7.0, agreed is ==0.6.1" in done.stderr
+    assert "verl is 0.7.0; agreed: ==0.6.1" in done.stderr

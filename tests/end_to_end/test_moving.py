@@ -286,7 +286,9 @@ def test_patches_in_a_tree_that_is_not_imported_are_said_to_be_there(
     )  # fmt: skip
     patches = json.loads(done.stdout)["steps"][1]
     assert patches["evidence"][0] == f"2 patches of the old tree in {copy}/verl, which is not imported"
-    assert f"imported is {plain}/verl: it comes first on the interpreter's path" in patches["evidence"]
+    assert (
+        f"the imported verl is {plain}/verl: it comes first on the interpreter's path" in patches["evidence"]
+    )
     assert patches["state"] == "failed"
     assert patches["do"].startswith(f"verl-doctor patches apply {snapshot} --apply ")
 
@@ -339,7 +341,7 @@ def test_paths_are_looked_at_on_every_node(here: Doctor, copy: Path, environment
 
     everywhere = sites("n[1-2]")
     assert everywhere["state"] == "done", everywhere
-    assert "looked at on 2 nodes" in everywhere["evidence"]
+    assert "examined on 2 nodes" in everywhere["evidence"]
     lacking = sites("n[1-3]")
     assert lacking["state"] == "failed", lacking
     assert "SITE102 model: there is no /nowhere/verl_x on this machine (n3)" in lacking["evidence"]

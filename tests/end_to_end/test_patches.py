@@ -162,7 +162,7 @@ def test_patches_are_brought_to_a_tree_whose_lines_have_moved_and_taken_back(run
     assert (code, states(out)) == (0, {CODE: "applied", "Uky": "applied"})
     patched = (other / SERVER).read_bytes()
     code, out, _ = run("patches", "apply", "--verl", other, exported, "--apply")
-    assert (code, states(out)) == (0, {CODE: "in place already", "Uky": "in place already"})
+    assert (code, states(out)) == (0, {CODE: "already in place", "Uky": "already in place"})
     assert (other / SERVER).read_bytes() == patched
     again = tmp_path / "again.json"
     assert run("patches", "export", "--verl", other, again)[0] == 0
@@ -245,7 +245,7 @@ def test_markers_in_scripts_and_configurations_travel_too(run, tmp_path):
     }
     assert run("patches", "verify", "--verl", plain, file)[0] == 0
     code, out, _ = run("patches", "apply", "--verl", plain, file, "--apply")
-    assert (code, out.count("in place already")) == (0, 5)
+    assert (code, out.count("already in place")) == (0, 5)
     run("undo", said.split("undo ")[1].split()[0])
     assert {name: (tmp_path / "two" / name).read_text() for name in CHECKOUT} == {
         name: texts[1] for name, texts in CHECKOUT.items()

@@ -66,7 +66,7 @@ NOTHING = replace(REPORT, results=())
             (FINE, BROKEN, ABOVE),
             REPORT,
             "failures",
-            "WILL FAIL  rung 3, Ray, breaks after 65 s, on the CPU (--cpu)",
+            "WILL FAIL  rung 3, Ray, fails after 65 s, on the CPU (--cpu)",
         ),
         (
             (FINE, NOT_HERE),
@@ -75,7 +75,12 @@ NOTHING = replace(REPORT, results=())
             "NO FAULT FOUND  rung 1 holds after 4 s, on the CPU (--cpu); not applicable here: 4",
         ),
         ((FINE,), REPORT, "failures", "WILL FAIL  verl-doctor check finds HOST108, though rung 1 holds"),
-        ((FINE, LATE), NOTHING, "could_not_check", "NOT CHECKED  not all was tried, on the CPU (--cpu)"),
+        (
+            (FINE, LATE),
+            NOTHING,
+            "could_not_check",
+            "NOT CHECKED  not everything was tried, on the CPU (--cpu)",
+        ),
         ((NOT_HERE,), NOTHING, "could_not_check", "NOT CHECKED"),
     ],
 )
@@ -103,7 +108,7 @@ def test_text_fits_its_columns_and_names_cause_log_and_what_check_says() -> None
     )
     lines = [str(line) for line in render.text_lines(SmokeRun("cpu", "--cpu", (far,)), REPORT, 80)]
     assert f"       {far.log}" in lines, "a path stands alone in its line where it does not fit"
-    assert "verl-doctor check says: HOST108 the path is too long" in text
+    assert "verl-doctor check: HOST108 the path is too long" in text
     assert "another cluster" not in text
     assert lines[-2:] == ["Next:", "  verl-doctor explain SMOKE106"]
 

@@ -77,7 +77,7 @@ def test_without_a_name_the_last_change_goes_first(
     assert not inside.exists()
     code, said = undo(environment)
     assert code == 0
-    assert "there is nothing to undo: everything here was undone already" in said
+    assert "nothing to undo: everything here has already been undone" in said
 
 
 def test_all_takes_back_both(undo: Undo, environment: Path, made: tuple[Path, Path]) -> None:

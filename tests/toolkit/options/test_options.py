@@ -13,21 +13,21 @@ REFUSED = {
     "smoke": (
         (("--vllm", "."), "--vllm: smoke runs what the interpreter imports"),
         (("--transformers", "."), "--transformers: smoke runs what the interpreter imports"),
-        (("--ray-address", "a:1"), "--ray-address: smoke starts a Ray of its own"),
+        (("--ray-address", "a:1"), "--ray-address: smoke starts its own Ray"),
     ),
     "script": (
-        (("--tensordict", "."), "--tensordict: it decides nothing of verl's configuration"),
-        (("--ray-address", "a:1"), "--ray-address: it decides nothing of verl's configuration"),
+        (("--tensordict", "."), "--tensordict: it does not affect verl's configuration"),
+        (("--ray-address", "a:1"), "--ray-address: it does not affect verl's configuration"),
     ),
     "warmup": (
         (("--vllm", "."), "--vllm: warmup reads and starts what the interpreter imports"),
-        (("--ray-address", "a:1"), "--ray-address says which cluster is asked with --cluster"),
+        (("--ray-address", "a:1"), "--ray-address requires --cluster"),
     ),
     "check": (
         (("--gpu-memory", "80GiB"), "--gpu-memory requires --deep"),
-        (("--deep", "--gpu-memory", "much"), "'much' is no amount of bytes"),
+        (("--deep", "--gpu-memory", "much"), "'much' is not a size"),
     ),
-    "watch": ((("--model", "."), "--model: watch looks at disks and memory"),),
+    "watch": ((("--model", "."), "--model: watch examines disks and memory"),),
 }
 
 

@@ -395,7 +395,7 @@ def test_the_report_names_what_was_written_and_the_next_commands(tmp_path: Path,
     made = make(child(everything), interpreter(), tmp_path / "a b", kind="multi-turn", rows=1, verl=verl)
     assert isinstance(made, Tiny)
     lines = render.lines(made, 80, ["--python", "/env"])
-    assert lines[0] == f"{tmp_path}/a b is written: 6.5 MiB"
+    assert lines[0] == f"wrote {tmp_path}/a b: 6.5 MiB"
     assert lines[1].split() == ["model/", "6.5", "MiB", "random", "Qwen2,", "3.4", "million", "parameters"]
     assert lines[2] == "  train.parquet           2.0 KiB  1 row for training with rewards"
     assert "  actor_rollout_ref.rollout.multi_turn.enable=True \\" in lines
@@ -413,11 +413,11 @@ def test_the_report_names_what_was_written_and_the_next_commands(tmp_path: Path,
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["full"], "full is not empty (file is in it); name a new folder"),
-        (["full/file"], "full/file is no folder; name a new one"),
-        (["full/file/below"], "full/file/below is no folder"),
-        (["gone/new"], "gone/new cannot be made: there is no folder"),
-        (["/proc/new"], "/proc/new cannot be made: /proc is the kernel's own (proc)"),
+        (["full"], "full is not empty (it contains file); name a new folder"),
+        (["full/file"], "full/file is not a folder; name a new one"),
+        (["full/file/below"], "full/file/below is not a folder"),
+        (["gone/new"], "gone/new cannot be created: there is no folder"),
+        (["/proc/new"], "/proc/new cannot be created: /proc is the kernel's own (proc)"),
         ([""], "it is empty; is a variable unset?"),
         ([], "Missing argument 'DIR'"),
         (["new", "--rows", "0"], "0 is not in the range"),
@@ -425,7 +425,7 @@ def test_the_report_names_what_was_written_and_the_next_commands(tmp_path: Path,
         (["new", "--model-shape", "llama"], "'llama' is not one of"),
         (
             ["new", "--kind", "image", "--model-shape", "qwen3"],
-            "qwen3 takes no images; leave --model-shape out",
+            "qwen3 does not accept images; remove --model-shape",
         ),
         (["new", "--python", "/nothing/here"], "/nothing/here"),
     ],

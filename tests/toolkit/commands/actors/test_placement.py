@@ -122,7 +122,7 @@ def test_nor_one_of_another_ray_on_this_machine() -> None:
 
 def test_a_process_that_is_not_seen_from_here() -> None:
     """NVML may give the number that a process has on the host."""
-    assert roles_on_gpu(joined(gpu(Holder(1000, 40_000)), rank(0))) == ["not seen from here"]
+    assert roles_on_gpu(joined(gpu(Holder(1000, 40_000)), rank(0))) == ["not visible from here"]
 
 
 def test_a_circle_of_parents_comes_to_an_end() -> None:
@@ -135,10 +135,10 @@ def test_the_job_of_a_process_has_ended() -> None:
     over = replace(JOB, finished=True, ended=1.0)
     found = joined(gpu(holder(1000, "ray::WorkerDict")), rank(0, of=1, detached=True), jobs=(over,))
     whole = said(found)
-    assert whole.startswith("LEFT BEHIND  1 rank of jobs that have ended")
+    assert whole.startswith("LEFT BEHIND  1 rank of finished jobs")
     assert "job 01000000, which has ended" in whole
-    assert "detached: nothing but their names leads to them" in whole
-    assert "who holds a handle of an actor the GCS does not know" in whole
+    assert "detached: only their names refer to them" in whole
+    assert "the GCS does not record who holds a handle" in whole
 
 
 def test_dead_ranks_with_one_story_are_told_once() -> None:
@@ -155,7 +155,7 @@ def test_dead_ranks_with_one_story_are_told_once() -> None:
 def test_what_is_not_there_yet() -> None:
     found = joined(NO_GPU, rank(0, 4), rank(1, 4, state="PENDING_CREATION", node="", address="", pid=0))
     assert headline(found)[0] == "WAITING"
-    assert "4 ranks: 1 alive, 1 waiting, 2 not made yet" in said(found)
+    assert "4 ranks: 1 alive, 1 waiting, 2 not created yet" in said(found)
 
 
 def test_a_placement_group_that_waits() -> None:
@@ -163,7 +163,7 @@ def test_a_placement_group_that_waits() -> None:
         "pg", "PENDING", "poolverl_group_8:0", job=JOB.job, bundles=({"GPU": 1.0, "CPU": 3.0},) * 8
     )
     found = joined(NO_GPU, groups=(pool,))
-    assert headline(found) == ("WAITING", "1 placement group without a place yet")
+    assert headline(found) == ("WAITING", "1 placement group not placed yet")
     assert "placement group poolverl_group_8:0, 8 times 1 GPU, 3 CPU" in said(found)
 
 
@@ -175,7 +175,7 @@ def test_groups_of_jobs_that_have_ended_are_shown_only_when_all_is() -> None:
 
 
 def test_an_actor_whose_job_the_gcs_does_not_know() -> None:
-    assert "job 01000000, of which the GCS knows nothing more" in said(joined(NO_GPU, rank(0), jobs=()))
+    assert "job 01000000, which the GCS no longer lists" in said(joined(NO_GPU, rank(0), jobs=()))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_gpus_without_ray_and_ray_without_gpus() -> None:
 
 
 def test_a_cluster_that_refuses_or_tells_in_part() -> None:
-    assert "does not tell: no token" in said(joined(NO_GPU, refused="no token"))
+    assert "could not be read: no token" in said(joined(NO_GPU, refused="no token"))
     assert "; not read: actors" in said(joined(NO_GPU, unread=("actors",)))
 
 
@@ -217,7 +217,7 @@ def many(nodes: int) -> Placement:
 
 def test_many_nodes_take_no_more_lines_than_a_few() -> None:
     assert len(said(many(40)).splitlines()) <= len(said(many(9)).splitlines())
-    assert "and on 32 more nodes: -v shows them" in said(many(40))
+    assert "and on 32 more nodes (-v shows them)" in said(many(40))
     assert "10.1.39.1: ranks 312-319 on GPUs 0-7" in said(many(40), every=True)
 
 

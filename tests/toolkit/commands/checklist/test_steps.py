@@ -44,7 +44,7 @@ def test_a_step_is_as_its_rules_say(report: Report, state: State | None, evidenc
 def test_what_the_old_cluster_had_too_keeps_no_step_open() -> None:
     before = {key_of("PY103", finding("error", "it is cold in /b"))}
     found = _by_rules(["PY103"], said("fail", finding("error")), "do this", before)
-    assert (found.state, found.evidence) == ("done", ("as on the old cluster: PY103 it is cold in /a",))
+    assert (found.state, found.evidence) == ("done", ("same as on the old cluster: PY103 it is cold in /a",))
     more = said("fail", finding("error"), finding("warning", "it is wet"))
     found = _by_rules(["PY103"], more, "do this", before)
     assert (found.state, found.evidence[0]) == ("open", "PY103 it is wet")

@@ -74,4 +74,4 @@ def test_what_is_said_of_each(told: dict[str, Any], actor: tuple[str, str], grou
 def test_a_child_that_says_nothing_has_removed_nothing() -> None:
     (one,) = states(None, ACTOR)
     assert one[0] == "not removed"
-    assert one[1].startswith("Ray could not be asked: ")
+    assert one[1].startswith("Ray could not be queried: ")

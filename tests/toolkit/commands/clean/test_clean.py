@@ -70,7 +70,7 @@ def clean(
 def test_a_machine_with_nothing_left_over_gets_one_line():
     assert lines(Cleaned(Found())) == ["CLEAN  nothing is left over from dead jobs"]
     assert lines(Cleaned(Found(kept=(LIVE,)))) == [
-        "CLEAN  nothing is left over from dead jobs; 1 thing looked at and kept"
+        "CLEAN  nothing is left over from dead jobs; 1 thing examined and kept"
     ]
 
 
@@ -83,7 +83,7 @@ def test_each_leftover_is_shown_with_its_proof_and_size():
     assert "  /tmp/ray/session_1 (session folder, 4.8 MiB)" in said
     assert "    process 7 has ended; nobody is bound to its 3 sockets" in said
     assert any(line.startswith("  kept: /tmp/ray/session_2") for line in said)
-    assert any(line.startswith("verl-doctor clean --apply removes them") for line in said)
+    assert any(line.startswith("run verl-doctor clean --apply to remove them") for line in said)
 
 
 def test_many_of_one_kind_are_counted_unless_all_is_asked_for():
@@ -156,7 +156,7 @@ def test_a_journal_that_cannot_be_written_keeps_nothing(clean, machine, tmp_path
     (tmp_path / "state").write_text("no folder")
     done = clean("--apply")
     assert done.returncode == 0
-    assert "the journal has no record of it" in done.stdout
+    assert "the journal has no complete record" in done.stdout
     assert not folder.exists()
 
 
@@ -204,4 +204,4 @@ def test_only_some_kinds_and_only_old_ones(clean, machine):
 def test_what_is_no_kind_or_no_age_is_wrong_usage(clean, words):
     done = clean(*words)
     assert done.returncode == 2
-    assert "for instance" in done.stderr or "no kind" in done.stderr
+    assert "for instance" in done.stderr or "unknown kind" in done.stderr

@@ -57,7 +57,7 @@ def test_a_folder_that_took_the_place_of_another_stays(machine):
     left = verdict(machine, folder.name)
     folder.rename(folder.with_name("elsewhere"))
     again = session(machine)
-    assert only(left, machine).why == "something else lies there now"
+    assert only(left, machine).why == "something else is there now"
     assert again.is_dir()
 
 
@@ -90,7 +90,7 @@ def test_a_link_that_is_planted_above_a_session_leads_nowhere(machine):
     ray.rename(ray.with_name("moved"))
     ray.symlink_to("moved")
     outcome = only(left, machine)
-    assert outcome == Outcome(left, "kept", "it has gone")
+    assert outcome == Outcome(left, "kept", "it no longer exists")
     assert (ray.with_name("moved") / folder.name).is_dir()
 
 
@@ -147,7 +147,7 @@ def test_a_name_that_was_taken_meanwhile_is_not_taken_back(machine, monkeypatch)
     outcome = only(left, machine)
     opened[0].close()
     assert outcome.state == "kept"
-    assert "it lies at /tmp/ray/.verl-doctor-removes-" in outcome.why
+    assert "it is now at /tmp/ray/.verl-doctor-removes-" in outcome.why
     assert len(names(folder.parent)) == 2
 
 

@@ -70,16 +70,16 @@ def lines(environment: EffectiveEnvironment, width: int | None = 80, *, every: b
 
 def test_every_row_says_who_decides_and_where() -> None:
     text = "\n".join(lines(STANDING))
-    assert text.startswith("DIFFERS  2 variables of the driver are not the same for its workers\n")
+    assert text.startswith("DIFFERS  2 variables of the driver are different for its workers\n")
     assert "pid 7" in text
     assert "something was not read" in text
     assert "verl\n      verl/trainer/constants_ppo.py:87" in text
     assert "nobody\n      /home/me/run.sh:3" in text
-    assert "verl leaves its default true out" in text
+    assert "verl omits its default true" in text
     assert "rollout servers: 0 (verl/workers/server.py:8)" in text
-    assert "- not set; *** set, and perhaps a secret; ? cannot be told" in text
+    assert "- not set; *** set, possibly a secret; ? unknown" in text
     assert "HF_HOME" not in text
-    assert "1 variable that all agree on: -v shows them too" in text
+    assert "1 variable the same everywhere (-v shows them)" in text
     assert "HF_HOME" in "\n".join(lines(STANDING, every=True))
 
 

@@ -31,7 +31,7 @@ NOTHING = Wants()
 def test_pins_refuse_what_they_do_not_admit() -> None:
     assert pin_objections(wants("vllm>=0.8,<0.11"), "vllm", "0.10.2.post1") == ()
     (refused,) = pin_objections(wants("vllm>=0.8,<0.11"), "vllm", "0.11.0")
-    assert str(refused) == "verl's METADATA wants vllm>=0.8,<0.11"
+    assert str(refused) == "verl's METADATA needs vllm>=0.8,<0.11"
     assert pin_objections(wants("ray<1"), "vllm", "0.11.0") == ()
 
 
@@ -40,8 +40,8 @@ def test_what_others_are_built_for_is_an_objection_and_helpers_are_exchanged() -
     release = wants("torch==2.8.0", "setuptools>70", "peft>1", "xgrammar==3", "vllm==9")
     firm, exchanged = environment_objections(release, wants("peft"), now)
     assert [str(one) for one in firm] == [
-        "it wants torch==2.8.0, here is 2.7.0+cu126",
-        "it wants peft>1, here is 0.1",
+        "it needs torch==2.8.0, here is 2.7.0+cu126",
+        "it needs peft>1, here is 0.1",
     ]
     assert [one.about for one in exchanged] == ["setuptools"]
     same = Here("3.11.7", {"torch": "2.8.0+cu126"})
@@ -52,9 +52,9 @@ def test_python_the_wheel_cuda_and_the_driver_object() -> None:
     now = Here("3.9.1", {}, torch_cuda="12", driver="550")
     firm, _ = environment_objections(wants(python=">=3.10"), NOTHING, now, obstacle="unused", cuda="13")
     assert [str(one) for one in firm] == [
-        "it wants python >=3.10, here is 3.9.1",
-        "it wants cuda 13, torch here is built for CUDA 12",
-        "it wants driver >=580 for CUDA 13, here is 550",
+        "it needs python >=3.10, here is 3.9.1",
+        "it needs cuda 13, torch here is built for CUDA 12",
+        "it needs driver >=580 for CUDA 13, here is 550",
     ]
     firm, _ = environment_objections(
         NOTHING, NOTHING, Here("3.11"), obstacle="is built for aarch64", cuda="13"

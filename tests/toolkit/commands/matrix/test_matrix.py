@@ -193,7 +193,7 @@ def test_a_verl_from_before_the_rollouts_that_are_read_is_judged_only_when_it_is
 def test_none_fits_is_said_with_the_nearest(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0", "--releases", "0.11.0,0.12.0")
     assert done.stdout.startswith(
-        "NONE FITS  nearest is vllm 0.12.0: sync rollout starts, async rollout fails"
+        "NONE FITS  the closest is vllm 0.12.0: sync rollout starts, async rollout fails"
     )
     assert done.returncode == 1
 

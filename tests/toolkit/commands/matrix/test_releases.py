@@ -77,7 +77,7 @@ def test_why_an_installer_would_refuse_a_wheel() -> None:
     assert "glibc 2.35, here is 2.31" in obstacle("cp38-abi3-manylinux_2_35_x86_64", **linux)
     assert "built for aarch64" in obstacle("cp38-abi3-manylinux_2_31_aarch64", **linux)
     assert "built for cp312, here is Python 3.11.7" in obstacle("cp312-cp312-manylinux_2_31_x86_64", **linux)
-    assert "wants Python >=3.12" in obstacle("py3-none-any", ">=3.12", **linux)
+    assert "needs Python >=3.12" in obstacle("py3-none-any", ">=3.12", **linux)
     assert obstacle("py3-none-any", "nonsense", **linux) == ""
 
 

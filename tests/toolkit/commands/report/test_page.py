@@ -132,7 +132,7 @@ def test_a_page_that_is_too_long_loses_what_ranks_lowest_and_says_so() -> None:
     assert text.index("first") < text.index("### Cards") < text.index("last")
     assert "finding 0" in text
     assert "finding 399" not in text
-    assert re.search(r"\d[\d,]* lines left out here", text)
+    assert re.search(r"\d[\d,]* lines omitted", text)
     assert "verl-doctor report --html FILE" in text
 
 

@@ -121,7 +121,7 @@ def test_what_could_not_be_seen_is_said_with_the_reason() -> None:
         "not known: nobody looked for HostMemory"
     ]
     text = views(made(empty))["markdown"]
-    assert "What the workers see could not be told: nobody looked for EffectiveEnvironment." in text
+    assert "What the workers see is unknown: nobody looked for EffectiveEnvironment." in text
 
 
 @pytest.mark.parametrize("form", ["markdown", "html", "text", "json"])
@@ -145,12 +145,12 @@ def test_the_verdict_comes_first_then_the_next_steps_then_the_cause_then_the_evi
         "What was examined",
         "What to do next",
         "Nodes",
-        "What the logs say",
+        "What the logs show",
         "Findings",
         "Proposed repairs",
         "Hints",
         "What differs from where it worked",
-        "Where start-up time went",
+        "How start-up time was spent",
         "How long the model takes to load",
         "Environment as the workers see it",
         "System",
@@ -229,10 +229,10 @@ def test_what_is_no_report_is_not_replaced(here: Doctor, tmp_path: Path, laptop:
         (("--facts", "nowhere.json"), "cannot be read"),
         (("--from", "nowhere.json"), "cannot be read"),
         (("--log", "nowhere.log"), "nowhere.log"),
-        (("--facts", "x", "--network"), "--network tries this machine"),
-        (("--facts", "x", "--cluster"), "no node can be asked with it"),
+        (("--facts", "x", "--network"), "--network tests this machine"),
+        (("--facts", "x", "--cluster"), "options that query nodes"),
         (("--html", "/no/such/folder/x.html"), "cannot be written"),
-        (("--html", ""), "is a variable not set?"),
+        (("--html", ""), "is a variable unset?"),
         (("--format", "pdf"), "pdf"),
     ],
 )
@@ -253,7 +253,7 @@ def test_logs_and_what_worked_go_into_the_page(here: Doctor, tmp_path: Path, lap
     validate(told, schema_text("page"))
     assert told["log"]["target"]["lines"] == 2
     assert told["compared"]["verdict"] == "equal"
-    assert {"What the logs say", "What differs from where it worked"} <= {
+    assert {"What the logs show", "What differs from where it worked"} <= {
         one["title"] for one in told["page"]
     }
 

@@ -93,10 +93,10 @@ def test_the_scripts_own_arguments_are_overruled(here: Doctor, verl: Path, job: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f'A="{CALL} {MICRO}"\neval "$A; echo done"\n', "write the command out"),
+        (f'A="{CALL} {MICRO}"\neval "$A; echo done"\n', "write the command in the script"),
         ("bash other.sh\n", "other.sh"),
         (f"{CALL} {MICRO}\r\n", "sed -i"),
-        ("echo nothing\n", "starts no verl"),
+        ("echo nothing\n", "contains no command that starts verl"),
         (f'srun bash -c "cd $X && {CALL}"\n', "is not known"),
         (f"{CALL} {MICRO} trainer.nope=1\n", "trainer.nope=1 (run.sh:1)"),
     ],

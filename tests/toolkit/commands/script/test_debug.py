@@ -131,7 +131,7 @@ def test_prompts_become_no_shorter_than_the_data_need(longest: int, length: int 
 def test_what_is_not_told_is_named_with_what_would_tell_it() -> None:
     nodes = debug(composed("trainer.nnodes=${oc.env:N}", "trainer.n_gpus_per_node=8"))
     (said,) = (sentence for sentence in nodes.kept if "batch sizes" in sentence)
-    assert "trainer.nnodes cannot be told" in said
+    assert "trainer.nnodes is not known" in said
     assert "--one-node" in said
     assert "data.train_batch_size" in wished("trainer.n_gpus_per_node=${oc.env:N}", gpus=8)
 

@@ -46,7 +46,7 @@ def test_what_is_set_here_is_not_replaced_by_an_example(here: Doctor, job: Path)
         'marker = "ops"  # ours\n\n[sites]\nOUT = "/scratch/me"\nMODEL = "/data/me/qwen"\nBASE = "/data/me"\n'
     )
     again = here("sites", "import", "paths.py", "--apply", cwd=job)
-    assert "says all of that already" in again.stderr
+    assert "already has all of them" in again.stderr
 
 
 def test_the_table_in_pyproject_is_kept(here: Doctor, job: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_configuration_behind_a_link_is_written_where_it_lies(here: Doctor, jo
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("A = = 1\n", "no Python"), ("A = 3\n", "holds no paths"), (None, "cannot be read")]
+    ("text", "said"), [("A = = 1\n", "no Python"), ("A = 3\n", "contains no paths"), (None, "cannot be read")]
 )
 def test_what_is_of_no_use_is_refused(here: Doctor, tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:

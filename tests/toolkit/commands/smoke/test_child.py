@@ -100,7 +100,7 @@ def test_who_reads_along_may_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_flood_is_stopped_and_its_beginning_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_MOST", 2_000_000)
     ran = run("import os\nwhile True: os.write(1, b'flood ' * 10000)", tmp_path)
-    assert ran.why_ended == "it wrote more than 1 MB, and was ended"
+    assert ran.why_ended == "it was ended after writing more than 1 MB"
     assert ran.log.stat().st_size == 2_000_000
 
 

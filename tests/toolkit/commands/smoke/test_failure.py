@@ -28,17 +28,17 @@ def test_the_step_that_had_begun_tells_the_code(tmp_path: Path) -> None:
 
 
 def test_a_hang_has_its_own_code_and_what_was_said_before(tmp_path: Path) -> None:
-    outcome = failed(ran(tmp_path, TRACEBACK, None, "it did not end within 60 s", begun="an actor"), CODES)
+    outcome = failed(ran(tmp_path, TRACEBACK, None, "it did not finish within 60 s", begun="an actor"), CODES)
     assert outcome.code == "SMOKE111"
-    assert outcome.cause == "an actor: it did not end within 60 s; before that: OSError: no room"
+    assert outcome.cause == "an actor: it did not finish within 60 s; before that: OSError: no room"
 
 
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (-9, "the process was ended by SIGKILL, and did not say why"),
-        (-63, "the process was ended by signal 63, and did not say why"),
-        (3, "the process ended with status 3, and did not say why"),
+        (-9, "the process was ended by SIGKILL without giving a reason"),
+        (-63, "the process was ended by signal 63 without giving a reason"),
+        (3, "the process ended with status 3 without giving a reason"),
     ],
 )
 def test_an_end_without_a_word_is_told_as_it_is(code: int, words: str, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_what_a_process_of_ray_says_for_itself_is_found_where_the_driver_says_no
     (logs / "gcs_server.out").write_text("[2026-11-20 12:00:00,000 I 1 1] all is well\n")
     (logs / "raylet.err").write_text("terminate called after throwing an instance of 'std::bad_alloc'\n")
     outcome = failed(
-        ran(tmp_path, "", None, "it did not end within 9 s", begun="start Ray"), CODES, logs=logs
+        ran(tmp_path, "", None, "it did not finish within 9 s", begun="start Ray"), CODES, logs=logs
     )
     assert outcome.log == logs / "raylet.err"
     assert outcome.cause.endswith(

@@ -61,14 +61,14 @@ def ran(folder: Path, builds: Builds) -> Ran:
     log = folder / "vllm.log"
     log.write_text("")
     return Ran(
-        None, log, 900.0, "it did not end within 900 s", ({"begun": "load the model"},), builds, "time"
+        None, log, 900.0, "it did not finish within 900 s", ({"begun": "load the model"},), builds, "time"
     )
 
 
 def test_a_limit_that_ends_a_compiler_names_it_and_what_spares_it(tmp_path: Path) -> None:
     outcome = failed(ran(tmp_path, Builds(870.0, ("sampling",), going_on=True)), {"": "SMOKE108"})
     assert outcome.cause == (
-        "load the model: it did not end within 900 s: nvcc had been compiling FlashInfer's kernel sampling for 870 s"
+        "load the model: it did not finish within 900 s: nvcc had been compiling FlashInfer's kernel sampling for 870 s"
     )
     assert "verl-doctor warmup --engine" in outcome.remedy
     assert "VLLM_USE_FLASHINFER_SAMPLER=0" in outcome.remedy
@@ -77,5 +77,5 @@ def test_a_limit_that_ends_a_compiler_names_it_and_what_spares_it(tmp_path: Path
 
 def test_a_compiler_that_was_through_has_not_kept_it(tmp_path: Path) -> None:
     outcome = failed(ran(tmp_path, Builds(30.0, ("sampling",))), {"": "SMOKE108"})
-    assert outcome.cause == "load the model: it did not end within 900 s"
+    assert outcome.cause == "load the model: it did not finish within 900 s"
     assert outcome.remedy == ""

@@ -61,7 +61,7 @@ def test_each_child_has_a_log_of_its_own(tmp_path: Path) -> None:
 def test_a_child_has_no_more_time_than_is_left_to_the_rung(tmp_path: Path) -> None:
     late = stage(tmp_path, begun=time.monotonic() - 100, budget=100.0)
     ran = late.run([sys.executable, "-c", "import time; time.sleep(60)"])
-    assert (ran.code, ran.why_ended) == (None, "it did not end within 1 s")
+    assert (ran.code, ran.why_ended) == (None, "it did not finish within 1 s")
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ FAULTS = {
         "vllm",
         "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)",
         "SMOKE101",
-        "import vllm: the process was ended by SIGSEGV, and did not say why",
+        "import vllm: the process was ended by SIGSEGV without giving a reason",
     ),
     "torch computes wrongly": (
         2,
@@ -133,7 +133,7 @@ def test_what_is_whole_passes_and_tells_its_steps(rung: int, steps: set[str], tm
 def test_an_import_that_hangs_is_ended_and_the_others_are_told(tmp_path: Path) -> None:
     one = stage(tmp_path, packages(tmp_path / "site", ray=HANGS), budget=1.0)
     outcome = imports.climb(one)
-    assert (outcome.code, outcome.cause) == ("SMOKE111", "import ray: it did not end within 1 s")
+    assert (outcome.code, outcome.cause) == ("SMOKE111", "import ray: it did not finish within 1 s")
     assert "import torch" in {step.name for step in outcome.steps}
 
 
@@ -232,7 +232,7 @@ def test_without_nvml_what_sleep_gives_back_is_not_told(tmp_path: Path) -> None:
     ("error", "cause"),
     [
         (NotStarted(2, "No such file", "python9"), "python9 cannot be started: No such file"),
-        (FileNotFoundError(2, "No such file", "dm/x.bin"), "it cannot be tried: dm/x.bin: No such file"),
+        (FileNotFoundError(2, "No such file", "dm/x.bin"), "could not be tried: dm/x.bin: No such file"),
     ],
 )
 def test_a_file_that_is_not_there_is_no_child_that_cannot_be_started(
@@ -266,4 +266,4 @@ def test_half_an_answer_of_a_kernel_that_was_ended_is_none(
 ) -> None:
     log = tmp_path / "kernel.log"
     log.write_text(said)
-    assert devices._answer(Ran(None, log, 1.0, "it did not end within 1 s")) == told
+    assert devices._answer(Ran(None, log, 1.0, "it did not finish within 1 s")) == told

@@ -76,12 +76,12 @@ def test_the_launch_script_names_the_model_and_the_data(here: Doctor, model: Pat
     ("words", "sentence"),
     [
         (["--limit", "much"], "'much' is not a size; for instance 500M, 40G or 1.5T"),
-        (["--limit", "0"], "nothing finds room in that"),
-        (["--ranks", "7-"], "'7-' names no ranks; for instance 0-7 or 0,4"),
-        (["--ranks", "7-3"], "'7-3' names no ranks"),
+        (["--limit", "0"], "the size is zero"),
+        (["--ranks", "7-"], "'7-' does not name ranks; for instance 0-7 or 0,4"),
+        (["--ranks", "7-3"], "'7-3' does not name ranks"),
         (["--path", "no such"], "there is no such file or folder; name one to be read"),
         (["--path", ""], "it is empty; is a variable unset?"),
-        ([], "no file is named: give a launch script, --model DIR"),
+        ([], "nothing to read: give a launch script, --model DIR"),
         (["--at-once", "0"], "--at-once"),
     ],
 )

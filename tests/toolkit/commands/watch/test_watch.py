@@ -53,7 +53,7 @@ def stores(free: float = 100, **variables: str) -> Stores:
 def test_each_gauge_has_the_limit_at_which_something_happens() -> None:
     found = {gauge.name: (gauge.used, gauge.limit, gauge.then) for gauge in gauges(stores())}
     assert found == {
-        "/tmp/ray (spilling)": (100 * GIB, 190 * GIB, "Ray spills no more"),
+        "/tmp/ray (spilling)": (100 * GIB, 190 * GIB, "Ray stops spilling"),
         "/tmp/ray": (100 * GIB, 200 * GIB, "the disk is full"),
         "/tmp/ray (files)": (600, 1000, "no more files can be created"),
         "/checkpoints": (9 * GIB, 10 * GIB, "the disk is full"),
@@ -111,7 +111,7 @@ def test_it_looks_until_the_time_is_over() -> None:
     assert last.looks == 27
     assert clock.time <= 130.4
     first = last.forecasts()[0]
-    assert (first.gauge.name, first.gauge.then) == ("/tmp/ray (spilling)", "Ray spills no more")
+    assert (first.gauge.name, first.gauge.then) == ("/tmp/ray (spilling)", "Ray stops spilling")
     assert first.rate == pytest.approx(GIB / 5, rel=0.1)
 
 
@@ -122,7 +122,7 @@ def test_it_looks_at_least_once_and_ends_when_told() -> None:
 
 
 ENDING = [
-    Forecast(Gauge("/tmp/\x1b[31mray", 180 * GIB, 190 * GIB, "bytes", "Ray spills no more"), 45 << 20, 227.0),
+    Forecast(Gauge("/tmp/\x1b[31mray", 180 * GIB, 190 * GIB, "bytes", "Ray stops spilling"), 45 << 20, 227.0),
     Forecast(Gauge("memory", 50 * GIB, 190 * GIB, "bytes", "Ray ends workers"), -1000.0, None),
     Forecast(Gauge("threads", 700, 1000, "number", "no thread can be started"), 0.5, 600.0),
 ]
@@ -131,7 +131,7 @@ ENDING = [
 @pytest.mark.parametrize("width", [40, 80])
 def test_the_summary_says_what_ends_first_and_when(width: int) -> None:
     said = [str(one) for one in text_lines(ENDING, 86_400, width)]
-    assert said[0].startswith("FAIL  /tmp/\\x1b[31mray: Ray spills no")
+    assert said[0].startswith("FAIL  /tmp/\\x1b[31mray: Ray stops")
     assert "in about 3 minutes" in " ".join(one.strip() for one in said)
     assert all(len(one) <= width for one in said if "verl-doctor clean" not in one)
     assert "\x1b" not in "".join([*said, *markdown_lines(ENDING, 86_400), line("12:00:00", ENDING)])
@@ -139,7 +139,7 @@ def test_the_summary_says_what_ends_first_and_when(width: int) -> None:
 
 
 def test_what_ends_later_is_no_failure() -> None:
-    assert headline(ENDING, 60) == ("OK", "nothing runs out within 60 seconds, as it goes now")
+    assert headline(ENDING, 60) == ("OK", "nothing runs out within 60 seconds at the present rate")
     assert document(ENDING, looks=9, seconds=40, within=60)["verdict"] == "ok"
     said = document(ENDING, looks=9, seconds=40, within=300)
     assert said["verdict"] == "failures"
@@ -173,15 +173,15 @@ def test_a_signal_ends_it_with_the_summary(tmp_path: Path, number: int) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--every", "soon"), "is no time"),
-        (("--for", "-5"), "is no time"),
+        (("--every", "soon"), "is not a duration"),
+        (("--for", "-5"), "is not a duration"),
         (("--path", ""), "it is empty"),
-        (("--path", "no/such"), "there is no such folder; make it, or name one that is there: "),
-        (("--path", "/proc"), "does not say how much room it has"),
-        (("--every", "0s"), "0s is too short; the least is 1s"),
-        (("--every", "999999999d"), "999999999d is too long; the most is 3650d"),
+        (("--path", "no/such"), "does not exist; create it, or name an existing folder: "),
+        (("--path", "/proc"), "does not report its size"),
+        (("--every", "0s"), "0s is too short; the minimum is 1s"),
+        (("--every", "999999999d"), "999999999d is too long; the maximum is 3650d"),
         (("--every", "2h", "--for", "1h"), "--every is longer than --for"),
-        (("--ray-address", "10.0.0.1:6379"), "watch looks at this machine alone"),
+        (("--ray-address", "10.0.0.1:6379"), "watch examines only this machine"),
     ],
 )
 def test_wrong_words(here: Doctor, tmp_path: Path, words: tuple[str, ...], why: str) -> None:

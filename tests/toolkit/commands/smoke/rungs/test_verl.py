@@ -116,7 +116,7 @@ def test_the_first_cause_and_the_part_are_told(tmp_path: Path) -> None:
         ),
         (End("process failed", "a process of the job failed, and nothing was heard for 46 s"), "SMOKE154"),
         (End("no answer from Ray", "the Ray cluster that it was led to does not answer"), "SMOKE155"),
-        (End("time", "it did not end within 600 s"), "SMOKE111"),
+        (End("time", "it did not finish within 600 s"), "SMOKE111"),
     ],
 )
 def test_a_run_that_was_ended_says_why(tmp_path: Path, end: End, code: str) -> None:
