@@ -96,8 +96,8 @@ def _width(configuration: Configuration, fsdp: str) -> int:
 
 
 def _has_reference(configuration: Configuration) -> bool:
-    asked = (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
-    return any(configuration.get(key) is True for key in asked)
+    keys = (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
+    return any(configuration.get(key) is True for key in keys)
 
 
 def engine_of(configuration: Configuration, size: ModelSize, model: Model) -> Engine:

@@ -49,7 +49,7 @@ def test_the_remedy_for_flash_attention_is_a_command() -> None:
         "releases/download/v2.8.3/flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"
         in remedy
     )
-    assert remedy.startswith("pip install --no-deps")
+    assert remedy.startswith("run pip install --no-deps")
 
 
 def test_a_package_that_pins_its_torch_names_it() -> None:
@@ -58,7 +58,7 @@ def test_a_package_that_pins_its_torch_names_it() -> None:
         "vllm 0.11.0 cannot be loaded: built for torch 2.9.1, but torch 2.8.0+cu128 is installed"
     )
     assert finding.remedy.startswith(
-        "pip install torch==2.9.1, or take the release of vllm that is made for torch 2.8.0"
+        "pip install torch==2.9.1, or use the release of vllm that is built for torch 2.8.0"
     )
 
 

@@ -113,4 +113,4 @@ def test_the_number_of_agent_workers_that_is_recommended_fits() -> None:
     found = in_memory(f"{key}=40", gib=70)
     assert not in_memory(recommended(found, "num_workers"), gib=70)
     (hopeless,) = in_memory(f"{key}=2", gib=40)
-    assert "fewer agent workers alone do not help" in hopeless.remedy
+    assert "fewer agent workers are not enough" in hopeless.remedy

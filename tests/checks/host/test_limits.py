@@ -217,7 +217,7 @@ def test_the_raylet_is_judged_and_not_the_shell(tmp_path: Path) -> None:
         "HOST114",
     }
     (few,) = found["HOST102"].findings
-    assert f"/sys/fs/cgroup/{unit}/pids.max is 1000, and 600 are taken" in few.message
+    assert f"/sys/fs/cgroup/{unit}/pids.max is 1000, and 600 are in use" in few.message
     (lower,) = found["HOST111"].findings
     for words in (
         "512 open files",

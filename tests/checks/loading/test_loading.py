@@ -126,11 +126,11 @@ def test_the_read_ahead_of_an_own_disk_can_be_set() -> None:
 def test_settings_of_vllm_are_for_a_vllm_that_reads() -> None:
     assert "prefetch" not in " ".join(said())
     reads = (f"{LOAD_FORMAT}=auto",)
-    assert said(words=reads)[-1] == f"for vLLM itself +{STRATEGY_KEY}=prefetch"
+    assert said(words=reads)[-1] == f"set +{STRATEGY_KEY}=prefetch for vLLM itself"
     old = said(words=reads, strategies=("eager", "lazy"))
     assert "vLLM" not in " ".join(old)
     streamer = said(words=reads, strategies=("eager", "lazy"), packages=STREAMER)
-    assert streamer[-1] == f"for vLLM itself {LOAD_FORMAT}=runai_streamer, which is installed"
+    assert streamer[-1] == f"set {LOAD_FORMAT}=runai_streamer, which is installed, for vLLM itself"
 
 
 def test_a_duration_is_said_as_people_say_it() -> None:

@@ -53,7 +53,7 @@ def test_a_node_takes_back_what_stands_in_its_environment(
         if more:
             assert told["lines"][0].startswith("undone 0002: second for HOST950 of ")
             assert [one for one in ("first", "second") if (environment / one).exists()] == left
-    assert ("nothing to undo" in told["lines"]) == everything
+    assert ("there is nothing to undo" in told["lines"]) == everything
 
 
 def test_what_somebody_changed_meanwhile_stays_and_is_said(environment: Path) -> None:
@@ -103,9 +103,9 @@ def test_one_node_of_each_other_environment_is_asked(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--cluster", "7"), "leave ID and --list away"),
-        (("--nodes", "n1", "--list"), "leave ID and --list away"),
-        (("--ray-address", "10.0.0.1:6379"), "says whose nodes --cluster means"),
+        (("--cluster", "7"), "remove ID and --list"),
+        (("--nodes", "n1", "--list"), "remove ID and --list"),
+        (("--ray-address", "10.0.0.1:6379"), "--ray-address requires --cluster"),
     ],
 )
 def test_what_means_nothing_is_refused(

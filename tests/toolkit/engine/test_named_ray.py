@@ -58,7 +58,7 @@ def test_one_that_tells_nothing_is_said_and_no_other_is_shown(clusters, place, w
 
 def test_all_that_are_known_tell_nothing():
     found = placement(RayClusters((replace(OTHER, refused="no token"),)), NOTHING, NOTHING, NOTHING)
-    assert headline(found) == ("UNKNOWN", "the Ray at 10.0.0.9:6379 does not tell: no token")
+    assert headline(found) == ("UNKNOWN", "the Ray at 10.0.0.9:6379 could not be read: no token")
 
 
 def test_clean_judges_the_rest():
