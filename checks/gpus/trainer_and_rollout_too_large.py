@@ -53,7 +53,7 @@ def _irrelevant(
     configuration: Configuration, resources: Resources | Unknown, gpu: GpuMemory | Unknown
 ) -> str | None:
     if isinstance(gpu, Unknown) and isinstance(resources, Resources) and not resources.gpus:
-        return "this machine has no GPU that is seen, so the job runs elsewhere"
+        return "no GPU is visible on this machine, so the job runs elsewhere"
     strategy, engine = configuration.get(f"{ACTOR}.strategy"), configuration.get(f"{ROLLOUT}.name")
     if strategy not in ("fsdp", "fsdp2"):
         return f"what the strategy {strategy} needs is not known"

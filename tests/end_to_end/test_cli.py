@@ -32,7 +32,7 @@ def test_no_command_prints_the_help(here: Doctor, tmp_path: Path, words: tuple[s
     assert len(listed) <= 18
     assert "\\n" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
-    first = done.stdout.partition("The four that matter first:\n")[2].partition("\n\n")[0]
+    first = done.stdout.partition("Start here:\n")[2].partition("\n\n")[0]
     assert [line.split()[0] for line in first.splitlines()] == ["check", "fix", "undo", "logs"]
 
 
@@ -127,7 +127,7 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
         (["check", "--verl", "nowhere"], "there is no such folder"),
         (["check", "--verl", "."], "is no verl tree"),
         (["check", "--tree", "vllm=."], "is no vllm tree"),
-        (["check", "--select", "NOPE"], "unknown rule or topic NOPE"),
+        (["check", "--select", "NOPE"], "unknown rule or family NOPE"),
         (["check", "--facts", "nowhere.json"], "cannot be read"),
         (["check", "--facts", "broken.json"], "is no facts file"),
         (["check", "--facts", "old.json"], "schema version 0"),
@@ -137,18 +137,18 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
         (["check", "--save-facts", "no/such/folder/file"], "cannot be written: there is no folder"),
         (["check", "--save-facts", "/proc/x"], "cannot be written: /proc is the kernel's own"),
         (["actors", "--output", "."], "is a folder; name a file in it"),
-        (["check", "--python", ""], "is a variable not set?"),
-        (["check", "--verl", ""], "is a variable not set?"),
+        (["check", "--python", ""], "is a variable unset?"),
+        (["check", "--verl", ""], "is a variable unset?"),
         (["check", "--verl", "broken.json"], "this is a file, no folder"),
         (["check", "--verl", "verl.whl"], "unpack the wheel first"),
-        (["check", "--select", ""], "it names no rule"),
+        (["check", "--select", ""], "it does not name a rule"),
         (["check", "--select", "VLLM", "--ignore", "VLLM"], "no rule is left to run"),
         (["check", "--facts", "old.json", "--python", sys.executable], "can be named with it"),
-        (["fix", "--unsafe"], "only with --apply"),
-        (["undo", "7", "--all"], "not two of them"),
+        (["fix", "--unsafe"], "no effect without --apply"),
+        (["undo", "7", "--all"], "choose one of ID, --list and --all"),
         (["explain", "NOPE999"], "unknown rule or topic NOPE999"),
         (["explain", "VLLM999"], "similar codes: VLLM101"),
-        (["explain", "card", "more"], "leave more out"),
+        (["explain", "card", "more"], "remove more"),
         (["explain", "--completion", "tcsh"], "Invalid value"),
     ],
 )

@@ -61,8 +61,8 @@ def test_the_other_views_have_all_files(here: Doctor, repo: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "name some"),
-        (("--facts", "x", "jobs/good.sh"), "no facts"),
+        ((), "name at least one"),
+        (("--facts", "x", "jobs/good.sh"), "without --facts"),
         (("--verl", "pinned", "nowhere.sh"), "there is no such file"),
         (("jobs/good.sh",), "--verl DIR or --python PATH"),
     ],

@@ -208,7 +208,7 @@ def test_what_cannot_be_carried_is_named(run, tmp_path):
     folder = Path(verl(tmp_path / "one", server).folder)
     code, _, said = run("patches", "export", "--verl", folder, tmp_path / "patches.json")
     assert code == 1
-    assert f"not carried: {SERVER}:9  Uky: no line of code is marked" in said
+    assert f"not exported: {SERVER}:9  Uky: no line of code is marked" in said
 
 
 CHECKOUT = {

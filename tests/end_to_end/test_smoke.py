@@ -72,9 +72,9 @@ NOTHING = replace(REPORT, results=())
             (FINE, NOT_HERE),
             NOTHING,
             "ok",
-            "NO FAULT FOUND  rung 1 holds after 4 s, on the CPU (--cpu); not applicable here: 4",
+            "NO FAULT FOUND  rung 1 passes after 4 s, on the CPU (--cpu); not applicable here: 4",
         ),
-        ((FINE,), REPORT, "failures", "WILL FAIL  verl-doctor check finds HOST108, though rung 1 holds"),
+        ((FINE,), REPORT, "failures", "WILL FAIL  verl-doctor check finds HOST108, although rung 1 passes"),
         (
             (FINE, LATE),
             NOTHING,

@@ -143,14 +143,14 @@ def open_session(
             families = ", ".join(dict.fromkeys(check.family for check in known.checks))
             lost = ", ".join(problem.distribution for problem in known.problems.problems)
             raise UsageError(
-                f"{option}: no rule is called {', '.join(strangers)}; families are {families}; "
+                f"{option}: unknown rule or family {', '.join(strangers)}; families are {families}; "
                 + (f"plugins that could not be used: {lost}; " if lost else "")
-                + "verl-doctor explain --list lists all"
+                + "run verl-doctor explain --list for all"
             )
     costs = frozenset({"instant"}) | (DEEP if deep else frozenset())
     selection = Selection(select or config.select, ignore, costs, config.ignore)
     if not any(selection.wants(check) for check in known.checks):
-        raise UsageError("no rule is left to run: what is selected is ignored again")
+        raise UsageError("no rule is left to run: every selected rule is ignored")
     return Session(machine, target, config, known, selection, facts_file, [] if facts_file else [begun])
 
 

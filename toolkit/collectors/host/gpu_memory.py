@@ -27,8 +27,6 @@ def gpu_memory(target: Target, resources: Resources | Unknown) -> GpuMemory | Un
     if resources.gpus is None:
         return Unknown(resources.why or "the GPUs of this machine are not known")
     if not resources.gpus:
-        return Absent(
-            "this machine has no GPU that is seen; --gpu-memory names the memory of those elsewhere"
-        )
+        return Absent("no GPU is visible on this machine; --gpu-memory sets the memory of GPUs elsewhere")
     smallest = min(resources.gpus, key=lambda gpu: gpu.memory)
     return GpuMemory(smallest.memory << 20, smallest.name)

@@ -32,4 +32,4 @@ def job_here(
         return JobHere("Ray is up")
     if isinstance(launch, Launch) and launch.command is not None:
         return JobHere(f"{launch.command.path} would start it here", certain=False)
-    return Absent("this machine has no GPU that is seen, no Ray of this user, and no launch script was named")
+    return Absent("no GPU is visible on this machine, this user has no Ray, and no launch script was given")
