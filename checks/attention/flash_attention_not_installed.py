@@ -1,4 +1,4 @@
-"""ATT109: the attention that the trainer asks transformers for is not installed."""
+"""ATT109: the attention implementation that the trainer requests is not installed."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _MISSING = TrainerAttention(
     examples=lambda: [
         Example("flash_attn is installed", (replace(_MISSING, installed=True),)),
         Example(
-            "the command asks for what torch has itself",
+            "the command requests torch's own attention",
             (TrainerAttention("sdpa", _KEY, by_default=False, needs="", installed=True),),
         ),
         Example("verl's default is not installed", (_MISSING,), "by default"),
         Example(
-            "the command asks for it",
+            "the command requests it",
             (replace(_MISSING, written=_KEY, by_default=False, path="/home/me/run.sh", line=7),),
             "flash_attention_2",
         ),
@@ -52,30 +52,30 @@ _MISSING = TrainerAttention(
 def flash_attention_not_installed(
     attention: TrainerAttention, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
-    """The attention implementation that the trainer requests from transformers is not installed.
+    """The attention implementation that the trainer requests is not installed.
 
     ## Why it matters
 
-    verl loads the model that is trained with `flash_attention_2` unless it is given another address, and imports `flash_attn` where
-    padding is removed. vLLM brings its own copy of these kernels, so that the rollout works without the package and only the
-    trainer fails: `FlashAttention2 has been toggled on, but it cannot be used`, or `No module named 'flash_attn'`.
+    verl loads the trained model with `flash_attention_2` unless configured otherwise, and imports
+    `flash_attn` when it removes padding. vLLM ships its own copy of these kernels, so the rollout works
+    without the package and only the trainer fails: `FlashAttention2 has been toggled on, but it cannot be
+    used`, or `No module named 'flash_attn'`.
 
     ## How to fix
 
-    The critic is a model of its own, with settings of its own.
-
-    Install a wheel of `flash-attn` that was built for this torch, CUDA and Python; without a fitting one, pip compiles for an
-    hour. Or train without it: slower, with `attn_implementation=sdpa` and `use_remove_padding=False`.
+    Install a wheel of `flash-attn` that was built for this torch, CUDA and Python; without a matching one,
+    pip compiles for an hour. Or train without it, more slowly, with `attn_implementation=sdpa` and
+    `use_remove_padding=False`. The critic is a separate model with its own settings.
     """
     critic = attention.critic
     lacking = critic if attention.installed else attention
     if lacking is None or lacking.installed:
         return
-    how = "verl asks by default for" if lacking.by_default else "the command asks for"
+    how = "by default verl requests" if lacking.by_default else "the command requests"
     whose = " for the critic" if lacking is critic else ""
     key, padding = (_CRITIC, _CRITICS_PADDING) if lacking is critic else (_KEY, _PADDING)
     yield Finding(
-        f"{how} {lacking.name}{whose}, and {lacking.needs} is not installed",
+        f"{how} {lacking.name}{whose}, but {lacking.needs} is not installed",
         Evidence(f"{lacking.name} ({lacking.written})", f"a module {lacking.needs}", lacking.written),
         location=Location(lacking.path, lacking.line or None) if lacking.path else None,
         remedy=f"install flash-attn for this torch and CUDA, or set +{key}=sdpa and {padding}=False",
@@ -85,7 +85,7 @@ def flash_attention_not_installed(
 
 
 def _correction(there: Configuration | Unknown, attention: TrainerAttention) -> Correction | None:
-    """Torch's own attention, for rows with their padding: the same numbers, more slowly. For both models where both lack the package."""
+    """Use torch's own attention on padded rows: the same numbers, more slowly. For both models where both lack the package."""
     if isinstance(there, Unknown):
         return None
     values: dict[str, object] = {}

@@ -28,12 +28,12 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
     phase="ray",
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("arguments that it has", (*configured(f"{KEY}.num_cpus=8", f"+{KEY}.{_STORE}=100000000"), _TAKES, RayAddresses())),
-        Example("one that it has not", (*configured(f"+{KEY}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
-        Example("a small object store", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses()), "Ray takes no less than 75.0 MiB"),
-        Example("of a Ray that runs", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),)))),
+        Example("valid arguments", (*configured(f"{KEY}.num_cpus=8", f"+{KEY}.{_STORE}=100000000"), _TAKES, RayAddresses())),
+        Example("a misspelled argument", (*configured(f"+{KEY}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
+        Example("a small object store", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses()), "Ray requires at least 75.0 MiB"),
+        Example("a Ray that already runs", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),)))),
         Example("verl 0.5 and older, which hand on num_cpus alone", (*configured("+ray_init.timeline_json_file=/t.json"), _TAKES, RayAddresses())),
-        Example("a folder that is not there", (*configured(f"+{KEY}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to send along, is not there"),
+        Example("a missing folder", (*configured(f"+{KEY}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to upload, does not exist"),
     ],
 )  # fmt: skip
 def ray_init_refuses(
@@ -43,12 +43,13 @@ def ray_init_refuses(
 
     ## Why it matters
 
-    verl hands all keys below `ray_kwargs.ray_init` to `ray.init()`, which takes no argument that it does not know, no object store
-    below its minimum, and no `working_dir` that is not a folder. The job stops before any worker starts.
+    verl passes all keys below `ray_kwargs.ray_init` to `ray.init()`, which refuses unknown arguments, an
+    object store below its minimum, and a `working_dir` that is not a folder. The job stops before any worker
+    starts.
 
     ## How to fix
 
-    Correct the name or the value. What Ray takes is read from the installed Ray.
+    Correct the name or the value. The accepted arguments are read from the installed Ray.
     """
     given = configuration.get(KEY)
     if not isinstance(given, Mapping):
@@ -69,20 +70,20 @@ def ray_init_refuses(
     if starts and size and size < arguments.smallest_store:
         least = arguments.smallest_store
         yield _finding(
-            f"an object store of {in_bytes(int(size))} is too small: Ray takes no less than {in_bytes(least)}",
+            f"an object store of {in_bytes(int(size))} is too small: Ray requires at least {in_bytes(least)}",
             configuration,
             f"{KEY}.{_STORE}",
             arguments.read_from,
-            f"Set {least} bytes or more, or leave it to Ray",
-            settings(configuration, {f"{KEY}.{_STORE}": least}, f"Ray takes no less than {least} bytes"),
+            f"set at least {least} bytes, or remove the setting",
+            settings(configuration, {f"{KEY}.{_STORE}": least}, f"Ray requires at least {least} bytes"),
         )
     if arguments.missing_folder and f"{KEY}.runtime_env.working_dir" in _keys(given):
         yield _finding(
-            f"{arguments.missing_folder}, which Ray is to send along, is not there",
+            f"{arguments.missing_folder}, which Ray is to upload, does not exist",
             configuration,
             f"{KEY}.runtime_env.working_dir",
             "",
-            "Name a folder that is there",
+            "name a folder that exists",
         )
 
 
@@ -112,12 +113,12 @@ def _finding(
 
 
 def _renamed(there: Configuration, name: str, near: str) -> Correction | None:
-    """The argument that is like this one, unless it is given too; else none."""
+    """The argument with a similar name, unless it is given too; else None."""
     word: Asked | None = there.asked_for(f"{KEY}.{name}")
     if word is None:
         return None
     if near and there.asked_for(f"{KEY}.{near}") is None:
         return reworded(
-            word, word.text.replace(f".{name}=", f".{near}=", 1), f"{near} is the name like {name}"
+            word, word.text.replace(f".{name}=", f".{near}=", 1), f"{near} is the closest name to {name}"
         )
     return reworded(word, None, effect=f"Ray starts without {word.text}")

@@ -1,4 +1,4 @@
-"""The flow of `verl-doctor clean`: what is left over, its removal one by one, and a second look at what that set free."""
+"""The flow of `verl-doctor clean`: find leftovers, remove them one by one, and look again for what that released."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _REMOVERS: Mapping[type, str] = {
     RemovePath: "path",
 }
 _ORDER = tuple(_REMOVERS)
-# What holds other leftovers: when one has gone, another look shows what that has set free.
+# Kinds that hold other leftovers: after their removal a second look shows what was released.
 _HOLDERS = frozenset({"process", "actor"})
 _LOOKS = 3
 
 
 @dataclass(frozen=True)
 class Found:
-    """Everything that is left over, what is kept, and what could not be looked at: (which facts, why)."""
+    """All leftovers, what is kept, and what could not be examined: (which facts, why)."""
 
     leftovers: tuple[Leftover, ...] = ()
     kept: tuple[Kept, ...] = ()
@@ -85,9 +85,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What was found, and what became of it when it was to be removed. `outcomes` is None when nothing was to be.
+    """What was found, and the outcomes of its removal; `outcomes` is None if nothing was to be removed.
 
-    `unrecorded` is why the journal does not tell of it all, "" when it does. `run` is the job that has left it all, None when
+    `unrecorded` is why the journal is incomplete, "" if it is complete. `run` is the job that left it all, None if
     no job was run.
     """
 
@@ -98,11 +98,11 @@ class Cleaned:
 
     @property
     def still_there(self) -> tuple[Outcome, ...]:
-        """What was to be removed and was not."""
+        """What should have been removed but was not."""
         return tuple(outcome for outcome in self.outcomes or () if outcome.state != "removed")
 
     def exit_code(self) -> int:
-        """That of the job, if one was run; else 1 when something can be removed, or was not; 3 when some place could not be looked at; 0 otherwise."""
+        """That of the job, if one was run; else 1 if something can be or was not removed; 3 if something could not be examined; 0 otherwise."""
         if self.run is not None:
             return self.run.ended.code
         left = self.found.leftovers if self.outcomes is None else self.still_there
@@ -110,7 +110,7 @@ class Cleaned:
 
 
 def find(collectors: Iterable[Collector], collection: Facts, ray_address: str = "") -> Found:
-    """Ask every fact that is about leftovers. When the Ray with this address tells nothing, that is one of what is unknown."""
+    """Collect every fact about leftovers. If the Ray at this address cannot be read, it counts as unknown."""
     facts = [collector.fact for collector in collectors if issubclass(collector.fact, Leftovers)]
     collection.start(facts)
     answers = {fact: collection.get(fact) for fact in facts}
@@ -130,7 +130,7 @@ def find(collectors: Iterable[Collector], collection: Facts, ray_address: str = 
 
 
 def chosen(found: Found, kinds: Collection[Kind], older_than: float) -> Found:
-    """Those of some kinds (all when there are none) that nobody has changed for `older_than` seconds."""
+    """The leftovers of these kinds (all if none are given) that have not changed for `older_than` seconds."""
     of_kind = [leftover for leftover in found.leftovers if not kinds or leftover.kind in kinds]
     young = [
         leftover for leftover in of_kind if older_than and (leftover.age is None or leftover.age < older_than)
@@ -157,7 +157,7 @@ def chosen(found: Found, kinds: Collection[Kind], older_than: float) -> Found:
 def remove_all(
     look: Callable[[], Found], machine: Machine, home: Path, say: Callable[[str], None]
 ) -> Cleaned:
-    """Remove what is found, then what that has set free. `home` is the journal that it is written down in. Raises Refused."""
+    """Remove what was found, then what that released. `home` has the journal that records it. Raises Refused."""
     found = look()
     path.give_back(found.kept, machine)
     outcomes: list[Outcome] = []
@@ -178,7 +178,7 @@ def remove_all(
 def _remove(
     due: Sequence[Leftover], machine: Machine, home: Path, problems: list[str], say: Callable[[str], None]
 ) -> list[Outcome]:
-    """Remove them, each by the one who knows how."""
+    """Remove them, each with the module for its kind."""
     ordered = sorted(due, key=lambda leftover: _ORDER.index(type(leftover.removal)))
     if not ordered:
         return []
@@ -186,7 +186,7 @@ def _remove(
     with recorded(home, ordered, problems) as note:
         for module, some in groupby(ordered, key=lambda leftover: _REMOVERS[type(leftover.removal)]):
             same = list(some)
-            say(f"removing what is left over: {same[0].kind} {same[0].name}")
+            say(f"removing leftovers: {same[0].kind} {same[0].name}")
             remover = importlib.import_module(f"verl_doctor.toolkit.commands.clean.{module}")
             for outcome in remover.remove(same, machine):
                 note(len(outcomes), outcome)
@@ -199,10 +199,10 @@ Note = Callable[[int, Outcome], None]
 
 @contextmanager
 def recorded(home: Path, leftovers: Sequence[Leftover], problems: list[str]) -> Iterator[Note]:
-    """Note what becomes of each, by its place in `leftovers`.
+    """Record the outcome of each, by its index in `leftovers`.
 
-    A full disk is why people clean up: a journal that cannot be written keeps nothing from being removed, and `problems` gets
-    a sentence. Raises Refused when another doctor is at work.
+    People clean up because a disk is full, so a journal that cannot be written does not prevent removal;
+    `problems` gets a sentence. Raises Refused if another doctor is at work.
     """
     entry = None
     with ExitStack() as held:

@@ -1,4 +1,4 @@
-"""`verl-doctor clean`: what dead jobs have left behind, and its removal."""
+"""`verl-doctor clean`: show and remove what dead jobs left behind."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
         strangers = [word for word in words if word not in get_args(Kind)]
         if strangers or not words:
             self.fail(
-                f"{', '.join(strangers) or 'nothing'} is no kind; there are {', '.join(get_args(Kind))}",
+                f"unknown kind: {', '.join(strangers) or 'nothing'}; expected {', '.join(get_args(Kind))}",
                 param,
                 ctx,
             )
@@ -53,13 +53,13 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 
 
 @click.command(
-    epilog="Exit codes: 0 nothing is left over, 1 something is, 2 wrong usage, 3 not all could be looked at. "
-    "With --apply: 0 all that was found is removed, 1 something is still there. With --run: that of the job."
+    epilog="Exit codes: 0 nothing is left over, 1 something is, 2 wrong usage, 3 not everything could be examined. "
+    "With --apply: 0 everything found was removed, 1 something remains. With --run: that of the job."
 )
 @target_options
 @job_options
 @click.option(
-    "--apply", "apply_them", is_flag=True, help="Remove them, each after a fresh look. Cannot be undone."
+    "--apply", "apply_them", is_flag=True, help="Remove them, each after a fresh check. Cannot be undone."
 )
 @click.option(
     "--run",
@@ -80,7 +80,7 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     type=Duration(),
     default="0s",
     metavar="AGE",
-    help="Only what has not changed for this long: 30m, 12h, 2d.",
+    help="Only what has not changed for at least this long: 30m, 12h, 2d.",
 )
 @answer_options
 @show_all_option
@@ -95,10 +95,10 @@ def clean(
     file: Path | None,
     verbose: bool,
 ) -> int:
-    """Show what dead jobs have left behind, and what proves it.
+    """Show what dead jobs left behind, with the proof.
 
-    Session and spill folders, shared memory, sockets, processes, and what they hold in Ray. What runs, what may be
-    starting, and what cannot be seen is kept.
+    Covers session and spill folders, shared memory, sockets, processes, and resources in Ray. Whatever is
+    running, may be starting or cannot be examined is kept.
     """
     from verl_doctor.toolkit.collectors.leftovers.file_judgement import GRACE  # noqa: PLC0415 - see below
     from verl_doctor.toolkit.commands.clean.answer import CleanAnswer  # noqa: PLC0415 - only this command needs them

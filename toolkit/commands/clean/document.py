@@ -1,4 +1,4 @@
-"""What `verl-doctor clean` found and did as a JSON document, and the words that its views share. `data/clean.schema.json` describes it."""
+"""What `verl-doctor clean` found and did as a JSON document, and the phrases that its views share. `data/clean.schema.json` describes it."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ def headline(cleaned: Cleaned) -> tuple[str, str]:
         gone = [outcome.leftover for outcome in outcomes if outcome.state == "removed"]
         if not cleaned.still_there:
             return "REMOVED", f"{kinds_of(gone)}{takes(gone, ', which took ')}"
-        return "NOT ALL", f"{counted(len(gone), 'leftover')} removed, {len(cleaned.still_there)} still there"
+        return "NOT ALL", f"{counted(len(gone), 'leftover')} removed, {len(cleaned.still_there)} remain"
     if cleaned.run is not None and (left := found.everything):
         return "LEFT OVER", f"the job left {kinds_of(left)}{takes(left, ', taking ')}"
     if found.leftovers:
         verb = "takes" if len(found.leftovers) == 1 else "take"
         return "LEFT OVER", f"{kinds_of(found.leftovers)}{takes(found.leftovers, f', which {verb} ')}"
     if found.unknown:
-        return "UNKNOWN", "nothing is known to be left over, but not everything could be looked at"
+        return "UNKNOWN", "nothing is known to be left over, but not everything could be examined"
     if cleaned.run is not None:
         return "CLEAN", "the job left nothing behind"
-    kept = f"; {counted(len(found.kept), 'thing')} looked at and kept" if found.kept else ""
+    kept = f"; {counted(len(found.kept), 'thing')} examined and kept" if found.kept else ""
     return "CLEAN", f"nothing is left over from dead jobs{kept}"
 
 
@@ -100,7 +100,7 @@ def kinds_of(leftovers: Iterable[Leftover | Kept]) -> str:
 
 
 def takes(leftovers: Iterable[Leftover | Kept], before: str) -> str:
-    """How much they take of each store: "3.2 GiB of disk"; "" when nothing is known."""
+    """How much of each store they take: "3.2 GiB of disk"; "" if unknown."""
     known = sorted(
         (leftover.store, leftover.size)
         for leftover in leftovers
@@ -135,13 +135,13 @@ def _total(total: Total) -> str:
 
 
 def next_steps(cleaned: Cleaned) -> Iterator[str]:
-    """What to do now, and what cannot be done."""
+    """The next steps, and what was not possible."""
     if cleaned.outcomes is None and cleaned.found.leftovers:
-        yield "verl-doctor clean --apply removes them, each after a fresh look; that cannot be undone"
+        yield "run verl-doctor clean --apply to remove them, each after a fresh check; this cannot be undone"
     if (
         any(leftover.kind == "session folder" for leftover in cleaned.found.leftovers)
         and cleaned.outcomes is None
     ):
-        yield "the logs of dead jobs go with their sessions: read or copy before what you still need"
+        yield "removing a session removes the logs of its jobs: first copy what you still need"
     if cleaned.unrecorded:
-        yield f"the journal has no record of it: {cleaned.unrecorded}"
+        yield f"the journal has no complete record: {cleaned.unrecorded}"
