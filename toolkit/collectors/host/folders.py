@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from string import Template
 from typing import Literal
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.host.spilling import Spilling
 from verl_doctor.toolkit.collectors.launch.driver_variable import (
     DriverVariable,
+    driver_variable,
     folder_for_ray,
     temporary_folder,
 )
@@ -33,6 +34,7 @@ Use = Literal["Ray's sessions", "temporary files", "spilled objects"]
 _RAYLETS_FOLDER = re.compile(r"--temp[-_]dir=(\S+)")
 _DEFAULT = "/tmp"  # noqa: S108 - it is looked at, not written to
 _KEY = "ray_kwargs.ray_init._temp_dir"
+_ADDRESS = "ray_kwargs.ray_init.address"
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,22 @@ def folders(
     configuration: Configuration | Unknown,
     spilling: Spilling | Unknown,
 ) -> Folders:
-    """Look at the folders that the running raylets have, or else at those that a job started from here would get, as far as that is certain."""
+    """Look at the folders that the running raylets have, and at those that a Ray started from here would get, as far as that is certain.
+
+    Beside running raylets that one counts only where somebody has chosen it and the job joins no Ray.
+    """
     running = list(_of_raylets(machine, processes))
-    sessions = running or _ray_would_take(machine, launch, starts, configuration)
+    taken = {choice.path for choice in running}
+    own = [
+        choice
+        for choice in _ray_would_take(machine, launch, starts, configuration)
+        if not running
+        or (choice.given_by and choice.path not in taken and not _joins(machine, launch, configuration))
+    ]
     temporary = temporary_folder(machine.environ, launch)
     found = [
-        *(_folder(machine, "Ray's sessions", choice, in_use=bool(running)) for choice in sessions),
+        *(_folder(machine, "Ray's sessions", choice, in_use=True) for choice in running),
+        *(_folder(machine, "Ray's sessions", choice) for choice in own),
         *(_folder(machine, "temporary files", choice) for choice in _choices(temporary)),
         *(_folder(machine, "spilled objects", choice) for choice in _for_spilling(spilling)),
     ]
@@ -112,6 +124,13 @@ def _of_raylets(machine: Machine, processes: Processes | Unknown) -> Iterator[Ch
         command = command_of(raylet.pid, machine) if raylet.mine else ""
         if match := _RAYLETS_FOLDER.search(command):
             yield Choice(match[1], f"the raylet (process {raylet.pid})")
+
+
+def _joins(machine: Machine, launch: Launch | Unknown, configuration: Configuration | Unknown) -> bool:
+    """Whether the job names a Ray that it joins; also where it names one that cannot be told."""
+    address = driver_variable("RAY_ADDRESS", machine.environ, launch)
+    named = None if isinstance(configuration, Unknown) else configuration.get(_ADDRESS)
+    return address.value is not None or not address.known or named not in (None, MISSING)
 
 
 def _ray_would_take(

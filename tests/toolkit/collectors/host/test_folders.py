@@ -119,9 +119,18 @@ def test_a_raylet_has_its_own(tmp_path: Path) -> None:
     files = {
         "/proc/7/cmdline": "raylet\0--session-name=s --temp-dir=/data/ray --webui=\0--temp_dir=/data/ray"
     }
-    found = look(tmp_path, RAYLET, files=files, RAY_TMPDIR="/r")
-    assert rays(found) == ("/data/ray", "the raylet (process 7)")
-    assert found.of("Ray's sessions")[0].in_use
+    joining = look(tmp_path, RAYLET, files=files, RAY_TMPDIR="/r", RAY_ADDRESS="auto")
+    assert (
+        rays(joining) == rays(look(tmp_path, RAYLET, files=files)) == ("/data/ray", "the raylet (process 7)")
+    )
+    assert joining.of("Ray's sessions")[0].in_use
+
+
+def test_a_ray_that_the_job_starts_in_another_folder_than_the_one_that_runs(tmp_path: Path) -> None:
+    files = {"/proc/7/cmdline": "raylet\0--temp-dir=/data/ray"}
+    sessions = look(tmp_path, RAYLET, files=files, RAY_TMPDIR="/r").of("Ray's sessions")
+    assert [(folder.path, folder.in_use) for folder in sessions] == [("/data/ray", True), ("/r/ray", False)]
+    assert len(look(tmp_path, RAYLET, files=files, RAY_TMPDIR="/data").of("Ray's sessions")) == 1
 
 
 def test_a_folder_that_another_user_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
