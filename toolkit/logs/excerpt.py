@@ -7,6 +7,7 @@ complains in every line the first and the last complaints are kept.
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -143,12 +144,18 @@ def _special_lines(block: bytes) -> tuple[set[int], set[int]]:
     return opening, marked
 
 
+@functools.cache
+def _search_for(words: tuple[bytes, ...]) -> BytesAhoCorasick:
+    """The search for these words, which takes longer to build than to run through a small log."""
+    return BytesAhoCorasick(words)
+
+
 class _Reader:
     """One log, block by block."""
 
     def __init__(self, words: tuple[bytes, ...]) -> None:
         self._words = words
-        self._search = BytesAhoCorasick(words)
+        self._search = _search_for(words)
         self.number = 1  # of the next line
         self.size = 0
         self._window = 0  # lines that still count whatever they say

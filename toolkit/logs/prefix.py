@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 
 from verl_doctor.toolkit.logs.lines import Line, relabelled
@@ -126,6 +127,7 @@ def _openings(text: str) -> Iterator[tuple[str, str]]:
             yield _form(before), text[cut.end() :]
 
 
+@lru_cache(maxsize=4096)
 def _form(prefix: str) -> str:
     """A pattern for all prefixes of this form. The blank at its end is missing where the line is empty."""
     parts = [

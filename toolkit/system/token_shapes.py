@@ -156,7 +156,8 @@ _PEM = re.compile(
 )
 # A line of the body of a key, where a log shows it without the line that begins it.
 _BODY_OF_KEY = re.compile(
-    r"^([\s+-]*)(?!(?:[^/\n]*/){5})(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])(?=\S*[+/])[A-Za-z0-9+/]{60,76}={0,2}(?=\s*$)",
+    r"^([ \t\r\f\v+-]*)(?=[A-Za-z0-9+/]{60,76}={0,2}\s*$)"  # first, since what follows reads as far as the line goes
+    r"(?!(?:[^/\n]*/){5})(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])(?=\S*[+/])[A-Za-z0-9+/]{60,76}={0,2}",
     re.MULTILINE,
 )
 _SCHEME = re.compile(
