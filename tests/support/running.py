@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from verl_doctor.toolkit.cli.main import main
+from verl_doctor.toolkit.collectors.gpu import nvml
 from verl_doctor.toolkit.collectors.installed import interpreter
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
@@ -50,15 +51,16 @@ def _index_handed_on(folder: Path) -> Iterator[None]:
 
 
 _really_ask = interpreter._ask
+_really_ask_nvml = nvml.ask_nvml
 _answers: dict[frozenset[tuple[str, str]], Any] = {}
 
 
 def _asked_once(machine: Machine, command: list[str], limit: float) -> Any:
-    if command != [sys.executable] or machine.runner is not None or machine.root != Path("/"):
+    if command != [sys.executable] or not _is_this_machine(machine):
         return _really_ask(machine, command, limit)
     variables = {name: value for name, value in machine.environ.items() if name != "PYTEST_CURRENT_TEST"}
     if sys.prefix != sys.base_prefix:  # a virtual environment has no packages of the user's home
-        variables = {name: value for name, value in variables.items() if name not in {"HOME", "RAY_TMPDIR"}}
+        variables = {name: value for name, value in variables.items() if name not in _OF_A_TEST}
     key = frozenset({*variables.items(), ("", str(machine.cwd) if "PYTHONPATH" in variables else "")})
     if key not in _answers:
         said = _really_ask(machine, command, limit)
@@ -66,6 +68,26 @@ def _asked_once(machine: Machine, command: list[str], limit: float) -> Any:
             return said
         _answers[key] = copy.deepcopy(said)
     return copy.deepcopy(_answers[key])
+
+
+_OF_A_TEST = frozenset({"HOME", "RAY_TMPDIR", "PYTEST_CURRENT_TEST"})
+
+
+def _nvml_asked_once(machine: Machine) -> Any:
+    if not _is_this_machine(machine):
+        return _really_ask_nvml(machine)
+    variables = {name: value for name, value in machine.environ.items() if name not in _OF_A_TEST}
+    key = frozenset({*variables.items(), ("", "NVML")})
+    if key not in _answers:
+        answer = _really_ask_nvml(machine)
+        if isinstance(answer, Unknown):
+            return answer
+        _answers[key] = copy.deepcopy(answer)
+    return copy.deepcopy(_answers[key])
+
+
+def _is_this_machine(machine: Machine) -> bool:
+    return machine.runner is None and machine.root == Path("/")
 
 
 def ran(words: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -90,10 +112,11 @@ def inside(
 ) -> subprocess.CompletedProcess[str]:
     """Run the same in this process, for answers that need no process of their own: four times as fast.
 
-    The Python that runs the tests describes itself once: in the same environment its answer is the same each time.
+    The Python that runs the tests describes itself once, and NVML is queried once: in the same environment the answer is the same each time.
     """
     with monkeypatch.context() as patch:
         patch.setattr(interpreter, "_ask", _asked_once)
+        patch.setattr(nvml, "ask_nvml", _nvml_asked_once)
         patch.chdir(cwd)
         for name, value in environ.items():
             patch.setenv(name, value)

@@ -9,6 +9,7 @@ same release, the facts of a recorded H200 and its NCCL: what is read from sourc
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import functools
 import sys
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -89,6 +91,20 @@ class Prepared:
         self.look.give(Construction, built)
         session = replace(self.session, registry=_with_rules_about_it()).at_cost("live")
         return replace(self, session=session)
+
+
+@contextlib.contextmanager
+def sources_parsed_once() -> Iterator[None]:
+    """Parse each source of verl and Ray once for all cases: a quarter of what a case takes. The reader changes none of their trees."""
+    parse = ast.parse
+    kept = functools.lru_cache(maxsize=256)(parse)
+
+    def parsed(source: Any, filename: str = "<unknown>", *more: Any, **options: Any) -> Any:
+        is_shared = isinstance(source, bytes) and any(part in filename for part in ("/verl/", "/ray/"))
+        return (kept if is_shared else parse)(source, filename, *more, **options)
+
+    with mock.patch.object(ast, "parse", parsed):
+        yield
 
 
 class Predictor:

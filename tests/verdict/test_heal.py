@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from verdict import case as cases_of
 from verdict.heal import Healer, classes
+from verdict.predict import sources_parsed_once
 
 CASES, CLASSES = cases_of.cases(), classes()
 
@@ -27,8 +28,13 @@ def test_every_class_is_that_of_a_case_and_has_its_reason() -> None:
 @pytest.fixture(scope="module")
 def healer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Healer]:
     """Journals of changes outside of environments lie in a folder of its own; the cases' has a short name, for Ray's sockets."""
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="v") as folder:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryDirectory(prefix="v") as folder,
+        sources_parsed_once(),
+    ):
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
         yield Healer(Path(folder))
 
 

@@ -12,7 +12,7 @@ from verdict import log
 from verdict.build import Builder
 from verdict.case import Case, Real
 from verdict.forecast import Forecast, forecasts, made, write
-from verdict.predict import Predictor
+from verdict.predict import Predictor, sources_parsed_once
 from verdict.score import diagnosed, is_phase, logs
 
 CASES, REAL, FIRST = cases_of.cases(), cases_of.real(), cases_of.first()
@@ -87,7 +87,11 @@ def test_a_log_shows_where_a_job_got_to(text: str, code: int | None, expected: R
 @pytest.fixture(scope="module")
 def predictor() -> Iterator[Predictor]:
     """Its folder has a short name: Ray's sockets would lie there. What is read of installed sources is kept for all cases."""
-    with tempfile.TemporaryDirectory(prefix="v") as folder, pytest.MonkeyPatch.context() as patch:
+    with (
+        tempfile.TemporaryDirectory(prefix="v") as folder,
+        pytest.MonkeyPatch.context() as patch,
+        sources_parsed_once(),
+    ):
         patch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
         yield Predictor(Path(folder))
 
@@ -117,11 +121,9 @@ tune_two_processes_one_row_each tune_target_modules tune_validation_file_broken
 
 @pytest.mark.real
 @pytest.mark.slow(seconds=300)  # the whole file
-def test_construction_foretells_what_happened(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="v") as folder:
-        found = [
-            one for some in made(Path(folder), map(CASES.__getitem__, BUILT), together=20) for one in some
-        ]
+def test_construction_foretells_what_happened(predictor: Predictor) -> None:
+    cases = map(CASES.__getitem__, BUILT)
+    found = [one for some in made(predictor.builder.folder, cases, together=20) for one in some]
     fails = {one.case: one.verdict == "failures" for one in found if one.way == "construction"}
     assert fails == {name: name not in HEALTHY for name in BUILT}
     assert not any(one.alone for one in found), "each of them would import verl and vLLM anew"
