@@ -16,6 +16,7 @@ import pytest
 from support.running import Doctor
 from support.trying import SEED
 
+from verl_doctor.toolkit.collectors.processes import processes
 from verl_doctor.toolkit.commands.demo.demo import build
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.system import cache, looks
@@ -29,7 +30,8 @@ python3 -m verl.trainer.main_ppo data.train_batch_size=64 trainer.n_gpus_per_nod
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A miniature environment and a launch script. A change counts at once."""
+    """A miniature environment and a launch script. A change counts at once, and no Ray of other tests runs here."""
+    monkeypatch.setattr(processes, "numbers", lambda *_: [])
     monkeypatch.setattr(looks, "_TICKS", dict.fromkeys(looks._TICKS, -60.0))
     build(tmp_path / "env")
     (tmp_path / "run.sh").write_text(_SCRIPT)
@@ -99,9 +101,9 @@ def test_the_second_answer_is_the_first(checked: Callable[..., tuple[dict[str, A
     first, reused = checked()
     assert reused == 0
     if not records():  # what is computed in children is kept from the second run on
-        first, reused = checked()
+        checked()
     second, reused = checked()
-    assert reused > 40
+    assert reused > 15
     assert second == first
 
 
@@ -124,7 +126,7 @@ def test_whatever_was_looked_at_changes(
             if put_back := changed(kind, path):
                 assert looks.what_changed(before), (kind, path)
                 put_back()
-    for kind, path in random.Random(SEED).sample(paths, 12):  # and some with whole runs
+    for kind, path in random.Random(SEED).sample(paths, 6):  # and some with whole runs
         checked()
         time.sleep(0.02)
         put_back = changed(kind, path)
@@ -154,7 +156,7 @@ def test_what_kept_facts_need_of_others() -> None:
     collectors = {collector.name: collector for collector in registry.load().collectors}
     kept = {name for name, collector in collectors.items() if collector.kept}
     needs = {need.reference.name for name in kept for need in collectors[name].needs}
-    assert needs & (collectors.keys() - kept) == {"Gpus", "Interpreter", "ModelFiles", "Raylets"}
+    assert needs & (collectors.keys() - kept) == {"GpuKinds", "Interpreter", "Raylets"}
     assert {
         "Listings"
     } <= kept  # a handle that remembers: whoever shares it must count as its first user does

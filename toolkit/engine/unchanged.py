@@ -7,8 +7,8 @@ other facts. The next run uses them where
 - this doctor, its dependencies, its Python, the user, the kernel, the whole environment, the folder, the target, the options and the
   configuration are the same (the record's name is a digest of these),
 - every file, folder and link that was looked at is as it was: where a single one is not, nothing of the record is used,
-- and, fact by fact, what it needs of the other collectors is the same. These facts change by themselves (processes, GPUs, what the
-  interpreter answers), so they are observed anew in every run and compared by value.
+- and what kept facts need of the other collectors is equal. These change by themselves (Ray, GPUs, what the interpreter answers), so
+  they are observed anew in every run. Where one differs, nothing of the record is used.
 
 What is Unknown or Broken is not kept: it may come from a slow disk. Rules whose outcomes are used again are not even imported. A record counts for a day, and not if it is from the future.
 """
@@ -21,7 +21,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from verl_doctor.toolkit.console.masked import masked
 from verl_doctor.toolkit.engine import factsfile, kept_index
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
-from verl_doctor.toolkit.facts import Absent, Broken, Collector, FactReference
+from verl_doctor.toolkit.facts import Absent, Collector, FactReference
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.system import cache, looks
@@ -49,10 +49,12 @@ _SINCE_BOOT = ("/proc/cpuinfo",)
 class Memory:
     """The record of an earlier run, as far as it counts in this one, and what this run adds.
 
-    `values` are the facts as JSON texts, by reference; `compared` are those that are observed anew in every run.
+    `values` are the facts as JSON texts, by reference; `compared` are those that are observed anew in every run. `watch` begins to note
+    what is looked at.
     """
 
     collectors: Mapping[str, Collector]
+    watch: Callable[[], object]
     taken: float = 0.0
     values: Mapping[str, str] = field(default_factory=dict)
     compared: Mapping[str, str] = field(default_factory=dict)
@@ -62,28 +64,36 @@ class Memory:
     collection: Collection | None = None
 
     def compare(self, collection: Collection) -> None:
-        """Observe what changes by itself, and find out which facts still count."""
+        """Observe what changes by itself. Where that differs nothing is used, and all is noted for a record of its own."""
         self.collection = collection
-        changing = self._changing if self.values else {}
-        collection.start(collector.reference for collector in changing.values())
-        for key, collector in changing.items():
-            self.valid[key] = _text(collection.get(collector.fact)) == self.compared.get(key, "")
-        for key in self.collectors:
-            self._is_valid(key)
+        if not self.values:
+            return
+        values, self.values = self.values, {}  # until all are compared
+        collection.start(collector.reference for collector in self._changing.values())
+        self.valid = {
+            key: self._restored(key, self.compared) == collection.get(collector.fact)
+            for key, collector in self._changing.items()
+        }
+        if all(self.valid.values()):
+            self.values = values
+        else:
+            self.outcomes, self.valid = {}, {}
+            self.watch()
 
     def fact(self, reference: FactReference) -> Any:
         """The fact, or None where it is to be observed."""
-        text = self.values.get(reference.key)
-        if text is None or not self.valid.get(reference.key):
-            return None
+        known = reference.key in self.values and reference.key in self.collectors
+        return self._restored(reference.key, self.values) if known and self._is_valid(reference.key) else None
+
+    def _restored(self, key: str, texts: Mapping[str, str]) -> Any:
         try:
-            return factsfile.restore("", self.collectors[reference.key], json.loads(text))
-        except (UsageError, ValueError, RecursionError):
+            return factsfile.restore("", self.collectors[key], json.loads(texts[key]))
+        except (UsageError, LookupError, ValueError, TypeError, RecursionError):
             return None
 
     def looking(self, collector: Collector) -> contextlib.AbstractContextManager[None]:
         """A block in which a collector observes its fact: what it looks at counts where the fact is to be kept."""
-        return looks.counted() if collector.kept else contextlib.nullcontext()
+        return looks.counted(collector.reference.key) if collector.kept else contextlib.nullcontext()
 
     def outcome(self, check: Check) -> Any:
         """How the rule ended, as JSON; None where it is to be judged."""
@@ -129,12 +139,13 @@ class Memory:
     def _may_be_kept(self, key: str) -> bool:
         return key not in self.collectors or self.collectors[key].kept or key in self._changing
 
-    def document(self) -> dict[str, Any]:
-        """The record of this run, without what was looked at."""
+    def document(self, unkept: Container[str]) -> dict[str, Any]:
+        """The record of this run, without what was looked at. Of the `unkept` facts nothing is recorded."""
         assert self.collection is not None  # noqa: S101 - a run has looked
         values: dict[str, str] = {}
         for key, collector in self.collectors.items():
-            if collector.kept and not collector.local and self.collection.has(collector.reference):
+            known = collector.kept and not collector.local and self.collection.has(collector.reference)
+            if known and key not in unkept:
                 value = self.collection.get(collector.fact)
                 if type(value) in {collector.fact, Absent}:
                     values[key] = _text(value)
@@ -148,10 +159,7 @@ def _needs(check: Check) -> Iterator[str]:
 
 
 def _text(value: Any) -> str:
-    """A fact as JSON; of what broke a text that is equal to none."""
-    return (
-        f"broken {time.monotonic_ns()}" if isinstance(value, Broken) else json.dumps(factsfile.entry(value))
-    )
+    return json.dumps(factsfile.entry(value))
 
 
 @contextlib.contextmanager
@@ -162,14 +170,19 @@ def remembering(session: Session) -> Iterator[Session]:
         return
     began = time.time()
     file = _file(session)
-    memory = Memory({collector.reference.key: collector for collector in session.registry.collectors})
-    if _recall(memory, file, began):
+    with contextlib.ExitStack() as stack:
+        watching: list[Looks] = []
+        ignored = [str(cache.top()), *kept_index.folders(), *_SINCE_BOOT]
+        memory = Memory(
+            {collector.reference.key: collector for collector in session.registry.collectors},
+            lambda: watching.append(stack.enter_context(looks.watched(ignored))),
+        )
+        if not _recall(memory, file, began):
+            memory.watch()
         yield replace(session, memory=memory)
-        return
-    with looks.watched([str(cache.top()), *kept_index.folders(), *_SINCE_BOOT]) as seen:
-        yield replace(session, memory=memory)
-        if memory.collection is not None and not session.selection.select and not session.selection.ignore:
-            _keep(memory, seen, file, began)
+        whole = not session.selection.select and not session.selection.ignore
+        if watching and memory.collection is not None and whole:
+            _keep(memory, watching[0], file, began)
 
 
 def _file(session: Session) -> Path:
@@ -213,7 +226,7 @@ def _keep(memory: Memory, seen: Looks, file: Path, began: float) -> None:
         looked = seen.record(began)
     except CannotBeKeptError:
         return
-    document = memory.document()
+    document = memory.document(seen.unkept)
     if (
         masked(memory.noted) == memory.noted
     ):  # what smells of a secret is written nowhere; facts hold nothing of it

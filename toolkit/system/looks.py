@@ -66,7 +66,7 @@ class CannotBeKeptError(Exception):
 
 
 class Looks:
-    """Everything that was looked at. `ignored` are the folders that do not count; a file in one of `passing` counts only for `counted`."""
+    """Everything that was looked at. `unkept` are the pieces of work that looked at processes, which cannot be compared. `ignored` are the folders that do not count; a file in one of `passing` counts only for `counted`."""
 
     def __init__(self, ignored: Iterable[str], passing: Iterable[str]) -> None:
         self._ignored = tuple(f"{folder.rstrip('/')}/" for folder in ignored)
@@ -77,6 +77,7 @@ class Looks:
         self._whole: set[str] = set()
         self._access: dict[tuple[str, int], bool] = {}
         self.why_not = ""
+        self.unkept: set[str] = set()
 
     def add(self, path: Any, kind: str, folder: int | None = None) -> None:
         """Note one look: `followed`, `links`, `listed`, or `whole` for a folder whose entries were all looked at."""
@@ -98,7 +99,10 @@ class Looks:
         name = _text(path, folder)
         if name is None or f"{name}/".startswith(self._ignored):
             return None
-        return None if not _counts() and f"{name}/".startswith(self._passing) else name
+        if (work := _counts()) and name.startswith("/proc/"):
+            self.unkept.add(work)
+            return None
+        return None if not work and f"{name}/".startswith(self._passing) else name
 
     def record(self, began: float) -> dict[str, Any]:
         """All that was looked at as JSON, with its state now. Raises CannotBeKeptError where a later change might not show.
@@ -228,17 +232,18 @@ _hooked = False
 
 
 @contextlib.contextmanager
-def counted() -> Iterator[None]:
-    """What this thread looks at in this block counts wherever it lies: a fact that is to be kept depends on it."""
-    _here.counts = True
+def counted(work: str) -> Iterator[None]:
+    """What this thread looks at in this block counts wherever it lies: a fact that is to be kept depends on it. `work` names the fact."""
+    _here.work = work
     try:
         yield
     finally:
-        _here.counts = False
+        _here.work = ""
 
 
-def _counts() -> bool:
-    return getattr(_here, "counts", False)
+def _counts() -> str:
+    """For which fact this thread works, "" for none that is to be kept."""
+    return getattr(_here, "work", "")
 
 
 @contextlib.contextmanager
@@ -418,11 +423,11 @@ def _wrap(looks: Looks) -> Callable[[], None]:
 
     def start(thread: threading.Thread) -> None:
         """What a thread looks at counts where that of its maker does."""
-        if _counts():
+        if work := _counts():
             run = thread.run
 
             def run_counted() -> None:
-                with counted():
+                with counted(work):
                     run()
 
             thread.run = run_counted  # type: ignore[method-assign]

@@ -110,7 +110,7 @@ FOLDER: Mapping[str, Callable[[Path], Any]] = {
 
 
 def state_after(look: Callable[[], Any]) -> Any:
-    with looks.watched([]) as seen, looks.counted():
+    with looks.watched([]) as seen, looks.counted("a fact"):
         look()
     return seen.record(time.time())
 
@@ -184,13 +184,17 @@ def test_everything_is_put_back(place: Path) -> None:
 
 
 def test_folders_of_the_kernel(place: Path) -> None:
-    """What a collector that keeps its fact reads there cannot be compared; what others read there does not count."""
+    """What a collector reads there cannot be compared: its fact is not kept. What others read there does not count."""
     with looks.watched([]) as seen:
         Path("/proc/self/stat").read_bytes()
+    assert not seen.unkept
     seen.record(time.time())
-    with looks.watched([]) as seen, looks.counted():
+    with looks.watched([]) as seen, looks.counted("a fact"):
         Path("/proc/self/stat").read_bytes()
-    with pytest.raises(looks.CannotBeKeptError, match="proc"):
+    assert seen.unkept == {"a fact"}
+    with looks.watched([]) as seen, looks.counted("a fact"):
+        Path("/sys/kernel/mm/transparent_hugepage/enabled").exists()
+    with pytest.raises(looks.CannotBeKeptError, match="sysfs"):
         seen.record(time.time())
 
 

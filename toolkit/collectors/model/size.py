@@ -16,7 +16,7 @@ class ModelSize:
     parameters: int
 
 
-@collector(kept=True)
+@collector()
 def model_size(files: ModelFiles) -> ModelSize | Unknown:
     """Add up the tensors of the weights that are loaded."""
     if not files.of("safetensors"):

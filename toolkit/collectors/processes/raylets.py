@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.collectors.launch.environment import Variables, as_far_as_shown
 from verl_doctor.toolkit.collectors.processes.processes import Process, Processes
@@ -26,7 +26,7 @@ class Raylet:
     """One raylet of this user.
 
     `address` is the node's, `cluster` that of the control store (GCS) which it belongs to, `session` the name of its
-    folder; each is empty when the command line does not say. `age` is in seconds. `variables` is the environment that
+    folder; each is empty when the command line does not say. `age` is in seconds, and does not tell two raylets apart. `variables` is the environment that
     it was started with, filtered as this shell's is.
     """
 
@@ -34,7 +34,7 @@ class Raylet:
     address: str
     cluster: str
     session: str
-    age: float
+    age: float = field(compare=False)
     variables: Variables
 
 

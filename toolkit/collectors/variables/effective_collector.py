@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.gpu.kinds import GpuKinds
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, TorchTree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.processes.raylets import Raylets
@@ -23,7 +23,7 @@ def effective_environment(
     torch: TorchTree | Unknown,
     libraries: LibraryTrees | Unknown,
     raylets: Raylets | Unknown,
-    gpus: Gpus | Unknown,
+    gpus: GpuKinds | Unknown,
 ) -> EffectiveEnvironment | Unknown:
     """Follow the job from this shell to its workers. Nothing is run."""
     from verl_doctor.toolkit.collectors.variables.effective_reader import resolved_environment  # noqa: PLC0415 - it reads verl's sources

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.gpu.kinds import GpuKinds
 from verl_doctor.toolkit.collectors.launch.launch import Setting
 from verl_doctor.toolkit.collectors.processes.raylets import Raylet, environ_of
 from verl_doctor.toolkit.collectors.variables import ray_environment, verl_environment
@@ -145,7 +145,7 @@ def worker(
     ray = parties.ray if begun.uses_ray else None
     for addition in ray_environment.for_workers(ray, tuple(found)) if ray is not None else ():
         found[addition.name] = Held(addition.value, "Ray", addition.place, _BY_RAY)
-    nvidia = isinstance(parties.gpus, Gpus)
+    nvidia = isinstance(parties.gpus, GpuKinds)
     for name, switch, place in devices_of_workers(ray, nvidia=nvidia) if ray is not None else ():
         forbidden = switch in found and found[switch].raw != "0"
         if not forbidden and (name in found or name in begun.environ):

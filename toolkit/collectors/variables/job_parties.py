@@ -9,7 +9,7 @@ from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.hydra_program import program_file
-from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.gpu.kinds import GpuKinds
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, TorchTree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
 from verl_doctor.toolkit.collectors.processes.raylets import Raylets
@@ -35,7 +35,7 @@ class Parties:
     torch: TorchTree | Unknown
     libraries: LibraryTrees | Unknown
     raylets: Raylets | Unknown
-    gpus: Gpus | Unknown
+    gpus: GpuKinds | Unknown
     ray_address: str = ""
 
     @property
@@ -113,8 +113,8 @@ def _capability(parties: Parties) -> Any:
     if isinstance(parties.gpus, Unknown):
         no_gpu_at_the_driver = isinstance(parties.gpus, Absent) and not isinstance(parties.raylets, Unknown)
         return (None, None) if no_gpu_at_the_driver else UNCLEAR
-    capabilities = {device.capability for device in parties.gpus.sound if device.capability}
-    return tuple(map(int, capabilities.pop().split("."))) if len(capabilities) == 1 else UNCLEAR
+    capabilities = parties.gpus.capabilities
+    return tuple(map(int, capabilities[0].split("."))) if len(capabilities) == 1 else UNCLEAR
 
 
 def _libraries(parties: Parties) -> dict[str, Path]:

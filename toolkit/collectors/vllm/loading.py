@@ -42,7 +42,7 @@ class VllmLoading:
     read_from: str = ""
 
 
-@collector(kept=True)
+@collector()
 def vllm_loading(vllm: VllmTree, _files: ModelFiles) -> VllmLoading | Unknown:
     """Read three files of vLLM, for a job whose model has weights here."""
     folder = Path(vllm.tree.folder)

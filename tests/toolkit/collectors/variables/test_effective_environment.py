@@ -11,7 +11,8 @@ import pytest
 from support.miniatures.small_verl import small_verl
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus
+from verl_doctor.toolkit.collectors.gpu.kinds import GpuKinds, gpu_kinds
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, Tree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.environment import as_far_as_shown
 from verl_doctor.toolkit.collectors.launch.launch import Launch
@@ -332,8 +333,8 @@ def test_what_other_processes_get_later(job: Job) -> None:
     assert [(one.to, one.value.text) for one in row.later] == [("rollout servers", "1")]
 
 
-@pytest.mark.parametrize("gpus", [Absent("no GPU"), Gpus()])
-def test_gpus_elsewhere_are_not_guessed(gpus: Gpus | Unknown, job: Job) -> None:
+@pytest.mark.parametrize("gpus", [Absent("no GPU"), GpuKinds()])
+def test_gpus_elsewhere_are_not_guessed(gpus: GpuKinds | Unknown, job: Job) -> None:
     job.parties = replace(job.parties, gpus=gpus)
     assert job.row("CUDA_DEVICE_MAX_CONNECTIONS").worker.is_set is None
 
@@ -395,9 +396,9 @@ def test_ray_gives_each_worker_its_gpus_unless_it_is_told_not_to(job: Job) -> No
     assert job.seen("CUDA_VISIBLE_DEVICES") == ("0,1", "2,3", "2,3", "the raylet")
 
 
-@pytest.mark.parametrize(("gpus", "sees"), [(Gpus(), "0,1"), (Absent("no GPU"), None)])
+@pytest.mark.parametrize(("gpus", "sees"), [(GpuKinds(), "0,1"), (Absent("no GPU"), None)])
 def test_ray_leaves_the_variables_of_other_makers_gpus_alone(
-    gpus: Gpus | Unknown, sees: str | None, job: Job
+    gpus: GpuKinds | Unknown, sees: str | None, job: Job
 ) -> None:
     job.ray(utils="")
     folder = job.folder / "site" / "ray" / "_private" / "accelerators"
@@ -473,3 +474,15 @@ def test_no_rule_speaks_where_nothing_is_wrong(make: Callable[[Job], Job], job: 
 
 def test_and_they_speak_where_something_is(job: Job) -> None:
     assert said_about(job.shell(**USUAL, NCCL_ALGO="Ring").raylet(**USUAL)) != []
+
+
+def test_kinds_of_gpus() -> None:
+    gpus = Gpus(
+        (
+            Device(0, capability="9.0"),
+            Device(1, capability="9.0"),
+            Device(2, trouble="GPU is lost"),
+            Device(3),
+        )
+    )
+    assert gpu_kinds.collect(gpus) == GpuKinds(("9.0",))
