@@ -24,6 +24,7 @@ from support import answers, environment
 from support.machine_facts import Facts, edited, healthy_node, known
 from support.machine_faults import FAULTS
 from support.places import TESTS
+from support.running import machine_asked_once
 from verl_doctor.toolkit.cli.main import cli, main
 from verl_doctor.toolkit.commands.demo.demo import build
 from verl_doctor.toolkit.console import view
@@ -102,7 +103,7 @@ class Shown:
 
 def page() -> str:
     """Run all commands and render all sample answers."""
-    with _folder() as folder:
+    with _folder() as folder, machine_asked_once():
         parts = [*_commands(folder), *_samples()]
     return "".join(f"{line}".rstrip() + "\n" for part in parts for line in part.lines())
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -90,6 +91,16 @@ def _is_this_machine(machine: Machine) -> bool:
     return machine.runner is None and machine.root == Path("/")
 
 
+@contextlib.contextmanager
+def machine_asked_once() -> Iterator[None]:
+    """Have the Python that runs the tests describe itself once, and NVML queried once: in the same environment they answer the same."""
+    with (
+        mock.patch.object(interpreter, "_ask", _asked_once),
+        mock.patch.object(nvml, "ask_nvml", _nvml_asked_once),
+    ):
+        yield
+
+
 def ran(words: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run these words in a folder, with these variables added to the test's own."""
     return subprocess.run(
@@ -110,13 +121,8 @@ def inside(
     capfd: pytest.CaptureFixture[str],
     **environ: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the same in this process, for answers that need no process of their own: four times as fast.
-
-    The Python that runs the tests describes itself once, and NVML is queried once: in the same environment the answer is the same each time.
-    """
-    with monkeypatch.context() as patch:
-        patch.setattr(interpreter, "_ask", _asked_once)
-        patch.setattr(nvml, "ask_nvml", _nvml_asked_once)
+    """Run the same in this process, for answers that need no process of their own: four times as fast."""
+    with monkeypatch.context() as patch, machine_asked_once():
         patch.chdir(cwd)
         for name, value in environ.items():
             patch.setenv(name, value)
