@@ -164,7 +164,7 @@ def test_agents_that_outlive_a_killed_driver_are_kept_while_they_listen_and_thei
         found = of(short, segment)
         assert found().leftovers == ()
         os.kill(job.pid, signal.SIGKILL)
-        job.wait(60)
+        job.wait(300)
         # The raylet ends when its driver has; its agents do not.
         _wait(
             lambda: (

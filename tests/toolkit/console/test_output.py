@@ -156,10 +156,10 @@ def test_a_named_pipe_is_written_to(tmp_path: Path) -> None:
     with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)) as reader:
         writer = threading.Thread(target=write, args=(pipe, large), daemon=True)
         writer.start()
-        select.select([reader], [], [], 10)
+        select.select([reader], [], [], 120)
         os.set_blocking(reader.fileno(), True)
         assert reader.read() == large
-        writer.join(10)
+        writer.join(120)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 

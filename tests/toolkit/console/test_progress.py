@@ -27,7 +27,7 @@ def shown(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, *, wait: bool) -
     monkeypatch.setattr(sys, "stderr", stream)
     with Progress() as line:
         line.say("reading \x1b[31mvllm")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while wait and not stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
     return stream.getvalue()

@@ -42,7 +42,7 @@ def answer(collection: Collection, fact: type) -> Any:
     ORIGINAL_START(
         threading.Thread(target=lambda: got.set_result(collection.get(fact)), name="asking", daemon=True)
     )
-    return got.result(timeout=10)
+    return got.result(timeout=120)
 
 
 ORIGINAL_START = threading.Thread.start

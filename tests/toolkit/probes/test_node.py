@@ -102,7 +102,7 @@ def test_nobody_wants_the_answer_any_more(tmp_path: Path, detached: bool) -> Non
         while not (tmp_path / "pids").exists() or not (tmp_path / "pids").read_text():
             time.sleep(0.02)
         if detached:
-            process.wait(60)  # it has gone on in a process of its own
+            process.wait(300)  # it has gone on in a process of its own
         assert process.stdin is not None
         process.stdin.close()
         assert process.stdout is not None

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.trying import unless_disturbed
+from support.trying import LIMITS, unless_disturbed
 
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process.dialogue import Dialogue
@@ -50,8 +50,13 @@ def test_a_grandchild_that_holds_the_streams_is_not_waited_for() -> None:
 @pytest.mark.slow
 def test_time_is_up() -> None:
     speaks = ["sh", "-c", "echo so far; exec sleep 60"]
-    with Machine().speak(speaks, b"", patience=0.5) as dialogue:
-        assert list(dialogue.lines(time.monotonic() + 3)) == [b"so far"]
+    lines = []
+    for seconds in (1.0, *LIMITS):
+        with Machine().speak(speaks, b"", patience=0.5) as dialogue:
+            lines = list(dialogue.lines(time.monotonic() + seconds))
+        if lines:  # on a busy machine it has not even spoken in so few
+            break
+    assert lines == [b"so far"]
 
 
 def test_it_is_told_to_stop_and_may_clear_away(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_on_the_way_out_what_carries_the_mark_is_ended_and_the_folder_removed() 
         (folder / "log").touch()
         reader = subprocess.Popen(["tail", "-f", f"{folder}/log"], stderr=subprocess.DEVNULL)
     try:
-        assert child.wait(60) == named.wait(60) == -signal.SIGTERM
+        assert child.wait(300) == named.wait(300) == -signal.SIGTERM
         assert other.poll() is None
         assert reader.poll() is None, "somebody who reads along"
         assert not folder.exists()
@@ -144,7 +144,7 @@ def test_the_keeper_clears_up_when_the_doctor_cannot(number: int) -> None:
         assert doctor.stdout is not None
         folder, pid = doctor.stdout.readline().split()
         doctor.send_signal(number)
-        doctor.wait(60)
+        doctor.wait(300)
     assert waited(lambda: gone(int(pid)) and not Path(folder).exists())
 
 
@@ -172,7 +172,7 @@ def test_the_next_test_clears_up_when_the_keeper_was_killed_too(
         os.kill(keeper, signal.SIGKILL)
         assert waited(lambda: gone(keeper))
         doctor.kill()
-        doctor.wait(60)
+        doctor.wait(300)
     assert not gone(int(pid))
     clear_dead(Machine())
     assert gone(int(pid))
