@@ -19,7 +19,7 @@ import pytest
 from support import environment, isolation, wheels
 from support.evicted import written
 from support.folders import Folders, is_long
-from support.kept import cannot_run
+from support.kept import CACHE, cannot_run
 from support.running import Doctor, inside
 
 from verl_doctor.toolkit.engine import registry
@@ -142,6 +142,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if memory:
             memory.mkdir()
     else:
+        # Hypothesis parses a thousand modules for constants; what it finds is kept by the content of each, for all checkouts.
+        os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(CACHE / "hypothesis"))
         isolation.isolate()
         memory = isolation.memory()
         if memory:

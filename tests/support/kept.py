@@ -12,7 +12,8 @@ import pytest
 from support.environment import setting
 from support.trying import IN_CI
 
-_CACHE = Path(setting("VERL_DOCTOR_TEST_CACHE", str(Path.home() / ".cache" / "verl-doctor-tests")))
+CACHE = Path(setting("VERL_DOCTOR_TEST_CACHE", str(Path.home() / ".cache" / "verl-doctor-tests")))
+"""The folder of all that is kept."""
 
 
 def kept(name: str, make: Callable[[Path], None]) -> Path:
@@ -20,7 +21,7 @@ def kept(name: str, make: Callable[[Path], None]) -> Path:
 
     It is made where it stays, as the scripts of an environment name their interpreter by its full path.
     """
-    folder = _CACHE / name
+    folder = CACHE / name
     whole = folder.with_name(f"{folder.name}.whole")
     if not whole.exists():
         whole.parent.mkdir(parents=True, exist_ok=True)
