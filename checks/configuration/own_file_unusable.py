@@ -14,10 +14,12 @@ _TOOLS = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
 _CLASS = "data.custom_cls.name"
 _RESUME = "trainer.resume_from_path"
 _RESUME_MODE = "trainer.resume_mode"
+_REWARD = "custom_reward_function.path"
 _FILE = "/home/me/mine.py"
 _WORDS: Mapping[Trouble, tuple[str, str]] = {
     "missing": ("{path} does not exist", "an existing file or folder"),
     "no Python": ("{path} {error}", "a file that Python can read"),
+    "contents": ("{path} {error}", "what verl's own code takes of that file"),
     "no such name": ("{path} has no {name}", "the name of a class in that file"),
     "no data set": ("{name} in {path} is not a data set: it has no base class", "a subclass of torch.utils.data.Dataset"),
 }  # fmt: skip
@@ -30,6 +32,7 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
         Example("all of them exist", (*configured(), OwnFiles())),
         Example("a file of tools", (*configured(f"+{_TOOLS}=/home/me/tools.yaml"), OwnFiles((OwnFile(_TOOLS, "/home/me/tools.yaml", "missing", "first batch"),))), "/home/me/tools.yaml does not exist"),
         Example("a syntax error", (*configured(), OwnFiles((OwnFile("data.custom_cls.path", _FILE, "no Python", "workers", error="cannot be parsed: SyntaxError"),))), "cannot be parsed"),
+        Example("a reward without a score", (*configured(f"+{_REWARD}={_FILE}"), OwnFiles((OwnFile(_REWARD, _FILE, "contents", "first batch", error="has a f that returns nothing"),))), "/home/me/mine.py has a f that returns nothing"),
         Example("another class", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no such name", "workers", "Mine"),))), "has no Mine"),
         Example("a class without a base", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a data set"),
     ],
@@ -39,7 +42,9 @@ def own_file_unusable(configuration: Configuration, own: OwnFiles) -> Iterator[F
 
     ## Why it matters
     verl opens data set classes, tools, agent loops, rewards and the checkpoint to resume from only when it
-    needs them, some of them after the model is loaded. The job stops there.
+    needs them, some of them after the model is loaded. The job stops there. What they define has to fit: agent loops are a list of
+    names and classes, a tool has a schema or a docstring with types, a reward function takes what verl hands over by name and
+    returns a number, or a dictionary with a `score`.
 
     ## How to fix
     Correct the path or the name. Paths are resolved as verl resolves them: without expanding `~`, from the

@@ -40,10 +40,12 @@ def data_column_missing(tables: DataTables, demands: DataDemands) -> Iterator[Fi
 
     ## How to fix
 
-    Add the column when you generate the data. If it has another name, set `data.prompt_key` or
-    `data.reward_fn_key`.
+    Add the column when you generate the data. If it has another name, set `data.prompt_key` or,
+    before verl 0.7, `data.reward_fn_key`.
     """
-    keys = {demands.prompt: "data.prompt_key", demands.source: "data.reward_fn_key"}
+    keys = {demands.prompt: "data.prompt_key"}
+    if demands.source_by:
+        keys[demands.source] = demands.source_by
     owner, _, inner = demands.truth.partition(".")
     for table in readable(tables, demands):
         names = [column.name for column in table.columns]

@@ -10,6 +10,8 @@ from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 _PATH = "actor_rollout_ref.model.path"
+_TUNED = "model.path"
+_PROGRAMS = ("/trainer/main_ppo.py", "/trainer/sft_trainer.py")
 _TEMPLATE = "actor_rollout_ref.model.custom_chat_template"
 _ARGUMENTS = "data.apply_chat_template_kwargs"
 _AGENT = "actor_rollout_ref.rollout.agent"
@@ -20,14 +22,15 @@ _OWN_CODE = (
     f"{_AGENT}.agent_loop_manager_class",
     f"{_AGENT}.default_agent_loop",
     "actor_rollout_ref.model.external_lib",
+    "model.external_lib",
 )
 _NONE = ChatTemplate("/models/base")
 _NO_TOKENIZER = ChatTemplate("/models/base", has_tokenizer=False)
 
 
 def _irrelevant(configuration: Configuration) -> str | None:
-    if not configuration.program.endswith("/trainer/main_ppo.py"):
-        return "the job does not start verl's main_ppo"
+    if not configuration.program.endswith(_PROGRAMS):
+        return "the job starts neither verl's main_ppo nor its SFT trainer"
     own = next((key for key in _OWN_CODE if configuration.asked_for(key)), "")
     return f"{own} may build prompts without a template" if own else None
 
@@ -60,7 +63,8 @@ def chat_template_missing(configuration: Configuration, template: ChatTemplate) 
     Use the tokenizer of the instruct variant (`actor_rollout_ref.model.tokenizer_path` if this verl has it),
     put a `chat_template.jinja` beside the tokenizer, or set `actor_rollout_ref.model.custom_chat_template`.
     """
-    word = configuration.asked_for(_PATH)
+    tunes = configuration.program.endswith(_PROGRAMS[1])
+    word = configuration.asked_for(_TUNED if tunes else _PATH)
     if not template.has_tokenizer:
         yield Finding(
             f"{template.folder} has no tokenizer",
@@ -73,12 +77,12 @@ def chat_template_missing(configuration: Configuration, template: ChatTemplate) 
             remedy=f"copy the tokenizer's files to {template.folder}; hf download fetches them",
             subject=Subject("model", template.folder, "tokenizer"),
             stops=(EVERY_JOB,),
-            phase="first batch",
+            phase="workers" if tunes else "first batch",
         )
         return
     if template.found_in or any(
         configuration.get(key) not in (None, "", MISSING)
-        for key in (_TEMPLATE, f"{_ARGUMENTS}.chat_template")
+        for key in (_TEMPLATE, "model.custom_chat_template", f"{_ARGUMENTS}.chat_template")
     ):
         return
     yield Finding(
@@ -89,8 +93,8 @@ def chat_template_missing(configuration: Configuration, template: ChatTemplate) 
             read_from=f"{template.folder}/tokenizer_config.json",
         ),
         location=place(word) if word else None,
-        remedy=f"put a chat_template.jinja into {template.folder}, or set {_TEMPLATE}",
+        remedy=f"put a chat_template.jinja into {template.folder}, or set {'model.custom_chat_template' if tunes else _TEMPLATE}",
         subject=Subject("model", template.folder),
         stops=(EVERY_JOB,),
-        phase="first batch",
+        phase="workers" if tunes else "first batch",
     )

@@ -34,6 +34,8 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
         Example("a Ray that already runs", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),)))),
         Example("verl 0.5 and older, which hand on num_cpus alone", (*configured("+ray_init.timeline_json_file=/t.json"), _TAKES, RayAddresses())),
         Example("a missing folder", (*configured(f"+{KEY}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to upload, does not exist"),
+        Example("a variable as text", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS='4'"), _TAKES, RayAddresses())),
+        Example("a variable as a number", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS=4"), _TAKES, RayAddresses()), "must be text, but ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS is 4"),
     ],
 )  # fmt: skip
 def ray_init_refuses(
@@ -44,8 +46,8 @@ def ray_init_refuses(
     ## Why it matters
 
     verl passes all keys below `ray_kwargs.ray_init` to `ray.init()`, which refuses unknown arguments, an
-    object store below its minimum, and a `working_dir` that is not a folder. The job stops before any worker
-    starts.
+    object store below its minimum, a `working_dir` that is not a folder, and variables that are numbers. The
+    job stops before any worker starts.
 
     ## How to fix
 
@@ -77,6 +79,15 @@ def ray_init_refuses(
             f"set at least {least} bytes, or remove the setting",
             settings(configuration, {f"{KEY}.{_STORE}": least}, f"Ray requires at least {least} bytes"),
         )
+    for key, value in _not_texts(given):
+        yield _finding(
+            f"variables of Ray's runtime environment must be text, but {key} is {value}",
+            configuration,
+            key,
+            "",
+            f"quote it twice: \"{key}='{value}'\"",
+            _quoted(configuration, key, value),
+        )
     if arguments.missing_folder and f"{KEY}.runtime_env.working_dir" in _keys(given):
         yield _finding(
             f"{arguments.missing_folder}, which Ray is to upload, does not exist",
@@ -90,6 +101,23 @@ def ray_init_refuses(
 def _keys(given: Mapping[str, object]) -> list[str]:
     inner = given.get("runtime_env")
     return [f"{KEY}.runtime_env.{name}" for name in inner] if isinstance(inner, Mapping) else []
+
+
+def _not_texts(given: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """The variables of the runtime environment that YAML takes for numbers, truth values or nothing."""
+    inner = given.get("runtime_env")
+    variables = inner.get("env_vars") if isinstance(inner, Mapping) else None
+    for name, value in variables.items() if isinstance(variables, Mapping) else ():
+        if value is None or isinstance(value, (bool, int, float)):
+            yield f"{KEY}.runtime_env.env_vars.{name}", value
+
+
+def _quoted(there: Configuration, key: str, value: object) -> Correction | None:
+    word = there.asked_for(key)
+    if word is None or value is None:
+        return None
+    text = str(value).lower() if isinstance(value, bool) else word.text.partition("=")[2]
+    return reworded(word, f"{word.text.partition('=')[0]}='{text}'", "Ray takes texts alone")
 
 
 def _finding(

@@ -14,9 +14,10 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting, Word
+from verl_doctor.toolkit.collectors.variables.unreadable_values import UnreadableValue, UnreadableValues
 from verl_doctor.toolkit.collectors.vllm.refusals import EXPANDABLE, VllmRefusals
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phase, Subject, check
 
 _ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 _ENGINE = "VLLM_USE_V1"
@@ -33,6 +34,7 @@ _NEW = VllmRefusals("0.24.0")
 _LAST_V0 = VllmRefusals("0.11.0", old_engine="/env/vllm/v1/engine/llm_engine.py:60")
 
 
+_PORT = UnreadableValue("VLLM_PORT", "vLLM", "/env/vllm/envs.py:9", "ValueError: no integer", "engine")
 _NCCL_INSTALLED = Packages((Distribution("nvidia-nccl-cu13", "2.28.9", "/env/nvidia_nccl_cu13.dist-info"),))
 
 
@@ -54,6 +56,7 @@ def _script(name: str, value: str, *words: str) -> tuple[Variables, Launch]:
         Example("one GPU needs no algorithm", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured("trainer.n_gpus_per_node=1"))),
         Example("a slip", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured()), "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?"),
         Example("expandable segments", (_OLD, *_script(_ALLOCATOR, EXPANDABLE)), "does not start sleep mode with"),
+        Example("a number with its unit", (*_script("VLLM_PORT", "80s"), UnreadableValues((_PORT,))), "vLLM cannot read VLLM_PORT=80s: ValueError"),
         Example("the engine that is gone", (_LAST_V0, *_script(_ENGINE, "0")), "no V0 engine any more"),
     ],
 )  # fmt: skip
@@ -63,6 +66,7 @@ def value_refused(
     launch: Launch | Unknown,
     packages: Packages | Unknown,
     configuration: Configuration | Unknown,
+    unreadable: UnreadableValues | Unknown,
 ) -> Iterator[Finding]:
     """A variable has a value that stops the job.
 
@@ -73,12 +77,16 @@ def value_refused(
     LLMEngine, but envs.VLLM_USE_V1=False` for `VLLM_USE_V1=0` where only the V1 engine is left. NCCL 2.24 and later stop at an
     algorithm that they do not know: `invalid usage`, with the reason in `NCCL_DEBUG=WARN` alone.
 
+    vLLM converts its variables to numbers and choices, and Ray some of its own; a word such as `true`, `10min` or `95%` in place
+    of a number ends the process that reads it.
+
     ## How to fix
 
     Take `expandable_segments:True` out of PYTORCH_CUDA_ALLOC_CONF and leave the rest of it; vLLM 0.20.1 and later switch it
-    off around their own pool by themselves. Remove VLLM_USE_V1. Leave NCCL_ALGO unset: NCCL chooses best itself.
+    off around their own pool by themselves. Remove VLLM_USE_V1. Write numbers without units. Leave NCCL_ALGO unset: NCCL chooses best itself.
     """
     yield from _unknown_algorithms(variables, launch, packages, configuration)
+    yield from _unreadable(unreadable, variables, launch)
     if isinstance(refusals, Unknown):
         return
     for place in places(_ALLOCATOR, variables, launch):
@@ -123,6 +131,21 @@ def _unknown_algorithms(
                     )
 
 
+def _unreadable(
+    unreadable: UnreadableValues | Unknown, variables: Variables, launch: Launch | Unknown
+) -> Iterator[Finding]:
+    for value in () if isinstance(unreadable, Unknown) else unreadable.values:
+        for place in places(value.name, variables, launch)[-1:]:
+            yield _finding(
+                place,
+                f"{value.program} cannot read {place.assignment}: {value.text}",
+                value.read_from,
+                f"write what {value.program} takes, or remove {value.name}",
+                (EVERY_JOB,),
+                value.phase,
+            )
+
+
 def _nccl(packages: Packages | Unknown) -> str:
     """The version of the installed NCCL when it checks the variable; "" otherwise."""
     found = [packages.get(name) for name in _NCCL] if isinstance(packages, Packages) else []
@@ -136,7 +159,14 @@ def _checks(version: str) -> bool:
         return False
 
 
-def _finding(place: Place, message: str, refuses: str, remedy: str, stops: tuple[str, ...] = ()) -> Finding:
+def _finding(
+    place: Place,
+    message: str,
+    refuses: str,
+    remedy: str,
+    stops: tuple[str, ...] = (),
+    phase: Phase | None = None,
+) -> Finding:
     shell = "" if place.location else f" in {place.where}"
     return Finding(
         message,
@@ -145,6 +175,7 @@ def _finding(place: Place, message: str, refuses: str, remedy: str, stops: tuple
         subject=Subject("variable", place.name),
         remedy=remedy,
         stops=stops,
+        phase=phase,
     )
 
 

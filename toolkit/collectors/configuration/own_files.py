@@ -14,16 +14,18 @@ from verl_doctor.toolkit.collectors.configuration.beside import beside
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
-from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
 
-Trouble = Literal["missing", "no Python", "no such name", "no data set"]
+Trouble = Literal["missing", "no Python", "no such name", "no data set", "contents"]
 
 _DATASET = "data.custom_cls"
 _RESUME = "trainer.resume_from_path"
+_CHECKPOINTS = "trainer.default_local_dir"
+_TRACKER = "latest_checkpointed_iteration.txt"
 _MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
 # Files that are read whenever they are named, and when.
 _NAMED: tuple[tuple[str, Phase], ...] = (
@@ -46,8 +48,8 @@ _REWARDS = ("reward.custom_reward_function.path", "custom_reward_function.path")
 class OwnFile:
     """A file or folder under a `key`, what is wrong with it, and when the job comes to it. `error` is the parser's, `name` what it lacks.
 
-    `beside` is the one file of that name, or of nearly that name, that lies where it could be meant; `instead` is the key under which it
-    belongs, "" for the same.
+    Of a file with wrong "contents", `error` is what it has or lacks, behind its name. `beside` is the one file of that name, or of
+    nearly that name, that lies where it could be meant; `instead` is the key under which it belongs, "" for the same.
     """
 
     key: str
@@ -75,7 +77,7 @@ def own_files(
     if launch.submitted:
         return Absent("the job runs on another machine")
     here = not changes_folder(launch)
-    found = _found(configuration, machine.cwd, here=here)
+    found = _found(configuration, folder_of(launch, machine.cwd), here=here)
     readable = not isinstance(interpreter, Unknown) and _is_older(interpreter.version)
     return OwnFiles(tuple(own_file for own_file in found if readable or own_file.trouble != "no Python"))
 
@@ -97,11 +99,14 @@ def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
                 yield OwnFile(key, str(path), "missing", phase, beside=near, instead=instead)
         elif path.suffix == ".py" and isinstance(tree := _parsed(path), str):
             yield OwnFile(key, str(path), "no Python", phase, error=tree)
+        elif problem := next(_contents(there, key, path, cwd), ""):
+            yield OwnFile(key, str(path), "contents", phase, error=problem)
     if there.get("trainer.resume_mode") == "resume_path":
         folder = _path(there, _RESUME, cwd, here=here)
         if folder is not None and not os.path.exists(folder):
             ppo = there.has("actor_rollout_ref")  # its trainer looks when the engine is up
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
+    yield from _last_checkpoint(there, cwd, here=here)
     yield from _data_set(there, cwd, here=here)
 
 
@@ -113,6 +118,42 @@ def _meant(there: Configuration, key: str, path: Path, cwd: Path) -> tuple[str, 
     if near or not other or there.get(other) is not None or not os.path.isfile(twin):
         return near, ""
     return str(twin), other
+
+
+def _last_checkpoint(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
+    """The file that names the last checkpoint, which a job that resumes by itself reads as a number, and that checkpoint's folder."""
+    folder = _path(there, _CHECKPOINTS, cwd, here=here)
+    if there.get("trainer.resume_mode") != "auto" or folder is None:
+        return
+    tracker = folder / _TRACKER
+    content = read(tracker) if os.path.isfile(tracker) else b"0"
+    text = content.decode("utf-8", "replace").strip() if isinstance(content, bytes) else "0"
+    ppo = there.has("actor_rollout_ref")  # its trainer looks when the engine is up
+    phase: Phase = "engine" if ppo else "workers"
+    try:
+        step = int(text)
+    except ValueError:
+        problem = f"holds {text[:40]!r}, and not the number of a step"
+        yield OwnFile(_CHECKPOINTS, str(tracker), "contents", phase, error=problem)
+        return
+    last = folder / f"global_step_{step}"
+    if ppo and step and os.path.isdir(last) and not os.path.isdir(last / "actor"):
+        yield OwnFile(_CHECKPOINTS, str(last), "contents", phase, error="has no folder actor to resume from")
+
+
+def _contents(there: Configuration, key: str, path: Path, cwd: Path) -> Iterator[str]:
+    """What is wrong in a file that is there."""
+    from verl_doctor.toolkit.collectors.configuration import own_contents  # noqa: PLC0415 - only where a job names such a file
+
+    tree = _parsed(path) if path.suffix == ".py" else None
+    if key.endswith(".agent_loop_config_path"):
+        yield from own_contents.agent_loops(there, path, (cwd,))
+    elif key.endswith(".tool_config_path"):
+        yield from own_contents.tools(path, (cwd,))
+    elif key.endswith(".function_tool_path") and isinstance(tree, ast.Module):
+        yield from own_contents.function_tools(tree)
+    elif key in _REWARDS and isinstance(tree, ast.Module):
+        yield from own_contents.reward(there, key.removesuffix(".path"), tree)
 
 
 def _data_set(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:

@@ -42,6 +42,19 @@ _MODULES = "VERL_USE_EXTERNAL_MODULES"
 _LOADED = ("reward.custom_reward_function.path", "custom_reward_function.path", "data.custom_cls.path")
 _EXTERNAL = ("actor_rollout_ref.model.external_lib", "critic.model.external_lib", "actor_rollout_ref.ref.model.external_lib")  # fmt: skip
 _SOURCES = ("reward.reward_manager.source", "reward_model.reward_loop_source")
+# What a module mentions that registers further names for a setting.
+_REGISTERED_BY = {
+    **dict.fromkeys(
+        (ROLLOUT, MODE), re.compile(rb"ROLLOUT_REGISTRY|RolloutReplicaRegistry|register_rollout")
+    ),
+    STRATEGY: re.compile(rb"EngineRegistry"),
+    ESTIMATOR: re.compile(rb"register_adv_est|ADV_ESTIMATOR_REGISTRY"),
+    LOSS: re.compile(rb"register_policy_loss|POLICY_LOSS_REGISTRY"),
+    AGENT_LOOP: re.compile(rb"agent_loop"),
+    TRAINER: re.compile(rb"register_trainer"),
+    **dict.fromkeys((REWARD_MANAGER, OLD_REWARD_MANAGER), re.compile(rb"reward_manager|reward_loop")),
+}
+_ANY = b"ROLLOUT_REGISTRY EngineRegistry register_adv_est register_policy_loss agent_loop register_trainer reward_manager"
 _REGISTRATION = re.compile(rb"regist", re.IGNORECASE)
 
 
@@ -80,8 +93,11 @@ def read_registries(
             machine.environ.get(_MODULES, "") if all(setting.name != _MODULES for setting in given) else ""
         )
         names = named.split(",") if extended == _MODULES else [extended]
-        if not any(_mentions(name.strip().partition(".")[0], b"register_trainer", folders) for name in names):
-            closed = (*closed, TRAINER)
+        texts = [_texts(name.strip().partition(".")[0], folders) for name in names]
+        closed = (
+            *closed,
+            *(key for key, words in _REGISTERED_BY.items() if not any(map(words.search, texts))),
+        )
     return VerlRegistries(
         {key: registry for key, registry in found.items() if registry is not None and configuration.has(key)},
         extended,
@@ -281,14 +297,13 @@ def _extended(
     return ""
 
 
-def _mentions(package: str, words: bytes, folders: Iterable[str]) -> bool:
-    """Whether the source of a package has these words; also where its source is not found."""
+def _texts(package: str, folders: Iterable[str]) -> bytes:
+    """All sources of a package; where they are not found, the words of every registry."""
     for entry in filter(None, folders) if package else ():
-        files = sorted(Path(entry, package).rglob("*.py"))
-        if files:
-            sources = [read(file) for file in files]
-            return any(not isinstance(source, bytes) or words in source for source in sources)
-    return True
+        found = [read(file) for file in sorted(Path(entry, package).rglob("*.py"))]
+        if found and all(isinstance(source, bytes) for source in found):
+            return b"\n".join(source for source in found if isinstance(source, bytes))
+    return _ANY
 
 
 def _plugins(path: Iterable[str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.old_reward_keys import OldRewardKeys
-from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.python.source import Unreadable, children, parse, read, walk
@@ -58,7 +58,7 @@ def reward_function(
         return Unknown(f"the value of {key}.path or {key}.name cannot be told")
     if path.startswith(_PACKAGE):
         return Absent(f"{path} is a module, not a file")
-    file = machine.cwd / path.removeprefix(_FILE)
+    file = folder_of(launch, machine.cwd) / path.removeprefix(_FILE)
     if os.path.isfile(file):
         tree = _parsed(file)
         if tree is None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 
 @collector(timeout=20, kept=True)
 def validation(
-    configuration: Configuration, trees: VerlTrees, vllm: VllmTree | Unknown
+    configuration: Configuration,
+    trees: VerlTrees,
+    vllm: VllmTree | Unknown,
+    interpreter: Interpreter | Unknown,
 ) -> Validation | Unknown:
     """Follow the validation of the job's program with the values of the job."""
     if not configuration.complete:
         return Absent("a part of the command is not known, so other values may be set")
     from verl_doctor.toolkit.collectors.configuration.validation_reader import read_validation  # noqa: PLC0415 - only where a configuration was composed
 
-    return read_validation(configuration, trees, vllm)
+    return read_validation(configuration, trees, vllm, interpreter)

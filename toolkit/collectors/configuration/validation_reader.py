@@ -1,14 +1,22 @@
-"""Follows what verl does to a configuration before anything trains: `validate_config`, the classes of sections, the data set of fine-tuning."""
+"""Follows what verl does to a configuration: `validate_config`, the classes of sections, the trainer, its loss and its optimizer.
+
+vLLM's sampling parameters and torch's optimizer are followed with what verl hands on to them.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import with_nearest
 from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Phase
@@ -16,6 +24,8 @@ from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.refusals import (
     ClassNode,
     Follower,
+    FunctionNode,
+    Made,
     NotFollowedError,
     RefusedError,
     Section,
@@ -28,14 +38,42 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 _DATASET = "verl.utils.dataset.multiturn_sft_dataset.MultiTurnSFTDataset"
 _CUSTOM = "data.custom_cls.path"
 _WHOLE = frozenset({"config", "self.config"})  # the names of the whole configuration in programs
+_ACTOR = "actor_rollout_ref.actor"
+_MODE = "trainer.v1.trainer_mode"
+_ALGORITHMS = "verl.trainer.ppo.core_algos"
+_OLD_TRAINER = "verl.trainer.ppo.ray_trainer.RayPPOTrainer"
+_SAMPLING = "vllm.sampling_params.SamplingParams"
+_SAMPLED = ("temperature", "top_p", "top_k")
+# What a trainer does with its configuration, and where the job is then.
+_METHODS: tuple[tuple[str, Phase], ...] = (
+    ("__init__", "workers"),
+    ("_build_config", "workers"),
+    ("_init_dataloader", "workers"),
+    ("_init_resource_pool_mgr", "workers"),
+    ("_load_checkpoint", "first batch"),
+    ("fit", "first update"),
+    ("step", "first batch"),
+)
+# Further parts of a job with rollouts: a class, its method, and what its fields are of the configuration.
+_PARTS: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
+    ("verl.workers.rollout.llm_server.LLMServerManager", "_initialize_llm_servers", {"config": "", "rollout_config": _ROLLOUT}, "engine"),
+    ("verl.experimental.agent_loop.agent_loop.AgentLoopManager", "_init_agent_loop_workers", {"config": "", "rollout_config": _ROLLOUT}, "first batch"),
+    ("verl.experimental.reward_loop.reward_loop.RewardLoopManager", "_init_reward_loop_workers", {"config": ""}, "first batch"),
+)  # fmt: skip
+Step = tuple[Callable[[Follower], object], Phase]
 
 
-def read_validation(there: Configuration, trees: VerlTrees, vllm: VllmTree | Unknown) -> Validation:
-    """Follow the program's file: the calls in it, and the classes of which it makes objects."""
+def read_validation(
+    there: Configuration, trees: VerlTrees, vllm: VllmTree | Unknown, interpreter: Interpreter | Unknown
+) -> Validation:
+    """Follow the program's file: the calls in it, and the classes of which it makes objects; then what the job calls later."""
     verl = SourceTree(Path(trees.imported.folder), trees.imported.module, "verl")
     sources = [verl]
     if not isinstance(vllm, Unknown):
         sources.append(SourceTree(Path(vllm.tree.folder), "vllm"))
+    if not isinstance(interpreter, Unknown):
+        folders = (Path(entry, "torch", "optim") for entry in interpreter.sys_path)
+        sources += [SourceTree(folder, "torch.optim") for folder in folders if os.path.isdir(folder)][:1]
     program = Path(there.program)
     module = verl.name_of(program)
     source = read(program)
@@ -44,12 +82,18 @@ def read_validation(there: Configuration, trees: VerlTrees, vllm: VllmTree | Unk
         return Validation()
     found: list[Raised] = []
     nearest: dict[Raised, Raised] = {}
-    for step, phase in _steps(tree, module, there):
+    modules: dict[str, tuple[Path, ast.Module] | None] = {}
+    before = list(_steps(tree, module, there))
+    for place, (step, phase) in enumerate([*before, *_later(tree, module, verl, there)]):
 
         def judge(
-            changed: Configuration, step: Callable[[Follower], object] = step, phase: Phase = phase
+            changed: Configuration,
+            step: Callable[[Follower], object] = step,
+            phase: Phase = phase,
+            needed: bool = place < len(before),
         ) -> Raised | None:
-            return _raised(Follower(sources, changed.get), step, phase)
+            follower = Follower(sources, changed.get, loops=not needed, modules=modules)
+            return _raised(follower, step, phase, needed=needed)
 
         raised = judge(there)
         if raised is not None and raised not in found:
@@ -58,21 +102,24 @@ def read_validation(there: Configuration, trees: VerlTrees, vllm: VllmTree | Unk
     return Validation(tuple(nearest[raised] for raised in found))
 
 
-def _raised(follower: Follower, step: Callable[[Follower], object], phase: Phase) -> Raised | None:
+def _raised(
+    follower: Follower, step: Callable[[Follower], object], phase: Phase, *, needed: bool
+) -> Raised | None:
+    """What a step raises. Unless it is `needed`, it counts where it depends on a setting."""
     try:
         step(follower)
     except RefusedError as refused:
         refusal = refused.refusal
         keys = tuple(key for key in refusal.keys if "." in key)
+        if not keys and not needed:
+            return None
         return Raised(refusal.raised, refusal.text, refusal.read_from, refusal.condition, keys, phase)
     except (NotFollowedError, RecursionError):
         return None
     return None
 
 
-def _steps(
-    tree: ast.Module, module: str, there: Configuration
-) -> Iterator[tuple[Callable[[Follower], object], Phase]]:
+def _steps(tree: ast.Module, module: str, there: Configuration) -> Iterator[Step]:
     """What the program does that can be followed, in the order in which it does it."""
     names = {"config": Section("")}
     for node in walk(tree):
@@ -95,3 +142,125 @@ def _data_set(follower: Follower) -> None:
     owner = follower.named(_DATASET)
     if isinstance(owner, ClassNode):
         follower.constructed(owner, {"config": Section("data")})
+
+
+def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> Iterator[Step]:
+    """What is called once the configuration was validated."""
+    if any(map(_is_unusual, there.overrides, repeat(there))):
+        trainer = _trainer(tree, module, verl, there)
+        parts = [(trainer, method, {"config": ""}, phase) for method, phase in _METHODS]
+        for name, method, fields, phase in [*parts, *(_PARTS if there.has(_ROLLOUT) else ())]:
+            yield partial(_method, name=name, method=method, fields=fields), phase
+    for section in ("optim", f"{_ACTOR}.optim", "critic.optim"):
+        used = isinstance(there.get(section), dict) and (section != "critic.optim" or _has_critic(there))
+        if used and any(_is_unusual_argument(word, section) for word in there.overrides):
+            yield partial(_optimizer, section=section), "workers"
+    if not there.has(_ROLLOUT):
+        return
+    loss = there.get(f"{_ACTOR}.policy_loss.loss_mode")
+    yield (lambda follower: _registered(follower, verl, "register_policy_loss", loss)), "first update"
+    if there.get(f"{_ROLLOUT}.name") == "vllm":
+        yield (lambda follower: _sampling(follower, _ROLLOUT)), "first batch"
+        if _validates(there):
+            yield (lambda follower: _sampling(follower, f"{_ROLLOUT}.val_kwargs")), "first validation"
+
+
+def _is_unusual(word: Asked, there: Configuration) -> bool:
+    """Whether a setting may be one that verl's code does not expect: nothing, nought, less, or of another type than the default."""
+    if word.fate != "applied" or not word.key:
+        return False
+    value, default = word.value, there.default(word.key)
+    if value is None or isinstance(value, bool):
+        return value is None is not default
+    if isinstance(value, (int, float)):
+        return (value <= 0 and value != default) or not isinstance(default, (int, float))
+    return word.key.startswith("trainer.resume") or isinstance(default, (bool, int, float))
+
+
+def _is_unusual_argument(word: Asked, section: str) -> bool:
+    """Whether a setting of an optimizer may be one that it refuses: anything but a rate or a decay above nought."""
+    name = word.key.removeprefix(f"{section}.").partition(".")[0]
+    if name == word.key or name not in ("lr", "weight_decay", "betas", "override_optimizer_config"):
+        return False
+    return name == "override_optimizer_config" or not isinstance(word.value, (int, float)) or word.value <= 0
+
+
+def _validates(there: Configuration) -> bool:
+    every = there.number("trainer.test_freq")
+    return there.get("trainer.val_before_train") is True or (every is not None and every > 0)
+
+
+def _has_critic(there: Configuration) -> bool:
+    enabled = there.get("critic.enable")
+    return enabled is True or (enabled is None and there.get("algorithm.adv_estimator") == "gae")
+
+
+def _trainer(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> str:
+    """The class that trains: registered under the job's mode, or one of the program's own with a `fit`."""
+    mode = there.get(_MODE)
+    if isinstance(mode, str) and there.get("trainer.use_v1") is not False:
+        for path in sorted(verl.folder.glob("trainer/ppo/v1/trainer_*.py")):
+            for node in _registrations(path, "register_trainer", mode):
+                return f"{verl.name_of(path)}.{node.name}"
+        return ""
+    if there.has(_ROLLOUT):
+        return _OLD_TRAINER
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    named = (node.name for node in classes if any(isinstance(part, ast.FunctionDef) and part.name == "fit" for part in node.body))  # fmt: skip
+    return next((f"{module}.{name}" for name in named), "")
+
+
+def _registrations(path: Path, decorator: str, name: object) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) and decorator.encode() in source else None
+    for node in tree.body if isinstance(tree, ast.Module) else ():
+        for mark in node.decorator_list if isinstance(node, (ast.ClassDef, ast.FunctionDef)) else ():
+            match mark:
+                case ast.Call(func=function, args=[ast.Constant(value=value)]) if value == name and dotted(
+                    function
+                ).endswith(decorator):
+                    yield node  # type: ignore[misc]
+
+
+def _method(follower: Follower, name: str, method: str, fields: Mapping[str, str]) -> None:
+    """Follow a method of a class of verl's, whose fields are parts of the configuration."""
+    owner = follower.named(name) if name else None
+    if isinstance(owner, ClassNode):
+        sections = {field: Section(key) for field, key in fields.items()}
+        follower.method_of(Made(owner, dict(sections)), method, sections)
+
+
+def _registered(follower: Follower, verl: SourceTree, decorator: str, name: object) -> None:
+    """The function that the job's name of a loss stands for, with the actor's configuration."""
+    config = follower.made(_ACTOR)
+    for node in _registrations(verl.folder / "trainer/ppo/core_algos.py", decorator, name):
+        if isinstance(node, ast.FunctionDef):
+            follower.call(FunctionNode(node, _ALGORITHMS), (), {"config": config})
+
+
+def _sampling(follower: Follower, section: str) -> None:
+    """Follow the check of vLLM for the parameters that agent loops hand on."""
+    owner = follower.named(_SAMPLING)
+    if not isinstance(owner, ClassNode):
+        return
+    values = {name: follower.value_at(f"{section}.{name}") for name in _SAMPLED}
+    known = {name: value for name, value in values.items() if isinstance(value, (int, float))}
+    follower.checked(owner, known, {name: f"{section}.{name}" for name in known}, "_verify_args")
+
+
+def _optimizer(follower: Follower, section: str) -> None:
+    """Follow the check of torch for the arguments of the optimizer."""
+    name, source = follower.value_at(f"{section}.optimizer"), follower.value_at(f"{section}.optimizer_impl")
+    owner = follower.named(f"{source}.{name}") if source == "torch.optim" else None
+    if not isinstance(owner, ClassNode):
+        return
+    given: dict[str, Any] = {}
+    keys: dict[str | int, tuple[str, ...]] = {}
+    more = follower.value_at(f"{section}.override_optimizer_config")
+    for argument, key in (("lr", "lr"), ("betas", "betas"), ("weight_decay", "weight_decay")):
+        given[argument], keys[argument] = follower.value_at(f"{section}.{key}"), (f"{section}.{key}",)
+    if isinstance(more, Section):
+        for argument in follower.names_in(more):
+            key = f"{more.key}.{argument}"
+            given[argument], keys[argument] = follower.value_at(key), (key,)
+    follower.constructed(owner, given, keys)

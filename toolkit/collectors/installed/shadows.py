@@ -7,12 +7,13 @@ A folder without `__init__.py` hides nothing: an installed package comes before 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
-from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -67,25 +68,36 @@ class Shadow:
 
 @dataclass(frozen=True)
 class Shadows:
-    """What hides installed packages in the `folder` that comes first on the job's path."""
+    """What hides installed packages in the `folder` that comes first on the job's path, and in those of its PYTHONPATH."""
 
     folder: str
     modules: tuple[Shadow, ...] = ()
 
 
 @collector(kept=True)
-def shadows(machine: Machine, launch: Launch, interpreter: Interpreter) -> Shadows | Unknown:
-    """Look in the folder that comes first for the modules that verl imports. What is a copy of the package hides nothing."""
+def shadows(
+    machine: Machine, launch: Launch, interpreter: Interpreter, job: JobVariables
+) -> Shadows | Unknown:
+    """Look in the folders that come first for the modules that verl imports. What is a copy of the package hides nothing."""
     if launch.command is None:
         return Absent("no command that starts training was found")
-    if interpreter.safe_path:
-        return Absent("PYTHONSAFEPATH keeps the current folder off the path")
     if launch.submitted or not launch.command.module.startswith(_MODULE):
         return Absent("the folder that comes first on the job's path cannot be told")
     if changes_folder(launch):
         return Absent("the launch script changes the folder")
-    named = {name: _shadow(name, machine.cwd, interpreter) for name in _candidates(machine.cwd)}
-    hiding = {name: shadow for name, shadow in named.items() if shadow is not None}
+    here = folder_of(launch, machine.cwd)
+    first = [here / entry for entry in job.get("PYTHONPATH").split(os.pathsep) if entry and "$" not in entry]
+    if not interpreter.safe_path:
+        first.insert(0, here)
+    elif not first:
+        return Absent("PYTHONSAFEPATH keeps the current folder off the path")
+    own = {os.path.realpath(folder) for folder in (here, *first)}
+    installed = [Path(entry) for entry in interpreter.sys_path if os.path.realpath(entry) not in own]
+    hiding: dict[str, Shadow] = {}
+    for folder in first:
+        for name in _candidates(folder):
+            if name not in hiding and (shadow := _shadow(name, folder, installed)) is not None:
+                hiding[name] = shadow
     others = frozenset(hiding.keys() - set(_IMPORTED))
     if others:
         from verl_doctor.toolkit.collectors.installed.reached import reached  # noqa: PLC0415 - only beside a folder that may hide something
@@ -93,7 +105,7 @@ def shadows(machine: Machine, launch: Launch, interpreter: Interpreter) -> Shado
         verl = [str(Path(interpreter.verl).parent)] if interpreter.verl else []
         others = reached(others, launch.command.module, dict.fromkeys([*verl, *interpreter.sys_path]))
     kept = sorted(hiding.keys() & set(_IMPORTED)) + sorted(others)
-    return Shadows(str(machine.cwd), tuple(_with_importer(hiding[name]) for name in kept))
+    return Shadows(str(here), tuple(_with_importer(hiding[name]) for name in kept))
 
 
 def _with_importer(shadow: Shadow) -> Shadow:
@@ -114,18 +126,11 @@ def _candidates(folder: Path) -> Iterator[str]:
     yield from (name for name in names if name.isidentifier() and name not in _LOADED and name != "verl")
 
 
-def _shadow(name: str, folder: Path, interpreter: Interpreter) -> Shadow | None:
+def _shadow(name: str, folder: Path, installed: Iterable[Path]) -> Shadow | None:
     own = next(_packages(name, folder), None)
     if own is None:
         return None
-    here = os.path.realpath(folder)
-    installed = (
-        path
-        for entry in interpreter.sys_path
-        if os.path.realpath(entry) != here
-        for path in _packages(name, Path(entry))
-    )
-    real = next(installed, None)
+    real = next((path for entry in installed for path in _packages(name, entry)), None)
     if real is None or os.path.realpath(real) == os.path.realpath(own) or _is_copy(own, real):
         return None
     return Shadow(name, str(own), str(real))

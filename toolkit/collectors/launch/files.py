@@ -150,7 +150,7 @@ def _launch(
         ),
         tuple(dict.fromkeys(reader.unread)),
         ray_starts=tuple(map(_words, reader.ray_starts)),
-        stopped=_stopped(reader, program),
+        stopped=_stopped(reader, program) or _not_found(reader, program),
         stops_ray=reader.stops_ray,
         limits=tuple(reader.limits),
         submitted=program is not None and program.submitted,
@@ -164,6 +164,20 @@ def _stopped(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]
         for stop in reader.stops
         if (stop.whole and _is_before(stop, program)) or program is None
     )[:1]
+
+
+def _not_found(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]:
+    """The programs on the way to the job that lie in no folder of the PATH that the script sets itself."""
+    if program is None or program.submitted or reader.unread or reader.is_there is None:
+        return ()
+    paths = [given for given in program.given if given.name == "PATH"]
+    if not paths or any(given.conditional or given.removed or given.value is None for given in paths):
+        return ()
+    folders = [folder for folder in (paths[-1].value or "").split(os.pathsep) if folder]
+    for name in program.names:
+        if name and "/" not in name and not any(reader.is_there(str(Path(program.folder, folder, name))) for folder in folders):  # fmt: skip
+            return (ScriptError(program.path, program.line, f"{name}: command not found"),)
+    return ()
 
 
 def _is_before(stop: Stop, program: Program | None) -> bool:
@@ -221,7 +235,16 @@ def _setting(given: Given, *, reaches: bool = False, by_raylet: bool = False) ->
 
 
 def _command(program: Program) -> Command:
-    return Command(program.module, _words(program.words), program.path, program.line, program.conditional)
+    return Command(
+        program.module,
+        _words(program.words),
+        program.path,
+        program.line,
+        program.conditional,
+        _words(program.launcher),
+        program.names,
+        program.folder,
+    )
 
 
 def _words(arguments: Iterable[Argument]) -> tuple[Word, ...]:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.collectors.launch.environment import Variables
@@ -62,13 +63,20 @@ class Word:
 
 @dataclass(frozen=True)
 class Command:
-    """The command that starts training: `module` is "verl.trainer.main_ppo", or the path of a script, `words` what follows."""
+    """The command that starts training: `module` is "verl.trainer.main_ppo", or the path of a script, `words` what follows.
+
+    `launcher` are the words of a launcher of processes (torchrun) with its options, `names` the programs that are called on the way.
+    `folder` is where it starts, "" where that cannot be told.
+    """
 
     module: str
     words: tuple[Word, ...]
     path: str
     line: int
     conditional: bool = False
+    launcher: tuple[Word, ...] = ()
+    names: tuple[str, ...] = ()
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -169,5 +177,14 @@ def load_text(path: str, planned: Mapping[str, bytes] | None = None) -> str | No
 
 
 def changes_folder(launch: Launch) -> bool:
-    """Whether a script may start the job in another folder than this one."""
+    """Whether a script may start the job in a folder that is not known."""
+    if launch.command is not None and launch.command.folder:
+        return False  # it is known
     return any(_CHANGES_FOLDER.search(load_text(path) or "") for path, _ in launch.files)
+
+
+def folder_of(launch: Launch | Unknown, here: Path) -> Path:
+    """Where the job starts: the folder that its script enters, which the script may make itself, or else this one."""
+    if isinstance(launch, Unknown) or launch.command is None or not launch.command.folder:
+        return here
+    return Path(launch.command.folder)

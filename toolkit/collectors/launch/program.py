@@ -66,10 +66,14 @@ _FLAGS_OF_LAUNCHERS = frozenset(
 
 @dataclass(frozen=True)
 class PythonProgram:
-    """A Python module ("verl.trainer.main_ppo") or the path of a script, and what follows."""
+    """A Python module ("verl.trainer.main_ppo") or the path of a script, and what follows.
+
+    `launcher` are the words of a launcher of processes with its options (`torchrun --nproc_per_node=8 -m`), none for a plain Python.
+    """
 
     module: str
     words: tuple[Argument, ...]
+    launcher: tuple[Argument, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class Unwrapped:
 
     `assigned` are `name=value` words of `env`, `dropped` the names that `env -u` takes away, `runtime_env` the options
     of `ray job submit` for it, `working_dir` its `--working-dir`, `starts_ray` the words behind `ray start`;
-    `stops_ray`: it is `ray stop`.
+    `stops_ray`: it is `ray stop`. `names` are the programs on the way and the last one, as they are called.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -99,6 +103,7 @@ class Unwrapped:
     submits: bool = False
     starts_ray: tuple[Argument, ...] = ()
     stops_ray: bool = False
+    names: tuple[str, ...] = ()
 
 
 def unwrap(argv: Sequence[Argument]) -> Unwrapped:
@@ -113,8 +118,10 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
     stops_ray = False
     rest = list(argv)
     program: PythonProgram | ShellProgram | None = None
+    names: list[str] = []
     while rest:
         name = _name(rest[0])
+        names.append(rest[0].text or "")
         if rest[0].text is None and len(rest) > 2 and rest[1].text == "-m":
             program, rest = _python(rest[1:])  # `$PYTHON -m module`
             break
@@ -168,6 +175,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
         submits,
         starts_ray,
         stops_ray,
+        tuple(names),
     )
 
 
@@ -275,7 +283,7 @@ def _launched(words: list[Argument], place: int) -> PythonProgram | None:
         elif text.startswith("-"):
             place += 1 if "=" in text or text in _FLAGS_OF_LAUNCHERS else 2
         elif as_module or text.endswith(".py") or "/" in text:
-            return PythonProgram(text, tuple(words[place + 1 :]))
+            return PythonProgram(text, tuple(words[place + 1 :]), tuple(words[:place]))
         else:
             place += 1
     return None

@@ -69,7 +69,11 @@ _RUNTIME_VARIABLE = re.compile(r"\+{0,2}(?:[\w.]+\.)?runtime_env\.env_vars\.(\w+
 
 @dataclass(frozen=True)
 class Program:
-    """A Python program that is called, and what its environment was given until then."""
+    """A Python program that is called, and what its environment was given until then.
+
+    `launcher` starts its processes, `names` are the programs that are called on the way to it, `folder` is where it starts, "" where
+    that cannot be told.
+    """
 
     module: str
     words: tuple[Argument, ...]
@@ -79,6 +83,9 @@ class Program:
     reaching: tuple[Given, ...]
     conditional: bool
     submitted: bool = False
+    launcher: tuple[Argument, ...] = ()
+    names: tuple[str, ...] = ()
+    folder: str = ""
 
     @property
     def rank(self) -> int:
@@ -155,7 +162,7 @@ class Reader:
             argv.insert(0, Argument("env", COMMAND_LINE, 1, ""))
         scope = Scope(self.environ, cwd=self.cwd)
         walk = self.walk(scope, COMMAND_LINE)
-        walk.calls.append(Call(tuple(argv), (), conditional=False))
+        walk.calls.append(Call(tuple(argv), (), conditional=False, folder=self.cwd))
         self.follow(walk)
         self.unread += walk.unread
 
@@ -189,6 +196,9 @@ class Reader:
                     reaching,
                     call.conditional,
                     unwrapped.submits,
+                    program.launcher,
+                    unwrapped.names,
+                    call.folder,
                 )
             )
         elif isinstance(program, ShellProgram):

@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.packages import Packages
-from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch import Launch, folder_of
 from verl_doctor.toolkit.collectors.model.model import BadFile, named_model, read_json
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -66,7 +66,7 @@ def chat_template(
     folder = named.folder
     other = configuration.get(_TOKENIZER)
     if isinstance(other, str) and other and other != configuration.get("actor_rollout_ref.model.path"):
-        folder = machine.cwd / machine.expanded(other)
+        folder = folder_of(launch, machine.cwd) / machine.expanded(other)
     if _may_have_default(packages):
         return Absent("this transformers has chat templates of its own")
     config = read_json(folder / _CONFIG)

@@ -37,6 +37,7 @@ _BATCH = re.compile(r"^\s*train_batch_size:\s*(\d+)\s*(?:#.*)?$", re.MULTILINE)
 _OWN_SCORE = ("custom_reward_function.path", "reward.custom_reward_function.path")
 _OWN_MANAGER = ("reward.reward_manager.module.path", "reward_manager.module.path")
 _REWARD_MODEL = ("reward_model.enable", "reward.reward_model.enable")
+_SOURCE = "data.reward_fn_key"
 _OWN_DATASET = "data.custom_cls.path"
 
 
@@ -48,7 +49,8 @@ class DataDemands:
     `truth` name columns, empty when the job does not need them (a reward manager of its own, or a model that gives the reward).
     A reward function of the job's own (`own_score`) is still given them.
     `batch` is the number of rows of the first step, 0 when it cannot be told, and `batch_from` where that is written.
-    `most_rows` is a limit that the command sets, 0 for none.
+    `most_rows` is a limit that the command sets, 0 for none. `source_by` is the setting that names the column of sources, "" where
+    its name is fixed.
     """
 
     read_from: str
@@ -60,6 +62,7 @@ class DataDemands:
     batch_from: str
     most_rows: int = 0
     own_score: bool = False
+    source_by: str = "data.reward_fn_key"
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,9 @@ def data_demands(
         return Absent(f"{tree.folder} has no {_DATASET}")
     managed = _managed_by_verl(values)
     prompt = _overridden(values, "data.prompt_key", "prompt")
-    source = _overridden(values, "data.reward_fn_key", SOURCE_KEY)
+    manager = next((text for name in _MANAGERS if (text := _text(tree, name)) is not None), "")
+    reads_key = "reward_fn_key" in manager or not manager  # from 0.7 on the name of the column is fixed
+    source = _overridden(values, _SOURCE, SOURCE_KEY) if reads_key else SOURCE_KEY
     truth = 'non_tensor_batch["reward_model"]["ground_truth"]'
     asks = any(truth in text for text in (_text(tree, name) or "" for name in _MANAGERS))
     batch, batch_from = _batch(values, tree)
@@ -102,6 +107,7 @@ def data_demands(
         source=source if managed else "",
         truth="reward_model.ground_truth" if managed and asks else "",
         own_score=given(values, *_OWN_SCORE) is not None,
+        source_by=_SOURCE if reads_key else "",
         batch=batch,
         batch_from=batch_from,
         most_rows=_number(values.get("data.train_max_samples")),

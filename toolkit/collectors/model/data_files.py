@@ -13,7 +13,7 @@ from typing import Literal
 from verl_doctor.toolkit.collectors.configuration.beside import beside
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import given, launch_values
-from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch import Launch, folder_of
 from verl_doctor.toolkit.collectors.model.model import LFS_MARK
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -62,7 +62,8 @@ def data_files(
     machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> DataFiles | Unknown:
     """Look at the files named with --data and in the launch command."""
-    folders = (machine.cwd, *(path.parent for path in target.files))
+    here = folder_of(launch, machine.cwd)
+    folders = (here, *(path.parent for path in target.files))
     named = [_looked_at(path, "named", "--data", "", 0) for path in target.data]
     elsewhere: list[str] = []
     untold = ""
@@ -78,7 +79,7 @@ def data_files(
             if "://" in text:
                 elsewhere.append(text)
             else:
-                path = machine.cwd / machine.expanded(text)
+                path = Path(os.path.normpath(here / machine.expanded(text)))
                 named += [
                     _looked_at(file, role, key, override.path, override.line, folders)
                     for file in _matching(path)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import given, launch_values
-from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch import Launch, folder_of
 from verl_doctor.toolkit.collectors.model.weight_files import (
     INDEX,
     INDEX_OF_PICKLES,
@@ -110,7 +110,7 @@ def named_model(
         return Unknown(
             f"the value of {override.key} cannot be told from the launch script; name it with --model"
         )
-    folder = machine.cwd / machine.expanded(override.text)
+    folder = Path(os.path.normpath(folder_of(launch, machine.cwd) / machine.expanded(override.text)))
     if not os.path.isdir(folder):
         looks_local = override.text.startswith(("/", "~", "./", "../", "$"))
         cached = None if looks_local else cached_snapshot(override.text, machine)

@@ -39,6 +39,7 @@ _GRACE = 5.0  # seconds for a stage that does not hear that its time is over: it
 def run(token: str, request: Mapping[str, Any]) -> None:
     """Build the job, and end at once: what verl has begun may hang at exit."""
     stream = os.dup(1)
+    sys.dont_write_bytecode = True  # beside the files of the user
     private = request["private"]
     _into_file(f"{private}/output")
     home = os.environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111

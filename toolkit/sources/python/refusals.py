@@ -7,8 +7,9 @@ condition is not followed: what it assigns is unclear afterwards, and nothing th
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 _METHODS = frozenset(
     {"lower", "upper", "strip", "startswith", "endswith", "split", "items", "keys", "values"}
 )
+_BUILT_IN_TYPES = frozenset({"str", "int", "float", "bool", "list", "tuple", "set", "dict", "bytes"})
 _TEXT = 300  # characters of a message
 
 
@@ -117,6 +119,10 @@ class _ReturnedError(Exception):
         self.value = value
 
 
+class _LoopLeftError(Exception):
+    """The rest of a loop's body may not run."""
+
+
 _NOTHING: Final = object()
 
 
@@ -130,12 +136,26 @@ class _Frame:
 
 
 class Follower:
-    """Follows functions of several source trees. `look` returns what the configuration has for a key, `MISSING` or `UNTOLD`."""
+    """Follows functions of several source trees. `look` returns what the configuration has for a key, `MISSING` or `UNTOLD`.
 
-    def __init__(self, trees: Iterable[SourceTree], look: Callable[[str], Any]) -> None:
+    `loops`: the body of a loop over what is not known is followed once. `variable` returns the value of an environment variable, None
+    where it is not set, `UNCLEAR` where that is not known. `modules` are those that were read before.
+    """
+
+    def __init__(
+        self,
+        trees: Iterable[SourceTree],
+        look: Callable[[str], Any],
+        *,
+        loops: bool = False,
+        variable: Callable[[str], Any] = lambda _: UNCLEAR,
+        modules: dict[str, tuple[Path, ast.Module] | None] | None = None,
+    ) -> None:
         self._trees = tuple(trees)
+        self._loops = loops
+        self._variable = variable
         self._look = look
-        self._modules: dict[str, tuple[Path, ast.Module] | None] = {}
+        self._modules = {} if modules is None else modules
         self._left = _STEPS
         self._depth = 0
         self._keys: list[str] = []
@@ -176,6 +196,14 @@ class Follower:
 
     def instance(self, owner: ClassNode, given: Mapping[str, Any], keys: Mapping[str, str]) -> Made:
         """An object of a dataclass with these fields, after its `__post_init__`. Raises RefusedError."""
+        made = Made(owner, {**self._defaults(owner), **given}, dict(keys))
+        method = self._method(owner, "__post_init__")
+        if method is not None:
+            self._tried(method, made)
+        return made
+
+    def _defaults(self, owner: ClassNode) -> dict[str, Any]:
+        """The values that the fields of a dataclass have without an argument."""
         fields: dict[str, Any] = {}
         for base in reversed(list(self._bases(owner))):
             for part in base.node.body:
@@ -184,23 +212,54 @@ class Follower:
                         known = isinstance(value, (ast.Constant, ast.Tuple, ast.UnaryOp))
                         frame = _Frame(base.module, {})
                         fields[name] = self._value(value, frame) if known and value else UNCLEAR
-        made = Made(owner, {**fields, **given}, dict(keys))
-        method = self._method(owner, "__post_init__")
-        if method is not None:
-            self._tried(method, made)
-        return made
+        return fields
 
-    def constructed(self, owner: ClassNode, named: Mapping[str, Any]) -> None:
-        """Follow the `__init__` of a class with these arguments; the others are not known. Raises RefusedError."""
+    def constructed(
+        self,
+        owner: ClassNode,
+        named: Mapping[str, Any],
+        keys: Mapping[str | int, tuple[str, ...]] | None = None,
+    ) -> None:
+        """Follow the `__init__` of a class with these arguments, made of these keys; the others are not known.
+
+        Raises RefusedError, also for an argument that it does not take.
+        """
         method = self._method(owner, "__init__")
-        if method is not None:
-            self.call(FunctionNode(method.node, method.module, Made(owner, {}), method.owner), (), named)
+        if method is None:
+            return
+        spec = method.node.args
+        taken = {argument.arg for argument in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}
+        for name in named if keys is not None and spec.kwarg is None else ():
+            if name not in taken:
+                self._keys[:] = (keys or {}).get(name, ())
+                words = f"{owner.node.name}.__init__() got an unexpected keyword argument '{name}'"
+                self._impossible("TypeError", words, spec, _Frame(method.module, {}), method.node.lineno)
+        self.call(FunctionNode(method.node, method.module, Made(owner, {}), method.owner), (), named, keys)
+
+    def method_of(self, made: Made, name: str, named: Mapping[str, Any]) -> None:
+        """Follow a method of an object. Raises RefusedError."""
+        method = self._method(made.owner, name)
+        if method is not None and {dotted(mark) for mark in method.node.decorator_list} <= {"auto_await"}:
+            awaited = isinstance(method.node, ast.AsyncFunctionDef)
+            function = FunctionNode(method.node, method.module, made, method.owner)
+            self.call(function, (), named, awaited=awaited)
+
+    def checked(
+        self, owner: ClassNode, given: Mapping[str, Any], keys: Mapping[str, str], method: str
+    ) -> None:
+        """Follow a method of an object with these fields, and the defaults of its class. Raises RefusedError."""
+        self.method_of(Made(owner, {**self._defaults(owner), **given}, dict(keys)), method, {})
+
+    def names_in(self, section: Section) -> tuple[str, ...]:
+        """The names in a part of the configuration."""
+        content = self._look(section.key)
+        return tuple(map(str, content)) if isinstance(content, Mapping) else ()
 
     def _tried(self, method: FunctionNode, made: Made) -> None:
         try:
             self.call(FunctionNode(method.node, method.module, made, method.owner), (), {})
         except NotFollowedError:
-            made.fields.update(dict.fromkeys(made.fields, UNCLEAR))
+            _blur(made)
 
     # Names
 
@@ -305,7 +364,7 @@ class Follower:
             order = order[order.index(above) + 1 :] if above in order else []
         for class_node in order:
             for part in class_node.node.body:
-                if isinstance(part, ast.FunctionDef) and part.name == name:
+                if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) and part.name == name:
                     return FunctionNode(part, class_node.module, owner=class_node)
         return None
 
@@ -342,9 +401,11 @@ class Follower:
         arguments: Sequence[Any],
         named: Mapping[str, Any],
         keys: Mapping[str | int, tuple[str, ...]] | None = None,
+        *,
+        awaited: bool = False,
     ) -> Any:
         """What a function returns; `keys` are those that its arguments are made of. Raises RefusedError where it raises for certain, NotFollowedError where that cannot be told."""
-        if self._depth > _DEEPEST or isinstance(function.node, ast.AsyncFunctionDef):
+        if self._depth > _DEEPEST or isinstance(function.node, ast.AsyncFunctionDef) is not awaited:
             raise NotFollowedError
         if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in walk(function.node)):
             raise NotFollowedError
@@ -375,6 +436,8 @@ class Follower:
             self._block(function.node.body, frame)
         except _ReturnedError as end:
             return end.value
+        except _LoopLeftError:
+            raise NotFollowedError from None
         finally:
             self._depth -= 1
         return None
@@ -382,6 +445,10 @@ class Follower:
     def called_as(self, node: ast.Call, module: str, names: Mapping[str, Any]) -> Any:
         """What a call that stands somewhere in a module does, with these names for what surrounds it."""
         return self._call(node, _Frame(module, dict(names)))
+
+    def expression(self, node: ast.expr, module: str) -> Any:
+        """The value of an expression that stands in a module. Raises RefusedError."""
+        return self._value(node, _Frame(module, {}))
 
     # Statements
 
@@ -434,8 +501,26 @@ class Follower:
                     for bound in values:
                         self._store(target, bound, frame, ())
                         self._block(body, frame)
+                elif values is UNCLEAR and self._loops:
+                    self._once(node, frame, target)
                 else:
                     self._unclear(node, frame)
+            case ast.While(test=test, orelse=[]) if self._loops:
+                self._keys.clear()
+                if self._truth(self._value(test, frame)) is False:
+                    return
+                self._once(node, frame)
+            case ast.Break() | ast.Continue():
+                raise _LoopLeftError
+            case ast.With(items=items) if not any(_swallows(item.context_expr) for item in items):
+                for item in items:
+                    self._value(item.context_expr, frame)
+                    if item.optional_vars is not None:
+                        self._store(item.optional_vars, UNCLEAR, frame, ())
+                self._block(node.body, frame)
+            case ast.Try(body=body, handlers=[], finalbody=finalbody):
+                self._block(body, frame)
+                self._block(finalbody, frame)
             case ast.Try(body=body, finalbody=[]):
                 try:
                     self._block(body, frame)
@@ -445,6 +530,16 @@ class Follower:
                 return
             case _:
                 self._unclear(node, frame)
+
+    def _once(self, node: ast.For | ast.While, frame: _Frame, target: ast.expr | None = None) -> None:
+        """Follow a loop's body once, as every job that trains goes through it; what it touches is not known before nor afterwards."""
+        written = [part.id for part in walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]  # fmt: skip
+        frame.names.update(dict.fromkeys(written, UNCLEAR))
+        if target is not None:
+            self._store(target, UNCLEAR, frame, ())
+        with contextlib.suppress(_LoopLeftError):
+            self._block(node.body, frame)
+        frame.names.update(dict.fromkeys(written, UNCLEAR))
 
     def _if(self, node: ast.If, test: ast.expr, frame: _Frame) -> None:
         self._keys.clear()
@@ -460,10 +555,13 @@ class Follower:
 
     def _unclear(self, node: ast.stmt, frame: _Frame) -> None:
         """Whether a block runs is not known: what it touches is not known afterwards."""
+        leaves = False
         for part in walk(node):
             match part:
                 case ast.Return():
                     raise NotFollowedError
+                case ast.Break() | ast.Continue() if not isinstance(node, (ast.For, ast.While)):
+                    leaves = True
                 case ast.Name(id=name, ctx=ast.Store()):
                     frame.names[name] = UNCLEAR
                 case ast.Attribute(value=ast.Name(id=name), attr=attribute, ctx=ast.Store()):
@@ -477,7 +575,9 @@ class Follower:
                     ):
                         owner = frame.names.get(dotted(argument).partition(".")[0])
                         if isinstance(owner, Made) and not isinstance(argument, ast.Attribute):
-                            owner.fields.update(dict.fromkeys(owner.fields, UNCLEAR))
+                            _blur(owner)
+        if leaves:
+            raise _LoopLeftError
 
     def _store(self, target: ast.expr, value: Any, frame: _Frame, keys: tuple[str, ...]) -> None:
         match target:
@@ -556,6 +656,11 @@ class Follower:
                 return tuple(self._value(part, frame) for part in parts)
             case ast.List(elts=parts) | ast.Set(elts=parts):
                 return [self._value(part, frame) for part in parts]
+            case ast.ListComp(elt=element, generators=[ast.comprehension(target=target, iter=inner, ifs=[])]):
+                values = self._value(inner, frame)
+                if not isinstance(values, (list, tuple)):
+                    return UNCLEAR
+                return [self._element(element, target, value, frame) for value in values]
             case ast.Dict(keys=keys, values=values):
                 found = [self._value(key, frame) if key else UNCLEAR for key in keys]
                 if not all(isinstance(key, (str, int)) for key in found):
@@ -582,7 +687,15 @@ class Follower:
                 return self._item(self._value(inner, frame), self._value(index, frame))
             case ast.Call():
                 return self._call(node, frame)
+            case ast.Await(value=ast.Call() as call):
+                return self._call(call, frame, awaited=True)
         return UNCLEAR
+
+    def _element(self, node: ast.expr, target: ast.expr, value: Any, frame: _Frame) -> Any:
+        """What one element of a comprehension is."""
+        inner = replace(frame, names=dict(frame.names), keys=dict(frame.keys))
+        self._store(target, value, inner, ())
+        return self._value(node, inner)
 
     def _joined(self, every: bool, values: Sequence[ast.expr], frame: _Frame) -> Any:
         unclear = False
@@ -640,9 +753,11 @@ class Follower:
             pass
         return UNCLEAR
 
-    def _impossible(self, raised: str, words: str, node: ast.expr, frame: _Frame) -> None:
+    def _impossible(
+        self, raised: str, words: str, node: ast.AST, frame: _Frame, line: int | None = None
+    ) -> None:
         there = self._module(frame.module)
-        place = f"{there[0] if there else frame.module}:{node.lineno}"
+        place = f"{there[0] if there else frame.module}:{line or getattr(node, 'lineno', 0)}"
         raise RefusedError(Refusal(raised, words, place, _words(node), self._read_keys()))
 
     def _read_keys(self) -> tuple[str, ...]:
@@ -663,7 +778,7 @@ class Follower:
 
     # Calls
 
-    def _call(self, node: ast.Call, frame: _Frame) -> Any:
+    def _call(self, node: ast.Call, frame: _Frame, *, awaited: bool = False) -> Any:
         if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
             not argument.arg for argument in node.keywords
         ):
@@ -691,21 +806,30 @@ class Follower:
                 return answer
         if name in ("getattr", "hasattr") and len(given) > 1 and isinstance(given[1], str):
             return self._getattr(name, given)
+        if name == "callable" and len(given) == 1:
+            return isinstance(given[0], FunctionNode) or (False if _is_plain(given[0]) else UNCLEAR)
+        if name == "isinstance" and len(node.args) == 2:
+            return _is_instance(given[0], node.args[1])
+        if name == "OmegaConf.select" and len(given) > 1 and isinstance(given[0], Section):
+            return self._selected(given[0], given[1], named.get("default"))
         if name.rpartition(".")[2] == "get_args" and given and isinstance(given[0], Choices):
             return given[0].values
         if name.rpartition(".")[2] == "omega_conf_to_dataclass" and given and isinstance(given[0], Section):
             return self.made(given[0].key) if len(given) == 1 and not named else UNCLEAR
+        if name in ("os.getenv", "os.environ.get") and given and isinstance(given[0], str):
+            found = self._variable(given[0])
+            return (given[1] if len(given) > 1 else None) if found is None else found
         if name in _FUNCTIONS and name not in frame.names:
-            return self._built_in(name, given, named)
+            return self._built_in(name, given, named, node, frame)
         function = self._value(node.func, frame)
         if not isinstance(function, FunctionNode):
             return UNCLEAR
         try:
-            return self.call(function, given, named, keys)
+            return self.call(function, given, named, keys, awaited=awaited)
         except NotFollowedError:
             for argument in (function.bound, *given, *named.values()):
                 if isinstance(argument, Made):
-                    argument.fields.update(dict.fromkeys(argument.fields, UNCLEAR))
+                    _blur(argument)
             return UNCLEAR
 
     def _argument(
@@ -768,13 +892,22 @@ class Follower:
             return True if name == "hasattr" else self._attribute(owner, attribute)
         return UNCLEAR
 
-    @staticmethod
-    def _built_in(name: str, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    def _selected(self, section: Section, name: Any, default: Any) -> Any:
+        if not isinstance(name, str):
+            return UNCLEAR
+        found = self.value_at(f"{section.key}.{name}" if section.key else name)
+        return default if found is MISSING else found
+
+    def _built_in(
+        self, name: str, given: Sequence[Any], named: Mapping[str, Any], node: ast.Call, frame: _Frame
+    ) -> Any:
         if named or not all(map(_is_plain, given)):
             return UNCLEAR
         try:
             return _FUNCTIONS[name](*given)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError) as error:
+            if name in ("int", "float"):
+                self._impossible(type(error).__name__, str(error), node, frame)
             return UNCLEAR
 
 
@@ -787,9 +920,30 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (*_PLAIN, range))
 
 
+def _is_instance(value: Any, types: ast.expr) -> Any:
+    """Whether a plain value of the configuration has one of these types; lists and sections have OmegaConf's own."""
+    names = [dotted(part) for part in (types.elts if isinstance(types, ast.Tuple) else [types])]
+    if type(value) not in (type(None), bool, int, float, str) or not _BUILT_IN_TYPES.issuperset(names):
+        return UNCLEAR
+    return any(base.__name__ in names for base in type(value).__mro__)
+
+
+def _blur(made: Made) -> None:
+    """Forget what an object has, after code that was not followed; a part of the configuration stays what it is."""
+    for name, value in made.fields.items():
+        if not isinstance(value, Section):
+            made.fields[name] = UNCLEAR
+
+
+def _swallows(context: ast.expr) -> bool:
+    """Whether a `with` may end what is raised in it."""
+    name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
+    return not name or any(word in name.lower() for word in ("suppress", "raises", "catch", "ignore"))
+
+
 def _leaves_loop(body: Sequence[ast.stmt]) -> bool:
     return any(isinstance(part, (ast.Break, ast.Continue)) for node in body for part in walk(node))
 
 
-def _words(node: ast.expr) -> str:
+def _words(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:_TEXT]

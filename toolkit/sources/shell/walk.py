@@ -79,11 +79,15 @@ class Given:
 
 @dataclass(frozen=True)
 class Call:
-    """A program that is called: `argv[0]` is its name. `given` is what its environment was given until then."""
+    """A program that is called: `argv[0]` is its name. `given` is what its environment was given until then.
+
+    `folder` is where it starts, "" where that cannot be told.
+    """
 
     argv: tuple[Argument, ...]
     given: tuple[Given, ...]
     conditional: bool
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -256,26 +260,28 @@ class Walk:
 
     def branches(self, bodies: list[tuple[Node, ...]]) -> None:
         """Follow each as if it were the one; keep what all agree on."""
-        before = dict(self.scope.variables)
-        ends = []
+        before, cwd = dict(self.scope.variables), self.scope.cwd
+        ends, folders = [], set[str]()
         exported = set(self.exported)
         self.conditions += 1
         for body in bodies:
-            self.scope.variables, self.ended = dict(before), False
+            self.scope.variables, self.ended, self.scope.cwd = dict(before), False, cwd
             arguments = list(self.scope.arguments)
             self.nodes(body)
             if self.scope.arguments != arguments:
                 self.scope.arguments = [None] * len(arguments)
             if not self.ended:  # after `exit` nobody sees what was set
                 ends.append(self.scope.variables)
+                folders.add(self.scope.cwd)
             exported |= self.exported
         self.conditions -= 1
         self.exported, self.ended = exported, not ends
         self.scope.variables = agreed(ends) if ends else before
+        self.scope.cwd = folders.pop() if len(folders) == 1 else "" if folders else cwd
 
     def loop(self, node: Loop) -> None:
         """Follow the body once; what it assigns is not known."""
-        before = dict(self.scope.variables)
+        before, cwd = dict(self.scope.variables), self.scope.cwd
         values = [None] if node.words is None else self.expanded(node.words)
         self.tested += 1
         self.nodes(node.condition)
@@ -289,6 +295,7 @@ class Walk:
         self.conditions -= 1
         self.ended = False
         self.scope.variables = agreed([before, self.scope.variables])
+        self.scope.cwd = cwd if self.scope.cwd == cwd else ""
 
     # Simple commands
 
@@ -353,7 +360,10 @@ class Walk:
         if builtin:
             builtin(self, node, argv)
         elif argv:
-            self.calls.append(Call(tuple(argv), (*self.given, *for_this), self.conditions > 0))
+            call = Call(tuple(argv), (*self.given, *for_this), self.conditions > 0, self.scope.cwd)
+            self.calls.append(call)
+            if name in ("pushd", "popd"):
+                self.scope.cwd = ""
 
     def arguments(self, words: tuple[Written | Assignment, ...]) -> list[Argument]:
         """Expand the words of a command."""

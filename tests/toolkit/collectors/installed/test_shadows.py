@@ -10,6 +10,7 @@ import pytest
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.shadows import Shadow, Shadows, shadows
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 
@@ -35,9 +36,10 @@ def job(tmp_path: Path) -> Path:
     return tmp_path / "job"
 
 
-def look(job: Path, launch: Launch = JOB) -> Shadows | Unknown:
+def look(job: Path, launch: Launch = JOB, path: str = "") -> Shadows | Unknown:
     machine = Machine(environ={}, cwd=job)
-    found = shadows.collect(machine, launch, interpreter(job.parent / "site"))
+    variables = JobVariables({"PYTHONPATH": path} if path else {})
+    found = shadows.collect(machine, launch, interpreter(job.parent / "site"), variables)
     assert isinstance(found, (Shadows, Unknown))
     return found
 
@@ -56,6 +58,14 @@ def test_a_folder_and_a_file(job: Path) -> None:
     (job / "datasets" / "__init__.py").unlink()
     (job / "datasets.py").write_text("")
     assert modules(look(job)) == (Shadow("datasets", str(job / "datasets.py"), hidden),)
+
+
+def test_a_folder_on_pythonpath(job: Path) -> None:
+    (job / "lib").mkdir()
+    (job / "lib" / "datasets.py").write_text("")
+    assert modules(look(job)) == ()
+    hidden = str(job.parent / "site" / "datasets")
+    assert modules(look(job, path="lib")) == (Shadow("datasets", str(job / "lib" / "datasets.py"), hidden),)
 
 
 def test_a_copy_of_the_package(job: Path) -> None:

@@ -493,3 +493,39 @@ def test_bash_stops_where_it_is_said_to_stop(script: str, stops: bool, tmp_path:
     command = ["bash", "run.sh"]
     ran = subprocess.run(command, check=False, cwd=tmp_path, env=environ, capture_output=True, text=True)
     assert ("started" in ran.stdout) != stops
+
+
+@pytest.mark.parametrize(
+    ("lines", "folder"),
+    [
+        ("", "."),
+        ("mkdir -p out/today && cd out/today", "out/today"),
+        ("cd out\ncd ..", "."),
+        ("(cd out && ls)", "."),
+        ('if [ -n "$X" ]; then cd out; fi', ""),
+        ("cd $(git rev-parse --show-toplevel)", ""),
+        ("pushd out", ""),
+    ],
+)  # fmt: skip
+def test_the_folder_in_which_the_job_starts(tmp_path: Path, lines: str, folder: str) -> None:
+    found = read(tmp_path, f"{lines}\npython3 -m verl.trainer.main_ppo a=1\n")
+    assert found.command
+    assert found.command.folder == (str((tmp_path / folder).resolve()) if folder else "")
+
+
+@pytest.mark.parametrize(
+    ("line", "lacks"),
+    [
+        ("export PATH=$PWD/bin", "python3"),
+        ("export PATH=$PWD/bin:$PWD/tools", ""),
+        ("export PATH=$PWD/bin:$PATH", ""),
+        ('[ -n "$X" ] && export PATH=$PWD/bin', ""),
+        ("export PATH=$(tool)", ""),
+    ],
+)  # fmt: skip
+def test_a_path_of_the_scripts_own(tmp_path: Path, line: str, lacks: str) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "python3").touch(mode=0o755)
+    found = read(tmp_path, f"{line}\npython3 -m verl.trainer.main_ppo a=1\n")
+    assert [error.message for error in found.stopped] == ([f"{lacks}: command not found"] if lacks else [])

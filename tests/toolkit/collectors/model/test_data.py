@@ -168,7 +168,7 @@ def default_compute_score(data_source, solution_str, ground_truth):
 VERL = {
     "utils/dataset/rl_dataset.py": 'readers = {".parquet": 1, ".json": 2, ".jsonl": 3}\n',
     "utils/reward_score/__init__.py": SCORES,
-    "workers/reward_manager/naive.py": 'truth = item.non_tensor_batch["reward_model"]["ground_truth"]\n',
+    "workers/reward_manager/naive.py": 'source = item.non_tensor_batch[self.reward_fn_key]\ntruth = item.non_tensor_batch["reward_model"]["ground_truth"]\n',
     "trainer/config/data/legacy_data.yaml": "prompt_key: prompt\ntrain_batch_size: 1024  # rows\n",
 }
 
@@ -201,6 +201,15 @@ def test_what_the_command_sets_counts(tmp_path: Path) -> None:
     found = demanded(tmp_path, *words)
     assert (found.prompt, found.source, found.batch, found.most_rows) == ("question", "s", 8, 4)
     assert demanded(tmp_path, "data.train_batch_size=8", "+data.gen_batch_size=16").batch == 16
+
+
+def test_a_manager_that_reads_a_column_of_a_fixed_name(tmp_path: Path) -> None:
+    manager = {
+        "experimental/reward_loop/reward_manager/naive.py": 'source = item.non_tensor_batch["data_source"]\n'
+    }
+    found = data_demands.collect(verl(tmp_path, manager), launched("data.reward_fn_key=s"), NOT_COMPOSED)
+    assert isinstance(found, DataDemands)
+    assert (found.source, found.source_by) == ("data_source", "")
 
 
 def test_a_reward_of_the_jobs_own(tmp_path: Path) -> None:

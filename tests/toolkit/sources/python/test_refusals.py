@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,10 @@ import pytest
 
 from verl_doctor.toolkit.sources.hydra.lookup import lookup
 from verl_doctor.toolkit.sources.python.refusals import (
+    ClassNode,
     Follower,
     FunctionNode,
+    Made,
     NotFollowedError,
     Refusal,
     RefusedError,
@@ -130,3 +132,101 @@ def test_a_message_is_told_with_its_values(tmp_path: Path) -> None:
     assert found is not None
     assert found.text == "3 is no multiple of 2"
     assert found.condition == "self.size % self.part != 0"
+
+
+LATER = """
+from contextlib import suppress
+
+class Trainer:
+    def fit(self):
+        while self.step < self.config.n:
+            with timer("step"):
+                if self.config.none > 0:
+                    save()
+
+    def left(self):
+        for row in self.rows:
+            if row.empty:
+                continue
+            assert self.config.n > 2
+
+    def guarded(self):
+        with suppress(TypeError):
+            assert self.config.n > 2
+
+    async def start(self):
+        return await self.checked(self.config.text)
+
+    async def checked(self, text):
+        return int(text)
+
+class Optimizer:
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999)):
+        if not 0.0 <= lr:
+            raise ValueError(f"Invalid learning rate: {lr}")
+
+def choices(name, known):
+    def read():
+        value = os.getenv(name)
+        if value not in [word.lower() for word in known]:
+            raise ValueError(f"no {value}")
+        return value
+    return read
+"""
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> Callable[[], Follower]:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "later.py").write_text(LATER)
+    tree = SourceTree(tmp_path / "pack", "pack")
+    return lambda: Follower([tree], lambda key: lookup(TREE, key) if key else TREE, loops=True, variable={"MODE": "fast"}.get)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "raised"),
+    [("fit", "TypeError"), ("start", "ValueError"), ("left", ""), ("guarded", "")],
+)
+def test_a_loop_is_gone_through_once_and_what_may_not_run_raises_nothing(
+    later: Callable[[], Follower], method: str, raised: str
+) -> None:
+    follower = later()
+    trainer = follower.named("pack.later.Trainer")
+    assert isinstance(trainer, ClassNode)
+    found = ""
+    try:
+        follower.method_of(Made(trainer, {"config": Section("")}), method, {})
+    except RefusedError as error:
+        found = error.refusal.raised
+    except NotFollowedError:
+        pass
+    assert found == raised
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"lr": 1}, ""), ({"lr": -1}, "Invalid learning rate: -1"), ({"eps": 1}, "unexpected keyword argument 'eps'")],
+)  # fmt: skip
+def test_an_object_is_made_with_arguments(
+    later: Callable[[], Follower], given: dict[str, Any], words: str
+) -> None:
+    follower = later()
+    owner = follower.named("pack.later.Optimizer")
+    assert isinstance(owner, ClassNode)
+    if not words:
+        follower.constructed(owner, given, {})
+        return
+    with pytest.raises(RefusedError) as refused:
+        follower.constructed(owner, given, {})
+    assert words in refused.value.refusal.text
+
+
+def test_a_variable_is_none_of_the_choices(later: Callable[[], Follower]) -> None:
+    follower = later()
+    for known, refuses in ((["SLOW"], True), (["FAST"], False)):
+        read = follower.call(follower.named("pack.later.choices"), ("MODE", known), {})
+        if refuses:
+            with pytest.raises(RefusedError, match="no fast"):
+                follower.call(read, (), {})
+        else:
+            assert follower.call(read, (), {}) == "fast"

@@ -1,0 +1,76 @@
+"""CFG128: an engine argument has a value that this vLLM refuses."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION
+from verl_doctor.toolkit.collectors.vllm.engine_limits import EngineLimit, EngineLimits
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+
+_ROLLOUT = "actor_rollout_ref.rollout"
+_SHARE = f"{_ROLLOUT}.gpu_memory_utilization"
+_LIMITS = EngineLimits(
+    "0.31.0",
+    (
+        EngineLimit("gpu_memory_utilization", "/env/vllm/config/cache.py:103", {"gt": 0, "le": 1}),
+        EngineLimit("dtype", "/env/vllm/config/model.py:168", {}, ("auto", "half", "bfloat16")),
+        EngineLimit("stream_interval", "/env/vllm/config/scheduler.py:214", {"ge": 1}),
+    ),
+    {"gpu_memory_utilization": "gpu_memory_utilization", "dtype": "dtype"},
+)
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    name = configuration.get(f"{_ROLLOUT}.name")
+    return None if name == "vllm" else f"{_ROLLOUT}.name is {name!s}, not vllm"
+
+
+@check(
+    "CFG128",
+    phase="engine",
+    applies=_irrelevant,
+    requires=("CFG101", "CFG102", "CFG103", "CFG109"),
+    examples=lambda: [
+        Example("values that it takes", (*configured(f"{_SHARE}=0.4", f"++{_ROLLOUT}.dtype=half"), _LIMITS)),
+        Example("nothing is left to vLLM", (*configured(f"{_SHARE}=null"), _LIMITS)),
+        Example("a share above one", (*configured(f"{_SHARE}=1.5"), _LIMITS), "vLLM 0.31.0 refuses gpu_memory_utilization=1.5: it must be above 0 and at most 1"),
+        Example("a type of numbers with a slip", (*configured(f"++{_ROLLOUT}.dtype=bfloat61"), _LIMITS), "it must be one of auto, half, bfloat16"),
+        Example("an argument handed on", (*configured(f"+{SECTION}.stream_interval=0"), _LIMITS), "stream_interval=0: it must be at least 1"),
+    ],
+)  # fmt: skip
+def engine_value_refused(configuration: Configuration, limits: EngineLimits) -> Iterator[Finding]:
+    """An engine argument has a value that this vLLM refuses.
+
+    ## Why it matters
+    verl hands settings of the rollout and everything below `engine_kwargs.vllm` on to vLLM, which checks them when its
+    server starts: after Ray is up and the model is loaded into the trainer. The job ends there.
+
+    ## How to fix
+    Use a value within the bounds, or one of the names, that the finding lists. They are read from the installed vLLM.
+    """
+    for limit in limits.limits:
+        keys = [f"{SECTION}.{limit.argument}"]
+        if limit.argument in limits.handed:
+            keys.append(f"{_ROLLOUT}.{limits.handed[limit.argument]}")
+        key = next((key for key in keys if configuration.get(key) is not None and configuration.asked_for(key)), "")  # fmt: skip
+        word = configuration.asked_for(key) if key else None
+        value = configuration.get(key) if key else None
+        takes = limit.refuses(value) if word and not (isinstance(value, str) and "${" in value) else ""
+        if not word or not takes:
+            continue
+        near = difflib.get_close_matches(str(value), limit.choices, 1)
+        corrected = reworded(word, word.text.replace(str(value), near[0]), f"{near[0]} is the closest name to {value}") if near else None  # fmt: skip
+        yield Finding(
+            f"vLLM {limits.version} refuses {limit.argument}={value}: it must be {takes}",
+            Evidence(found=word.text, wanted=takes, read_from=limit.read_from),
+            location=place(word),
+            remedy=f"Write {near[0]} instead of {value}" if near else f"Change {word.key}",
+            subject=Subject("setting", key),
+            stops=(EVERY_JOB,),
+            **healed("CFG128", corrected),
+        )

@@ -1,0 +1,176 @@
+"""CFG130: the processes of the job are not started, or wait for others that never come."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import SCRIPT, configured
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
+from verl_doctor.toolkit.collectors.launch.processes import JobProcesses
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
+from verl_doctor.toolkit.text import counted
+
+_RANKS = ("RANK", "WORLD_SIZE")
+_LOOPBACK = re.compile(r"(?:localhost|127\.[\d.]+|\[?::1\]?)(?::\d+)?")
+_VARIABLES = re.compile(r"PET_\w+")
+_DEVICES = frozenset({"gpu", "cpu", "auto", "xpu", "npu"})
+_OTHERS = frozenset(
+    {"srun", "mpirun", "mpiexec", "ray"}
+)  # what may set ranks, or start the command on several nodes
+
+
+def _launch(*launcher: str) -> Launch:
+    words = tuple(Word(word, SCRIPT, 3, word) for word in launcher)
+    names = (launcher or ("python3",))[:1]
+    return Launch(((SCRIPT, "shell script"),), (), Command("verl.trainer.sft_trainer", (), SCRIPT, 3, launcher=words, names=names))  # fmt: skip
+
+
+def _run(**options: str | None) -> JobProcesses:
+    return JobProcesses(needs_ranks=True, launcher="torchrun", options=options)
+
+
+_GPUS = Resources((Gpu("NVIDIA H200", 143771),) * 4, 16, 128 << 30)
+
+
+@check(
+    "CFG130",
+    requires=("CFG105", "CFG116", "PY113"),
+    examples=lambda: [
+        Example("torchrun on one node", (*configured(), _launch("torchrun", "--standalone"), _run(standalone=None, nproc_per_node="4"), _GPUS, JobVariables())),
+        Example("ranks of the script's own", (*configured(), _launch(), JobProcesses(needs_ranks=True), JobVariables({"RANK": "0", "WORLD_SIZE": "1"}))),
+        Example("a program with Ray", (*configured(), _launch(), JobProcesses(needs_ranks=False), JobVariables())),
+        Example("two nodes that can meet", (*configured(), _launch("torchrun"), _run(nnodes="2", master_addr="10.0.0.4"), JobVariables())),
+        Example("no launcher", (*configured(), _launch(), JobProcesses(needs_ranks=True), JobVariables()), "is started without torchrun, and nothing sets RANK and WORLD_SIZE"),
+        Example("two nodes, and an address of one", (*configured(), _launch("torchrun"), _run(nnodes="2", master_addr="127.0.0.1"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
+        Example("two nodes, and no address", (*configured(), _launch("torchrun"), _run(nnodes="2"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
+        Example("more processes than GPUs", (*configured(), _launch("torchrun"), _run(nproc_per_node="8"), _GPUS, JobVariables()), "torchrun starts 8 processes on this node, which has 4 GPUs"),
+        Example("no number of processes", (*configured(), _launch("torchrun"), _run(nproc_per_node="all"), JobVariables()), "torchrun has no number of processes all"),
+        Example("an option of another launcher", (*configured(), _launch("torchrun"), JobProcesses(True, "torchrun", unknown=("--num_gpus",), known=("nnodes", "nproc_per_node")), JobVariables()), "torchrun has no option --num_gpus"),
+    ],
+)  # fmt: skip
+def processes_cannot_meet(
+    configuration: Configuration,
+    launch: Launch,
+    processes: JobProcesses,
+    resources: Resources | Unknown,
+    variables: JobVariables,
+) -> Iterator[Finding]:
+    """The processes of the job are not started, or wait for others that never come.
+
+    ## Why it matters
+    The SFT trainer needs `RANK`, `WORLD_SIZE` and the others that torchrun sets for each process. torchrun ends at an option that
+    it does not have. With more nodes than one and an address that only this node can reach, it waits for the others until
+    its time is over; with more processes than GPUs, the last ones find no device.
+
+    ## How to fix
+    Start the trainer with `torchrun --standalone --nnodes=1 --nproc_per_node=N`, N being the GPUs of the node. For several
+    nodes, run it on each of them with the same `--master_addr`, an address of the first node that the others can reach.
+    """
+    command = launch.command
+    if command is None or launch.submitted or command.conditional:
+        return
+    if processes.needs_ranks and not processes.launcher and not _has_ranks(launch, variables):
+        yield _finding(
+            command,
+            f"{command.module} is started without torchrun, and nothing sets RANK and WORLD_SIZE",
+            "python alone",
+            "torchrun",
+            f"Write torchrun --standalone --nnodes=1 --nproc_per_node=1 -m {command.module}",
+            "workers",
+        )
+    for option in processes.unknown:
+        near = next(
+            iter(difflib.get_close_matches(option.lstrip("-").replace("-", "_"), processes.known, 1)), ""
+        )
+        yield _finding(
+            command,
+            f"torchrun has no option {option}" + (f"; did you mean --{near}?" if near else ""),
+            option,
+            processes.read_from,
+            f"Write --{near}" if near else f"Remove {option}",
+            "import",
+        )
+    if processes.launcher != "torchrun" and not processes.launcher.startswith("torch."):
+        return
+    if processes.untold or processes.unknown or any(map(_VARIABLES.fullmatch, variables.values)):
+        return
+    yield from _waiting(launch, processes)
+    yield from _too_many(configuration, launch, processes, resources, variables)
+
+
+def _has_ranks(launch: Launch, variables: JobVariables) -> bool:
+    given = {setting.name for setting in launch.settings if not setting.removed}
+    wrapped = _OTHERS & {name.rpartition("/")[2] for name in launch.command.names} if launch.command else ()
+    return bool(wrapped) or any(variables.has(name) or name in given for name in _RANKS)
+
+
+def _waiting(launch: Launch, processes: JobProcesses) -> Iterator[Finding]:
+    """A rendezvous of several nodes on the loopback device. Two commands of one script may be two nodes."""
+    nodes = (processes.options.get("nnodes") or "1").partition(":")[0]
+    if not nodes.isdigit() or int(nodes) < 2 or "standalone" in processes.options or launch.others:
+        return
+    address = processes.options.get("rdzv_endpoint") or processes.options.get("master_addr") or "127.0.0.1"
+    if launch.command is not None and _LOOPBACK.fullmatch(address):
+        yield _finding(
+            launch.command,
+            f"torchrun waits for {nodes} nodes at {address}, which no other node can reach",
+            address,
+            "an address of the first node that the others can reach",
+            "Name the first node in --master_addr, or ask for one node",
+            "import",
+        )
+
+
+def _too_many(
+    configuration: Configuration,
+    launch: Launch,
+    processes: JobProcesses,
+    resources: Resources | Unknown,
+    variables: JobVariables,
+) -> Iterator[Finding]:
+    count = processes.options.get("nproc_per_node")
+    if count is None or launch.command is None:
+        return
+    if not count.isdigit() and count not in _DEVICES:
+        yield _finding(
+            launch.command,
+            f"torchrun has no number of processes {count}",
+            f"--nproc_per_node={count}",
+            "a number, or gpu, cpu or auto",
+            "Write how many processes there are to be",
+            "import",
+        )
+    gpus = resources.gpus if isinstance(resources, Resources) else None
+    visible = variables.values.get("CUDA_VISIBLE_DEVICES")
+    there = (
+        len(gpus or ()) if visible is None else len([entry for entry in visible.split(",") if entry.strip()])
+    )
+    on_cpu = configuration.get("trainer.device") == "cpu"
+    if gpus and not on_cpu and count.isdigit() and int(count) > min(there, len(gpus)):
+        has = counted(min(there, len(gpus)), "GPU")
+        yield _finding(
+            launch.command,
+            f"torchrun starts {count} processes on this node, which has {has}",
+            f"--nproc_per_node={count}",
+            has,
+            f"Write --nproc_per_node={min(there, len(gpus))}",
+            "workers",
+        )
+
+
+def _finding(command: Command, message: str, found: str, wanted: str, remedy: str, phase: Phase) -> Finding:
+    return Finding(
+        message,
+        Evidence(found=found, wanted=wanted),
+        location=Location(command.path, command.line),
+        remedy=remedy,
+        subject=Subject("symbol", command.module),
+        stops=(EVERY_JOB,),
+        phase=phase,
+    )

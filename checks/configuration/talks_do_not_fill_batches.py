@@ -1,0 +1,86 @@
+"""CFG131: the batch of a fine-tuning job cannot be divided among its processes and micro batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.processes import JobProcesses
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phase, Subject, check
+from verl_doctor.toolkit.text import counted
+
+_BATCH, _MICRO = "data.train_batch_size", "data.micro_batch_size_per_gpu"
+_DYNAMIC = "data.use_dynamic_bsz"
+_PARALLEL = "engine.ulysses_sequence_parallel_size"
+_TREE = {"data": {"train_batch_size": 256, "micro_batch_size_per_gpu": 4, "use_dynamic_bsz": False}, "engine": {"strategy": "fsdp"}}  # fmt: skip
+_FOUR = JobProcesses(needs_ranks=True, launcher="torchrun", options={"nproc_per_node": "4"})
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    strategy = configuration.get("engine.strategy")
+    return None if strategy in ("fsdp", "fsdp2") else "this is no fine-tuning with FSDP"
+
+
+@check(
+    "CFG131",
+    applies=_irrelevant,
+    requires=("CFG101", "CFG102", "CFG103", "CFG109"),
+    examples=lambda: [
+        Example("64 rows of each process", (*configured(tree=_TREE), _FOUR)),
+        Example("dynamic batches", (*configured(f"{_MICRO}=7", f"{_DYNAMIC}=True", tree=_TREE), _FOUR)),
+        Example("the number of processes is not known", (*configured(f"{_BATCH}=1", tree=_TREE), JobProcesses(True, "torchrun", untold=True))),
+        Example("fewer rows than processes", (*configured(f"{_BATCH}=2", tree=_TREE), _FOUR), "a batch of 2 rows gives none to each of 4 processes"),
+        Example("micro batches that do not fill the rows", (*configured(f"{_MICRO}=7", tree=_TREE), _FOUR), "64 rows of a process are not a multiple of 7"),
+    ],
+)  # fmt: skip
+def talks_do_not_fill_batches(configuration: Configuration, processes: JobProcesses) -> Iterator[Finding]:
+    """The batch of a fine-tuning job cannot be divided among its processes and micro batches.
+
+    ## Why it matters
+    The SFT trainer divides `data.train_batch_size` by the number of processes that share the data. With none left its loader
+    refuses the batch; what is left has to be a multiple of `data.micro_batch_size_per_gpu` unless batches are dynamic. The job ends
+    when the loader is made, or in its first step.
+
+    ## How to fix
+    Choose a batch that is a multiple of the processes times the micro batch, or set `data.use_dynamic_bsz=True`.
+    """
+    batch, micro = configuration.get(_BATCH), configuration.get(_MICRO)
+    ranks = _ranks(configuration, processes)
+    if type(batch) is not int or not ranks:
+        return
+    rows = batch // ranks
+    if rows < 1:
+        message = f"a batch of {batch} rows gives none to each of {counted(ranks, 'process', 'processes')}"
+        yield _finding(configuration, message, _BATCH, {_BATCH: ranks}, "workers")
+    elif configuration.get(_DYNAMIC) is False and type(micro) is int and micro > 0 and rows % micro:
+        message = f"{rows} rows of a process are not a multiple of {micro}"
+        nearest = max(size for size in range(1, micro) if rows % size == 0)
+        yield _finding(configuration, message, _MICRO, {_MICRO: nearest}, "first update")
+
+
+def _ranks(there: Configuration, processes: JobProcesses) -> int:
+    """How many processes share the data; 0 where that is not known."""
+    if processes.untold or processes.launcher not in ("torchrun", "torch.distributed.run"):
+        return 0
+    numbers = [processes.options.get(name, "1") or "" for name in ("nnodes", "nproc_per_node")]
+    parallel = there.get(_PARALLEL)
+    parallel = parallel if type(parallel) is int and parallel > 0 else 1
+    if not all(number.isdigit() for number in numbers):
+        return 0
+    return int(numbers[0]) * int(numbers[1]) // parallel
+
+
+def _finding(there: Configuration, message: str, key: str, values: dict[str, int], phase: Phase) -> Finding:
+    word = there.asked_for(key) or there.asked_for(_BATCH)
+    return Finding(
+        message,
+        Evidence(found=f"{_BATCH}={there.get(_BATCH)}, {_MICRO}={there.get(_MICRO)}", wanted=", ".join(f"{name}={value}" for name, value in values.items())),
+        location=place(word) if word else None,
+        remedy=f"Set {' '.join(f'{name}={value}' for name, value in values.items())}",
+        subject=Subject("setting", key),
+        stops=(EVERY_JOB,),
+        phase=phase,
+        **healed("CFG131", settings(there, dict(values))),
+    )  # fmt: skip

@@ -1,0 +1,88 @@
+"""DATA108: the column of talks that fine-tuning reads is missing, or holds something else."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+
+from verl_doctor.checks.datasets._data import location, tables
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phase, Subject, check
+
+_KEY = "data.messages_key"
+_OWN = "data.custom_cls.path"
+_TALKS = "list<struct<content: string, role: string>>"
+_CONTENT = re.compile(r"content: ([a-z0-9]+)")
+_NO_TEXT = re.compile(r"u?int\d*|float\d*|double|halffloat|bool|decimal\d*|date\d*|timestamp|binary")
+_TREE = {"data": {"messages_key": "messages"}}
+_JOB = configured(tree=_TREE)
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    if configuration.get(_KEY) in (None, MISSING) or configuration.has("actor_rollout_ref"):
+        return "this is no fine-tuning on talks"
+    own = configuration.get(_OWN)
+    return None if own in (None, MISSING, "") else f"{own} reads the data"
+
+
+@check(
+    "DATA108",
+    applies=_irrelevant,
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=lambda: [
+        Example("talks", (*_JOB, tables(Column("messages", _TALKS)))),
+        Example("content in parts", (*_JOB, tables(Column("messages", "list<struct<content: list<struct<text: string>>, role: string>>")))),
+        Example("another name", (*_JOB, tables(Column("conversations", _TALKS))), "has no column messages"),
+        Example("text", (*_JOB, tables(Column("messages", "string"))), "messages is string, not a list of messages"),
+        Example("another tool's keys", (*_JOB, tables(Column("messages", "list<struct<from: string, value: string>>"))), "a list of messages without role and content"),
+        Example("numbers", (*_JOB, tables(Column("messages", "list<struct<content: int64, role: string>>"))), "messages whose content is int64"),
+    ],
+)  # fmt: skip
+def talks_unusable(configuration: Configuration, tables: DataTables) -> Iterator[Finding]:
+    """The column of talks that fine-tuning reads is missing, or holds something else.
+
+    ## Why it matters
+    The SFT trainer reads one column, a list of messages with `role` and `content`, from the training and the validation table.
+    Without the column its data set is not made; from anything else the chat template makes no tokens.
+
+    ## How to fix
+    Name the column in `data.messages_key`, or write lists of `{"role": ..., "content": ...}` when you generate the data.
+    """
+    key = configuration.get(_KEY)
+    for table in tables.of("train", "val"):
+        if not isinstance(key, str) or table.file.kind != "parquet":
+            continue
+        names = [column.name for column in table.columns]
+        kind = table.kind(key)
+        near = next(iter(difflib.get_close_matches(key, names, 1, 0.4)), "")
+        problem = f"has no column {key}" if key not in names else _wrong(key, kind)
+        phase: Phase = "first batch" if key in names else "workers"
+        if problem:
+            yield Finding(
+                f"{table.file.path} {problem}",
+                Evidence(found=kind[:100] or ", ".join(names[:12]), wanted=f"{key}: {_TALKS}"),
+                location=location(table.file),
+                remedy=f"Set {_KEY}={near}" if near and key not in names else "Write lists of messages with role and content",
+                subject=Subject("column", key, table.file.path),
+                stops=(EVERY_JOB,) if table.file.role == "train" or key not in names else (),
+                severity=None if table.file.role == "train" or key not in names else "warning",
+                phase=phase,
+            )  # fmt: skip
+
+
+def _wrong(key: str, kind: str) -> str:
+    """What is wrong with the type of the column; empty when it will do, or when it says nothing."""
+    if not kind or kind in ("null", "list<null>"):
+        return ""
+    if not kind.startswith("list<struct<"):
+        return f"has a column {key} that cannot be used: {key} is {kind[:60]}, not a list of messages"
+    lacking = [part for part in ("role", "content") if f"{part}:" not in kind]
+    if lacking:
+        return f"has a column {key} that cannot be used: a list of messages without {' and '.join(lacking)}"
+    match = _CONTENT.search(kind)
+    if match and _NO_TEXT.fullmatch(match[1]):
+        return f"has a column {key} that cannot be used: messages whose content is {match[1]}"
+    return ""

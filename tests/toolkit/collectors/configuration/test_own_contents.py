@@ -1,0 +1,92 @@
+"""What is wrong in files of the user's own, and what is not."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.configuration import own_contents
+
+LOOP = "+actor_rollout_ref.rollout.agent.default_agent_loop=mine"
+FIVE = "def f(data_source, solution_str, ground_truth, extra_info=None, *, scale):\n    return scale\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("- name: mine\n  _target_: loops.Loop\n", ""),
+        ("- name: mine\n  _target_: elsewhere.Loop\n", ""),
+        ("- name: other\n  _target_: loops.Gone\n", ""),
+        ("- name: mine\n  _target_: loops.Gone\n", "has no Gone"),
+        ("name: mine\n_target_: loops.Loop\n", "no list of agent loops"),
+        ("- _target_: loops.Loop\n", "without a name"),
+    ],
+)
+def test_agent_loops(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "loops.py").write_text("class Loop:\n    pass\n")
+    (tmp_path / "agents.yaml").write_text(text)
+    found = list(own_contents.agent_loops(configured(LOOP)[0], tmp_path / "agents.yaml", (tmp_path,)))
+    assert [problem in words for words in found] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tools:\n  - class_name: mine.Tool\n    config: {type: native}\n    tool_schema: {type: function}\n", ""),
+        ("tools:\n  - class_name: mine.Own\n    config: {type: native}\n", ""),
+        ("tools:\n  - class_name: mine.Tool\n    config: {type: native}\n", "has no tool_schema for mine.Tool"),
+        ("tools:\n  - class_name: mine.Gone\n    config: {type: native}\n", "has no Gone"),
+        ("tools:\n  - class_name: mine.Own\n", "no config.type"),
+        ("tools:\n  - config: {type: native}\n", "without class_name"),
+        ("- class_name: mine.Own\n", "no list of tools"),
+    ],
+)  # fmt: skip
+def test_tools(tmp_path: Path, text: str, problem: str) -> None:
+    classes = "class Tool(BaseTool):\n    pass\n\n\nclass Own(BaseTool):\n    def get_openai_tool_schema(self):\n        return SCHEMA\n"
+    (tmp_path / "mine.py").write_text(classes)
+    (tmp_path / "tools.yaml").write_text(text)
+    found = list(own_contents.tools(tmp_path / "tools.yaml", (tmp_path,)))
+    assert [problem in words for words in found] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ('@function_tool\ndef f(a: int):\n    """Add.\n\n    Args:\n        a: a number\n    """\n', ""),
+        ("@function_tool(schema=S)\ndef f(a):\n    pass\n", ""),
+        ("def f(a):\n    pass\n", ""),
+        ("@function_tool\ndef f(a: int):\n    pass\n", "a tool f without a docstring"),
+        ('@function_tool("x")\ndef f(a):\n    """Add."""\n', "parameter a has no type"),
+        ('@function_tool\ndef f(a: int):\n    """Add."""\n', "does not describe a"),
+    ],
+)
+def test_function_tools(code: str, problem: str) -> None:
+    found = list(own_contents.function_tools(ast.parse(code)))
+    assert [problem in words for words in found] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "problem"),
+    [
+        ("def f(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n", [], ""),
+        ("def f(**kwargs):\n    return {'score': 1}\n", [], ""),
+        ("def f(**kwargs):\n    return {'acc': 1, **more}\n", [], ""),
+        ("def f(**kwargs):\n    return score(kwargs)\n", [], ""),
+        ("def f(**kwargs):\n    raise NotImplementedError\n", [], ""),
+        ("def f(data_source, solution_str, ground_truth):\n    return 1.0\n", [], "takes no extra_info"),
+        ("def f(prediction, target, **kwargs):\n    return 1.0\n", [], "needs prediction"),
+        (FIVE, [], "needs scale"),
+        (FIVE, ["+custom_reward_function.reward_kwargs.scale=2"], ""),
+        (FIVE, ["+custom_reward_function.reward_kwargs={scale: 2, by: 1}"], "takes no by"),
+        ("def f(**kwargs):\n    print(kwargs)\n", [], "returns nothing"),
+        ("def f(**kwargs):\n    return {'acc': 1.0}\n", [], "a dictionary without score"),
+        ("def f(prediction):\n    return 1.0\n", ["+reward_model.reward_manager=mine"], ""),
+    ],
+)
+def test_reward_functions(code: str, words: list[str], problem: str) -> None:
+    configuration = configured("+custom_reward_function.name=f", *words)[0]
+    found = list(own_contents.reward(configuration, "custom_reward_function", ast.parse(code)))
+    assert [problem in text for text in found] == ([True] if problem else [])

@@ -1,0 +1,64 @@
+"""Values of variables that vLLM or Ray cannot read, told from a small tree of vLLM's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.miniatures import source_trees
+
+from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.collectors.variables.unreadable_values import UnreadableValues, unreadable_values
+from verl_doctor.toolkit.facts import Absent
+
+ENVS = """
+def env_with_choices(name, default, choices):
+    def read():
+        value = os.getenv(name)
+        if value is None:
+            return default
+        actual = choices() if callable(choices) else choices
+        if value not in actual:
+            raise ValueError(f"Invalid value {value!r} for {name}")
+        return value
+    return read
+
+environment_variables = {
+    "VLLM_SECONDS": lambda: int(os.getenv("VLLM_SECONDS", "600")),
+    "VLLM_FLAG": lambda: bool(int(os.environ.get("VLLM_FLAG", "0"))),
+    "VLLM_SHARE": lambda: float(os.getenv("VLLM_SHARE", "0.5")),
+    "VLLM_WORD": lambda: os.getenv("VLLM_WORD", "x").lower() in ("true", "1"),
+    "VLLM_METHOD": env_with_choices("VLLM_METHOD", "fork", ["fork", "spawn"]),
+    "VLLM_LATE": env_with_choices("VLLM_LATE", None, lambda: known()),
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("VLLM_SECONDS", "30", ""),
+        ("VLLM_SECONDS", "10min", "ValueError: invalid literal for int() with base 10: '10min'"),
+        ("VLLM_FLAG", "1", ""),
+        ("VLLM_FLAG", "true", "ValueError: invalid literal for int()"),
+        ("VLLM_SHARE", "50%", "ValueError: could not convert string to float: '50%'"),
+        ("VLLM_WORD", "anything", ""),
+        ("VLLM_METHOD", "spawn", ""),
+        ("VLLM_METHOD", "thread", "ValueError: Invalid value"),
+        ("VLLM_LATE", "thread", ""),
+        ("VLLM_UNKNOWN", "true", ""),
+        ("RAY_memory_usage_threshold", "0.95", ""),
+        ("RAY_memory_usage_threshold", "95%", "Cannot parse"),
+        ("RAY_enable_something", "yes", ""),
+        ("RAY_ADDRESS", "auto", ""),
+    ],
+)
+def test_a_value_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, text: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    vllm = VllmTree(source_trees.vllm(tmp_path, {"envs.py": ENVS}))
+    found = unreadable_values.collect(JobVariables({name: value}), vllm, Absent("no interpreter"))
+    assert isinstance(found, UnreadableValues)
+    assert [(one.name, text in one.text) for one in found.values] == ([(name, True)] if text else [])

@@ -1,0 +1,143 @@
+"""Modules that the job imports by a name in its settings, or in a file of the user's own, and that are in no folder of its path."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.own_contents import yaml_of
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.rule import Phase
+from verl_doctor.toolkit.sources.python.source import parse, read
+
+# Settings whose value is the name of a module, or with "." of something in a module.
+_MODULES: tuple[tuple[str, Phase], ...] = (
+    ("actor_rollout_ref.model.external_lib", "workers"),
+    ("critic.model.external_lib", "workers"),
+    ("actor_rollout_ref.actor.optim.optimizer_impl", "workers"),
+    ("critic.optim.optimizer_impl", "workers"),
+    ("optim.optimizer_impl", "workers"),
+    ("model.external_lib", "workers"),
+    ("actor_rollout_ref.rollout.agent.agent_loop_manager_class", "first batch"),
+)
+_FILES: tuple[tuple[str, Phase], ...] = (
+    ("reward.custom_reward_function.path", "first batch"),
+    ("custom_reward_function.path", "first batch"),
+    ("data.custom_cls.path", "workers"),
+    ("actor_rollout_ref.rollout.multi_turn.function_tool_path", "first batch"),
+)
+_LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
+_EDITABLE = ("__editable__", "_editable")
+
+
+@dataclass(frozen=True)
+class MissingModule:
+    """A module's first name, the setting that leads to it, and the file and line that import it: "" and 0 for the setting itself."""
+
+    name: str
+    key: str
+    phase: Phase
+    path: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class MissingModules:
+    """Those that are missing for certain."""
+
+    modules: tuple[MissingModule, ...] = ()
+
+
+@collector(kept=True)
+def missing_modules(
+    configuration: Configuration,
+    launch: Launch,
+    interpreter: Interpreter,
+    job: JobVariables,
+    machine: Machine,
+) -> MissingModules | Unknown:
+    """Look for each in the job's folder, on its PYTHONPATH, and in the environment."""
+    if launch.submitted or changes_folder(launch):
+        return Absent("the folder or the machine on which the job starts is not known")
+    wanted = [module for module in _wanted(configuration, folder_of(launch, machine.cwd)) if module.name]
+    if not wanted:
+        return MissingModules()
+    own = job.get("PYTHONPATH").split(os.pathsep)
+    here = str(folder_of(launch, machine.cwd))
+    path = [here, *(os.path.join(here, entry) for entry in own if entry), *interpreter.sys_path, *interpreter.site_packages]  # noqa: PTH118  # fmt: skip
+    if any("$" in entry for entry in own) or "PYTHONPATH" in job.untold:
+        return Unknown("the job's PYTHONPATH is not known")
+    return MissingModules(tuple(module for module in wanted if not _is_there(module.name, path)))
+
+
+def _wanted(there: Configuration, here: Path) -> Iterator[MissingModule]:
+    for key, phase in _MODULES:
+        if there.asked_for(key) is None:
+            continue
+        values = there.get(key)
+        for value in values if isinstance(values, list) else [values]:
+            if isinstance(value, str) and all(step.isidentifier() for step in value.split(".")):
+                yield MissingModule(value.partition(".")[0], key, phase)
+    for key, phase in _FILES:
+        value = there.get(key)
+        path = here / value if isinstance(value, str) and value.endswith(".py") else None
+        source = read(path) if path is not None else None
+        tree = parse(source, path) if isinstance(source, bytes) and path is not None else None
+        for name, line in _imported(tree) if isinstance(tree, ast.Module) else ():
+            yield MissingModule(name, key, phase, str(path), line)
+    yield from _in_yaml(there, here)
+
+
+def _in_yaml(there: Configuration, here: Path) -> Iterator[MissingModule]:
+    """The modules of tools' classes, and of the agent loop that the job uses."""
+    for key, listed, named in (
+        ("actor_rollout_ref.rollout.multi_turn.tool_config_path", "tools", "class_name"),
+        ("actor_rollout_ref.rollout.agent.agent_loop_config_path", "", "_target_"),
+    ):
+        value = there.get(key)
+        document = yaml_of(here / value) if isinstance(value, str) and value else None
+        entries = document.get(listed) if isinstance(document, dict) and listed else document
+        for entry in entries if isinstance(entries, list) else ():
+            target = entry.get(named) if isinstance(entry, dict) else None
+            used = listed or (isinstance(entry, dict) and entry.get("name") == there.get(_LOOP))
+            if used and isinstance(target, str) and "." in target:
+                yield MissingModule(target.partition(".")[0], key, "first batch")
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The first names of modules that are imported whenever the file is. What stands in a condition or a `try` may not be."""
+    for node in tree.body:
+        match node:
+            case ast.Import(names=aliases):
+                yield from ((alias.name.partition(".")[0], node.lineno) for alias in aliases)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield module.partition(".")[0], node.lineno
+
+
+def _is_there(name: str, path: Sequence[str]) -> bool:
+    if name in sys.stdlib_module_names or name in sys.builtin_module_names:
+        return True
+    for entry in dict.fromkeys(path):
+        try:
+            names = os.listdir(entry)  # noqa: PTH208 - names alone
+        except OSError:
+            continue
+        if any(found == name or found.startswith(f"{name}.") for found in names):
+            return True
+        if any(found.startswith(_EDITABLE) and _mentions(Path(entry, found), name) for found in names):
+            return True
+    return False
+
+
+def _mentions(path: Path, name: str) -> bool:
+    source = read(path)
+    return not isinstance(source, bytes) or name.encode() in source

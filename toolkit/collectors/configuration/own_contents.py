@@ -1,0 +1,194 @@
+"""What is wrong in a file of the user's own for certain: agent loops, tools and reward functions that verl cannot use."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING
+from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
+
+_LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
+# By keyword, as verl's reward managers call a function.
+_HANDED = ("data_source", "solution_str", "ground_truth", "extra_info")
+_MANAGERS = frozenset({"naive", "dapo", "gdpo", "limited", "rate_limited"})
+_MANAGER = ("reward.reward_manager.name", "reward_model.reward_manager")
+_MODELS = ("reward.reward_model.enable", "reward_model.enable")
+
+
+def agent_loops(there: Configuration, path: Path, folders: Sequence[Path]) -> Iterator[str]:
+    """A file of agent loops: a list of entries with a name and a class that is there."""
+    document = yaml_of(path)
+    if document is None:
+        return
+    if not isinstance(document, list):
+        yield "is no list of agent loops: write `- name: ...` with its `_target_:`"
+        return
+    for entry in document:
+        if not isinstance(entry, dict) or "name" not in entry:
+            yield "has an agent loop without a name"
+        elif entry["name"] == there.get(_LOOP) and isinstance(target := entry.get("_target_"), str):
+            yield from _class_missing(target, folders)
+
+
+def tools(path: Path, folders: Sequence[Path]) -> Iterator[str]:
+    """A file of tools: each with a class that is there, a type, and a schema of its own or of its class."""
+    document = yaml_of(path)
+    if document is None:
+        return
+    listed = document.get("tools") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        yield "has no list of tools below `tools:`"
+        return
+    for entry in listed:
+        if not isinstance(entry, dict) or not isinstance(entry.get("class_name"), str):
+            yield "has a tool without class_name"
+            continue
+        config = entry.get("config")
+        if not isinstance(config, dict) or "type" not in config:
+            yield f"has no config.type for the tool {entry['class_name']}"
+        yield from _class_missing(entry["class_name"], folders)
+        if entry.get("tool_schema") is None and _lacks_schema(entry["class_name"], folders):
+            yield f"has no tool_schema for {entry['class_name']}, and its class has none"
+
+
+def function_tools(tree: ast.Module) -> Iterator[str]:
+    """Functions that are tools: transformers makes their schema of the types and of a docstring with `Args:`."""
+    for node in tree.body:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not _is_tool(node):
+            continue
+        text = ast.get_docstring(node) or ""
+        given = [argument for argument in (*node.args.args, *node.args.kwonlyargs) if argument.arg not in ("self", "cls")]  # fmt: skip
+        bare = [argument.arg for argument in given if argument.annotation is None]
+        described = text.partition("Args:")[2]
+        if not text:
+            yield f"has a tool {node.name} without a docstring"
+        elif bare:
+            yield f"has a tool {node.name} whose parameter {bare[0]} has no type"
+        elif missing := [argument.arg for argument in given if f"{argument.arg}:" not in described and f"{argument.arg} (" not in described]:  # fmt: skip
+            yield f"has a tool {node.name} whose docstring does not describe {missing[0]} below Args:"
+        elif node.args.vararg or node.args.kwarg:
+            yield f"has a tool {node.name} with any number of arguments, for which there is no schema"
+
+
+def reward(there: Configuration, section: str, tree: ast.Module) -> Iterator[str]:
+    """The reward function: parameters that verl hands over, and a result with a score."""
+    name = there.get(f"{section}.name")
+    managers = {there.get(key) for key in _MANAGER} - {MISSING, None}
+    if not managers <= _MANAGERS or any(there.get(key) is True for key in _MODELS):
+        return
+    functions = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name]  # fmt: skip
+    if len(functions) != 1 or functions[0].decorator_list:
+        return
+    function = functions[0]
+    more = there.get(f"{section}.reward_kwargs")
+    handed = [*_HANDED, *(more if isinstance(more, Mapping) else ())]
+    spec = function.args
+    named = [argument.arg for argument in (*spec.args, *spec.kwonlyargs)]
+    refused = [word for word in handed if word not in named] if spec.kwarg is None else []
+    if spec.posonlyargs:
+        yield f"has a {name} with parameters by position, and verl hands them over by name"
+    elif refused:
+        yield f"has a {name} that takes no {refused[0]}"
+    else:
+        optional = len(spec.args) - len(spec.defaults)
+        needed = [argument.arg for argument in spec.args[:optional]]
+        needed += [argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]  # fmt: skip
+        if missing := [word for word in needed if word not in handed]:
+            yield f"has a {name} that needs {missing[0]}, which verl does not hand over"
+        else:
+            yield from _result(function)
+
+
+def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    """A function that returns nothing anywhere, or dictionaries without a score."""
+    returned = [node for node in _own_nodes(function) if isinstance(node, ast.Return)]
+    own = list(_own_nodes(function))
+    if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own):
+        return
+    if all(node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None) for node in returned):  # fmt: skip
+        if not any(isinstance(node, ast.Raise) for node in own):
+            yield f"has a {function.name} that returns nothing"
+        return
+    for node in returned:
+        match node.value:
+            case ast.Dict(keys=keys) if keys and all(isinstance(key, ast.Constant) for key in keys):
+                if "score" in {key.value for key in keys if isinstance(key, ast.Constant)}:
+                    return
+            case _:
+                return
+    yield f"has a {function.name} that returns a dictionary without score"
+
+
+def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function without those of functions in it."""
+    waiting = list(ast.iter_child_nodes(function))
+    for node in waiting:
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _is_tool(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether `function_tool` marks a function, without a schema of its own."""
+    for mark in node.decorator_list:
+        call = mark if isinstance(mark, ast.Call) else None
+        name = dotted(call.func if call else mark).rpartition(".")[2]
+        if name == "function_tool" and not any(word.arg == "schema" for word in (call.keywords if call else ())):  # fmt: skip
+            return True
+    return False
+
+
+def _class_missing(target: str, folders: Sequence[Path]) -> Iterator[str]:
+    """A class of a module of the user's own that the module does not have."""
+    module, _, name = target.rpartition(".")
+    path = _own_module(module, folders)
+    tree = _tree(path) if path else None
+    if tree is not None and (names := module_names(tree)) is not None and name not in names:
+        yield f"names {target}, and {path} has no {name}"
+
+
+def _lacks_schema(target: str, folders: Sequence[Path]) -> bool:
+    module, _, name = target.rpartition(".")
+    path = _own_module(module, folders)
+    tree = _tree(path) if path else None
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            bases = {dotted(base).rpartition(".")[2] for base in node.bases}
+            words = {getattr(part, "name", "") for part in node.body}
+            sets = any(isinstance(part, ast.Attribute) and part.attr == "tool_schema" and isinstance(part.ctx, ast.Store) for part in walk(node))  # fmt: skip
+            return bases == {"BaseTool"} and "get_openai_tool_schema" not in words and not sets
+    return False
+
+
+def _own_module(module: str, folders: Sequence[Path]) -> Path | None:
+    steps = module.split(".")
+    places = (folder.joinpath(*steps) for folder in folders)
+    found = (
+        path for place in places for path in (place.with_name(f"{place.name}.py"), place / "__init__.py")
+    )
+    return next((path for path in found if module and os.path.isfile(path)), None)
+
+
+def _tree(path: Path) -> ast.Module | None:
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) else None
+    return tree if isinstance(tree, ast.Module) else None
+
+
+def yaml_of(path: Path) -> Any:
+    """What a YAML file holds; None where it cannot be read, and a text where it is no YAML."""
+    import yaml  # noqa: PLC0415 - only where a job names such a file
+
+    source = read(path)
+    if not isinstance(source, bytes):
+        return None
+    try:
+        return yaml.safe_load(source) or ""
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return ""

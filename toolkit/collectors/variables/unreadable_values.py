@@ -1,0 +1,152 @@
+"""Values of variables that vLLM or Ray cannot read: a word where they convert to a number, or none of the choices."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.result_cache import remembered
+from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.rule import Phase
+
+_USUAL = re.compile(r"[01]?")  # what every conversion takes
+_TABLE = "environment_variables"
+_CONSTANTS = ("_private/ray_constants.py", "_common/constants.py", "_private/services.py")
+# Ray's C++ side reads RAY_<name of an entry of its table> and aborts where a number does not parse to its end
+# (src/ray/common/ray_config.h). The types are compiled; these endings belong to numbers.
+_ENTRY = re.compile(r"RAY_[a-z]\w*_(?:ms|s|secs?|seconds|milliseconds|bytes|mb|size|threshold|interval|percentage|fraction|ratio|retries|attempts|count|limit|num|workers|port|connections)")  # fmt: skip
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class UnreadableValue:
+    """A variable, the program that reads it at `read_from`, and what that raises. `phase` is where the job is then."""
+
+    name: str
+    program: str
+    read_from: str
+    text: str
+    phase: Phase
+
+
+@dataclass(frozen=True)
+class UnreadableValues:
+    """Those of the job's variables."""
+
+    values: tuple[UnreadableValue, ...] = ()
+
+
+@collector(timeout=10, kept=True)
+def unreadable_values(
+    job: JobVariables, vllm: VllmTree | Unknown, interpreter: Interpreter | Unknown
+) -> UnreadableValues | Unknown:
+    """Follow the conversions in the sources with the values that the job has."""
+    given = {name: value for name, value in job.values.items() if not _USUAL.fullmatch(value)}
+    of_vllm = {name: value for name, value in given.items() if name.startswith("VLLM_")}
+    of_ray = {name: value for name, value in given.items() if name.startswith("RAY_")}
+    found: list[UnreadableValue] = []
+    if of_vllm and not isinstance(vllm, Unknown):
+        path = Path(vllm.tree.folder, "envs.py")
+        table = remembered(
+            UnreadableValues, sorted(of_vllm.items()), [path], partial(_in_vllm, path, of_vllm)
+        )
+        found += () if isinstance(table, Unknown) else table.values
+    if of_ray:
+        found += _in_entries(of_ray)
+        if not isinstance(interpreter, Unknown):
+            folder = next((Path(entry, "ray") for entry in interpreter.sys_path if os.path.isdir(Path(entry, "ray"))), None)  # fmt: skip
+            found += _in_ray(folder, of_ray) if folder else ()
+    return UnreadableValues(tuple(found))
+
+
+def _in_vllm(path: Path, given: Mapping[str, str]) -> UnreadableValues:
+    """The entries of vLLM's table of variables: every process of the engine evaluates all of them."""
+    from verl_doctor.toolkit.sources.python.refusals import (  # noqa: PLC0415 - only where such variables are set
+        Follower,
+        FunctionNode,
+        NotFollowedError,
+        RefusedError,
+    )
+    from verl_doctor.toolkit.sources.python.source import SourceTree, parse, read  # noqa: PLC0415
+
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) else None
+    found: list[UnreadableValue] = []
+    if not isinstance(tree, ast.Module):
+        return UnreadableValues()
+    for name, entry in _entries(tree):
+        if name not in given:
+            continue
+        follower = Follower(
+            [SourceTree(path.parent, "vllm")],
+            lambda _: None,
+            variable=given.get,
+            modules={"vllm.envs": (path, tree)},
+        )
+        try:
+            value = follower.expression(entry.body if isinstance(entry, ast.Lambda) else entry, "vllm.envs")
+            if isinstance(value, FunctionNode):
+                follower.call(value, (), {})
+        except RefusedError as error:
+            text = f"{error.refusal.raised}: {error.refusal.text}"
+            found.append(UnreadableValue(name, "vLLM", f"{path}:{entry.lineno}", text, "engine"))
+        except (NotFollowedError, RecursionError):
+            continue
+    return UnreadableValues(tuple(found))
+
+
+def _entries(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for part in tree.body:
+        match part:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name), value=ast.Dict(keys=keys, values=values))
+                | ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys, values=values))
+            ) if name == _TABLE:
+                for key, value in zip(keys, values, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        yield key.value, value
+
+
+def _in_entries(given: Mapping[str, str]) -> Iterator[UnreadableValue]:
+    for name, value in given.items():
+        if _ENTRY.fullmatch(name) and not _NUMBER.fullmatch(value):
+            text = f'Check failed: Cannot parse "{value}"'
+            yield UnreadableValue(name, "Ray", "ray_config.h", text, "ray")
+
+
+def _in_ray(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue]:
+    """`int(os.environ.get(NAME, ...))` where Ray's modules are imported."""
+    from verl_doctor.toolkit.sources.python.source import dotted, parse, read  # noqa: PLC0415
+
+    for path in (folder / name for name in _CONSTANTS):
+        source = read(path)
+        if not isinstance(source, bytes) or not any(name.encode() in source for name in given):
+            continue
+        tree = parse(source, path)
+        for part in tree.body if isinstance(tree, ast.Module) else ():
+            match part:
+                case ast.Assign(
+                    value=ast.Call(
+                        func=ast.Name(id="int" | "float" as converter),
+                        args=[ast.Call(func=read_by, args=[ast.Constant(value=str(name)), *_])],
+                    )
+                ) if dotted(read_by) in ("os.environ.get", "os.getenv") and name in given:
+                    if problem := _problem(converter, given[name]):
+                        yield UnreadableValue(name, "Ray", f"{path}:{part.lineno}", problem, "import")
+
+
+def _problem(converter: str, value: Any) -> str:
+    try:
+        int(value) if converter == "int" else float(value)
+    except ValueError as error:
+        return f"ValueError: {error}"
+    return ""
