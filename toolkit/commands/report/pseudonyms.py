@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.collectors.network.network import is_address
-from verl_doctor.toolkit.commands.report.stand_ins import StandIns
 from verl_doctor.toolkit.system.secret import without_secrets
 
 # A dotted name of Python has no number or hyphen before its first dot.
@@ -24,6 +23,22 @@ _OF_CLOUDS = re.compile(
 _NUMBERED = re.compile(r"(.{2,}?)\d+")
 _ONLY_HEX = re.compile(r"[0-9a-f]{8,}")  # what container engines call a container
 _LONGEST_GENERIC = 4  # letters before a number that may belong to a GPU's name
+
+
+class StandIns:
+    """Assigns and remembers pseudonyms, numbered by kind; the same name always gets the same one."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, dict[str, str]] = {}
+
+    def of(self, kind: str, name: str) -> str:
+        """`address-1` for the first name of that kind, `address-2` for the next other one."""
+        return f"{kind}-{self.number(kind, name)}"
+
+    def number(self, kind: str, name: str) -> str:
+        """Only the number."""
+        known = self._given.setdefault(kind, {})
+        return known.setdefault(name, str(len(known) + 1))
 
 
 class HostMask:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import json
 import os
 import signal
@@ -13,7 +14,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from verl_doctor.toolkit.probes.construction.everything import load
 from verl_doctor.toolkit.probes.construction.isolation import (
     Isolation,
     NoNetworkError,
@@ -32,6 +32,8 @@ from verl_doctor.toolkit.probes.construction.stages import (
     Stage,
 )
 
+# Those that declare stages, in the order in which the stages run.
+_MODULES = ("program", "model", "data", "rollout", "prompts", "reward", "training", "world", "algorithm")
 _QUIET = {NotHereError: "not there", NotNeededError: "not needed", NotJudgedError: "not judged"}
 _GRACE = 5.0  # seconds for a stage that does not hear that its time is over: it is in C code
 
@@ -60,7 +62,8 @@ def run(token: str, request: Mapping[str, Any]) -> None:
         config_name=request["config_name"],
         overrides=request["overrides"],
     )
-    load()
+    for name in _MODULES:
+        importlib.import_module(f"verl_doctor.toolkit.probes.construction.stage_{name}")
     Run(job, isolation, stream, token, request["skip"], home, request.get("most")).all()
     os._exit(0)
 
