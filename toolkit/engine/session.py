@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import contextlib
+import os
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,8 +26,11 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.process.gc_pause import collection_put_off
 from verl_doctor.toolkit.result import CheckResult, Report, Unchanged
+from verl_doctor.toolkit.system.own_files import TOOLKIT
 from verl_doctor.toolkit.system.sites import Sites
 from verl_doctor.toolkit.target import Options, Target, UsageError
+
+_INSTALLED = re.compile(r"verl_doctor-(.+)\.dist-info")
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,12 @@ def open_session(
 
 def version() -> str:
     """The version of the installed doctor, or "not installed" when it runs from a bare checkout."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(TOOLKIT.parents[1]):  # noqa: PTH208 - beside it, as an installer leaves it
+            if match := _INSTALLED.fullmatch(name):
+                return match[1]
+    import importlib.metadata  # noqa: PLC0415 - it is slow to load, and an editable installation alone needs it
+
     try:
         return importlib.metadata.version("verl-doctor")
     except importlib.metadata.PackageNotFoundError:

@@ -20,6 +20,9 @@ _OPTIONS = {
     "session": re.compile(r"--session-name=([\w.:-]+)"),
 }
 
+ADDRESS_FILE = "ray_current_cluster"
+"""Where the last `ray start` on a machine left the address of its cluster, in Ray's folder."""
+
 
 @dataclass(frozen=True)
 class Raylet:

@@ -25,8 +25,8 @@ from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
 from verl_doctor.toolkit.collectors.network.network import is_address, resolve, source_towards, with_port
 from verl_doctor.toolkit.collectors.processes.processes import Process, Processes
+from verl_doctor.toolkit.collectors.processes.raylets import ADDRESS_FILE
 from verl_doctor.toolkit.collectors.ray.job_nodes import endpoint, option
-from verl_doctor.toolkit.collectors.variables.ray_environment import ADDRESS_FILE
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process.collector_lock import TURNS

@@ -11,7 +11,6 @@ from verl_doctor.toolkit.collectors.processes.raylets import Raylets
 from verl_doctor.toolkit.collectors.ray.engine_ray import Choice, EngineRay
 from verl_doctor.toolkit.collectors.ray.job_nodes import option
 from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
-from verl_doctor.toolkit.collectors.variables.ray_environment import address, address_file
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.python.source import parse_expression
@@ -96,6 +95,8 @@ def _left_to_ray(
     machine: Machine,
 ) -> EngineReach | Unknown:
     """Add what `ray.init` takes of itself in the engine process, which has the environment of its parent."""
+    from verl_doctor.toolkit.collectors.variables.ray_environment import address, address_file  # noqa: PLC0415 - it reads verl's sources
+
     seen = {name: environment.worker(name) for name in _READ_BY_RAY}
     if untold := [name for name, value in seen.items() if value.untold]:
         return Unknown(f"{untold[0]} of Ray's workers: {seen[untold[0]].untold}")

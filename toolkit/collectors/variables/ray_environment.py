@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.processes.raylets import Raylet
+from verl_doctor.toolkit.collectors.processes.raylets import ADDRESS_FILE, Raylet
 from verl_doctor.toolkit.collectors.variables.environment_writes import writes
 from verl_doctor.toolkit.collectors.variables.verl_environment import Given
 from verl_doctor.toolkit.machine import Machine
@@ -15,7 +15,6 @@ from verl_doctor.toolkit.sources.python.follow_values import Place
 from verl_doctor.toolkit.sources.python.source import read
 
 RAY = "Ray"
-ADDRESS_FILE = "ray_current_cluster"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 # Where Ray writes the environment of a worker that it has started. Paths below its package.
 _WRITERS = ("_private/worker.py", "_private/utils.py")
