@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -10,6 +11,12 @@ from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit, SourceText
 from verl_doctor.toolkit.sources.python.source import Unreadable
+
+_GENERATED = re.compile(
+    rb"^[ \t]*(?:#|//|;)[^\n]*\b(?:do not (?:edit|modify)|auto-?generated|(?:file|script) (?:is|was) generated|generated (?:by|from|with)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_HEAD = 2000  # bytes in which a file says that it is generated
 
 
 def paths_of(finding: Finding) -> list[str]:
@@ -38,6 +45,8 @@ def edited_files(
         before = sources.read(path)
         if isinstance(before, Unreadable):
             return Refusal(before.reason)
+        if not path.endswith(".py") and _GENERATED.search(before[:_HEAD]):
+            return Refusal(f"{path} is generated, as its first lines say; edit what it is generated from")
         try:
             after = edit(path, before)
         except CannotEdit as reason:
