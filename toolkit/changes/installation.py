@@ -35,15 +35,18 @@ def plan(change: InstallPackages) -> Planned:
     if change.in_place:
         _demand_writable(
             environment,
-            "the environment",
-            "leave --in-place away: a copy beside it needs no right to write there",
+            "packages would be installed there",
+            "run this as its owner"
+            + ("" if _read_only(environment.parent) else ", or leave --in-place away: a copy goes beside it"),
         )
         _demand_unused(environment, "end it first, or leave --in-place away")
     else:
         if os.path.lexists(copy):
             raise Refused(f"{copy} exists already; move it away, then try again")
         _demand_writable(
-            copy.parent, "the copy", "run this as its owner, or copy the environment to a disk of your own"
+            copy.parent,
+            "the copy would lie there",
+            "run this as its owner, or copy the environment to a disk of your own",
         )
     lock = "".join(f"{pin}\n" for pin in change.lock).encode()
     record = InstallRecord("install_packages", str(environment), str(copy), change.command, change.cleared)
@@ -162,11 +165,13 @@ def _demand_place(change: InstallPackages) -> None:
     )
 
 
-def _demand_writable(folder: Path, what: str, otherwise: str) -> None:
-    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
-        raise Refused(
-            f"{folder} cannot be written by user {os.geteuid()}, and {what} would lie there; {otherwise}"
-        )
+def _read_only(folder: Path) -> bool:
+    return not os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
+
+
+def _demand_writable(folder: Path, why: str, otherwise: str) -> None:
+    if _read_only(folder):
+        raise Refused(f"{folder} cannot be written by user {os.geteuid()}, and {why}; {otherwise}")
 
 
 def _demand_unused(environment: Path, otherwise: str) -> None:
