@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.model import BadFile, Model
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
 _FINE = Model("/models/qwen", "--model", ("Qwen2ForCausalLM",), "qwen2", head_size=128)
@@ -41,10 +44,15 @@ def _with(*bad: BadFile) -> Model:
             (replace(_with(BadFile("", "missing")), place="/home/me/run.sh", line=4),),
             "does not exist",
         ),
+        Example(
+            "another name, and a model beside it",
+            (replace(_with(BadFile("", "missing")), beside="/models/qwen2"),),
+            "does not exist",
+        ),
         Example("no weights at all", (replace(_FINE, without_weights=True),), "no weights"),
     ],
 )
-def model_files_broken(model: Model) -> Iterator[Finding]:
+def model_files_broken(model: Model, configuration: Configuration | Unknown) -> Iterator[Finding]:
     """Files of the model are missing, Git LFS pointers, or damaged.
 
     ## Why it matters
@@ -85,8 +93,13 @@ def model_files_broken(model: Model) -> Iterator[Finding]:
                 if file.name
                 else f"the model folder {model.folder} does not exist"
             )
-            remedy = f"correct {model.named_by}, or download the model to that folder"
-            yield _finding(model, about, what, "a model folder", remedy)
+            remedy = (
+                f"write {model.named_by}={model.beside}"
+                if model.beside
+                else f"correct {model.named_by}, or download the model to that folder"
+            )
+            found = _finding(model, about, what, "a model folder", remedy)
+            yield replace(found, **healed("LOAD101", _correction(model, configuration)))
         elif file.trouble == "damaged":
             message = f"{model.folder}/{file.name} cannot be used: {file.reason}"
             yield _finding(model, about, message, "a readable file", "download the file again")
@@ -95,6 +108,14 @@ def model_files_broken(model: Model) -> Iterator[Finding]:
         about = Subject("model", model.folder, "no weights")
         remedy = "download the model again, unless random weights are intended"
         yield _finding(model, about, message, "weights", remedy)
+
+
+def _correction(model: Model, there: Configuration | Unknown) -> Correction | None:
+    """The model that lies beside."""
+    if isinstance(there, Unknown) or not model.beside or there.asked_for(model.named_by) is None:
+        return None
+    effect = f"the job trains {model.beside} instead of {model.folder}"
+    return settings(there, {model.named_by: model.beside}, effect=effect)
 
 
 def _finding(model: Model, about: Subject, message: str, wanted: str, remedy: str) -> Finding:

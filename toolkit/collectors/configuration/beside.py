@@ -1,4 +1,4 @@
-"""The file that a path may have meant: it lies beside, under the same name or one with a slip."""
+"""The file or model that a path may have meant: it lies beside, under the same name or one with a slip."""
 
 from __future__ import annotations
 
@@ -19,6 +19,26 @@ def beside(path: Path, folders: Iterable[Path]) -> str:
     names = {Path(name).stem: name for name in _files(path.parent, path.suffix)}
     near = difflib.get_close_matches(path.stem, names, 2, _CLOSE)
     return str(path.parent / names[near[0]]) if len(near) == 1 else ""
+
+
+def model_beside(folder: Path) -> str:
+    """The only model below a folder that holds none itself, or of nearly the same name beside one that does not exist; "" for none."""
+    if os.path.isdir(folder):
+        models = [*_models(folder), *_models(folder / "snapshots")]  # as the cache of the hub has them
+        return str(models[0]) if len(models) == 1 else ""
+    names = {model.name: model for model in _models(folder.parent)}
+    near = difflib.get_close_matches(folder.name, names, 2, _CLOSE)
+    return str(names[near[0]]) if len(near) == 1 else ""
+
+
+def _models(folder: Path) -> list[Path]:
+    """The folders in a folder that hold a model's configuration; none of one that is too full to tell."""
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - names alone
+    except OSError:
+        return []
+    found = (folder / name for name in names) if len(names) <= _MOST else ()
+    return [path for path in found if os.path.isfile(path / "config.json")]
 
 
 def _files(folder: Path, suffix: str) -> list[str]:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
 
 _MOST_FILES = 2000
@@ -36,11 +35,25 @@ def _names(own: Path) -> frozenset[str] | None:
     source = own / "__init__.py" if os.path.isdir(own) else own
     content = read(source)
     tree = None if isinstance(content, Unreadable) else parse(content, source)
-    names = module_names(tree) if isinstance(tree, ast.Module) else None
+    names = _defined(tree) if isinstance(tree, ast.Module) else None
     if names is None or not os.path.isdir(own):
         return names
     inside = os.listdir(own)  # noqa: PTH208 - names alone
     return names | {name.removesuffix(".py") for name in inside} - {"__init__"}
+
+
+def _defined(tree: ast.Module) -> frozenset[str] | None:
+    """What the statements of a module give a name to, wherever they stand; None where it takes all names of another."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                found |= {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
+    return None if "*" in found else frozenset(found)
 
 
 def _python_files(folder: Path, but: Path) -> Iterator[Path]:

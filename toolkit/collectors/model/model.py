@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from verl_doctor.toolkit.collectors.configuration.beside import model_beside
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import given, launch_values
 from verl_doctor.toolkit.collectors.launch.launch import Launch, folder_of
@@ -50,6 +51,7 @@ class Model:
     computes it, `layers` and `kv_heads` are the layers and the heads of each whose keys and values are kept: 0 for a model that
     does not keep those of every token in every layer. `mla`: it has multi-head latent attention (a `kv_lora_rank`). `own_code`: it brings Python code of its own
     (`auto_map`). `without_weights`: the folder holds no weights at all. `place` and `line` are where a launch file names it.
+    `beside` is the one model that may have been meant where the folder holds none.
     """
 
     folder: str
@@ -67,6 +69,7 @@ class Model:
     bad_files: tuple[BadFile, ...] = ()
     place: str = ""
     line: int = 0
+    beside: str = ""
 
     @property
     def is_described(self) -> bool:
@@ -138,13 +141,19 @@ def cached_snapshot(name: str, machine: Machine) -> Path | None:
 def read_model(folder: Path, named_by: str) -> Model:
     """Read a model's folder. Weights are looked at, not read."""
     if not os.path.isdir(folder):
-        return Model(str(folder), named_by, bad_files=(BadFile("", "missing"),))
+        return Model(str(folder), named_by, bad_files=(BadFile("", "missing"),), beside=model_beside(folder))
     config = read_json(folder / "config.json")
     files = _listed(folder)
     bad = tuple(_bad_weights(folder, files))
     without_weights = not bad and not any(map(format_of, files))
     if isinstance(config, BadFile):
-        return Model(str(folder), named_by, without_weights=without_weights, bad_files=(config, *bad))
+        return Model(
+            str(folder),
+            named_by,
+            without_weights=without_weights,
+            bad_files=(config, *bad),
+            beside=model_beside(folder) if config.trouble == "missing" else "",
+        )
     language = _part(config, "text_config", "llm_config", "language_config", "thinker_config")
     language = _part(language, "text_config")
     return Model(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.configuration.beside import beside
+from verl_doctor.toolkit.collectors.configuration.beside import beside, model_beside
 
 
 def test_the_only_file_of_that_name_that_lies_beside(tmp_path: Path) -> None:
@@ -23,3 +23,15 @@ def test_a_slip_in_the_name(tmp_path: Path) -> None:
     assert beside(tmp_path / "trian.parquet", ()) == str(tmp_path / "train.parquet")
     assert beside(tmp_path / "other.parquet", ()) == ""
     assert beside(Path("/gone/x.parquet"), ()) == ""
+
+
+def test_the_only_model_that_can_be_meant(tmp_path: Path) -> None:
+    for name in ("qwen2-0.5b", "llama", "cached/snapshots/0a1b", "actor/huggingface", "two/a", "two/b"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.json").write_text("{}")
+    assert model_beside(tmp_path / "qwen2-0.5") == str(tmp_path / "qwen2-0.5b")
+    assert model_beside(tmp_path / "mistral") == ""
+    assert model_beside(tmp_path / "cached") == str(tmp_path / "cached/snapshots/0a1b")
+    assert model_beside(tmp_path / "actor") == str(tmp_path / "actor/huggingface")
+    assert model_beside(tmp_path / "two") == ""
+    assert model_beside(tmp_path / "nowhere" / "qwen2") == ""
