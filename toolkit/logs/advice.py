@@ -115,7 +115,7 @@ _PLAIN = frozenset(
 _OF_CLASS = (
     ("vllm", re.compile(r"(?:EngineArgs|AsyncEngineArgs|LLMEngine|AsyncLLM|SamplingParams|\w*SchedulerConfig|ParallelConfig|CacheConfig|VllmConfig|\w*ModelRunner|LLM)")),
     ("trl", re.compile(r"(?:GRPO|SFT|DPO|PPO|RLOO|KTO|ORPO|CPO|Reward|OnlineDPO)(?:Config|Trainer)")),
-    ("transformers", re.compile(r"Trainer|TrainingArguments|Seq2Seq\w+|PreTrained\w+|PretrainedConfig|Auto\w+|\w+(?:ForCausalLM|ForConditionalGeneration|Tokenizer(?:Fast)?|Processor)|DynamicCache|\w+Cache|GenerationMixin|GenerationConfig")),
+    ("transformers", re.compile(r"Trainer|TrainingArguments|Seq2Seq\w+|PreTrained\w+|PretrainedConfig|Auto\w+|\w+(?:RotaryEmbedding|DecoderLayer|ForCausalLM|ForConditionalGeneration|Tokenizer(?:Fast)?|Processor)|DynamicCache|\w+Cache|GenerationMixin|GenerationConfig")),
     ("peft", re.compile(r"LoraConfig|Peft\w+|LoraModel")),
     ("accelerate", re.compile(r"Accelerator\w*|\w+Plugin")),
     ("sglang", re.compile(r"ServerArgs|ModelRunner|TokenizerManager|Scheduler")),
@@ -133,7 +133,7 @@ _NO_MEMBER = re.compile(
 )
 _SYMBOL = re.compile(r"(/\S+/((?:site|dist)-packages)/(\w+)\S*|\S+?(\w+)\S*\.so\S*): undefined symbol: (\S+)")
 _LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
-_FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+): (?:b?'([^']+)'|\"([^\"]+)\")")
+_FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+?):? (?:b?'([^']+)'|\"([^\"]+)\")")
 _IN_DATA = re.compile(r"reward|dataset|ray_trainer|agent_loop|metric|rl_dataset|main_ppo")
 _TRAINERS = frozenset({"trl", "transformers", "openrlhf", "datasets", "llamafactory", "swift", "unsloth"})
 _KEY = re.compile(r"['\"]?([A-Za-z_]\w*)['\"]?")

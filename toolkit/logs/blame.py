@@ -26,7 +26,7 @@ CODES: dict[Fault, str] = {
 }
 """The codes under which `explain` has a page. Their signatures have no texts."""
 
-_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop"
+_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning"
 _INSTALLED = re.compile(
     rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[xi]$|\.pxi$|(?:^|/)(?:{_NAMES})/|/bin/\w+$"
 )
@@ -34,7 +34,11 @@ _INSTALLED = re.compile(
 _OF_VERL = re.compile(
     r"(?:trainer|workers|utils|single_controller|experimental|models|tools|third_party|interactions|checkpoint_engine|plugin)/|(?:protocol|base_config|__init__)\.py"
 )
-STANDARD = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^\w+/.*\.py[xi]$|\.pxi$")
+STANDARD = re.compile(
+    r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^\w+/.*\.py[xi]$|\.pxi$|"
+    # what only passes calls on
+    r"/torch/(?:nn/modules/module|utils/_contextlib|_dynamo/eval_frame)\.py$"
+)
 _PACKAGE = re.compile(rf"/(?:site|dist)-packages/(\w+)|(?:^|/)({_NAMES})/")
 _KEY = re.compile(
     r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?:\.[A-Za-z_]\w*)+(?![\w(/])"
@@ -148,7 +152,8 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
     _, found, inside = deepest.path.rpartition(f"/{by}/")
     place = _place(deepest, f"{by}/{inside}" if by and found else deepest.path)
     file = next((match[1] for match in _PATH.finditer(raised.message) if not _INSTALLED.search(match[1])), "")
-    settings = settings_in(raised.message, deepest.code, lines)
+    code = "" if raised.name in {"AttributeError", "NameError", "TypeError"} else deepest.code
+    settings = settings_in(raised.message, code, lines)
     if settings or phase in {"composition", "validation"}:
         return Blame("configuration", settings, file, place, by)
     if by in _REFUSING and _refuses(raised, deepest):

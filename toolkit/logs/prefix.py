@@ -16,6 +16,7 @@ from itertools import islice
 from verl_doctor.toolkit.logs.lines import Line, relabelled
 
 _HEAD = "Traceback (most recent call last):"
+_INDENTED = re.compile(r"(\s+)Traceback \(most recent call last\):$")
 _FRAME = re.compile(r'File "[^"]+", line \d+(?:, in \S|$)')
 _PARTS = re.compile(
     r"(?P<level>\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\b)|"
@@ -59,13 +60,29 @@ def unprefixed(lines: Sequence[Line]) -> list[Line]:
     lines = _without_counters(lines)
     learnt = [*_of_tracebacks(lines), *_of_most_lines(lines)]
     if not learnt:
-        return list(lines)
+        return _dedented(lines)
     ends = [next((end for prefix in learnt if (end := prefix.end(line.text))), 0) for line in lines]
     names = _names(lines, ends)
-    return [
-        relabelled(line, end, name) if end else line
-        for line, end, name in zip(lines, ends, names, strict=True)
-    ]
+    return _dedented(
+        [
+            relabelled(line, end, name) if end else line
+            for line, end, name in zip(lines, ends, names, strict=True)
+        ]
+    )
+
+
+def _dedented(lines: Sequence[Line]) -> list[Line]:
+    """The lines without the blanks that a program puts before all that another one said, as pip and uv do: a traceback begins with none."""
+    depths: dict[str, str] = {}  # of each process, the blanks before its traceback
+    dedented = []
+    for line in lines:
+        blanks = depths.get(line.process, "")
+        if (head := _INDENTED.match(line.text)) is not None:
+            blanks = depths[line.process] = head[1]
+        elif blanks and line.text.strip() and not line.text.startswith(blanks):
+            blanks = depths[line.process] = ""
+        dedented.append(replace(line, text=line.text.removeprefix(blanks)) if blanks else line)
+    return dedented
 
 
 def _without_counters(lines: Sequence[Line]) -> Sequence[Line]:

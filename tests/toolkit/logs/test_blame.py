@@ -49,6 +49,8 @@ FIT = f"{SITE}/verl/trainer/ppo/ray_trainer.py fit"
         (("/home/u/verl/verl/trainer/main_ppo.py run", "/home/u/verl/verl/utils/fs.py copy"), "program", "verl/utils/fs.py:8, in copy"),
         ((FIT, "/src/vllm/vllm/v1/engine/core.py step"), "program", "vllm/v1/engine/core.py:8, in step"),
         ((FIT, f"{SITE}/unheard_of/x.py f"), "program", "unheard_of/x.py:8, in f"),
+        (("/root/ROLL/examples/start.py <module>", "/root/ROLL/roll/pipeline/a.py run"), "program", "roll/pipeline/a.py:8, in run"),
+        (("/home/u/model.py forward", f"{SITE}/torch/nn/modules/module.py _call_impl"), "code", "/home/u/model.py:7, in forward"),
     ],
 )  # fmt: skip
 def test_the_deepest_place_outside_of_packages_tells_whose_code_it_is(
@@ -173,3 +175,13 @@ def test_a_library_that_checks_its_arguments_refuses_a_configuration(
     error: str, place: str, fault: Fault
 ) -> None:
     assert blamed(raised(error, "/home/u/train.py <module>", place))[0] == fault
+
+
+def test_an_attribute_that_the_code_reads_is_no_setting() -> None:
+    log = raised(
+        "AttributeError: 'Generation' object has no attribute 'client'",
+        "/home/u/train.py <module>",
+        f"{SITE}/trl/experimental/utils.py run",
+        code="output = trainer.generation.client.generate(prompts)",
+    )
+    assert blamed(log)[:2] == ("program", ())

@@ -106,3 +106,14 @@ def test_other_encodings_are_read() -> None:
 
 def test_consequences_behind_a_prefix_stay_consequences() -> None:
     assert judged(spoken(DRIVER_SAW_IT, "gpu-7 :: ")).causes == ()
+
+
+def test_a_traceback_that_another_program_indents_is_read() -> None:
+    log = (
+        "  × Building `x` failed\n      [stderr]\n      Traceback (most recent call last):\n"
+        '        File "/job/setup.py", line 3, in <module>\n          call()\n      JudgeError: no\n\n  help: try again\n'
+    )
+    reading = read(excerpt(io.BytesIO(log.encode()).read).lines, "run.log")
+    assert reading.first is not None
+    assert reading.first.blame is not None
+    assert reading.first.blame.place == "/job/setup.py:3, in <module>"
