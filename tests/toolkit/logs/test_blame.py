@@ -49,7 +49,7 @@ FIT = f"{SITE}/verl/trainer/ppo/ray_trainer.py fit"
         (("/home/u/verl/verl/trainer/main_ppo.py run", "/home/u/verl/verl/utils/fs.py copy"), "program", "verl/utils/fs.py:8, in copy"),
         ((FIT, "/src/vllm/vllm/v1/engine/core.py step"), "program", "vllm/v1/engine/core.py:8, in step"),
         ((FIT, f"{SITE}/unheard_of/x.py f"), "program", "unheard_of/x.py:8, in f"),
-        (("/root/ROLL/examples/start.py <module>", "/root/ROLL/roll/pipeline/a.py run"), "program", "roll/pipeline/a.py:8, in run"),
+        (("/home/u/ROLL/examples/start.py <module>", "/home/u/ROLL/roll/pipeline/a.py run"), "program", "roll/pipeline/a.py:8, in run"),
         (("/home/u/model.py forward", f"{SITE}/torch/nn/modules/module.py _call_impl"), "code", "/home/u/model.py:7, in forward"),
     ],
 )  # fmt: skip

@@ -51,7 +51,7 @@ def test_the_verdict_comes_first_then_the_proof_and_the_next_step(here: Doctor, 
     assert lines[0].startswith("FIRST CAUSE  CUDA105: Triton could not link")
     assert f"run.log:{at} (WorkerDict pid=4711)" in lines[1]
     assert "\n  verl-doctor check --select CUDA105 --deep\n" in done.stdout
-    assert "The actor died unexpectedly" in done.stdout.partition("Follows from it:")[2]
+    assert "The actor died unexpectedly" in done.stdout.partition("Consequences:")[2]
 
 
 def test_the_document_names_the_first_cause_first(here: Doctor, tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_a_fault_of_logs_alone_has_a_page_and_rules_that_may_confirm_it(here: Do
     assert "* CUDA141: " in page
     assert "CUDA out of memory. Tried to allocate" in page
     assert "LOG110\terror\tlogs\t" in here("rules", cwd=tmp_path).stdout
-    assert "this family has LOG101" in here("explain", "LOG999", cwd=tmp_path).stderr
+    assert "similar codes: LOG101" in here("explain", "LOG999", cwd=tmp_path).stderr
 
 
 def test_a_rule_says_how_logs_show_its_fault(here: Doctor, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_consequences_behind_a_prefix_stay_consequences() -> None:
 
 def test_a_traceback_that_another_program_indents_is_read() -> None:
     log = (
-        "  × Building `x` failed\n      [stderr]\n      Traceback (most recent call last):\n"
+        "  error: building `x` failed\n      [stderr]\n      Traceback (most recent call last):\n"
         '        File "/job/setup.py", line 3, in <module>\n          call()\n      JudgeError: no\n\n  help: try again\n'
     )
     reading = read(excerpt(io.BytesIO(log.encode()).read).lines, "run.log")
