@@ -59,6 +59,10 @@ _LONGEST = 400
 _AT_ONCE = 1.0  # second: clocks of nodes differ, and lines come late
 _LATE = 10  # lines by which what a child process says comes behind the exception of its parent
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}\b|\bport[ =:]{1,3}\d{2,5}\b")
+_OF_NCCL = "NET130"  # the code of what only NCCL's last warning tells
+_REASONLESS = re.compile(
+    r"unhandled (?:system|cuda) error|nccl\w*(?:System|Internal|Unhandled)\w*Error|NCCL [Ee]rror \d|NCCL error: (?:invalid|internal)"
+)
 _INNER = "See inner exception"
 _WRAPPED = re.compile(r"failed with (?:error|exception)[: ]+['\"](.+)")
 _ABORTED = re.compile(r"exit ?code *[:=]? *(?:-6|134)\b|return code = -6|SIGABRT|: Aborted")
@@ -203,7 +207,7 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     if not named and not finished and not steps.behind(0) and (error is None or _only_follows(error)):
         error = _complained(lines, source, ended=error) or error
     if not named and error is not None and error.kind == "consequence":
-        notes = [note for note in quiet if _leads_to_failure(note) and note.number <= error.number]
+        notes = [note for note in quiet if _leads_to_failure(note, error)]
         if notes:
             named, error = (notes[-1],), None
     if not named and error is not None and error.kind == "ended" and error.is_coded:
@@ -459,9 +463,11 @@ def _leads_to(hint: Told, fault: Told) -> bool:
     return not {fault.signature.code, fault.kind}.isdisjoint(hint.signature.leads_to)
 
 
-def _leads_to_failure(note: Told) -> bool:
-    """Whether a note is the last word of a program whose caller tells of a failure without its reason."""
-    return note.signature is not None and "consequence" in note.signature.leads_to
+def _leads_to_failure(note: Told, failure: Told) -> bool:
+    """Whether a note tells why another process, or NCCL, failed without a reason. NCCL warns of much that stops nothing."""
+    if note.signature is None or "consequence" not in note.signature.leads_to or note.number > failure.number:
+        return False
+    return note.signature.code != _OF_NCCL or bool(_REASONLESS.search(failure.words))
 
 
 def _explains(error: Told, fatal: Told) -> bool:

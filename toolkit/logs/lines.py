@@ -39,7 +39,7 @@ _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
 # The level alone, as it stands in brackets, or behind a clock and the name of a logger.
 _BRACKETED = re.compile(r"\[(?P<level>TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\][: ]+")
 _BARE = re.compile(
-    r"(?:- )?(?:[a-z_][\w.:/-]{0,60} (?:- )?)?(?P<level>TRACE|DEBUG|INFO|NOTICE|SUCC|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)(?: *[:|-]+ *| +)"
+    r"(?:- )?(?:(?!(?:no|an?|the|any|got|with|without|of|for|zero|this|that|as|is|was|are|on|in|from|last)\b)[a-z_][\w.:/-]{0,60} (?:- )?)?(?P<level>TRACE|DEBUG|INFO|NOTICE|SUCC|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)(?: *[:|-]+ *| +)"
 )
 _NAMES = {"WARN": "WARNING", "ERR": "ERROR", "TRACE": "DEBUG", "NOTICE": "INFO", "SUCC": "INFO"}
 # vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it, NCCL's, loguru's, the

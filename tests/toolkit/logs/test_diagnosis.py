@@ -98,3 +98,11 @@ def test_a_process_that_aborted_for_a_collective_is_no_crash() -> None:
     reading = read(list(log_lines(log)), "run.log")
     assert reading.causes == ()
     assert "Watchdog caught" in reading.consequences[0].words
+
+
+def test_a_warning_of_nccl_is_not_why_a_rank_was_waited_for() -> None:
+    log = (
+        "n:1:2 [0] misc/odd.cc:200 NCCL WARN something odd\n"
+        "[rank5]:[E602 11:17:52.1 ProcessGroupNCCL.cpp:632] [Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
+    )
+    assert read(list(log_lines(log)), "run.log").causes == ()

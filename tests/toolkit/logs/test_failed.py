@@ -59,6 +59,8 @@ def test_what_shows_a_failure_is_never_success(words: str) -> None:
         '{"level":"info","msg":"fine"}',
         "Loaded dataset error_analysis.parquet",
         "wandb: Syncing run failed-attempt-3",
+        "2026-11-20 10:00:01,100 no ERROR in any of 12 files",
+        "2026-11-20 10:00:01,100 - __main__ - INFO - ERROR lines: none",
     ],
 )
 def test_a_clean_log_is_ok(words: str) -> None:
