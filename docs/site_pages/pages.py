@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from site_pages import chinese, commands, rules, schemas
+from site_pages import chinese, commands, releases, rules, schemas
 from verl_doctor.toolkit.commands.explain import quick_card
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.rule import WHEN
 
-FOLDERS = ("rules", "reference/commands", "reference/schemas", "_generated")
+FOLDERS = ("rules", "reference/commands", "reference/schemas", "releases", "_generated")
 """Folders of the site that hold generated pages and nothing else. Git ignores them."""
 
 
@@ -21,6 +21,7 @@ def pages() -> Mapping[str, str]:
         **rules.pages(known),
         **commands.pages(),
         **schemas.pages(),
+        **releases.pages(),
         "_generated/card.md": "\n".join([*quick_card.card("rules/"), ""]),
         "_generated/card.zh.md": "\n".join([*chinese.card(), ""]),
         "_generated/phases.md": "\n".join([*_phases(), ""]),

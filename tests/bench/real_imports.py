@@ -292,6 +292,8 @@ def main():
     stream = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the packages print
     for name in HEAVY:
+        if name.partition(".")[0] in sys.argv[1:]:  # what is under test, and what loads it
+            continue
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     stream.write("ready\n")

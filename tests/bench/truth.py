@@ -25,9 +25,12 @@ class Truth:
 
 
 class Oracle:
-    """One server process. Places at which the interpreter, and not vLLM, was lacking are learnt and kept."""
+    """One server process. Places at which the interpreter, and not vLLM, was lacking are learnt and kept.
 
-    def __init__(self, python: Path, home: Path) -> None:
+    `without` are packages that it does not load before it is asked.
+    """
+
+    def __init__(self, python: Path, home: Path, without: Sequence[str] = ()) -> None:
         self.home, self.verl, self.path = home, home, list[str]()
         self.learnt: set[tuple[str, int]] = set()
         self.known: dict[str, dict[tuple[str, str], str]] = {}
@@ -41,7 +44,7 @@ class Oracle:
             "CUDA_VISIBLE_DEVICES": "",
         }
         self.process = subprocess.Popen(
-            [str(python), str(Path(__file__).with_name("real_imports.py"))],
+            [str(python), str(Path(__file__).with_name("real_imports.py")), *without],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=(home / "real_imports.log").open("w"),

@@ -1,14 +1,10 @@
-"""Makes `checks/data/verl_keys.json`: in which release of verl each configuration key came and went.
+"""In which release of verl each configuration key came and went: `checks/data/verl_keys.json`, which `refresh.py` writes.
 
-    python tests/bench/verl_keys.py FOLDER_OF_UNPACKED_WHEELS > checks/data/verl_keys.json
-
-The folders are named verl-VERSION. A test makes the table anew from the wheels and compares.
+A test makes the table anew from the wheels and compares.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,19 +14,8 @@ from packaging.version import Version
 from verl_doctor.toolkit.sources.hydra.compose import Sources, compose
 
 PRIMARY = ("ppo_trainer", "ppo_megatron_trainer")
-RELEASES = (
-    "0.3.0.post1",
-    "0.4.0",
-    "0.4.1",
-    "0.5.0",
-    "0.6.0",
-    "0.6.1",
-    "0.7.0",
-    "0.7.1",
-    "0.8.0",
-    "0.9.0",
-    "0.9.1",
-)
+OLDEST = Version("0.3.0.post1")
+"""The release with which the table begins."""
 
 
 def keys(verl: Path) -> set[str]:
@@ -63,8 +48,3 @@ def _keys(tree: Mapping[str, Any], above: str) -> Iterator[str]:
 
 def _outermost(found: set[str]) -> list[str]:
     return sorted(key for key in found if key.rpartition(".")[0] not in found)
-
-
-if __name__ == "__main__":
-    trees = {release: Path(sys.argv[1], f"verl-{release}", "verl") for release in RELEASES}
-    print(json.dumps(table(trees), indent=1))

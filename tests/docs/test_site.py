@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 
@@ -10,8 +11,9 @@ from support.places import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
 
+import compatibility_table
 from check_links import problems
-from site_pages import chinese, commands, rules, schemas
+from site_pages import chinese, commands, releases, rules, schemas
 
 from verl_doctor.toolkit.cli.main import cli
 from verl_doctor.toolkit.commands.explain.quick_card import entries
@@ -23,7 +25,7 @@ DOCS = ROOT / "docs"
 WRITTEN = [
     path
     for path in sorted(DOCS.rglob("*.md"))
-    if not {"_generated", "rules", "commands", "schemas"} & set(path.relative_to(DOCS).parts)
+    if not {"_generated", "rules", "commands", "releases", "schemas"} & set(path.relative_to(DOCS).parts)
 ]
 
 
@@ -89,6 +91,45 @@ def test_every_command_has_a_page_with_its_options() -> None:
 
 def test_every_schema_has_a_page() -> None:
     assert "reference/schemas/report.md" in schemas.pages()
+
+
+def test_every_pair_of_releases_has_a_verdict_and_a_place_for_its_findings() -> None:
+    data = json.loads(releases.DATA.read_text("utf-8"))
+    assert releases.DATA.stat().st_size <= compatibility_table.LARGEST
+    pages = releases.pages()
+    assert len(pages) == 1 + len(data["verl"]) >= 11
+    for verl in data["verl"]:
+        assert list(data["pairs"][verl]) == data["vllm"]
+        page = pages[f"releases/verl-{verl}.md"]
+        for vllm in data["vllm"]:
+            place = releases.anchor(verl, vllm)
+            assert f"](#{place})" in pages["releases/index.md"]
+            assert page.count(f"({place})=\n") == 1
+
+
+def test_a_cell_shows_how_far_each_path_gets() -> None:
+    assert releases.cell({"paths": {}}) == "unknown"
+    assert releases.cell({"paths": {"async rollout": "starts"}}) == "**starts**"
+    assert releases.cell({"paths": {"async rollout": "starts"}, "excluded": [0]}) == "starts"
+    assert releases.cell({"paths": {"async rollout": "start", "sync rollout": "start"}}) == "engine"
+    assert (
+        releases.cell({"paths": {"sync rollout": "import", "async rollout": "starts"}})
+        == "async starts, sync import"
+    )
+
+
+def test_no_word_of_a_finding_is_taken_for_markup() -> None:
+    found = {
+        "code": "VLLM102",
+        "message": "no __x__ <b>",
+        "places": ["verl/a.py:1"],
+        "paths": ["async rollout"],
+        "remedy": "a*b*",
+        "fix": None,
+    }
+    assert releases._finding(found) == (
+        "* [VLLM102](../rules/VLLM102.md), async rollout: no \\_\\_x\\_\\_ \\<b\\>. `verl/a.py:1`. a\\*b\\*"
+    )
 
 
 def test_the_chinese_card_has_every_entry() -> None:

@@ -96,7 +96,9 @@ def test_another_word_is_no_slip(key: str) -> None:
 @pytest.mark.real
 @pytest.mark.slow
 def test_the_table_is_what_the_wheels_say(wheel_tree: Callable[[str, str], Path]) -> None:
-    trees = {release: wheel_tree("verl", release) / "verl" for release in verl_keys.RELEASES}
+    trees = {
+        release: wheel_tree("verl", release) / "verl" for release in (table()["first"], *table()["added"])
+    }
     assert verl_keys.table(trees) == table()
 
 

@@ -1,0 +1,85 @@
+"""Really imports and calls what `bench_edits.py` has edited; run by an interpreter that has torch, vLLM and verl.
+
+A server: it loads packages once, then forks a child for each JSON request, which puts the request's folders first on `sys.path`,
+imports the modules and tries the probes: expressions that are evaluated in a module, and calls whose arguments are bound to the
+signature of what is called. It answers with one JSON line. Nothing but the standard library and the packages under test is used.
+"""
+
+# ruff: noqa: BLE001 - a package may raise anything, and expressions are what is tried
+
+import contextlib
+import importlib
+import inspect
+import json
+import os
+import sys
+
+
+def told(error):
+    return f"{type(error).__name__}: {error}"[:200]
+
+
+def tried(probe):
+    """What goes wrong with one probe, "" for nothing."""
+    space = dict(vars(sys.modules[probe["module"]]))
+    try:
+        for statement in probe["imports"]:
+            exec(statement, space)
+        value = eval(probe["of"], space)
+        if "positional" not in probe:
+            return ""
+        if not callable(value):
+            return f"TypeError: {probe['of']} is not callable"
+        try:
+            signature = inspect.signature(value)
+        except ValueError:
+            return ""
+        signature.bind(*[None] * probe["positional"], **dict.fromkeys(probe["keywords"]))
+    except BaseException as error:
+        return told(error)
+    return ""
+
+
+def answer(request):
+    sys.path[:0] = request["path"]
+    importlib.invalidate_caches()
+    for name in request["modules"]:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            return {"import": told(error)}
+    files = {name: getattr(module, "__file__", "") or "" for name, module in sys.modules.items()}
+    probes = [probe for probe in request["probes"] if probe["module"] in sys.modules]
+    found = {"failed": {probe["key"]: text for probe in probes if (text := tried(probe))}}
+    return {**found, "files": files} if request.get("files") else found
+
+
+def main():
+    stream = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever the packages print
+    for name in json.loads(sys.stdin.readline()):
+        with contextlib.suppress(BaseException):
+            importlib.import_module(name)
+    stream.write("ready\n")
+    stream.flush()
+    for line in sys.stdin:
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                said = json.dumps(answer(json.loads(line)))
+            except BaseException as error:
+                said = json.dumps({"import": told(error)})
+            with os.fdopen(write, "w") as back:
+                back.write(said)
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as back:
+            said = back.read()
+        os.waitpid(child, 0)
+        stream.write((said or json.dumps({"import": "the child died"})) + "\n")
+        stream.flush()
+
+
+if __name__ == "__main__":
+    main()
