@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -14,10 +15,12 @@ from typing import Any
 
 import pytest
 from support.running import Doctor
+from support.schemas import validate
 from support.trying import SEED
 
 from verl_doctor.toolkit.collectors.processes import processes
 from verl_doctor.toolkit.commands.demo.demo import build
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.system import cache, looks
 
@@ -46,6 +49,7 @@ def checked(here: Doctor, place: Path) -> Callable[..., tuple[dict[str, Any], in
     def check(*arguments: str, **environ: str) -> tuple[dict[str, Any], int]:
         words = ("check", "--json", "--python", "env/bin/python", "run.sh", *arguments)
         report = json.loads(here(*words, cwd=place, **environ).stdout)
+        validate(report, schema_text("report"))
         unchanged = report.pop("unchanged", {"rules": 0})
         report.pop("seconds")
         for result in report["results"]:
@@ -105,6 +109,15 @@ def test_the_second_answer_is_the_first(checked: Callable[..., tuple[dict[str, A
     second, reused = checked()
     assert reused > 15
     assert second == first
+
+
+def test_the_last_line_states_the_age(
+    checked: Callable[..., tuple[dict[str, Any], int]], here: Doctor, place: Path
+) -> None:
+    while not records():
+        checked()
+    last = here("check", "--python", "env/bin/python", "run.sh", cwd=place).stdout.splitlines()[-1]
+    assert re.search(r"\d+ rules as found \d+ seconds? ago: nothing they read has changed", last)
 
 
 @pytest.mark.slow(seconds=60)
