@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.missing_modules import MissingModule, MissingModules
+from verl_doctor.toolkit.collectors.variables.missing_modules import MissingModule, MissingModules
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
 _IMPL = "actor_rollout_ref.actor.optim.optimizer_impl"

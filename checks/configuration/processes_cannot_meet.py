@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import SCRIPT, configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
-from verl_doctor.toolkit.collectors.launch.processes import JobProcesses
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check

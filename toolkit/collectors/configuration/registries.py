@@ -14,6 +14,7 @@ AGENT_LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 LOGGER = "trainer.logger"
 REWARD_MANAGER = "reward.reward_manager.name"
 OLD_REWARD_MANAGER = "reward_model.reward_manager"
+TOOL_FORMAT = "actor_rollout_ref.rollout.multi_turn.format"
 TRAINER = "trainer.v1.trainer_mode"
 QUANTIZATION = "actor_rollout_ref.rollout.quantization"
 OPTIMIZERS = ("actor_rollout_ref.actor.optim.optimizer", "critic.optim.optimizer", "optim.optimizer")
@@ -27,6 +28,7 @@ KEYS = (
     LOGGER,
     REWARD_MANAGER,
     OLD_REWARD_MANAGER,
+    TOOL_FORMAT,
     TRAINER,
     QUANTIZATION,
     *OPTIMIZERS,

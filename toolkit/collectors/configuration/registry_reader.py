@@ -21,6 +21,7 @@ from verl_doctor.toolkit.collectors.configuration.registries import (
     REWARD_MANAGER,
     ROLLOUT,
     STRATEGY,
+    TOOL_FORMAT,
     TRAINER,
     Registry,
     VerlRegistries,
@@ -50,7 +51,7 @@ _REGISTERED_BY = {
     STRATEGY: re.compile(rb"EngineRegistry"),
     ESTIMATOR: re.compile(rb"register_adv_est|ADV_ESTIMATOR_REGISTRY"),
     LOSS: re.compile(rb"register_policy_loss|POLICY_LOSS_REGISTRY"),
-    AGENT_LOOP: re.compile(rb"agent_loop"),
+    **dict.fromkeys((AGENT_LOOP, TOOL_FORMAT), re.compile(rb"agent_loop|ToolParser")),
     TRAINER: re.compile(rb"register_trainer"),
     **dict.fromkeys((REWARD_MANAGER, OLD_REWARD_MANAGER), re.compile(rb"reward_manager|reward_loop")),
 }
@@ -75,6 +76,7 @@ def read_registries(
         LOSS: _decorated([tree / _ALGORITHMS], "register_policy_loss"),
         AGENT_LOOP: _decorated(sorted(tree.glob("experimental/agent_loop/*agent_loop.py")), "register"),
         LOGGER: _trackers(tree),
+        TOOL_FORMAT: _tool_formats(tree, configuration),
         TRAINER: _decorated(sorted(tree.glob("trainer/ppo/v1/*.py")), "register_trainer"),
         QUANTIZATION: _quantizations(tree, configuration),
         **{key: _optimizers(configuration, key, interpreter) for key in OPTIMIZERS},
@@ -82,7 +84,7 @@ def read_registries(
     reward = REWARD_MANAGER if configuration.has(REWARD_MANAGER) else OLD_REWARD_MANAGER
     sources = {configuration.get(key) for key in _SOURCES}
     found[reward] = (
-        _decorated(_reward_managers(tree), "register") if sources <= {"register", MISSING} else None
+        _decorated(_reward_managers(tree), "register") if sources <= {"register", MISSING, None} else None
     )
     extended = _extended(configuration, tree, machine, interpreter, launch)
     closed: tuple[str, ...] = (LOGGER, QUANTIZATION, *OPTIMIZERS)
@@ -139,6 +141,13 @@ def _rollout_pairs(tree: Path) -> tuple[list[tuple[str, str]], str] | None:
                 ]
                 return (texts, f"{path}:{node.lineno}") if len(texts) == len(keys) else None
     return None
+
+
+def _tool_formats(tree: Path, there: Configuration) -> Registry | None:
+    """The parsers of tool calls, which the agent loop with tools alone looks up."""
+    if there.get(AGENT_LOOP) != "tool_agent":
+        return None
+    return _decorated([tree / "experimental/agent_loop/tool_parser.py"], "register")
 
 
 def _strategies(tree: Path) -> Registry | None:

@@ -40,6 +40,7 @@ _CUSTOM = "data.custom_cls.path"
 _WHOLE = frozenset({"config", "self.config"})  # the names of the whole configuration in programs
 _ACTOR = "actor_rollout_ref.actor"
 _MODE = "trainer.v1.trainer_mode"
+_IN_REWARD = "algorithm.use_kl_in_reward"
 _ALGORITHMS = "verl.trainer.ppo.core_algos"
 _OLD_TRAINER = "verl.trainer.ppo.ray_trainer.RayPPOTrainer"
 _SAMPLING = "vllm.sampling_params.SamplingParams"
@@ -59,6 +60,9 @@ _PARTS: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
     ("verl.workers.rollout.llm_server.LLMServerManager", "_initialize_llm_servers", {"config": "", "rollout_config": _ROLLOUT}, "engine"),
     ("verl.experimental.agent_loop.agent_loop.AgentLoopManager", "_init_agent_loop_workers", {"config": "", "rollout_config": _ROLLOUT}, "first batch"),
     ("verl.experimental.reward_loop.reward_loop.RewardLoopManager", "_init_reward_loop_workers", {"config": ""}, "first batch"),
+)  # fmt: skip
+_TUNING: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
+    ("verl.utils.checkpoint.checkpoint_handler.CheckpointHandler", "_determine_resume_path", {"resume_mode": "trainer.resume_mode", "resume_from_path": "trainer.resume_from_path"}, "workers"),
 )  # fmt: skip
 Step = tuple[Callable[[Follower], object], Phase]
 
@@ -149,7 +153,7 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
     if any(map(_is_unusual, there.overrides, repeat(there))):
         trainer = _trainer(tree, module, verl, there)
         parts = [(trainer, method, {"config": ""}, phase) for method, phase in _METHODS]
-        for name, method, fields, phase in [*parts, *(_PARTS if there.has(_ROLLOUT) else ())]:
+        for name, method, fields, phase in [*parts, *(_PARTS if there.has(_ROLLOUT) else _TUNING)]:
             yield partial(_method, name=name, method=method, fields=fields), phase
     for section in ("optim", f"{_ACTOR}.optim", "critic.optim"):
         used = isinstance(there.get(section), dict) and (section != "critic.optim" or _has_critic(there))
@@ -157,6 +161,14 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
             yield partial(_optimizer, section=section), "workers"
     if not there.has(_ROLLOUT):
         return
+    for switch, key in (
+        (f"{_ACTOR}.use_kl_loss", f"{_ACTOR}.kl_loss_type"),
+        (_IN_REWARD, "algorithm.kl_penalty"),
+    ):
+        if there.get(switch) is True and there.asked_for(key) is not None:
+            yield partial(_function, name="kl_penalty", argument="kl_penalty", key=key), "first update"
+    if there.get(_IN_REWARD) is True:
+        yield partial(_function, name="get_kl_controller", argument="kl_ctrl", key="algorithm.kl_ctrl"), "workers"  # fmt: skip
     loss = there.get(f"{_ACTOR}.policy_loss.loss_mode")
     yield (lambda follower: _registered(follower, verl, "register_policy_loss", loss)), "first update"
     if there.get(f"{_ROLLOUT}.name") == "vllm":
@@ -226,8 +238,15 @@ def _method(follower: Follower, name: str, method: str, fields: Mapping[str, str
     """Follow a method of a class of verl's, whose fields are parts of the configuration."""
     owner = follower.named(name) if name else None
     if isinstance(owner, ClassNode):
-        sections = {field: Section(key) for field, key in fields.items()}
+        sections = {field: follower.value_at(key) if key else Section("") for field, key in fields.items()}
         follower.method_of(Made(owner, dict(sections)), method, sections)
+
+
+def _function(follower: Follower, name: str, argument: str, key: str) -> None:
+    """A function of verl's algorithms with one argument that is known."""
+    function = follower.named(f"{_ALGORITHMS}.{name}")
+    if isinstance(function, FunctionNode):
+        follower.call(function, (), {argument: follower.value_at(key)}, {argument: (key,)})
 
 
 def _registered(follower: Follower, verl: SourceTree, decorator: str, name: object) -> None:

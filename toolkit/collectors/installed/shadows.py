@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
-from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -76,7 +76,7 @@ class Shadows:
 
 @collector(kept=True)
 def shadows(
-    machine: Machine, launch: Launch, interpreter: Interpreter, job: JobVariables
+    machine: Machine, launch: Launch, interpreter: Interpreter, variables: Variables
 ) -> Shadows | Unknown:
     """Look in the folders that come first for the modules that verl imports. What is a copy of the package hides nothing."""
     if launch.command is None:
@@ -86,7 +86,11 @@ def shadows(
     if changes_folder(launch):
         return Absent("the launch script changes the folder")
     here = folder_of(launch, machine.cwd)
-    first = [here / entry for entry in job.get("PYTHONPATH").split(os.pathsep) if entry and "$" not in entry]
+    path = variables.get("PYTHONPATH")
+    for setting in launch.settings:
+        if setting.name == "PYTHONPATH" and not setting.conditional:
+            path = setting.value or ""
+    first = [here / entry for entry in path.split(os.pathsep) if entry and "$" not in entry]
     if not interpreter.safe_path:
         first.insert(0, here)
     elif not first:

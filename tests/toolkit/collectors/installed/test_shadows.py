@@ -9,8 +9,8 @@ import pytest
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.shadows import Shadow, Shadows, shadows
+from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
-from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 
@@ -38,7 +38,7 @@ def job(tmp_path: Path) -> Path:
 
 def look(job: Path, launch: Launch = JOB, path: str = "") -> Shadows | Unknown:
     machine = Machine(environ={}, cwd=job)
-    variables = JobVariables({"PYTHONPATH": path} if path else {})
+    variables = Variables({"PYTHONPATH": path} if path else {})
     found = shadows.collect(machine, launch, interpreter(job.parent / "site"), variables)
     assert isinstance(found, (Shadows, Unknown))
     return found

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.checks.shared.configuration import configured
-from verl_doctor.toolkit.collectors.configuration.missing_modules import MissingModules, missing_modules
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.collectors.variables.missing_modules import MissingModules, missing_modules
 from verl_doctor.toolkit.machine import Machine
 
 EXTERNAL = "actor_rollout_ref.model.external_lib"

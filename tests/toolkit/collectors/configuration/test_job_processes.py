@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses, job_processes
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
-from verl_doctor.toolkit.collectors.launch.processes import JobProcesses, job_processes
 
 RUN = """
 parser.add_argument("--nnodes", action=env)
