@@ -56,8 +56,14 @@ class Worker:
 
 def without_a_gpu():
     """verl always turns sleep mode on, which vLLM's CPU build refuses: nothing sleeps here."""
-    from vllm.platforms.cpu import CpuPlatform
-    CpuPlatform.is_sleep_mode_available = lambda self: True
+    from vllm.engine.arg_utils import EngineArgs
+    released = EngineArgs.create_engine_config
+
+    def asleep_never(self, *args, **kwargs):
+        self.enable_sleep_mode = False
+        return released(self, *args, **kwargs)
+
+    EngineArgs.create_engine_config = asleep_never
 
 
 hook = {"worker_process_setup_hook": without_a_gpu}
