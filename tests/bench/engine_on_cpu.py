@@ -5,7 +5,7 @@
     verl-doctor tiny DIR --python E/bin/python
     python tests/bench/engine_on_cpu.py E/bin/python DIR/model
 
-OVERRIDES are `torch==2.6.0`, and torchvision, torchaudio, triton, intel-extension-for-pytorch, intel-openmp and wandb with
+OVERRIDES are `torch==2.6.0`, and torchvision, torchaudio, triton, intel-openmp and wandb with
 `; sys_platform == "never"`. It takes 6.4 GB. vLLM needs a C++ library of GCC 13 and counts as a CPU build only where a
 distribution `vllm` has `+cpu` in its version: on Debian 12 this makes up for both, in E.
 
