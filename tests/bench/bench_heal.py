@@ -65,7 +65,8 @@ def _measured(rows: Sequence[Healed]) -> Iterable[str]:
     yield (
         "Cases of `tests/verdict` that `check` says will fail, with the rules that read and run nothing; each was classed before the first attempt "
         "(`tests/verdict/heal.toml`). Tried: `fix --apply`, then `fix --apply --unsafe`, with the fixes of launch scripts alone. "
-        "Healed means that `check` finds no fault afterwards; the jobs were not run again."
+        "Healed means that `check` finds no fault afterwards. `construction` is what verl's own code makes of the healed script "
+        "(`heal.py --construct`), `run` what happened when it was run (`heal.py --run`); both are empty where that was not tried."
     )
     yield ""
     yield _AT_FIRST
@@ -80,8 +81,12 @@ def _measured(rows: Sequence[Healed]) -> Iterable[str]:
     ):
         for name, part in (("healable", healable), ("not healable", others)):
             yield f"| {name}: {title} | {sum(map(holds, part))} | {share(map(holds, part))} |"
+    built = [row.built == "passes" for row in rows if row.built]
+    ran = [row.ran.startswith("trained") for row in rows if row.ran]
     offered = [row for row in healable if row.offered]
     yield f"| healable, a fix was offered: healed | {sum(bool(row.by) for row in offered)} | {share(bool(row.by) for row in offered)} |"
+    yield f"| healed and constructed: construction passes | {sum(built)} | {share(built)} |"
+    yield f"| healed and run: trained | {sum(ran)} | {share(ran)} |"
     yield ""
     yield "## Healable and not healed"
     yield ""
@@ -94,11 +99,12 @@ def _measured(rows: Sequence[Healed]) -> Iterable[str]:
     yield ""
     yield "## Healed"
     yield ""
-    yield "| case | what is wrong | by | repairs |"
-    yield "|---|---|---|---|"
+    yield "| case | what is wrong | by | repairs | construction | run |"
+    yield "|---|---|---|---|---|---|"
     for row in rows:
         if row.by:
-            yield f"| {row.case} | {cases[row.case].why} | {row.by} | {_plain('; '.join(dict.fromkeys(row.repairs)))} |"
+            repairs = _plain("; ".join(dict.fromkeys(row.repairs)))
+            yield f"| {row.case} | {cases[row.case].why} | {row.by} | {repairs} | {_plain(row.built)} | {_plain(row.ran)} |"
 
 
 def _environments(rows: Sequence[environments.Outcome]) -> Iterable[str]:
