@@ -417,7 +417,9 @@ class _Look:
             if was.get(code) not in _NOT_JUDGED:
                 return f"{code} found more errors after it"
         for result in after.results:
-            newly = result.status in _NOT_JUDGED and was.get(result.code) not in _NOT_JUDGED
+            # A rule that did not apply before, and now lacks what it would have to see, had judged nothing that is lost.
+            silent = {*_NOT_JUDGED, "not_applicable"} if result.status == "skipped" else _NOT_JUDGED
+            newly = result.status in _NOT_JUDGED and was.get(result.code) not in silent
             check = self.session.registry.check(result.code)
             if newly and check is not None and self.blame.may_concern(check, self.before, self.after):
                 return f"{result.code} could not be judged after it: {result.reason}"
