@@ -33,7 +33,8 @@ tune_logger tune_dataset_class tune_resume_folder tools reward_syntax_error sche
 tokenizer_broken variable_never_set few_open_files model_of_the_hub_offline no_tokenizer g2_nccl_algo
 tune_path_without_the_environment tune_folder_made_and_entered tune_own_secrets_module tune_own_datasets_package tune_without_torchrun
 tune_torchrun_option_misspelt tune_learning_rate_below_zero tune_beta_above_one tune_optimizer_argument_unknown tune_micro_does_not_divide
-proof_dtype proof_no_sequences tune_messages_key tune_messages_as_text tune_two_processes_one_row_each
+tune_heads_of_another_size tune_tracker_of_checkpoints_broken tune_no_chat_template tune_contents_as_numbers tune_talks_without_content
+proof_kl_type heads_bad_tp proof_dtype proof_no_sequences tune_messages_key tune_messages_as_text tune_two_processes_one_row_each
 """.split()  # noqa: SIM905 - sixty names
 """Missed at first; found by rules that grew for their classes."""
 

@@ -74,7 +74,7 @@ class Shadows:
     modules: tuple[Shadow, ...] = ()
 
 
-@collector(kept=True)
+@collector(timeout=30, kept=True)
 def shadows(
     machine: Machine, launch: Launch, interpreter: Interpreter, variables: Variables
 ) -> Shadows | Unknown:
