@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,23 @@ def test_line_ends_of_windows_go_and_nothing_else(tmp_path: Path) -> None:
     (change,) = unix_line_ends.plan(finding, sources=SourceFiles())  # type: ignore[misc]
     assert isinstance(change, ReplaceFile)
     assert change.after == b"a\nb\rc\n"
+
+
+def test_an_option_that_its_group_lacks_becomes_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    read, _ = look(
+        path, f"{START}  model_engine=fsdp \\\n  trainer.total_epochs=3\n", override_not_understood
+    )
+    assert read.command
+    tree = Configuration("/verl/main_ppo.py", "/verl/config", "ppo_trainer", refused="none", verl="0.9.1")
+    there = replace(
+        with_overrides(tree, read.command.words),
+        missing_option="model_engine/fsdp",
+        options=("dp", "megatron", "veomni"),
+    )
+    (finding,) = override_not_understood.judge(there, read)
+    assert finding.location == Location(str(path), 3)
+    assert finding.fix == "script-word-changed"
+    (change,) = script_word_changed.plan(finding, launch=read, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
+    assert isinstance(change, ReplaceFile)
+    assert "  model_engine=dp \\\n" in change.after.decode()
