@@ -71,15 +71,17 @@ class Call:
     module: str
     name: str
     method: str = ""
+    within: str = ""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One edit: its kind, what it is made at, and the new texts of files."""
+    """One edit: its kind, what it is made at, the new texts of files, and what is to be tried beside all else."""
 
     kind: str
     place: str
     texts: dict[Path, str]
+    probes: tuple[dict[str, Any], ...] = ()
 
     @property
     def key(self) -> str:
@@ -419,7 +421,10 @@ def resigned(call: Call, file: Path | None, way: str) -> Edit | None:
         after = lines[call.node.end_lineno - 1][call.node.end_col_offset :] + b"".join(
             lines[call.node.end_lineno :]
         )
-        return Edit(f"call: {way}", place, {call.file: (before + ast.unparse(new).encode() + after).decode()})
+        edited = before + ast.unparse(new).encode() + after
+        probe = {"key": "the edited call", "module": call.within, "imports": [], "of": ast.unparse(new.func)}
+        probe |= {"positional": len(new.args), "keywords": [word.arg for word in new.keywords]}
+        return Edit(f"call: {way}", place, {call.file: edited.decode()}, (probe,))
     if file is None:
         return None
     text = file.read_text("utf-8")
@@ -615,7 +620,7 @@ def measured(
             probes.append(probe)
             head, _, method = probe["of"].partition(".")
             if isinstance(node, ast.Call) and head in margin and "." not in method and "positional" in probe:
-                calls.append(Call(path, node, margin[head].module, margin[head].name, method))
+                calls.append(Call(path, node, margin[head].module, margin[head].name, method, module))
     known = sorted(
         name for name, file in loaded["files"].items() if name.partition(".")[0] not in {"verl", "__main__"}
     )
@@ -648,7 +653,9 @@ def measured(
             library = any(path.is_relative_to(pair.vllm) for path in edit.texts)
             for _ in pair.edited(edit):
                 oracle = slow if library else quick
-                oracle.begin(path=pair.paths(library=library), modules=modules, probes=probes)
+                oracle.begin(
+                    path=pair.paths(library=library), modules=modules, probes=[*probes, *edit.probes]
+                )
                 found = "; ".join(sorted(errors(pair, settings) - base))
                 real = oracle.answer()
             usual = before[library].get("failed", {})

@@ -65,7 +65,8 @@ def main() -> int:
                 print(
                     f"| {verl} + {name} {version} | {names.text} | {members.text} | {unclear} |", flush=True
                 )
-                print(*(f"  {note}" for note in names.notes + members.notes), sep="\n", end="\n", flush=True)
+                for note in names.notes + members.notes:
+                    print(f"  {note}", flush=True)
                 total, pairs = total + names + members, pairs + 1
             oracle.close()
     print(f"{pairs} pairs: {total.text}, recall | precision: {total.rates}")
@@ -99,9 +100,11 @@ def compared(verl: Path, library: Library, oracle: Oracle) -> tuple[Score, Score
     }
     questions = [question for question in asked if question[1]]
     for question, real in oracle.members(questions).items():
-        members.add(
-            f"{library.name} {library.version} {' '.join(question)}", real, asked[question].resolution
-        )
+        # An attribute of a base class is left open where an instance of another class may stand for it.
+        if asked[question].resolution != "unknown":
+            members.add(
+                f"{library.name} {library.version} {' '.join(question)}", real, asked[question].resolution
+            )
         unclear += asked[question].resolution == "unknown" or real.startswith("undetermined")
     return names, members, unclear
 

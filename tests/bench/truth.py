@@ -124,7 +124,7 @@ class Oracle:
     def close(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(120)
 
 
 def imports_of(verl: Path) -> Iterator[tuple[Path, int, str, str]]:
