@@ -299,7 +299,7 @@ def check(
     def declare(function: Callable[..., Iterator[Finding]]) -> Check:
         if not _CODE.fullmatch(code):
             raise ValueError(
-                f"{function.__name__}: '{code}' is no rule code (family letters and three digits)"
+                f"{function.__name__}: '{code}' is not a rule code (family letters and three digits)"
             )
         if not function.__doc__ and sys.flags.optimize < 2:  # -OO takes the docstrings away
             raise ValueError(f"{code}: a rule is documented by its docstring")

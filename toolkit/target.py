@@ -155,7 +155,7 @@ def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...],
             if not files and len(given) == 1 and "=" not in word:
                 _demand_access(path, word)
                 raise UsageError(
-                    f"{word}: there is no such file; name a launch script, or a whole command behind --"
+                    f"{word}: no such file; name a launch script, or a complete command after --"
                 )
             return tuple(files), given[index:]
         if not files and len(given) > 1 and _is_program(path):
@@ -180,7 +180,7 @@ def _demand_text(path: Path, word: str) -> None:
     """Refuse what cannot be a launch script, such as a program or a data file."""
     if not os.path.isfile(path):  # a pipe would be waited for
         raise UsageError(
-            f"{word}: this is no regular file; name a launch script, or a whole command behind --"
+            f"{word}: not a regular file; name a launch script, or a complete command after --"
         )
     try:
         with open(path, "rb") as file:  # noqa: PTH123
@@ -204,7 +204,7 @@ def _ray_address(given: str) -> str:
     match = _HOST_AND_PORT.fullmatch(given)
     if match is None or not 0 < int(match["port"]) < 65536:
         raise UsageError(
-            f"--ray-address {given}: this is no host and port; name those of a Ray head, as in 10.0.0.1:6379"
+            f"--ray-address {given}: not a host and port; give those of a Ray head, such as 10.0.0.1:6379"
         )
     return given
 
@@ -216,7 +216,7 @@ def _there(path: Path | None, option: str, machine: Machine) -> Path | None:
     path = _absolute(machine.cwd / path)
     _demand_access(path, f"{option} {path}")
     if not os.path.exists(path):
-        raise UsageError(f"{option} {path}: there is no such file or folder")
+        raise UsageError(f"{option} {path}: no such file or folder")
     return path
 
 
@@ -229,7 +229,7 @@ def _interpreter(options: Options, machine: Machine) -> tuple[Path, Environment,
             python = Path(prefix, "bin", "python")
             if os.path.exists(python):
                 return python, kind, "; ".join(passed_over)
-            passed_over.append(f"{variable}={prefix} is set, and there is no {python}")
+            passed_over.append(f"{variable}={prefix} is set, but {python} does not exist")
     return Path(sys.executable), "verl-doctor's own", "; ".join(passed_over)
 
 
@@ -247,7 +247,7 @@ def _named_interpreter(named: Path, machine: Machine) -> Path:
             f"--python {path}: this folder holds no bin/python; name an interpreter or its environment"
         )
     if not os.path.exists(path):
-        raise UsageError(f"--python {path}: there is no such file; name the environment's bin/python")
+        raise UsageError(f"--python {path}: no such file; name the environment's bin/python")
     if not os.access(path, os.X_OK):
         raise UsageError(f"--python {path}: this file cannot be executed; name the environment's bin/python")
     return _absolute(path)
@@ -259,7 +259,7 @@ def _demand_access(path: Path, reason: str) -> None:
         os.stat(path)  # noqa: PTH116 - as above
     except PermissionError:
         raise UsageError(
-            f"{reason}: you may not look there; ask its owner, or run as somebody who may"
+            f"{reason}: no permission; ask its owner, or run as another user"
         ) from None
     except (OSError, ValueError):
         return
@@ -282,20 +282,20 @@ def _package_folder(path: Path | None, package: str, machine: Machine) -> Path |
     path = _absolute(machine.cwd / path)
     _demand_access(path, f"{_option(package)}{path}")
     if not os.path.isdir(path):
-        what = "this is a file, no folder" if os.path.exists(path) else "there is no such folder"
+        what = "it is a file, not a folder" if os.path.exists(path) else "no such folder"
         unpack = "; unpack the wheel first" if path.suffix == ".whl" else ""
         raise UsageError(
             f"{_option(package)}{path}: {what}{unpack or f'; name a {package} checkout or package folder'}"
         )
     if not os.access(path, os.R_OK | os.X_OK):
         raise UsageError(
-            f"{_option(package)}{path}: you may not look into this folder; ask its owner, or run as somebody who may"
+            f"{_option(package)}{path}: no permission to read this folder; ask its owner, or run as another user"
         )
     for folder in (path / package, path / "src" / package, path):
         if os.path.isfile(folder / "__init__.py") and (folder.name == package or folder == path):
             return folder
     raise UsageError(
-        f"{_option(package)}{path}: this folder is no {package} tree: it holds neither {package}/__init__.py nor "
+        f"{_option(package)}{path}: not a {package} tree: the folder contains neither {package}/__init__.py nor "
         f"__init__.py; name the checkout, the unpacked wheel, or the package folder itself"
     )
 

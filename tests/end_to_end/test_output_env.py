@@ -98,7 +98,7 @@ def test_the_steps_that_follow_are_said(
     said = fix("--apply", "--output-env", "env")
     assert "REPAIRED  1 of 1" in said
     assert f"\n  source {job}/env/verl-doctor.env.sh\n" in said
-    assert "ray job submit" not in said, "a runtime_env can take no variable away"
+    assert "ray job submit" not in said, "a runtime_env cannot remove a variable"
 
 
 @pytest.mark.parametrize("folder", ["", "file", "mine", "/proc/x"])

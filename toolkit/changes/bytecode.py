@@ -150,7 +150,7 @@ def _cache_tag(python: str) -> str:
         raise Refused(f"{python} did not answer within 60 s") from None
     tag = result.stdout.strip()
     if result.returncode or not tag.replace("-", "").isalnum():
-        raise Refused(f"{python} did not say which bytecode it reads: {result.stderr.strip()[-200:]}")
+        raise Refused(f"{python} did not report which bytecode it reads: {result.stderr.strip()[-200:]}")
     return tag
 
 

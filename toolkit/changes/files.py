@@ -124,7 +124,7 @@ def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
         kept = entry.at(index, "before")
         return f"{record.file} is gone" + (f"; its original content is {kept}" if record.before else "")
     if record.after is None:
-        return f"{record.file} exists again, with another content; the one that was removed is {entry.at(index, 'before')}"
+        return f"{record.file} exists again with other content; the removed file is {entry.at(index, 'before')}"
     ours = journal.content(entry, index, "after") or b""
     if record.kind in {"new_link", "private_folder"}:
         return (
@@ -287,7 +287,7 @@ def _new_link(change: NewLink) -> Planned | None:
         )
     if not os.path.exists(os.path.normpath(path.parent / change.target)):
         raise Refused(
-            f"{path} would lead nowhere: there is no {change.target}; run verl-doctor fix again for a new plan"
+            f"{path} would be a broken link: {change.target} does not exist; run verl-doctor fix again for a new plan"
         )
     return _addition("new_link", path, os.fsencode(change.target), _MODE_OF_LINKS)
 
@@ -381,7 +381,7 @@ def _content(record: FileRecord) -> bytes | None:
         return None
     except OSError as error:
         if error.errno == errno.EINVAL:
-            raise Refused(f"{file} is no link any more; move it away, then try again") from None
+            raise Refused(f"{file} is no longer a link; move it away, then try again") from None
         raise
 
 

@@ -463,7 +463,7 @@ def _read_record(raw: dict[str, Any]) -> Record:
         if not Path(path).is_absolute() or b"\0" in os.fsencode(
             path
         ):  # UnicodeEncodeError is a ValueError too
-            raise ValueError(f"{path!r:.80} is no absolute path")
+            raise ValueError(f"{path!r:.80} is not an absolute path")
     return record
 
 
@@ -486,7 +486,7 @@ def _within(number: int, least: int, most: int) -> None:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.80} is no text")
+        raise TypeError(f"{value!r:.80} is not text")
     return value
 
 

@@ -138,8 +138,8 @@ def neighbours(environment: Path) -> Iterator[Path]:
 
 def _refusal(path: Path, out: LinkOut) -> str:
     return (
-        f"{path} is reached through {out.link}, a link to the folder {out.target} outside of {out.environment}: "
-        f"{_changing(out)} would change too; --through-links changes it all the same, or first replace the link by a copy "
+        f"{path} is reached through {out.link}, a link to the folder {out.target} outside {out.environment}: "
+        f"{_changing(out)} would change too; pass --through-links to change it anyway, or first replace the link with a copy "
         f"of the folder"
     )
 

@@ -45,7 +45,7 @@ def undo(
     """
     with sentences("nothing was undone"):
         if not journal.is_journal(home):
-            raise Refused(f"there is nothing to undo: {home} is no journal, or an empty one")
+            raise Refused(f"nothing to undo: {home} has no journal, or an empty one")
         journal.demand_own(home)
         with lock.exclusive(home, patience):
             recovered = recover_locked(home)
@@ -73,7 +73,7 @@ def undo_together(
     with sentences("nothing was undone"), ExitStack() as held:
         for home in sorted({home for home, _ in requested}):
             if not journal.is_journal(home):
-                raise Refused(f"there is nothing to undo: {home} is no journal, or an empty one")
+                raise Refused(f"nothing to undo: {home} has no journal, or an empty one")
             journal.demand_own(home)
             held.enter_context(lock.exclusive(home, patience))
         journals = {home: (recover_locked(home, named), journal.entries(home)) for home, _ in requested}
@@ -244,7 +244,7 @@ def _chosen(entries: Sequence[Entry], identifier: str | None) -> Entry:
     for entry in entries:
         if identifier.isascii() and identifier.isdigit() and entry.number == int(identifier[:18]):
             return entry
-    raise Refused(f"there is no transaction {identifier}; verl-doctor undo --list names those there are")
+    raise Refused(f"no transaction {identifier}; run verl-doctor undo --list")
 
 
 def _undo_all(home: Path, entries: Sequence[Entry]) -> list[Transaction]:

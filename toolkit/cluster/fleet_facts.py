@@ -78,7 +78,7 @@ class NodeFacts:
         return cast("F | Unknown", self._given.get(fact, _NOT_ASKED))
 
 
-_NOT_ASKED = Unknown("it needs the machine itself, and was not asked of the nodes", kind="not tried")
+_NOT_ASKED = Unknown("it needs the machine itself, and was not collected on the nodes", kind="not tried")
 
 
 class FactStore:

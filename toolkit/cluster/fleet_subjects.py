@@ -250,7 +250,7 @@ def read_network(network: Network) -> Answers:
 def read_rdma(rdma: Rdma) -> Answers:
     """The ports of InfiniBand and RoCE."""
     found = {("adapter", str(port)): f"{port.state}, {port.link}, {port.rate}" for port in rdma.ports}
-    return {**found, ("adapter", "devices that may not be opened"): str(len(rdma.closed))}
+    return {**found, ("adapter", "devices that cannot be opened"): str(len(rdma.closed))}
 
 
 BYTES = Nearly(part=0.05, amount=0, show=in_bytes)

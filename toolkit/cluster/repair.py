@@ -141,7 +141,7 @@ def _repaired(
     with contextlib.closing(way.ask(parcel, turn, watch, LONGEST)) as answers:
         for answer in answers:
             if answer.missing or REPAIRS not in answer.facts:
-                announce(f"could not repair {answer.node}: {answer.missing or 'it did not tell'}")
+                announce(f"could not repair {answer.node}: {answer.missing or 'it did not report'}")
                 unheard.append(answer)
                 continue
             for fields in json.loads(answer.facts[REPAIRS]):

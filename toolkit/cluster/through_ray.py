@@ -32,7 +32,7 @@ _LATE = 3.0  # seconds behind its own deadline after which the driver is not wai
 _STAGES: Mapping[str, str] = {
     "": "it was not asked: the time was up",
     "hello": "it started no worker in time: its raylet is busy, hangs, or cannot be reached",
-    "look": "it did not tell its facts in time",
+    "look": "it did not report its facts in time",
 }
 
 

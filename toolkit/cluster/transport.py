@@ -89,7 +89,7 @@ def _through_ray(nodes: AskedNodes, run: Session, cluster: RayCluster, driver: R
             )
         except CouldNotAsk as error:
             raise CouldNotAsk(
-                f"the Ray cluster at {cluster.address} lets nobody in: {error}; {_OTHERWISE}"
+                f"the Ray cluster at {cluster.address} refuses the connection: {error}; {_OTHERWISE}"
             ) from None
 
     alive = counted(len(cluster.alive), "node")
@@ -109,7 +109,7 @@ def _cluster(run: Session, collection: Collection) -> RayCluster:
     clusters = collection.get(RayClusters)
     if isinstance(clusters, Unknown):
         raise CouldNotAsk(
-            f"there is no Ray cluster to ask: {clusters.reason}; name one with --ray-address, or {_OTHERWISE}"
+            f"no Ray cluster to query: {clusters.reason}; name one with --ray-address, or {_OTHERWISE}"
         )
     found = clusters.chosen
     if found is None and run.target.ray_address:

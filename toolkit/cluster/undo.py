@@ -65,7 +65,7 @@ def take_back(there: Others, *, everything: bool, watch: Watch) -> Told:
         for answer in answers:
             if answer.missing or UNDONE not in answer.facts:
                 unheard.append(
-                    f"whether {answer.node} has undone it is not known: {answer.missing or 'it did not tell'}"
+                    f"{answer.node} may not have undone it: {answer.missing or 'it did not report'}"
                 )
                 continue
             outcome = json.loads(answer.facts[UNDONE])

@@ -118,7 +118,7 @@ def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
             if isinstance(answer, NotHeld) and not side.nodes:
                 names_by_reason.setdefault(f"the {name} side holds no {{}}", []).append(fact.__name__)
             elif not isinstance(answer, (Absent, NotHeld)):
-                names_by_reason.setdefault(f"the {name} side does not tell {{}}: {answer.reason}", []).append(
+                names_by_reason.setdefault(f"the {name} side does not have {{}}: {answer.reason}", []).append(
                     fact.__name__
                 )
     sentences = [sentence.replace("{}", listed(names, 4), 1) for sentence, names in names_by_reason.items()]
@@ -134,7 +134,7 @@ def _not_asked(old: Snapshot, new: Snapshot) -> Iterator[str]:
                 isinstance(side.get(fact), Absent) and not isinstance(other.get(fact), Unknown)
                 for fact in facts
             ):
-                yield f"the {name} side was looked at without {ASKED[requirement]}"
+                yield f"the {name} side was examined without {ASKED[requirement]}"
 
 
 class _Context:

@@ -219,4 +219,4 @@ def _lost(old: Snapshot, new: Snapshot) -> Iterable[str]:
         if broken:
             yield f"the {name} side could not read {', '.join(broken)}"
         if all(isinstance(value, Unknown) for value in side.facts.values()) and not side.nodes:
-            yield f"the {name} side tells no fact"
+            yield f"the {name} side has no facts"

@@ -70,7 +70,7 @@ def refuse_others(path: Path, kind: Kind) -> None:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not (kind.looks.search(head) or kind.looks.search(tail)):
         raise UsageError(
-            f"{path} is there and is no {kind.name} of verl-doctor: name another file, or add --force"
+            f"{path} exists and is not a {kind.name} of verl-doctor: name another file, or add --force"
         )
 
 
@@ -87,7 +87,7 @@ def why_not_new(path: Path) -> str:
     from verl_doctor.toolkit.system.file_systems import why_not_writable  # noqa: PLC0415 - only for a file that was named
 
     folder = str(Path(os.path.realpath(path)).parent)
-    return why_not_writable(Machine(), folder) if os.path.isdir(folder) else f"there is no folder {folder}"
+    return why_not_writable(Machine(), folder) if os.path.isdir(folder) else f"the folder {folder} does not exist"
 
 
 def write(path: Path, text: str, *, private: bool = False) -> None:
@@ -119,7 +119,7 @@ def _opened(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise OSError(error.errno, "nobody reads it") if error.errno == errno.ENXIO else error from None
+        raise OSError(error.errno, "no process reads it") if error.errno == errno.ENXIO else error from None
     os.set_blocking(descriptor, True)
     return descriptor
 

@@ -23,7 +23,7 @@ def extended(source: bytes, path: str, key: str, entries: Sequence[str], comment
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
         raise CannotEdit(f"{path} is no YAML that can be read") from None
     if not isinstance(before, dict) or not isinstance(top, yaml.MappingNode) or top.flow_style:
-        raise CannotEdit(f"{path} is no mapping with one name a line; edit it by hand")
+        raise CannotEdit(f"{path} is not a mapping with one name per line; edit it by hand")
     end = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
@@ -33,7 +33,7 @@ def extended(source: bytes, path: str, key: str, entries: Sequence[str], comment
     if node is None:
         lines += [f"{key}:  {comment}{end}", *(f"  - {entry}{end}" for entry in written)]
     elif not isinstance(node, yaml.SequenceNode):
-        raise CannotEdit(f"{path}: {key} is no list; edit it by hand")
+        raise CannotEdit(f"{path}: {key} is not a list; edit it by hand")
     elif node.flow_style:
         _extend_line(lines, node, written, f"  {comment}{end}", path)
     else:

@@ -83,7 +83,7 @@ def load(folder: Path) -> Config:
         if os.path.lexists(own) and not _passed_over(own):
             if not os.path.isfile(own):
                 raise UsageError(
-                    f"{own} is no file that can be read as a configuration; remove it, or make it one"
+                    f"{own} is not a readable configuration file; correct or remove it"
                 )
             return _config(own, _table(own))
         shared = place / "pyproject.toml"
@@ -98,7 +98,7 @@ def _passed_over(path: Path) -> bool:
     """Whether a file may be another user's work. It could silence rules and gates, so that it is said, once."""
     why = why_foreign(path, group_counts=False)
     if why:
-        warn_once(f"{path} is passed over: {why}, and a configuration counts that only you or root can write")
+        warn_once(f"{path} is skipped: {why}; a configuration must be writable only by you or root")
     return bool(why)
 
 
@@ -116,7 +116,7 @@ def _table(path: Path) -> dict[str, Any]:
     try:
         table: dict[str, Any] = toml.loads(_bytes(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: bad TOML, bad UTF-8, absurdly long numbers
-        raise UsageError(f"{path} is no valid TOML: {error}") from None
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
     return table
 
 

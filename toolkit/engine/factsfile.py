@@ -34,7 +34,7 @@ _FILE = SavedFile(
     key="facts",
     content=dict,
     make="verl-doctor check --save-facts FILE",
-    again="take the facts anew",
+    again="save the facts again",
     version=SCHEMA_VERSION,
     largest=256,
 )
@@ -139,7 +139,7 @@ def restore(where: str, collector: Collector, entry: Any) -> Any:
             return _restored(where, collector, entry["is"])
         if (unknown := _unknown(entry)) is not None:
             return unknown
-    raise UsageError(f"{where}the fact {collector.name} is damaged; take the facts anew")
+    raise UsageError(f"{where}the fact {collector.name} is damaged; save the facts again")
 
 
 def _unknown(entry: Mapping[str, Any]) -> Unknown | None:
@@ -167,5 +167,5 @@ def _restored(where: str, collector: Collector, value: Any) -> Any:
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise UsageError(
-            f"{where}the fact {collector.name} is damaged ({reason}); take the facts anew"
+            f"{where}the fact {collector.name} is damaged ({reason}); save the facts again"
         ) from None

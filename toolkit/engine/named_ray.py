@@ -9,7 +9,7 @@ from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Unknown
 
-_OTHERWISE = "name the address that its ray start --head printed, or leave --ray-address out"
+_OTHERWISE = "use the address that its ray start --head printed, or remove --ray-address"
 _ASKS = "--python names the environment whose Ray asks"
 
 
@@ -23,10 +23,10 @@ def clusters_asked(address: str, facts: Facts) -> RayClusters | Unknown:
     if place is not None and place.trouble:
         return Unknown(f"no Ray answers at --ray-address: {place.trouble}; {_OTHERWISE}")
     if isinstance(clusters, Unknown):
-        return Unknown(f"the Ray at {address} cannot be asked: {clusters.reason}; {_ASKS}")
+        return Unknown(f"the Ray at {address} cannot be read: {clusters.reason}; {_ASKS}")
     named = clusters.at(place.address if place is not None else address)
     if named is None or named.refused:
         why = "it was not read" if named is None else named.refused
         judges = f"verl-doctor check --ray-address {address} judges that"
-        return Unknown(f"the Ray at {address} does not tell: {why}; {judges}")
+        return Unknown(f"the Ray at {address} could not be read: {why}; {judges}")
     return replace(clusters, clusters=(named,))

@@ -37,9 +37,9 @@ class Access:
             where = urlsplit(url)
             host, port = where.hostname or "", where.port
         except ValueError:
-            raise WebError(f"{shown(url)} is no address") from None
+            raise WebError(f"{shown(url)} is not an address") from None
         if where.scheme not in {"http", "https"} or not host:
-            raise WebError(f"{shown(url)} is no address that begins with http:// or https://")
+            raise WebError(f"{shown(url)} does not begin with http:// or https://")
         netloc = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
         if where.username:
             self._logins[netloc] = _basic(where)

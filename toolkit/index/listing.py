@@ -174,12 +174,12 @@ def _sentence(place: str, error: Exception) -> str:
     if isinstance(error, WebError):
         return str(error)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return f"{shown(place)} is no index page or folder of wheels: {reason}"
+    return f"{shown(place)} is not an index page or a folder of wheels: {reason}"
 
 
 def _nothing(project: str, silent: list[str], *, offline: bool) -> str:
     if not silent:
-        return f"there is no place to look for {project}: no index and no --find-links is configured"
+        return f"nowhere to look for {project}: no index and no --find-links is configured"
     if offline:
         return f"nothing about {project} is in the cache; run once without --offline, or name a folder of wheels with --find-links"
     return f"{silent[0]}; no earlier answer about {project} is in the cache"

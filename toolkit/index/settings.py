@@ -141,7 +141,7 @@ def _ini(file: Path, section: str) -> list[tuple[str, str]]:
         items = parser.items(section) if parser.has_section(section) else []
     except (configparser.Error, ValueError, OSError) as error:
         reason = str(error).partition("\n")[0].partition(":")[0]  # the rest may quote a line with a password
-        raise UsageError(f"{file} is no configuration that pip could read: {reason}") from None
+        raise UsageError(f"{file} is not a configuration that pip can read: {reason}") from None
     return [(key.replace("_", "-"), value) for key, value in items]
 
 
@@ -210,7 +210,7 @@ def _uv_tables(machine: Machine, home: Path) -> Iterator[Mapping[str, Any]]:
         except FileNotFoundError:
             continue
         except (OSError, ValueError) as error:
-            raise UsageError(f"{file} is no configuration that uv could read: {reason_of(error)}") from None
+            raise UsageError(f"{file} is not a configuration that uv can read: {reason_of(error)}") from None
         if file.name == "pyproject.toml":
             tool = table.get("tool", {})
             table = tool.get("uv", {}) if isinstance(tool, dict) else {}

@@ -71,7 +71,7 @@ class Exchange:
     def read(self, most: int) -> bytes:
         """The content, up to one byte more than `most`. Raises WebError."""
         if self.response.headers.get("Content-Encoding", "identity") != "identity":
-            raise WebError(f"{shown(self.url)} is sent compressed although that was not asked for")
+            raise WebError(f"{shown(self.url)} is sent compressed although this was not requested")
         try:
             content = self.response.read(most + 1)
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -207,7 +207,7 @@ def _stated(exchange: Exchange, span: str) -> tuple[int, int, int]:
     requested = (int(first), min(int(last), total - 1)) if first else (max(0, total - int(last)), total - 1)
     if (start, end) != requested:
         raise WebError(
-            f"{shown(exchange.url)} sends bytes {start} to {end} of {total}, asked for {requested[0]} to {requested[1]}"
+            f"{shown(exchange.url)} sends bytes {start} to {end} of {total}, but {requested[0]} to {requested[1]} were requested"
         )
     return start, end, total
 
@@ -215,9 +215,9 @@ def _stated(exchange: Exchange, span: str) -> tuple[int, int, int]:
 def _refused(exchange: Exchange) -> WebError:
     status = exchange.response.status
     meaning = {
-        401: "it wants a user and a password: put them into the index URL or ~/.netrc",
+        401: "it requires a user and a password: put them into the index URL or ~/.netrc",
         403: "it does not let you in: put a user and a password into the index URL or ~/.netrc",
-        404: "it is not there",
+        404: "it does not exist",
     }.get(status, http.client.responses.get(status, "no answer that an index gives").lower())
     return WebError(f"{shown(exchange.url)} answers {status}: {meaning}", status)
 

@@ -203,7 +203,7 @@ def _recommended(raised: Raised, place: _Place) -> str:
     if found := _NOT_INSTALLED.search(raised.message):
         name = next(filter(None, found.groups())).strip()
         return f"pip install {_named(name)} for the job's Python, on every node" + (
-            f": {place.words} asks for it" if place.words else ""
+            f": {place.words} requests it" if place.words else ""
         )
     return ""
 
@@ -311,7 +311,7 @@ def _unlinked(raised: Raised) -> str:
         package = found[3] or found[4] or ""
         named = _named(re.sub(r"_\d?_?cuda$|_2$", "", package)) if package else "the package"
         if re.search(r"c10|torch|aten|_ZN2at", found[5]):
-            return f"{package} was built for another torch: reinstall {named} for the installed torch (pip install --force-reinstall --no-cache-dir --no-build-isolation {named}), or build it anew"
+            return f"{package} was built for another torch: reinstall {named} for the installed torch (pip install --force-reinstall --no-cache-dir --no-build-isolation {named}), or rebuild it"
         return ""
     if found := _LIBRARY.search(raised.message):
         return f"{found[1]} is on no path of the loader: LD_LIBRARY_PATH of the process must name its folder (find / -name '{found[1]}*'), or the package that brings it is to be installed"
@@ -330,8 +330,8 @@ def _of_file(raised: Raised) -> str:
     if raised.name == "PermissionError":
         return f"the job's user needs the permission for {path}{node} (ls -ld shows whose it is)"
     if raised.name == "FileNotFoundError":
-        return f"{path} is not there{node}: create or mount it on every node, or correct what names it"
-    return f"{path} is no {'file' if raised.name == 'IsADirectoryError' else 'folder'}{node}: correct what names it"
+        return f"{path} does not exist{node}: create or mount it on every node, or correct what names it"
+    return f"{path} is not a {'file' if raised.name == 'IsADirectoryError' else 'folder'}{node}: correct what names it"
 
 
 def _of_data(raised: Raised, place: _Place) -> str:
@@ -363,7 +363,7 @@ def _demanded(raised: Raised) -> str:
     if raised.name in _SILENT or len(text) > _LONGEST:
         return ""
     demands = [sentence.strip() for sentence in _SENTENCE.findall(text) if _ASKS.search(sentence)]
-    return f"do what the message asks for: {demands[-1].rstrip('.')}" if demands else ""
+    return f"do what the message requests: {demands[-1].rstrip('.')}" if demands else ""
 
 
 def _named(top: str) -> str:

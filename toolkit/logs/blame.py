@@ -129,13 +129,13 @@ class Blame:
         if self.fault == "launch":
             return "correct this line of the script"
         if self.settings:
-            return f"correct {' or '.join(self.settings)} as the exception says"
+            return f"correct {' or '.join(self.settings)} as the exception states"
         if self.file:
             return f"look at {self.file}"
         return (
-            f"the exception says what is wrong; it was raised at {self.place}"
+            f"the exception states what is wrong; it was raised at {self.place}"
             if self.place
-            else "the message says what is wrong"
+            else "the message states what is wrong"
         )
 
 

@@ -39,7 +39,7 @@ _DEMANDED = {
 }
 _MAKERS = frozenset({"amd", "npu", "nvidia"})
 _EXCLUDED = {"old GPU": "new GPU", "no bfloat16": "bfloat16"}
-_NOTHING = "the message says what is wrong: what usually helps does not apply to this machine"
+_NOTHING = "the message states what is wrong; the usual remedies do not apply to this machine"
 
 
 def traits_of(lines: Iterable[Line]) -> frozenset[str]:

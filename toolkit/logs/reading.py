@@ -37,7 +37,7 @@ def diagnose(
             with opened(source) as content:
                 found = excerpt(_watched(content, source.name, watch), beside=reader.take)
         except UnreadableError as error:
-            notes.append(f"{source.name} was passed over: {error}")
+            notes.append(f"{source.name} was skipped: {error}")
             continue
         if found.cut_off:
             notes.append(f"{source.name} could not be read to its end: {found.cut_off}")
@@ -49,7 +49,7 @@ def diagnose(
             unread.append(source.name)
         if found.left_out:
             notes.append(
-                f"{source.name} complains so much that {counted(found.left_out, 'line')} of it were not looked at"
+                f"{source.name} has so many errors that {counted(found.left_out, 'line')} of it were not read"
             )
         size += found.size
         readers.append(reader)

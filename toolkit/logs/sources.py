@@ -81,7 +81,7 @@ def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: Non
                 found.setdefault(os.path.realpath(path), Source(str(path), path))
         elif not os.path.exists(name):
             raise UsageError(
-                f"{name}: there is no such file; name the log of the run, or - for standard input"
+                f"{name}: no such file; name the log of the run, or - for standard input"
             )
         else:
             found.setdefault(os.path.realpath(name), Source(name, Path(name)))
@@ -171,7 +171,7 @@ def _opened(path: Path) -> BinaryIO:
     waiting.register(descriptor, select.POLLIN)
     if not waiting.poll(_PIPE_TIMEOUT * 1000):
         os.close(descriptor)
-        raise UnreadableError(f"it is a pipe, and nobody wrote into it for {_PIPE_TIMEOUT:.0f} s")
+        raise UnreadableError(f"it is a pipe to which nothing was written for {_PIPE_TIMEOUT:.0f} s")
     os.set_blocking(descriptor, True)
     return open(descriptor, "rb")  # noqa: PTH123 - it is open already
 

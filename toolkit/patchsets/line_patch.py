@@ -152,7 +152,7 @@ def place_of(patch: LinePatch, lines: Sequence[str]) -> Place | str:
         old = []
         spots = _spots(patch, texts, old)
     if not spots:
-        return "the lines that it replaces are not there" if old else "the lines around it do not meet there"
+        return "the lines that it replaces are missing" if old else "the lines around it are not adjacent"
     best = max(spots.values())
     starts = [spot for spot, score in spots.items() if score == best]
     if len(starts) > 1:

@@ -31,7 +31,7 @@ _FILE = SavedFile(
     key="patches",
     content=list,
     make="verl-doctor patches export FILE",
-    again="export the patches anew",
+    again="export the patches again",
     version=SCHEMA_VERSION,
     largest=16,
 )

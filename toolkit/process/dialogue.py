@@ -67,7 +67,7 @@ class Dialogue:
     def complaint(self) -> str:
         """The last line of what it wrote on stderr, as far as it was heard."""
         lines = self._complaint.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].strip() if lines else "it said nothing"
+        return lines[-1].strip() if lines else "it printed nothing"
 
     def _hears(self, selector: selectors.BaseSelector) -> bool:
         """Whether something can still be heard."""

@@ -45,7 +45,7 @@ class Answer:
     def last_line(self) -> str:
         """The last line of its complaint, for a one-line reason."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
-        return lines[-1].strip() if lines else "it said nothing"
+        return lines[-1].strip() if lines else "it printed nothing"
 
 
 def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, folder: str) -> Answer:

@@ -62,5 +62,5 @@ def _file_in(folder: Path, name: str, mode: int) -> Iterator[int]:
         stack.callback(os.close, file)
         about = os.fstat(file)
         if about.st_uid != os.geteuid() or not stat.S_ISREG(about.st_mode):
-            raise PermissionError(f"{folder}/{name} is no file of this user's")
+            raise PermissionError(f"{folder}/{name} is not a file of this user")
         yield file

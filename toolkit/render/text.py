@@ -357,7 +357,7 @@ def _repair_verdict(report: Report, repairs: tuple[Repair, ...]) -> Text:
         )
     attempted = len(outcomes) - outcomes.count("not attempted")
     if not attempted:
-        return Text("NOTHING DONE  what is left is to be asked for", style="bold yellow")
+        return Text("NOTHING DONE  the remaining repairs need an option", style="bold yellow")
     repaired = outcomes.count("repaired")
     word, style = ("REPAIRED", "bold green") if repaired == attempted else ("NOT ALL REPAIRED", "bold red")
     return Text(f"{word}  {repaired} of {attempted}", style=style)

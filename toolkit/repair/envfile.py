@@ -16,7 +16,7 @@ from verl_doctor.toolkit.text import harmless
 SOURCED = "_VERL_DOCTOR_ENV"
 """Set by the shell file to where it was written first, so that a later run knows what it set. No package reads such a name."""
 
-_NO_MORE = "verl-doctor fix asks for it no more"
+_NO_MORE = "verl-doctor fix no longer requires it"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -75,7 +75,7 @@ def united(old: Entry, new: Entry) -> Entry:
         return Entry(old.name, os.pathsep.join(folders), reasons, prepend=True, node_only=node_only)
     if (old.value, old.prepend) != (new.value, new.prepend):
         sides = " but ".join(f"{entry_text(entry)} is wanted by {entry.reasons[0]}" for entry in (old, new))
-        raise Refused(f"{sides}; settle it by hand, or leave one of the rules out with --ignore")
+        raise Refused(f"{sides}; decide by hand, or skip one of the rules with --ignore")
     return Entry(old.name, old.value, reasons, node_only=node_only)
 
 

@@ -33,7 +33,7 @@ def written(entries: Iterable[Entry], set_here: Container[str]) -> str:
 def left_out(entry: Entry) -> str:
     """Why a `runtime_env` cannot hold this entry, "" when it can."""
     if entry.value is None:
-        return "a runtime_env can take no variable away"
+        return "a runtime_env cannot remove a variable"
     if entry.node_only:
         return "another node may need another value"
     if _EXPANDED.search(entry.value):

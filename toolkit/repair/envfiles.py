@@ -26,15 +26,15 @@ _HEAD = re.compile(
     r"# Written by verl-doctor, format (?P<format>[0-9]+), checksum (?P<checksum>[0-9a-f]{16})\.\n"
 )
 _ABOUT_SHELL = """\
-# Variables of the job, each with its reason. Source this file in the shell that starts the job, and in the one that starts Ray:
-# on every node, as far as nothing here is of one node only.
-# Do not edit it: verl-doctor fix --apply --output-env writes it anew, verl-doctor undo takes it back.
+# Variables of the job, each with its reason. Source this file in the shell that starts the job, and in the
+# one that starts Ray, on every node, unless a variable is marked as being for one node only. Do not edit it:
+# verl-doctor fix --apply --output-env rewrites it, verl-doctor undo restores it.
 """
 _ABOUT_RAY = f"""\
-# What {SHELL_FILE} sets, for the workers of a Ray cluster that runs already. Hand it in with the job, or add its env_vars to
-# those of the runtime_env that you use:
+# The settings of {SHELL_FILE} for the workers of a running Ray cluster. Submit it with the job, or add its
+# env_vars to those of the runtime_env that you use:
 #     ray job submit --runtime-env {RAY_FILE} -- ...
-# Where Ray cannot merge it with what the job itself asks for, RAY_OVERRIDE_JOB_RUNTIME_ENV=1 lets the job win.
+# If Ray cannot merge it with the job's own runtime_env, RAY_OVERRIDE_JOB_RUNTIME_ENV=1 makes the job's win.
 """
 _LARGEST = 16 * 1024 * 1024  # bytes
 

@@ -334,7 +334,7 @@ def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
         return f"{plan.code} could not be judged afterwards: {result.reason}"
     places = {_place(finding) for finding in _of(before, plan) if finding.fix == plan.fix.id}
     if _complaints(after, plan, places) >= _complaints(before, plan, places):
-        return f"{plan.code} says the same as before"
+        return f"{plan.code} still reports the same"
     return ""
 
 

@@ -69,5 +69,5 @@ class WholeSnapshot(Source):
         if self.snapshot.nodes:
             return KeptNodes(self.snapshot.nodes).judge(session, look, watch)
         collection = look()
-        collection.give(Fleet, Absent("one machine was looked at"))
+        collection.give(Fleet, Absent("one machine was examined"))
         return session.check(collection, watch)

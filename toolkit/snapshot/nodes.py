@@ -144,7 +144,7 @@ def _column(entries: Iterable[Mapping[str, Any]], known: Mapping[str, str]) -> _
     for number, entry in enumerate(entries):
         nodes = expand(entry["nodes"])
         if not known.keys() >= set(nodes) or not column.of.keys().isdisjoint(nodes):
-            raise ValueError("a fact names nodes that are not there, or some twice")
+            raise ValueError("a fact names unknown nodes, or nodes twice")
         column.entries.append(_entry_from(entry, column.entries))
         column.of.update(dict.fromkeys(nodes, number))
     return column

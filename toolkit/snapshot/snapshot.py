@@ -61,7 +61,7 @@ class Snapshot:
 
     def get(self, fact: type[F]) -> F | Unknown:
         """A fact of this machine, or why there is none."""
-        return cast("F | Unknown", self.facts.get(fact, Unknown(f"nobody looked for {fact.__name__}")))
+        return cast("F | Unknown", self.facts.get(fact, Unknown(f"{fact.__name__} was not collected")))
 
 
 def taken(run: Session, collection: Collection, answers: Iterable[NodeAnswer] = ()) -> Snapshot:
@@ -109,10 +109,10 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
     about = document.get("snapshot", {})
     schema = document.get("schema_version")
     if type(schema) is not int or schema < 1:
-        raise UsageError(f"{path} is damaged: it has no schema version; take the snapshot anew")
+        raise UsageError(f"{path} is damaged: it has no schema version; write the snapshot again")
     ours = written_by == version() and schema == factsfile.SCHEMA_VERSION
     if not isinstance(about, dict) or (ours and about.get("format", FORMAT) != FORMAT):
-        raise UsageError(f"{path} is damaged: it does not say what it is of; take the snapshot anew")
+        raise UsageError(f"{path} is damaged: it does not state its machine; write the snapshot again")
     reader = _Reader(path, written_by, strict=ours)
     return Snapshot(
         facts=reader.facts(document["facts"], collectors),
@@ -201,7 +201,7 @@ class _Reader:
 
     def _damaged(self, what: str) -> None:
         if self._strict:
-            raise UsageError(f"{self._path}: {what} are damaged; take the snapshot anew")
+            raise UsageError(f"{self._path}: {what} are damaged; write the snapshot again")
         self.unread.append(f"{what} are written in a way that this verl-doctor does not read")
 
 

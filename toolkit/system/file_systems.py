@@ -142,15 +142,15 @@ def why_not_writable(machine: Machine, path: str) -> str:
     there = next(part for part in (Path(path), *Path(path).parents) if os.path.lexists(machine.at(str(part))))
     place = machine.at(str(there))
     if not os.path.isdir(place):
-        return f"{there} is no folder"
+        return f"{there} is not a folder"
     system = file_system_of(machine, str(there))
     if system is not None and system.of_kernel:
-        return f"{there} is the kernel's own ({system.kind}), where nobody can make files"
+        return f"{there} is the kernel's own ({system.kind}), where no files can be created"
     if may_write(place):
         return ""
     if system is not None and system.read_only:
         return f"{there} is mounted read-only"
-    return f"user {os.geteuid()} may not write into {there}"
+    return f"user {os.geteuid()} may not write to {there}"
 
 
 def file_system_of(

@@ -116,7 +116,7 @@ def _why_untold(file: int, end: int) -> Unknown | None:
             return Unknown(f"this file cannot be mapped into memory ({error.strerror})")
         raise
     if everything:
-        return Unknown("the kernel tells what is cached of a file only to who owns it or may write it")
+        return Unknown("the kernel reports what is cached of a file only to its owner and to users who may write it")
     return None
 
 

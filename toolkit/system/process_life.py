@@ -65,16 +65,16 @@ def signs_of_life(pid: int, machine: Machine) -> tuple[Sign, ...]:
             return (Sign("has threads with descriptors or folders of their own"),)
         return steadily(pid, machine, lambda: (*_state(pid, machine), *_descriptors(pid, machine)))
     except FileNotFoundError:
-        return (Sign("ended while it was looked at"),)
+        return (Sign("ended while it was examined"),)
     except OSError as error:
-        return (Sign(f"may not be looked into ({error.strerror})"),)
+        return (Sign(f"cannot be examined ({error.strerror})"),)
 
 
 def _state(pid: int, machine: Machine) -> Iterator[Sign]:
     fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
     if len(fields) > _FOREGROUND:
         if fields[_STATE - _NAME_ENDS] in "tT":
-            yield Sign("is stopped, and whoever stopped it may let it go on")
+            yield Sign("is stopped, and may be continued")
         terminal, foreground, group = (
             int(fields[at - _NAME_ENDS]) for at in (_TERMINAL, _FOREGROUND, _GROUP)
         )
@@ -227,7 +227,7 @@ def _listed(pid: int, number: int, target: str, machine: Machine) -> Iterator[Si
             return
     elif kind == "NETLINK":
         return
-    yield Sign("has a socket that may not be looked at")
+    yield Sign("has a socket that cannot be examined")
 
 
 def _table(pid: int, machine: Machine, *names: str) -> Iterator[list[str]]:

@@ -151,8 +151,8 @@ def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]
     return {
         pid: frozenset(
             {
-                *((Tie(0, "descriptors that may not be looked at"),) if own[pid] is None else ()),
-                *((Tie(0, "memory that may not be looked at"),) if memory[pid] is None else ()),
+                *((Tie(0, "descriptors that cannot be examined"),) if own[pid] is None else ()),
+                *((Tie(0, "memory that cannot be examined"),) if memory[pid] is None else ()),
                 *(tie for end in own[pid] or () for tie in _at(end, pid, holders, sockets, machine)),
                 *_shared(pid, memory[pid] or {}, sharers, holders, hidden=hidden),
             }

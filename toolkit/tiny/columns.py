@@ -118,7 +118,7 @@ def columns(verl: Path) -> Columns | Unknown:
     """Read the data sets of the package folder `verl`."""
     if not os.path.isfile(verl / _REWARDED):
         return Unknown(
-            f"{verl} is no verl tree that reads data: it has no {_REWARDED}; name another one with --verl"
+            f"{verl} is not a verl tree that reads data: {_REWARDED} is missing; name another one with --verl"
         )
     rewarded = _module(verl / _REWARDED)
     if isinstance(rewarded, Unknown):

@@ -76,7 +76,7 @@ def make(
     tree = verl or (Path(interpreter.verl) if interpreter.verl else None)
     if tree is None:
         return Unknown(
-            f"{interpreter.executable} has no verl, whose sources tell the columns of the data; name a tree with --verl"
+            f"{interpreter.executable} has no verl, whose sources define the columns of the data; name a tree with --verl"
         )
     read = columns(tree)
     if isinstance(read, Unknown):

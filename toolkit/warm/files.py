@@ -99,7 +99,7 @@ class _Walk:
             return
         weights, missing = _weights(folder, names)
         for name, counted_by in missing.items():
-            self._leave(str(folder / name), f"{counted_by} it, and it is not there")
+            self._leave(str(folder / name), f"{counted_by} it, but it does not exist")
         for name in weights:
             if why := _no_weights(folder / name):
                 self._leave(str(folder / name), why)
@@ -135,7 +135,7 @@ class _Walk:
         if not seen.st_size or (seen.st_dev, seen.st_ino) in self._seen:
             return
         if not os.access(path, os.R_OK):
-            self._leave(path, "this user may not read it")
+            self._leave(path, "no permission to read it")
             return
         if len(self.files) >= _MOST_FILES:
             self._full = True
@@ -179,7 +179,7 @@ def _no_weights(path: Path) -> str:
     except OSError:
         return ""
     if not stat.S_ISREG(seen.st_mode):
-        return "it is no file"
+        return "it is not a file"
     if not seen.st_size:
         return "it is empty"
     if is_pointer(path):

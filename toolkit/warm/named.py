@@ -35,7 +35,7 @@ def demand_there(paths: Sequence[Path], machine: Machine) -> tuple[str, ...]:
     named = tuple(str(machine.cwd / path) for path in paths)
     for path in named:
         if not os.path.exists(path):
-            raise UsageError(f"--path {path}: there is no such file or folder; name one to be read")
+            raise UsageError(f"--path {path}: no such file or folder")
     return named
 
 

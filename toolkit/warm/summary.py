@@ -98,7 +98,7 @@ def summary(warmed: Warmed) -> Summary:
 def headline(summary: Summary) -> tuple[str, str]:
     """One word, and the sentence behind it."""
     if not summary.files:
-        return "PART" if summary.troubles else "NOTHING", "there is no file with content to be read"
+        return "PART" if summary.troubles else "NOTHING", "no file has any content to read"
     if not summary.done:
         return _planned(summary)
     there = f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')}"
@@ -106,7 +106,7 @@ def headline(summary: Summary) -> tuple[str, str]:
     if summary.read:
         read += f" ({in_bytes(summary.speed)}/s)"
     if summary.resident is None:
-        return "UNKNOWN", f"{there}: {read}; this kernel does not tell what of it is resident"
+        return "UNKNOWN", f"{there}: {read}; this kernel does not report what is resident"
     if summary.verdict == "ok":
         return "WARM", f"{there} are resident: {read}" if summary.read else f"{there} were resident already"
     return "PART", f"{in_bytes(summary.resident)} of {in_bytes(summary.size)} are resident: {read}"
@@ -115,7 +115,7 @@ def headline(summary: Summary) -> tuple[str, str]:
 def _planned(summary: Summary) -> tuple[str, str]:
     if summary.resident is None:
         return "UNKNOWN", (
-            f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')} would be read; this kernel does not tell what is resident"
+            f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')} would be read; this kernel does not report what is resident"
         )
     text = f"{in_bytes(summary.resident)} of {in_bytes(summary.size)} in {counted(summary.files, 'file')} are resident"
     if summary.missing:
@@ -151,8 +151,8 @@ def _cut(summary: Summary) -> str:
     )
     verb = "are" if summary.done else "would be"
     return (
-        f"{why}: {in_bytes(summary.wanted)} of {in_bytes(summary.size)} {verb} warmed, as far as {PurePath(summary.cut_at).name}: "
-        f"{counted(summary.whole_files, 'file')} whole, those that a loader reads first"
+        f"{why}: {in_bytes(summary.wanted)} of {in_bytes(summary.size)} {verb} warmed, up to {PurePath(summary.cut_at).name}: "
+        f"{counted(summary.whole_files, 'file')} complete, those that a loader reads first"
     )
 
 

@@ -205,5 +205,5 @@ def test_folders_pages_and_file_urls_are_read_in_place(tmp_path: Path) -> None:
     assert found.wheels[1].url == str(tmp_path / NEW[0])
     assert versions(listing(links=(str(flat / OLD[0]),))) == ["0.11.0"]
     assert listing((tmp_path / "flat").as_uri()).wheels == ()
-    with pytest.raises(NoListing, match="is no index page or folder of wheels"):
+    with pytest.raises(NoListing, match="is not an index page or a folder of wheels"):
         listing(links=(str(tmp_path / "no" / "where"),))

@@ -97,12 +97,12 @@ def test_certificates_are_those_of_pip_or_of_the_environment(tmp_path: Path) -> 
 
 def test_a_file_that_pip_could_not_read_is_named_without_its_lines(tmp_path: Path) -> None:
     write(tmp_path / "env" / "pip.conf", "index-url = https://me:s3cret@host\n")
-    with pytest.raises(UsageError, match="is no configuration that pip could read") as raised:
+    with pytest.raises(UsageError, match="is not a configuration that pip can read") as raised:
         read(tmp_path)
     assert "s3cret" not in str(raised.value)
     (tmp_path / "env" / "pip.conf").unlink()
     write(tmp_path / "project" / "uv.toml", '[[index]]\nurl = "https://me:s3cret@host\n')
-    with pytest.raises(UsageError, match=r"is no configuration that uv could read: .*line 2") as raised:
+    with pytest.raises(UsageError, match=r"is not a configuration that uv can read: .*line 2") as raised:
         read(tmp_path)
     assert "s3cret" not in str(raised.value)
 

@@ -85,7 +85,7 @@ def test_it_takes_the_indentation_and_blank_lines_that_are_there(shape: str) -> 
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
-        ("a: 1\nb: dummy\nc: 3\n", "the lines that it replaces are not there"),
+        ("a: 1\nb: dummy\nc: 3\n", "the lines that it replaces are missing"),
         ("b: auto\nx: 1\nb: auto\n", "it fits in 2 places, in lines 1, 3"),
     ],
 )
@@ -95,7 +95,7 @@ def test_it_is_refused_where_the_lines_are_others(other: str, reason: str) -> No
 
 def test_an_addition_is_refused_where_something_stands_in_its_place() -> None:
     patch = only("a=1\nb=3  # Uky\nc=3\n", "Uky")
-    assert place_of(patch, ["a=1", "b=2", "c=3"]) == "the lines around it do not meet there"
+    assert place_of(patch, ["a=1", "b=2", "c=3"]) == "the lines around it are not adjacent"
 
 
 def test_the_one_place_with_the_same_lines_around_it_counts() -> None:

@@ -46,7 +46,7 @@ def test_what_looks_like_something_else_stays_text(value: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        (Entry("A", None, (REASON,)), "a runtime_env can take no variable away"),
+        (Entry("A", None, (REASON,)), "a runtime_env cannot remove a variable"),
         (Entry("A", "1", (REASON,), node_only=True), "another node may need another value"),
         (Entry("A", "$HOME/x", (REASON,)), "Ray would replace what begins with a dollar sign"),
         (Entry("A", "${}", (REASON,)), "Ray would replace"),

@@ -577,6 +577,6 @@ def test_the_report_says_what_the_files_hold(job: Job) -> None:
             "prepend": False,
             "node_only": False,
             "ray": None,
-            "reasons": ["ENV902 shrink: it does not fit; needed until verl-doctor fix asks for it no more"],
+            "reasons": ["ENV902 shrink: it does not fit; needed until verl-doctor fix no longer requires it"],
         },
     ]

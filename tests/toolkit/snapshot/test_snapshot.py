@@ -197,7 +197,7 @@ def test_of_another_doctor_what_can_be_read_is_read(change: dict[str, Any], tmp_
 def test_a_file_without_a_schema_version_is_refused(schema: Any, tmp_path: Path) -> None:
     path = written(of("laptop"), tmp_path)
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": schema}))
-    with pytest.raises(UsageError, match="damaged: it has no schema version; take the snapshot anew"):
+    with pytest.raises(UsageError, match="damaged: it has no schema version; write the snapshot again"):
         snapshot.read(path, known().collectors)
 
 

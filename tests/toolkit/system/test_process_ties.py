@@ -152,7 +152,7 @@ def test_shared_memory(sleeper: Sleeper) -> None:
 def test_a_process_that_has_ended_has_none() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    assert ties(process.pid) <= {Tie(0, "descriptors that may not be looked at")}
+    assert ties(process.pid) <= {Tie(0, "descriptors that cannot be examined")}
 
 
 def test_the_kernel_tells_which_sockets_are_connected() -> None:

@@ -115,7 +115,7 @@ def test_what_may_not_be_read_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "access", lambda path, _: not str(path).endswith("theirs"))
     found = choose(None, [top])
     assert names(found) == ["mine"]
-    assert found.left_out[0].reason == "this user may not read it"
+    assert found.left_out[0].reason == "no permission to read it"
     assert choose(tmp_path / "no model", ()).left_out[0].reason == "No such file or directory"
 
 

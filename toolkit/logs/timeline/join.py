@@ -128,16 +128,16 @@ def _notes(heard: Sequence[TimelineReader]) -> tuple[str, ...]:
     notes = []
     if any(reader.gaps.disagree for reader in heard):
         notes.append(
-            "the clocks in these logs do not agree, or one was set back: only what single lines tell is counted"
+            "the clocks in these logs do not agree, or one was set back: only durations within single lines are counted"
         )
     quiet = next((reader.quiet for reader in heard if reader.quiet is not None), None)
     if quiet is not None and not any(span.phase in _OF_VLLM for reader in heard for _, span in reader.spans):
         notes.append(
-            f"vLLM was told to say warnings only ({quiet.source}:{quiet.number}), so how long it loads and compiles is not told; "
-            "+ray_kwargs.ray_init.runtime_env.env_vars.VLLM_LOGGING_LEVEL=INFO lets it speak"
+            f"vLLM logs warnings only ({quiet.source}:{quiet.number}), so its loading and compiling times are unknown; "
+            "+ray_kwargs.ray_init.runtime_env.env_vars.VLLM_LOGGING_LEVEL=INFO shows them"
         )
     if any(reader.is_cut for reader in heard):
-        notes.append("a log is so long that it was not read to its first step")
+        notes.append("a log is too long to be read up to its first step")
     again = sum(reader.starts for reader in heard)
     if again:
         notes.append(f"{counted(again + 1, 'start')} are in these logs; this is the last one")

@@ -64,7 +64,7 @@ PHASES = {
     ),
     "validation": Phase("validation before training", "v", 5, helps="trainer.val_before_train=False while debugging"),
     "step": Phase("first step", "s", 6),
-    "silence": Phase("nothing is said", ".", 8),
+    "silence": Phase("nothing is logged", ".", 8),
 }  # fmt: skip
 """All phases, in the order of a legend."""
 

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.logs.timeline.phases import PHASES
 from verl_doctor.toolkit.logs.timeline.timeline import Span, Timeline, Worker
 from verl_doctor.toolkit.text import harmless, listed, wrapped
 
-NOTHING = "No line in these logs tells how long anything took while the job started"
+NOTHING = "No line in these logs shows how long any part of the job's start took"
 TABLE_HEAD = ("process", "phase", "seconds", "begins at", "proof")
 _ROWS = 12
 _MOMENTS = 5  # that are named
@@ -90,8 +90,8 @@ def table(timeline: Timeline) -> Iterator[tuple[str, ...]]:
 def headline(timeline: Timeline) -> str:
     """What the chart is about."""
     if timeline.seconds is None:
-        return "Where start-up time went, as far as lines tell it (they have no times)"
-    until = "the first step was logged" if timeline.has_step else "the end of the start, as far as it is told"
+        return "How start-up time was spent, as far as lines show it (they have no times)"
+    until = "the first step was logged" if timeline.has_step else "the end of the start, as far as it is logged"
     return f"Where start-up time went: {seconds_of(timeline.seconds)} until {until}"
 
 
@@ -133,7 +133,7 @@ def below(timeline: Timeline) -> Iterator[str]:
         if span.seconds is None
     )
     if unknown:
-        yield f"not told how long: {listed(unknown, _MOMENTS)}"
+        yield f"unknown duration: {listed(unknown, _MOMENTS)}"
     for worker in timeline.workers:
         yield from (_step(span) for span in worker.spans if span.parts)
     for phase in large:

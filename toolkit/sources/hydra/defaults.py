@@ -134,7 +134,7 @@ def _entry(item: Any) -> Entry:
             "optional" in words,
             "override" in words,
         )
-    raise CompositionError(f"the defaults list has an entry that is no name: {str(item)[:60]}")
+    raise CompositionError(f"the defaults list has an entry that is not a name: {str(item)[:60]}")
 
 
 def _here(package: str) -> str:
@@ -151,14 +151,14 @@ class Defaults:
     def expand(self, name: str) -> list[Placed]:
         """Return the files in the order in which they are merged. Raises CompositionError and NotFollowedError."""
         if self.load(name) is None:
-            raise CompositionError(f"there is no configuration `{name}`")
+            raise CompositionError(f"the configuration `{name}` does not exist")
         found = self._tree(Entry(None, name), root=True, interpolated=False, depth=0)
         for key in self.choices.chosen:
             if key not in self.choices.used:
                 raise CompositionError(_no_such_choice(key, self.choices.known))
         for key in self.choices.deleted:
             if key not in self.choices.used:
-                raise CompositionError(f"there is no `{key}` in the defaults list to delete")
+                raise CompositionError(f"the defaults list has no `{key}` to delete")
         return found
 
     def _tree(self, entry: Entry, *, root: bool, interpolated: bool, depth: int) -> list[Placed]:
@@ -185,7 +185,7 @@ class Defaults:
         if loaded is None:
             if entry.optional:
                 return []
-            problem = CompositionError(f"there is no `{entry.path}.yaml` in the configuration")
+            problem = CompositionError(f"the configuration has no `{entry.path}.yaml`")
             problem.missing = entry.path
             raise problem
         return self._children(entry, loaded, root=root, interpolated=interpolated, depth=depth)

@@ -89,7 +89,7 @@ def parse_override(text: str) -> Override:
         return Override(sign, match[2], None, match[3])
     if not rest.startswith("="):
         if not rest:
-            raise OverrideError("there is no `=` in it")
+            raise OverrideError("it has no `=`")
         raise OverrideError(f"`{rest[0]}` cannot be part of a name")
     reader = _Values(rest[1:].lstrip(" \t"))
     if not reader.text:
@@ -173,7 +173,7 @@ class _Values:
             return found
         while True:
             if self.text[self.at : self.at + 1] in ("'", '"'):
-                raise OverrideError("the keys of a dictionary take no quotes")
+                raise OverrideError("the keys of a dictionary must not be quoted")
             key = self.primitive(colons=False)
             if not self.take(":"):
                 raise OverrideError(self.unexpected("a dictionary"))

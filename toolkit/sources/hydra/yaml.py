@@ -74,7 +74,7 @@ def read_config(text: str) -> ConfigFile:
         raise NoConfigError("this is no YAML of reasonable depth") from None
     defaults = content.pop("defaults", None) if isinstance(content, dict) else None
     if defaults is not None and not isinstance(defaults, list):
-        raise NoConfigError("`defaults` is no list")
+        raise NoConfigError("`defaults` is not a list")
     package = _PACKAGE.search("\n".join(_header(text)))
     return ConfigFile(
         content, defaults, package.group(1) if package else None, lines, _deprecated(text, lines)
@@ -116,7 +116,7 @@ def _plain(node: yaml.Node, loader: Any, path: tuple[str, ...], lines: dict[tupl
         for key_node, value_node in node.value:
             key = loader.construct_object(key_node)
             if not isinstance(key, (str, int, float, bool)):
-                raise NoConfigError(f"line {key_node.start_mark.line + 1}: a key is no name")
+                raise NoConfigError(f"line {key_node.start_mark.line + 1}: a key is not a name")
             if key in found:
                 raise NoConfigError(f"line {key_node.start_mark.line + 1}: found duplicate key {key}")
             inner = (*path, str(key))

@@ -112,7 +112,7 @@ class Sources:
                 ):
                     return Unresolved(f"{part} may be compiled or made at run time")
                 where = parent.path if isinstance(parent, Module) else ""
-                return Missing("module", f"there is no module {part}", where)
+                return Missing("module", f"the module {part} does not exist", where)
         found = self.module(name)
         return Present(found) if found is not None else Unresolved(name)
 

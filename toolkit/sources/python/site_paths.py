@@ -16,7 +16,7 @@ from verl_doctor.toolkit.target import UsageError
 _LARGEST = 1_000_000  # bytes
 _NOT_IN_ONE = (b"def ", b"class ", b"@")
 _DEEPEST = 50  # expressions in each other
-NO_PATH = "it is no path"
+NO_PATH = "it is not a path"
 """Why most lines of such a file are not taken."""
 
 Value = str | PurePosixPath
@@ -40,7 +40,7 @@ def settings_in(file: Path) -> list[Setting]:
     """The assignments of a file, the last one of each name. Raises UsageError when it cannot be read as Python."""
     content = user_file.read(file, _LARGEST)
     if content is None:
-        raise UsageError(f"{file} is larger than {_LARGEST:,} bytes: it is no file of paths")
+        raise UsageError(f"{file} is larger than {_LARGEST:,} bytes: it is not a file of paths")
     tree = parse(content, file)
     if not isinstance(tree, ast.Module):
         raise UsageError(
@@ -136,7 +136,7 @@ def _value(node: ast.expr, known: Mapping[str, Value], depth: int = 0) -> Value:
         case ast.Name(id=name) if name in known:
             return known[name]
         case ast.Name(id=name):
-            raise NotPlainError(f"it needs {name}, which is not told before it")
+            raise NotPlainError(f"it needs {name}, which is not defined before it")
         case ast.JoinedStr(values=parts):
             return "".join(str(inner(part)) for part in parts)
         case ast.FormattedValue(value=part, conversion=-1, format_spec=None):

@@ -102,7 +102,7 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     gone = "/" in name and walk.is_there is not None and walk.scope.cwd and not walk.is_there(path)
     if gone and not walk.may_have_made(path):
         walk.missing(node.line, f"{name}: No such file or directory")
-    walk.not_followed(node.line, f"{name} is sourced, and there is no such file to read")
+    walk.not_followed(node.line, f"{name} is sourced, but does not exist")
 
 
 def _cd(walk: Walk, node: Simple, argv: list[Argument]) -> None:

@@ -67,7 +67,7 @@ class _Parser(WordReader):
             if failures > _MOST_FAILURES:
                 return (
                     *nodes,
-                    Unread(self.line, "too much before this is no shell script; the rest is not read"),
+                    Unread(self.line, "too much before this line is not shell syntax; the rest is not read"),
                 )
             nodes.append(Unread(self.line, why, refused))
             self._waiting.clear()
