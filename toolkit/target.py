@@ -179,9 +179,7 @@ def _is_program(path: Path) -> bool:
 def _demand_text(path: Path, word: str) -> None:
     """Refuse what cannot be a launch script, such as a program or a data file."""
     if not os.path.isfile(path):  # a pipe would be waited for
-        raise UsageError(
-            f"{word}: not a regular file; name a launch script, or a complete command after --"
-        )
+        raise UsageError(f"{word}: not a regular file; name a launch script, or a complete command after --")
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             binary = b"\0" in file.read(4096)
@@ -258,9 +256,7 @@ def _demand_access(path: Path, reason: str) -> None:
     try:
         os.stat(path)  # noqa: PTH116 - as above
     except PermissionError:
-        raise UsageError(
-            f"{reason}: no permission; ask its owner, or run as another user"
-        ) from None
+        raise UsageError(f"{reason}: no permission; ask its owner, or run as another user") from None
     except (OSError, ValueError):
         return
 

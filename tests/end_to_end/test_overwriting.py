@@ -42,7 +42,7 @@ def test_what_a_person_wrote_is_refused_in_one_sentence(here: Doctor, folder: Pa
     (folder / "run.sh").write_text(MINE)
     done = here(*(word.replace("FILE", "run.sh") for word in COMMANDS[name]), cwd=folder)
     assert done.returncode == 2, done.stderr
-    assert "run.sh is there and is no " in done.stderr
+    assert "run.sh exists and is not a " in done.stderr
     assert done.stderr.endswith(": name another file, or add --force\n")
     assert (folder / "run.sh").read_text() == MINE
 

@@ -124,7 +124,9 @@ def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
         kept = entry.at(index, "before")
         return f"{record.file} is gone" + (f"; its original content is {kept}" if record.before else "")
     if record.after is None:
-        return f"{record.file} exists again with other content; the removed file is {entry.at(index, 'before')}"
+        return (
+            f"{record.file} exists again with other content; the removed file is {entry.at(index, 'before')}"
+        )
     ours = journal.content(entry, index, "after") or b""
     if record.kind in {"new_link", "private_folder"}:
         return (

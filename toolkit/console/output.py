@@ -87,7 +87,11 @@ def why_not_new(path: Path) -> str:
     from verl_doctor.toolkit.system.file_systems import why_not_writable  # noqa: PLC0415 - only for a file that was named
 
     folder = str(Path(os.path.realpath(path)).parent)
-    return why_not_writable(Machine(), folder) if os.path.isdir(folder) else f"the folder {folder} does not exist"
+    return (
+        why_not_writable(Machine(), folder)
+        if os.path.isdir(folder)
+        else f"the folder {folder} does not exist"
+    )
 
 
 def write(path: Path, text: str, *, private: bool = False) -> None:

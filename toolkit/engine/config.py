@@ -82,9 +82,7 @@ def load(folder: Path) -> Config:
         own = place / "verl-doctor.toml"
         if os.path.lexists(own) and not _passed_over(own):
             if not os.path.isfile(own):
-                raise UsageError(
-                    f"{own} is not a readable configuration file; correct or remove it"
-                )
+                raise UsageError(f"{own} is not a readable configuration file; correct or remove it")
             return _config(own, _table(own))
         shared = place / "pyproject.toml"
         if os.path.isfile(shared) and b"verl-doctor" in _bytes(shared) and not _passed_over(shared):

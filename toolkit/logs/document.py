@@ -250,7 +250,9 @@ def headline(answer: Answer) -> tuple[str, str]:
             named = ", ".join(answer.files[:_NAMED])
             sentence = f"nothing was read: {named} {'is' if len(answer.files) == 1 else 'are'} empty"
         elif answer.unread:
-            sentence = f"no sign of a failure, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
+            sentence = (
+                f"no sign of a failure, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
+            )
         elif any(beside.kind not in {"hint", "note"} for beside in reading.hints):
             how = "came to its end" if reading.finished else "went on"
             return OK, f"the training {how}, and nothing that was complained of stopped it"

@@ -80,9 +80,7 @@ def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: Non
             for path in _telling(inside):
                 found.setdefault(os.path.realpath(path), Source(str(path), path))
         elif not os.path.exists(name):
-            raise UsageError(
-                f"{name}: no such file; name the log of the run, or - for standard input"
-            )
+            raise UsageError(f"{name}: no such file; name the log of the run, or - for standard input")
         else:
             found.setdefault(os.path.realpath(name), Source(name, Path(name)))
     return list(found.values())

@@ -116,7 +116,9 @@ def _why_untold(file: int, end: int) -> Unknown | None:
             return Unknown(f"this file cannot be mapped into memory ({error.strerror})")
         raise
     if everything:
-        return Unknown("the kernel reports what is cached of a file only to its owner and to users who may write it")
+        return Unknown(
+            "the kernel reports what is cached of a file only to its owner and to users who may write it"
+        )
     return None
 
 

@@ -120,7 +120,7 @@ def test_when_nothing_is_missing_nothing_happens(root: Path) -> None:
 
 
 def test_an_interpreter_that_is_none_is_refused(root: Path) -> None:
-    with pytest.raises(Refused, match="did not say which bytecode it reads"):
+    with pytest.raises(Refused, match="did not report which bytecode it reads"):
         warm(root, python="/bin/true")
     with pytest.raises(Refused, match=r"no-python.*cannot be run"):
         warm(root, python=str(root / "no-python"))

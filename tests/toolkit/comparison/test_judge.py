@@ -189,7 +189,7 @@ def test_without_a_launch_script_its_keys_are_not_called_lost() -> None:
     without = {**facts, Configuration: Absent("no launch script"), Launch: Absent("no launch script")}
     found = between(facts, without)
     assert not [one for one in found.differences if one.kind == "configuration"]
-    assert "the new side was looked at without a launch script" in found.untold
+    assert "the new side was examined without a launch script" in found.untold
 
 
 def test_a_fact_that_one_side_could_not_read_is_said() -> None:

@@ -220,14 +220,14 @@ def test_what_a_person_wrote_is_of_no_kind(tmp_path: Path, content: str) -> None
     path = tmp_path / "file"
     path.write_text(content)
     for kind in OURS:
-        with pytest.raises(UsageError, match="is there and is no"):
+        with pytest.raises(UsageError, match="exists and is not a"):
             refuse_others(path, kind)
 
 
 def test_a_link_is_the_file_to_which_it_leads(tmp_path: Path) -> None:
     (tmp_path / "thesis").write_text("three years")
     (tmp_path / "out.json").symlink_to("thesis")
-    with pytest.raises(UsageError, match=r"out\.json is there and is no facts file or snapshot"):
+    with pytest.raises(UsageError, match=r"out\.json exists and is not a facts file or snapshot"):
         refuse_others(tmp_path / "out.json", FACTS)
 
 

@@ -54,7 +54,7 @@ def test_what_anybody_may_write_is_passed_over_and_said_once(
     inner.chmod(0o777)
     assert (load(inner).marker, load(inner).marker) == ("mine", "mine")
     said = capsys.readouterr().err
-    assert said.count(f"{inner / name} is passed over: anybody may write to") == 1
+    assert said.count(f"{inner / name} is skipped: anybody may write to") == 1
 
 
 @pytest.mark.parametrize("name", ["verl-doctor.toml", "pyproject.toml"])

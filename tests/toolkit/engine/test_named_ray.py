@@ -43,8 +43,8 @@ def test_the_one_that_is_named_is_the_only_one():
     [
         (RayClusters((OTHER,)), replace(PLACE, reply="refused"), f"nothing is listening on {ASKED}; name the address"),
         (NOTHING, replace(PLACE, reply="silence"), f"{ASKED} does not answer; name the address"),
-        (RayClusters((OTHER, RayCluster(ASKED, refused="no GCS"))), PLACE, "does not tell: no GCS; verl-doctor check"),
-        (NOTHING, PLACE, "cannot be asked: there is none; --python names"),
+        (RayClusters((OTHER, RayCluster(ASKED, refused="no GCS"))), PLACE, "could not be read: no GCS; verl-doctor check"),
+        (NOTHING, PLACE, "cannot be read: there is none; --python names"),
     ],
 )  # fmt: skip
 def test_one_that_tells_nothing_is_said_and_no_other_is_shown(clusters, place, why):

@@ -174,7 +174,7 @@ def test_a_wheel_that_is_gone_is_one_sentence(index: IndexServer) -> None:
     reader = Reader(index)
     (found,) = PackageIndex(reader.settings, reader.web).listing("vllm").wheels
     index.wheels.clear()
-    with pytest.raises(WheelError, match="answers 404: it is not there"):
+    with pytest.raises(WheelError, match="answers 404: it does not exist"):
         reader.sources.of(found)
 
 

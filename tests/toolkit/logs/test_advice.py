@@ -81,7 +81,7 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         (
             "FileNotFoundError: [Errno 2] No such file or directory: '/data/missing.idx'",
             [f"{PACKAGES}/art/data.py"],
-            ["/data/missing.idx is not there"],
+            ["/data/missing.idx does not exist"],
         ),
         (
             "KeyError: 'reward_style'",

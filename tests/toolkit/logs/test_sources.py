@@ -113,7 +113,7 @@ def test_of_a_pipe_the_first_word_is_waited_for_but_not_for_ever(
     os.mkfifo(tmp_path / "pipe")
     source = Source("pipe", tmp_path / "pipe")
     assert diagnose([source]).notes == (
-        "pipe was passed over: it is a pipe to which nothing was written for 0 s",
+        "pipe was skipped: it is a pipe to which nothing was written for 0 s",
     )
     monkeypatch.setattr(sources, "_PIPE_TIMEOUT", 20.0)
     writer = subprocess.Popen(["bash", "-c", f"sleep 0.1; echo ValueError: x > {tmp_path / 'pipe'}"])

@@ -299,7 +299,7 @@ def test_what_does_not_help_is_taken_out_again(job: Job) -> None:
     assert outcomes(report) == [("paint", "still failing"), ("shrink", "repaired")]
     assert (report.repairs or ())[
         0
-    ].reason == "ENV901 says the same as before, so the variables were taken out again"
+    ].reason == "ENV901 still reports the same, so the variables were taken out again"
     assert "BRUSH" not in job.shell_file
     assert not (job.folder / "a").is_symlink()
     assert job.ray_file == {}
@@ -310,7 +310,7 @@ def test_a_rule_that_only_stops_offering_the_fix_is_not_repaired(job: Job) -> No
     paint = fixing("paint", "ENV906", SetVariable("COLOUR", "pink", "it is nearly white"))
     report = replace(job, fixes=(paint,), checks=(faded,)).run({})
     assert only(report).outcome == "still failing"
-    assert only(report).reason.startswith("ENV906 says the same as before")
+    assert only(report).reason.startswith("ENV906 still reports the same")
     assert not job.env.exists()
 
 
@@ -502,9 +502,9 @@ def test_a_file_that_is_not_ours_is_never_replaced(
 
 def test_a_folder_that_is_a_file_is_wrong_usage(job: Job) -> None:
     (job.folder / "file").write_text("")
-    with pytest.raises(UsageError, match="file is no folder"):
+    with pytest.raises(UsageError, match="file is not a folder"):
         job.run({}, into="file")
-    with pytest.raises(UsageError, match="file is no folder"):
+    with pytest.raises(UsageError, match="file is not a folder"):
         job.run({}, into="file/below")
 
 

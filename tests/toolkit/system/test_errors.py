@@ -9,7 +9,7 @@ from verl_doctor.toolkit.system.errors import reason_of
     ("error", "said"),
     [
         (FileNotFoundError(2, "No such file or directory", "/x"), "No such file or directory"),
-        (OSError("it is no text"), "it is no text"),
+        (OSError("it is not text"), "it is not text"),
         (ValueError("embedded null byte"), "embedded null byte"),
         (EOFError(), "EOFError"),
     ],

@@ -125,9 +125,9 @@ def test_a_file_is_no_folder_to_write_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("/proc/x/y", "/proc is the kernel's own (proc), where nobody can make files"),
-        ("/tmp/file/x", "/tmp/file is no folder"),
-        ("/tmp/lost", "/tmp/lost is no folder"),
+        ("/proc/x/y", "/proc is the kernel's own (proc), where no files can be created"),
+        ("/tmp/file/x", "/tmp/file is not a folder"),
+        ("/tmp/lost", "/tmp/lost is not a folder"),
         ("/tmp/new/folder", ""),
         ("/tmp", ""),
     ],
@@ -143,4 +143,4 @@ def test_a_folder_that_this_user_may_not_write(node: Machine, monkeypatch: pytes
     monkeypatch.setattr("verl_doctor.toolkit.system.file_systems.why_refused", lambda _: "Permission denied")
     node.at("/home/me/data sets").mkdir(parents=True)
     assert why_not_writable(node, "/home/me/data sets/x") == "/home/me/data sets is mounted read-only"
-    assert why_not_writable(node, "/home/me/x").endswith("may not write into /home/me")
+    assert why_not_writable(node, "/home/me/x").endswith("may not write to /home/me")

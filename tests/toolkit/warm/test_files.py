@@ -71,7 +71,7 @@ def test_what_the_index_names_in_vain_is_said(tmp_path: Path) -> None:
     found = choose(folder(tmp_path, "a.safetensors", **{"model.safetensors.index.json": wanted}), ())
     assert names(found) == ["model.safetensors.index.json", "a.safetensors"]
     assert [(Path(one.path).name, one.reason) for one in found.left_out] == [
-        ("b.safetensors", "the index names it, and it is not there")
+        ("b.safetensors", "the index names it, but it does not exist")
     ]
 
 
@@ -157,7 +157,7 @@ def test_what_holds_no_weights_is_said_and_not_called_warm(tmp_path: Path) -> No
     assert said == {
         "00002": "it is empty",
         "00003": "a pointer of Git LFS, not the weights",
-        "00004": "it is no file",
+        "00004": "it is not a file",
         "00005": "it is a hole: nothing of it was ever written",
-        "00006": "the names of the other shards count it, and it is not there",
+        "00006": "the names of the other shards count it, but it does not exist",
     }

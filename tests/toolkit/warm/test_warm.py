@@ -162,7 +162,7 @@ def test_less_room_than_the_model_warms_what_a_loader_reads_first(disk: Path) ->
     one = summary(done)
     assert (one.verdict, one.whole_files, one.wanted) == ("failures", 2, 9 * MIB // 4)
     assert (
-        "the memory limit of /job leaves 2.2 MiB: 2.2 MiB of 4.0 MiB are warmed, as far as model-3.safetensors: "
+        "the memory limit of /job leaves 2.2 MiB: 2.2 MiB of 4.0 MiB are warmed, up to model-3.safetensors: "
         "2 files complete, those that a loader reads first"
     ) in said(done)
 

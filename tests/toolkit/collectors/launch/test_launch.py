@@ -218,9 +218,7 @@ def test_a_sourced_file_is_followed(tmp_path: Path) -> None:
     )
     assert given(found) == {"A": "1"}
     assert words_of(found) == ["n=7"]
-    assert found.unread == (
-        f"{tmp_path / 'run.sh'}:2: ./missing.sh is sourced, and there is no such file to read",
-    )
+    assert found.unread == (f"{tmp_path / 'run.sh'}:2: ./missing.sh is sourced, but does not exist",)
 
 
 def test_a_ray_job_and_its_runtime_env(tmp_path: Path) -> None:

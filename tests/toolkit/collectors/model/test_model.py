@@ -148,8 +148,8 @@ def test_a_pipe_in_the_place_of_a_file_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.safetensors")
     found = read_model(tmp_path, "--model")
     assert {(file.name, file.reason) for file in found.bad_files} == {
-        ("config.json", "it is no file"),
-        ("a.safetensors", "it is no file"),
+        ("config.json", "it is not a file"),
+        ("a.safetensors", "it is not a file"),
     }
 
 

@@ -39,7 +39,7 @@ def test_a_folder_for_results_is_asked_whether_it_can_be_written(tmp_path: Path)
     place = seen(Site("out", "out", writes=True), tmp_path)
     assert (place.state, place.not_writable) == ("missing", "")
     assert place.free
-    assert "is no folder" in seen(Site("out", "file/out", writes=True), tmp_path).not_writable
+    assert "is not a folder" in seen(Site("out", "file/out", writes=True), tmp_path).not_writable
 
 
 @pytest.mark.parametrize("path", ["/path/to/model", "$NOBODY/x", ""])

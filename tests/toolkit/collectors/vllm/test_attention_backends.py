@@ -122,7 +122,7 @@ def backend(found: AttentionBackends, name: str) -> Backend:
 def test_a_registry_says_which_classes_are_there(tmp_path: Path) -> None:
     found = read(vllm(tmp_path, REGISTRY))
     assert found.usable == ("FLASH", "LATENT", "RENAMED", "ELSEWHERE")
-    assert backend(found, "GONE").problem == "there is no module vllm.attention.gone"
+    assert backend(found, "GONE").problem == "the module vllm.attention.gone does not exist"
     assert backend(found, "LOST").problem == "vllm.attention.flash has no Lost"
     assert (backend(found, "TORCH_SDPA").path, backend(found, "CUSTOM").alias_of) == ("", "TORCH_SDPA")
 

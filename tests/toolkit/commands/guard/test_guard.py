@@ -520,7 +520,7 @@ def test_nobody_elses_configuration_relaxes_an_agreement(here: Doctor, env: Path
     relaxing.chmod(0o666)
     said = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="INFO")
     assert said.returncode == 1
-    assert f"{relaxing} is passed over: anybody may write to {relaxing}" in said.stderr
+    assert f"{relaxing} is skipped: anybody may write to {relaxing}" in said.stderr
 
 
 def edit_lock(project: Path, **agreed: object) -> None:

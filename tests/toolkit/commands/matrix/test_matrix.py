@@ -307,7 +307,7 @@ def test_a_release_that_cannot_be_read_is_a_row_with_a_reason(matrix: Ask, index
         ([], 2, "name one with --verl DIR"),
         (["--verl", "0.5.0", "--next"], 2, "name one with --vllm DIR"),
         (["--index-url", "ftp://x/y", "--verl", "0.5.0"], 3, "begins with http"),
-        (["--index-url", "http://[", "--verl", "0.5.0"], 3, "is no address"),
+        (["--index-url", "http://[", "--verl", "0.5.0"], 3, "is not an address"),
     ],
 )
 def test_wrong_questions_get_one_sentence(matrix: Ask, arguments: list[str], code: int, said: str) -> None:

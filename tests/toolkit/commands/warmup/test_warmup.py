@@ -69,7 +69,7 @@ def test_the_launch_script_names_the_model_and_the_data(here: Doctor, model: Pat
     script.write_text("python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/none\n")
     done = here("warmup", script, cwd=model)
     assert done.returncode == 1
-    assert "the model: Qwen/none is no folder here" in done.stdout
+    assert "the model: Qwen/none is not a folder here" in done.stdout
 
 
 @pytest.mark.parametrize(

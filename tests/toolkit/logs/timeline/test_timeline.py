@@ -172,8 +172,7 @@ def test_processes_that_start_in_one_stretch_without_times_share_it_unknown() ->
     assert phases(line, "TaskRunner") == phases(line, "WorkerDict") == [("start", None, None)]
     said = " ".join(render.below(line))
     assert (
-        "not told how long: process starts, imports (TaskRunner), process starts, imports (WorkerDict)"
-        in said
+        "unknown duration: process starts, imports (TaskRunner), process starts, imports (WorkerDict)" in said
     )
 
 

@@ -174,7 +174,7 @@ def test_data_with_pictures_get_a_model_that_sees(tmp_path: Path, monkeypatch: p
 def test_a_data_file_that_is_not_there_is_the_cause(tmp_path: Path) -> None:
     outcome = refused(stage(tmp_path, script=("data.train_files=gone.parquet",)))
     assert (outcome.status, outcome.code) == ("failed", "SMOKE151")
-    assert "gone.parquet is not there" in outcome.cause
+    assert "gone.parquet does not exist" in outcome.cause
 
 
 def test_a_column_that_is_not_there_is_the_cause(tmp_path: Path) -> None:

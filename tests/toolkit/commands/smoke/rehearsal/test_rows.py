@@ -39,6 +39,6 @@ def test_a_file_that_is_not_there_or_is_damaged_or_empty_is_named(tmp_path: Path
     }
     reasons = [one.reason for one in said.values() if isinstance(one, Unknown)]
     assert len(reasons) == 3
-    assert "is not there" in reasons[0]
+    assert "does not exist" in reasons[0]
     assert "JSONDecodeError" in reasons[1]
     assert "has no rows" in reasons[2]
