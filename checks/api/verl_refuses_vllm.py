@@ -32,14 +32,14 @@ _BEHIND = ApiUse(SERVER, 38, "import", "vllm.utils:get_tcp_uri", "missing", "imp
     unjudged=uses_unjudged(),
     examples=lambda: [
         Example("verl accepts this release", seen()),
-        Example("verl asks for a newer one", seen(_FLOOR), expect="verl refuses vLLM 0.12.0"),
+        Example("verl requires a newer one", seen(_FLOOR), expect="verl refuses vLLM 0.12.0"),
         Example(
             "what else does not fit is only counted",
             seen(_FLOOR, _BEHIND),
             expect="this hides 1 other place that does not fit",
         ),
         Example(
-            "one feature asks for a newer one",
+            "one feature requires a newer one",
             seen(_UNDER_A_SETTING),
             expect="only when self.config.enable_rollout_routing_replay",
         ),

@@ -158,7 +158,7 @@ def _correction(there: Configuration, broken: _Broken, here: int) -> Correction 
     left = [other for other in _broken(replace(there, after=after)) if other.demand == broken.demand]
     values = {key: value for other in left for key, value in other.values.items()}
     why = "; ".join([f"this machine has {counted(here, 'GPU')}", *(other.why for other in left)])
-    effects = ["the job trains on fewer GPUs than the script asks for", effect_of(there, values)]
+    effects = ["the job trains on fewer GPUs than the script requests", effect_of(there, values)]
     return settings(there, {GPUS: here, **values}, why, "; ".join(filter(None, effects)))
 
 

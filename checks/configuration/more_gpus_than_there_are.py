@@ -26,7 +26,7 @@ from verl_doctor.toolkit.rule import (
 from verl_doctor.toolkit.text import counted
 
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_EFFECT = "the job trains on fewer GPUs than the script asks for"
+_EFFECT = "the job trains on fewer GPUs than the script requests"
 _RAY_ADDRESS = "RAY_ADDRESS"
 _RAY_INIT = "ray_kwargs.ray_init"
 _LAUNCH = Launch(((SCRIPT, "shell script"),))
@@ -45,14 +45,14 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
         Example("as many as there are", (*configured(), _machine(8))),
         Example("no driver here: a login node", (*configured(), Resources(None, 4, None, "there is no NVIDIA GPU here"))),
         Example("a value that is not known", (*configured(f"{GPUS}=${{oc.env:N}}"), _machine(1))),
-        Example("all that it asks for are visible", (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH)),
+        Example("all requested GPUs are visible", (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH)),
         Example("a Ray that runs already", (*configured(), _machine(8), JobVariables({_VISIBLE: "0", _RAY_ADDRESS: "10.0.0.1:6379"}), _LAUNCH)),
         Example("2 are visible", (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "CUDA_VISIBLE_DEVICES leaves it 2 GPUs"),
         Example("Ray is given fewer", (*configured(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH), "starts its own Ray with 4"),
         Example("two nodes, and a Ray of one", (*configured(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH), "8 * 2 = 16 GPUs"),
         Example("Ray is given enough", (*configured(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
-        Example("8 of 1, read without a script", (*configured(), _machine(1)), "asks for 8 GPUs on each node, but this machine has 1 GPU"),
-        Example("8 of 1, in a Ray of its own", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH), "asks for 8 GPUs on each node, but this machine has 1 GPU"),
+        Example("8 of 1, read without a script", (*configured(), _machine(1)), "requests 8 GPUs on each node, but this machine has 1 GPU"),
+        Example("8 of 1, in a Ray of its own", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH), "requests 8 GPUs on each node, but this machine has 1 GPU"),
     ],
 )  # fmt: skip
 def more_gpus_than_there_are(
@@ -115,7 +115,7 @@ def more_gpus_than_there_are(
     )
     correction = settings(configuration, {GPUS: count}, effect=_EFFECT) if certain else None
     yield Finding(
-        f"the job asks for {counted(int(wanted), 'GPU')} on each node, but this machine has {here}",
+        f"the job requests {counted(int(wanted), 'GPU')} on each node, but this machine has {here}",
         Evidence(
             found=f"{here}: {', '.join(sorted({f'{gpu.name} ({gpu.memory / 1024:.0f} GiB)' for gpu in resources.gpus}))}"
             if resources.gpus
@@ -137,7 +137,7 @@ def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: flo
     """Where the job tells `ray.init()` how many GPUs there are: no cluster may be joined then, so there are no others."""
     word = configuration.asked_for(NODES if has >= wanted else f"{_RAY_INIT}.num_gpus")
     return Finding(
-        f"the job asks for {wanted:g} * {nodes:g} = {counted(int(wanted * nodes), 'GPU')}, but starts its own Ray with {has:g}",
+        f"the job requests {wanted:g} * {nodes:g} = {counted(int(wanted * nodes), 'GPU')}, but starts its own Ray with {has:g}",
         Evidence(
             found=f"{_RAY_INIT}.num_gpus={has:g}, {GPUS}={wanted:g}, {NODES}={nodes:g}",
             wanted=counted(int(wanted * nodes), "GPU"),
@@ -155,7 +155,7 @@ def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: flo
 def _fewer(there: Configuration, wanted: int, nodes: int, has: int) -> Correction | None:
     """As many nodes, or as many GPUs of one node, as Ray is given; where it is given none, as many as the job asks for."""
     if not has:
-        why = f"{wanted} * {nodes} = {wanted * nodes} GPUs are what the job asks for"
+        why = f"{wanted} * {nodes} = {wanted * nodes} GPUs are what the job requests"
         return settings(there, {f"{_RAY_INIT}.num_gpus": wanted * nodes}, why)
     if has >= wanted:
         return settings(there, {NODES: has // wanted}, f"{has} GPUs are {has // wanted} * {wanted}", _EFFECT)
@@ -190,7 +190,7 @@ def _hidden(configuration: Configuration, variables: JobVariables, visible: int,
     word, here = configuration.asked_for(GPUS), variables.places.get(_VISIBLE)
     value = variables.values[_VISIBLE]
     return Finding(
-        f"the job asks for {counted(int(wanted), 'GPU')} on each node, but {_VISIBLE} leaves it {counted(visible, 'GPU')}",
+        f"the job requests {counted(int(wanted), 'GPU')} on each node, but {_VISIBLE} leaves it {counted(visible, 'GPU')}",
         Evidence(
             found=f"{_VISIBLE}={value}",
             wanted=f"{GPUS}={wanted:g}" + ("" if word else ", verl's default"),

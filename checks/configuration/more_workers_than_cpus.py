@@ -29,7 +29,7 @@ def _irrelevant(resources: Resources) -> str | None:
         Example("a login node", (*configured(), Resources(None, 2, None))),
         Example("enough CPUs", (*configured(), _cpus(64))),
         Example("the number of CPUs is not known", (*configured(), _cpus(None))),
-        Example("8 agent workers on 4 CPUs", (*configured(), _cpus(4)), "asks for 8 agent workers, but this machine has 4 CPUs"),
+        Example("8 agent workers on 4 CPUs", (*configured(), _cpus(4)), "requests 8 agent workers, but this machine has 4 CPUs"),
         Example(
             "more CPUs for Ray than there are",
             (*configured(f"{_RAY}=64", f"{WORKERS}=1"), _cpus(4)),
@@ -59,7 +59,7 @@ def more_workers_than_cpus(configuration: Configuration, resources: Resources) -
         word = configuration.asked_for(WORKERS)
         less = relief(configuration)
         yield Finding(
-            f"the job asks for {workers:g} agent workers, but this machine has {here}",
+            f"the job requests {workers:g} agent workers, but this machine has {here}",
             Evidence(
                 found=f"{WORKERS}={workers:g}" + ("" if word else ", verl's default"),
                 wanted=f"{most} or fewer",

@@ -36,7 +36,7 @@ def verl_refuses_config(construction: Construction) -> Iterator[Finding]:
     The job stops there.
 
     ## How to fix
-    Do what verl's message says. This was verl's own code, run on the composed configuration with the
+    Follow verl's message. This was verl's own code, run on the composed configuration with the
     environment's interpreter; nothing else of the job was started.
     """
-    yield from findings(construction, _STAGES, "validation", "Do what verl's message says")
+    yield from findings(construction, _STAGES, "validation", "Follow verl's message")

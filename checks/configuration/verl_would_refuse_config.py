@@ -48,7 +48,7 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
     the data set. In some releases it runs after Ray is up. The job ends there.
 
     ## How to fix
-    Do what verl's message says. The code was read, not run, and evaluated with the job's values as far as
+    Follow verl's message. The code was read, not run, and evaluated with the job's values as far as
     they are known.
     """
     for raised in validation.raised:
@@ -62,7 +62,7 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
                 read_from=raised.read_from,
             ),
             location=place(words[-1]) if words else None,
-            remedy=f"Change {words[-1].key}" if words else "Do what verl's message says",
+            remedy=f"Change {words[-1].key}" if words else "Follow verl's message",
             phase=raised.phase,
             stops=(EVERY_JOB,),
             subject=Subject(

@@ -1,1 +1,1 @@
-"""What verl's own code says when it builds the job (`check --deep`): a stage that breaks, hangs or crashes."""
+"""The construction of the job by verl's own code (`check --deep`): a stage that fails, hangs or crashes."""

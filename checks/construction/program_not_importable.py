@@ -39,7 +39,7 @@ def program_not_importable(construction: Construction) -> Iterator[Finding]:
     library's place.
 
     ## How to fix
-    Do what the exception says. If the finding names a file of your own, that file is what was loaded.
+    Follow the exception's message. If the finding names a file of your own, that file is what was loaded.
     """
     later: dict[str, Phase] = {"trainer": "workers", "roles": "workers"}
-    yield from findings(construction, _STAGES, "import", "Do what the exception says", later)
+    yield from findings(construction, _STAGES, "import", "Follow the exception's message", later)

@@ -37,9 +37,9 @@ def prompts_not_generated(construction: Construction) -> Iterator[Finding]:
     materializable trajectories`.
 
     ## How to fix
-    Do what the exception says. It was raised for a row of your data, with invented answers instead of the
+    Follow the exception's message. It was raised for a row of your data, with invented answers instead of the
     engine's.
     """
     yield from findings(
-        construction, _STAGES, "first batch", "Do what the exception says: it concerns a row of your data"
+        construction, _STAGES, "first batch", "Follow the exception's message: it concerns a row of your data"
     )

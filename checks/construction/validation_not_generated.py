@@ -36,7 +36,7 @@ def validation_not_generated(construction: Construction) -> Iterator[Finding]:
     minutes.
 
     ## How to fix
-    Do what the exception says. It was raised for a row of the validation data.
+    Follow the exception's message. It was raised for a row of the validation data.
     """
     yield from findings(
         construction, _STAGES, "first validation", "Correct the validation data, or rollout.val_kwargs"

@@ -1,4 +1,4 @@
-"""DATA102: a data file is not what its name says."""
+"""DATA102: a data file does not have the format that its name implies."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def data_source_not_scored(tables: DataTables, scored: ScoredSources) -> Iterato
             near = difflib.get_close_matches(refused[0], scored.names, n=1, cutoff=0.5)
             yield Finding(
                 f"{table.file.path}: verl has no reward for data_source {listed(refused, _SHOWN)}"
-                + (f"; the nearest is {near[0]}" if near else ""),
+                + (f"; did you mean {near[0]}?" if near else ""),
                 Evidence(listed(refused, _SHOWN), f"one of {listed(scored.names, _SHOWN)}", scored.read_from),
                 location=location(table.file),
                 remedy="set custom_reward_function.path to a file with your compute_score",

@@ -1,4 +1,4 @@
-"""What the driver's error codes mean for somebody who wants to train, and what to do.
+"""What the driver's error codes mean for a training job, and the remedies.
 
 The codes and names are those of `CUresult` in CUDA's `cuda.h` (https://docs.nvidia.com/cuda/cuda-driver-api, CUDA 13).
 """
@@ -27,7 +27,7 @@ CUDA_ERRORS = {
     2: CudaError("CUDA_ERROR_OUT_OF_MEMORY", "the GPU's memory is full", "see who holds it: nvidia-smi"),
     3: CudaError("CUDA_ERROR_NOT_INITIALIZED", "the driver could not be started", "look into dmesg for NVRM"),
     34: CudaError(
-        "CUDA_ERROR_STUB_LIBRARY", "the library is a stub", "take the stubs folder out of LD_LIBRARY_PATH"
+        "CUDA_ERROR_STUB_LIBRARY", "the library is a stub", "remove the stubs folder from LD_LIBRARY_PATH"
     ),
     46: CudaError(
         "CUDA_ERROR_DEVICE_UNAVAILABLE",
@@ -37,7 +37,7 @@ CUDA_ERRORS = {
     100: CudaError("CUDA_ERROR_NO_DEVICE", "the driver sees no GPU", _DEVICES),
     101: CudaError(
         "CUDA_ERROR_INVALID_DEVICE",
-        "a GPU is asked for that is not there",
+        "the requested GPU does not exist",
         "compare CUDA_VISIBLE_DEVICES with nvidia-smi -L",
     ),
     304: CudaError(
@@ -54,18 +54,18 @@ CUDA_ERRORS = {
     804: CudaError(
         "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
         "libcuda comes from CUDA's compat folder, which works on data-centre GPUs only",
-        "take the compat folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and install a newer driver if need be",
+        "remove the compat folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, and install a newer driver if necessary",
     ),
     805: CudaError("CUDA_ERROR_MPS_CONNECTION_FAILED", "the MPS daemon does not answer", _MPS),
     806: CudaError("CUDA_ERROR_MPS_RPC_FAILURE", "the MPS server does not answer", _MPS),
     807: CudaError("CUDA_ERROR_MPS_SERVER_NOT_READY", "the MPS server is not ready", _MPS),
-    808: CudaError("CUDA_ERROR_MPS_MAX_CLIENTS_REACHED", "the MPS server takes no more clients", _MPS),
+    808: CudaError("CUDA_ERROR_MPS_MAX_CLIENTS_REACHED", "the MPS server accepts no more clients", _MPS),
     809: CudaError(
-        "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED", "the MPS server takes no more connections", _MPS
+        "CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED", "the MPS server accepts no more connections", _MPS
     ),
     999: CudaError(
         "CUDA_ERROR_UNKNOWN",
         "the driver failed without a reason",
-        "look for NVRM and Xid in dmesg; after a suspended machine or a driver update nvidia-uvm must be loaded anew",
+        "look for NVRM and Xid in dmesg; after a suspend or a driver update, reload nvidia-uvm",
     ),
 }

@@ -38,7 +38,7 @@ _UNLOADABLE = CudaInit(CudaAnswer(error="libcuda.so.1: undefined symbol: x"))
         Example("a code that this doctor does not know", (answers(777, "CUDA_ERROR_NEW"),), "777, CUDA_ERROR_NEW"),
         Example("a device file that may not be opened", (CudaInit(CudaAnswer(OWN.real, 304, refused=_UVM)),), "304"),
         Example("the variable hides all GPUs", (_EMPTY,), "CUDA_VISIBLE_DEVICES is empty"),
-        Example("the variable names a GPU that is not there", (_NO_SUCH,), "CUDA_VISIBLE_DEVICES=9 leaves no GPU"),
+        Example("the variable names a GPU that does not exist", (_NO_SUCH,), "CUDA_VISIBLE_DEVICES=9 leaves no GPU"),
         Example("another libcuda works", (_BY_LIBRARY,), f"with the driver's own {OWN.real} it does"),
         Example("it hangs", (_HUNG,), "it did not end within 15 s"),
         Example("the library cannot be loaded", (_UNLOADABLE,), "undefined symbol"),
@@ -112,7 +112,7 @@ def _is_said(init: CudaInit, gpus: Gpus | Unknown, visible: VisibleDevices | Unk
 
 
 def _error(answer: CudaAnswer) -> CudaError:
-    """What was heard, in words. No GPU without an error is the same as the error for no GPU."""
+    """The result in words. No GPU without an error counts as the error for no GPU."""
     if answer.code is None:
         return CudaError("", answer.error, "run nvidia-smi; look for NVRM and Xid in dmesg")
     name = answer.name or "an unknown error"

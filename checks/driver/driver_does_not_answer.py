@@ -15,7 +15,7 @@ from verl_doctor.toolkit.text import counted, listed
 _REMEDIES = {
     "version mismatch": "the driver's libraries and its kernel module are of different versions: reboot",
     "Unknown Error": "in a container: restart it, it has lost its devices; else look for NVRM in dmesg",
-    "Permissions": "this user, or this container, may not open /dev/nvidia*: ls -l /dev/nvidia*",
+    "Permissions": "this user or container has no permission to open /dev/nvidia*; run ls -l /dev/nvidia*",
     "Driver Not Loaded": "load the kernel module: modprobe nvidia; it may lack a build for this kernel",
     "capability 'utility'": "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 }
@@ -63,8 +63,8 @@ def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> I
 
     ## How to fix
 
-    The finding has the next step for what NVML said. Most of it needs the administrator: look for "NVRM" in the kernel's
-    log, load the kernel module anew, reboot. On a rented machine take another one.
+    The finding has the next step for what NVML said. Most of it needs the administrator: look for "NVRM" in
+    the kernel's log, reload the kernel module, or reboot. If the machine is rented, use another one.
 
     ## References
 
@@ -85,7 +85,7 @@ def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> I
 
 
 def _untold(gpus: Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]:
-    """GPUs of which nobody could say anything. That the doctor failed to ask proves nothing about the driver."""
+    """GPUs about which nothing is known. A failure of the doctor itself proves nothing about the driver."""
     if isinstance(nodes, Unknown):
         return
     why, is_missing = gpus.reason, gpus.kind == "no library"

@@ -45,8 +45,8 @@ def driver_older_than_cuda(
     ## Why it matters
 
     `CUDA driver version is insufficient for CUDA runtime version`: a driver serves its own major version of CUDA and older ones.
-    Within a major version an older driver serves newer runtimes, but for PTX, of which CUDA115 tells. It is not only torch's CUDA that
-    counts: vLLM, flash-attn and FlashInfer name a runtime of their own.
+    Within a major version an older driver supports newer runtimes, except for PTX (CUDA115). It is not only
+    torch's CUDA that counts: vLLM, flash-attn and FlashInfer name a runtime of their own.
 
     ## How to fix
 

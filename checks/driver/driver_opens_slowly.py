@@ -1,4 +1,4 @@
-"""CUDA150: the driver sets up the GPUs anew for each program."""
+"""CUDA150: the driver initialises the GPUs again for each program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SLOW = 1.0  # seconds; with persistence mode it is a few hundredths
     ],
 )  # fmt: skip
 def driver_opens_slowly(gpus: Gpus) -> Iterator[Finding]:
-    """The driver initialises the GPUs anew for each program.
+    """The driver initialises the GPUs again for each program.
 
     ## Why it matters
 

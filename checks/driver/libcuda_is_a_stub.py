@@ -1,4 +1,4 @@
-"""CUDA102: a stub would be loaded in place of the driver's library."""
+"""CUDA102: a stub would be loaded instead of the driver's library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SCRIPT = JobVariables({"LD_LIBRARY_PATH": STUBS}, {"LD_LIBRARY_PATH": ("/home/m
     ],
 )
 def libcuda_is_a_stub(libcuda: LibCuda, job: JobVariables | Unknown) -> Iterator[Finding]:
-    """A stub would be loaded in place of the driver's library.
+    """A stub would be loaded instead of the driver's library.
 
     ## Why it matters
 
@@ -42,7 +42,7 @@ def libcuda_is_a_stub(libcuda: LibCuda, job: JobVariables | Unknown) -> Iterator
         return
     own = libcuda.drivers_own
     yield Finding(
-        f"{loaded.path} is a stub, and processes load it as {SONAME} in place of the driver's",
+        f"{loaded.path} is a stub, and processes load it as {SONAME} instead of the driver's",
         Evidence(
             f"{loaded.path} by {loaded.how}: it cannot reach any device",
             own.real if own else "the driver's library",

@@ -17,7 +17,7 @@ _CUT_OFF = replace(OWN, how="LD_LIBRARY_PATH", trouble="damaged")
     "CUDA101",
     examples=lambda: [
         Example("the cache leads to it", (machine(OWN),)),
-        Example("a file for another processor is passed over", (machine(replace(OWN, trouble="for another processor"), OWN),)),
+        Example("a file for another processor is skipped", (machine(replace(OWN, trouble="for another processor"), OWN),)),
         Example("its folder is not searched", (machine(elsewhere=(_UNREACHED,)),), f"{FOLDER}, where the driver's lies"),
         Example("the container was given devices and no library", (machine(),), "this machine has NVIDIA devices but no libcuda.so.1"),
         Example("only a stub lies around", (machine(elsewhere=(STUB,)),), "no libcuda.so.1 of the driver"),

@@ -42,9 +42,9 @@ def triton_cannot_link(
 
     ## How to fix
 
-    A folder of one's own with a link `libcuda.so` to the driver's `libcuda.so.1`, named in TRITON_LIBCUDA_PATH and in
-    LIBRARY_PATH before Ray is started. CUDA's `stubs` folder may stand in LIBRARY_PATH, never in LD_LIBRARY_PATH: that is the
-    loader's path and does not help the linker.
+    Make a folder of your own with a link `libcuda.so` to the driver's `libcuda.so.1`, named in
+    TRITON_LIBCUDA_PATH and in LIBRARY_PATH before Ray is started. CUDA's `stubs` folder may stand in
+    LIBRARY_PATH, never in LD_LIBRARY_PATH: that is the loader's path and does not help the linker.
 
     ## References
 
@@ -88,7 +88,7 @@ def triton_cannot_link(
 
 
 def _complaint(text: str) -> str:
-    """The line that names libcuda, out of what compiler and linker said."""
+    """The line about libcuda in the output of the compiler and linker."""
     lines = [
         line.strip()
         for line in text.splitlines()

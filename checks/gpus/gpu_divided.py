@@ -64,7 +64,7 @@ def gpu_divided(
     if parts and wanted is not None and wanted > 1 and isinstance(configuration, Configuration):
         word = configuration.asked_for(GPUS)
         yield Finding(
-            f"the job asks for {wanted:g} GPUs, and {named(divided)} {'is' if len(divided) == 1 else 'are'} "
+            f"the job requests {wanted:g} GPUs, but {named(divided)} {'is' if len(divided) == 1 else 'are'} "
             f"divided by MIG into parts that cannot work together",
             Evidence(
                 found=f"{counted(len(parts), 'MIG device')}: {', '.join(sorted({part.name for part in parts}))}",

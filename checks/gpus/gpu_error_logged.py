@@ -64,8 +64,9 @@ def gpu_error_logged(xids: Xids, gpus: Gpus, visible: VisibleDevices | Unknown) 
 
     ## How to fix
 
-    Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as administrator) or reboot; when it comes again have
-    the hardware looked at, and on a rented machine take another one. Leave the GPU out with CUDA_VISIBLE_DEVICES until then.
+    Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as administrator) or reboot; when it
+    comes again have the hardware checked; if the machine is rented, use another one. Until then exclude the
+    GPU with CUDA_VISIBLE_DEVICES.
     """
     places = {device.place: device.index for device in of_job(gpus, visible) if device.place}
     errors = [

@@ -157,7 +157,7 @@ def _remedy(held: list[Device], proven: Collection[int], *, remainder: bool) -> 
     fits = f"{_UTILISATION}={floor(free * 100) / 100:g}"
     if remainder:
         return f"nothing is left over; request less: {fits}"
-    beside = f", or ask for what is free: {fits}" if free > _WORTH_A_TRY else ""
+    beside = f", or request only what is free: {fits}" if free > _WORTH_A_TRY else ""
     if any(device.holders for device in held):
         return f"wait for that to end, or choose other GPUs with CUDA_VISIBLE_DEVICES{beside}"
     return (

@@ -33,13 +33,15 @@ def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Fin
 
     ## Why it matters
 
-    All ranks wait for the slowest in each step. A hardware slowdown halves the clock or worse, and an idle GPU that shows one is
-    not cooled or not fed as it should be. Only this moment was looked at: a GPU that gets hot under load shows it then.
+    All ranks wait for the slowest in each step. A hardware slowdown halves the clock or worse, and an idle
+    GPU that shows one is not cooled or not fed as it should be. Only this moment was measured: a GPU that
+    overheats under load shows it only then.
 
     ## How to fix
 
-    It needs the owner of the machine: fans, air, power supplies, the limit (`nvidia-smi -q -d PERFORMANCE,POWER`). Leave the GPU out
-    with CUDA_VISIBLE_DEVICES, or take another machine. A power limit is often meant, and then only explains the speed.
+    It needs the owner of the machine: fans, air, power supplies, the limit (`nvidia-smi -q -d
+    PERFORMANCE,POWER`). Leave the GPU out with CUDA_VISIBLE_DEVICES, or use another machine. A power limit is
+    often intentional, and then only explains the speed.
     """
     mine = [device for device in of_job(gpus, visible) if not of_laptop(device)]
     read_from = f"{NVML}, driver {gpus.driver}"
@@ -51,7 +53,7 @@ def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Fin
                 f"{named(devices)} {'is' if len(devices) == 1 else 'are'} slowed down ({reasons})"
                 + (f", at {hottest} degrees Celsius" if hottest else ""),
                 Evidence(found=reasons, wanted="no slowdown but to save power", read_from=read_from),
-                remedy="have cooling and power supply checked, or leave it out with CUDA_VISIBLE_DEVICES",
+                remedy="have cooling and power supply checked, or exclude it with CUDA_VISIBLE_DEVICES",
                 subject=about(devices, "slowdown"),
             )
     low = [device for device in mine if _is_limited(device)]

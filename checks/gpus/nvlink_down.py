@@ -39,8 +39,8 @@ def nvlink_down(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
 
     ## How to fix
 
-    Have the links looked at (`nvidia-smi nvlink -s`, `nvidia-smi nvlink -e`), reset the GPUs or reboot; on a rented machine take
-    another. For a job on few GPUs leave this one out with CUDA_VISIBLE_DEVICES.
+    Check the links (`nvidia-smi nvlink -s`, `nvidia-smi nvlink -e`), reset the GPUs or reboot; if the machine
+    is rented, use another one. A job on few GPUs can exclude this one with CUDA_VISIBLE_DEVICES.
     """
     mine = of_job(gpus, visible)
     most_of = {

@@ -57,7 +57,7 @@ def nvswitch_fabric_not_ready(gpus: Gpus, visible: VisibleDevices | Unknown) -> 
             yield Finding(
                 f"the registration of {named(devices)} with the NVSwitch fabric failed (status {fabric.status})",
                 Evidence(found=f"fabric status: {fabric.status}", wanted="0: success", read_from=read_from),
-                remedy="the log of nvidia-fabricmanager on the host says why; on a rented one take another",
+                remedy="read the log of nvidia-fabricmanager on the host; if the machine is rented, use another one",
                 subject=about(devices, f"status {fabric.status}"),
             )
         elif fabric.troubles:

@@ -37,7 +37,8 @@ def pcie_narrow(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
 
     ## How to fix
 
-    For one GPU of several: have it seated anew. Otherwise prefer settings that move less: no offload, when the memory allows it.
+    If only one of several GPUs is affected, have it reseated. Otherwise prefer settings that move less data,
+    such as no offload if the memory allows it.
     """
     mine = [device for device in of_job(gpus, visible) if device.bus and not of_laptop(device)]
     narrow = [device for device in mine if _lanes(device) < _most(device)]
@@ -53,7 +54,7 @@ def pcie_narrow(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
                 wanted=f"{_most(same[0])} lanes",
                 read_from=f"{NVML}, driver {gpus.driver}",
             ),
-            remedy="have the GPU reseated, or leave it out with CUDA_VISIBLE_DEVICES"
+            remedy="have the GPU reseated, or exclude it with CUDA_VISIBLE_DEVICES"
             if odd
             else "avoid offload, when the memory allows it",
             severity="warning" if odd else None,

@@ -29,7 +29,7 @@ def _set(value: str, *left: int, **changes: str) -> VisibleDevices:
         Example("what a scheduler without GPUs sets", (_FOUR, _set("NoDevFiles", stops_at="NoDevFiles")), "CUDA shows no GPU"),
         Example("a GPU of another machine", (_FOUR, _set("GPU-99999999", stops_at="GPU-99999999")), "names no GPU of this machine"),
         Example("one twice", (_FOUR, _set("0,0", repeated="0")), "'0' stands there twice"),
-        Example("spaces in place of commas", (_FOUR, _set("0 1", 0, cut="0 1")), "of '0 1' CUDA reads the number at its beginning: CUDA shows 1 GPU"),
+        Example("spaces instead of commas", (_FOUR, _set("0 1", 0, cut="0 1")), "of '0 1' CUDA reads the number at its beginning: CUDA shows 1 GPU"),
         Example("the word that containers know", (_FOUR, _set("all", stops_at="all")), "'all' names no GPU"),
         Example("empty", (_FOUR, _set("")), "is empty: CUDA shows no GPU"),
         Example("in a script", (_FOUR, VisibleDevices((0,), Choice("0,9", (0,), stops_at="9", path="/home/me/run.sh", line=4))), "CUDA shows 1 GPU"),
@@ -47,8 +47,9 @@ def visible_devices_invalid(gpus: Gpus, visible: VisibleDevices) -> Iterator[Fin
 
     ## How to fix
 
-    Name GPUs that are here (`nvidia-smi -L`), each once, or take the variable away. Under a scheduler ask for GPUs in the
-    job's options: `NoDevFiles` and an empty value mean that it gave none. Ray keeps the value that it was started with.
+    Name GPUs that are here (`nvidia-smi -L`), each once, or remove the variable. Under a scheduler request
+    GPUs in the job's options: `NoDevFiles` and an empty value mean that it gave none. Ray keeps the value
+    that it was started with.
     """
     for choice in (visible.choice, *visible.raylets):
         wrong = _wrong(choice) if choice else ""

@@ -48,7 +48,7 @@ def visible_devices_of_amd(
     ## How to fix
 
     Take the variable away before Ray is started: `unset HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES`. A raylet that runs keeps it:
-    stop it and start it anew. On AMD GPUs leave it as it is.
+    restart it. On AMD GPUs leave it as it is.
 
     ## References
 

@@ -51,9 +51,9 @@ def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding
 
     ## How to fix
 
-    When it answers isolated (`-I -S`, which is tried too), a `.pth` file, a `sitecustomize` or a `PYTHON...` variable is to
-    blame: run the interpreter by hand with `-v -c pass` and look at the last import. Otherwise build the environment anew, or name another
-    interpreter with `--python`.
+    When it answers isolated (`-I -S`, which is tried too), a `.pth` file, a `sitecustomize` or a `PYTHON...`
+    variable is to blame: run the interpreter by hand with `-v -c pass` and look at the last import. Otherwise
+    recreate the environment, or name another interpreter with `--python`.
     """
     if isinstance(interpreter, Unknown):
         yield Finding(

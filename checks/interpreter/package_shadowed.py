@@ -1,4 +1,4 @@
-"""PY112: a folder or file of the user's is imported in place of a package or of Python's own module."""
+"""PY112: a user's folder or file is imported instead of a package or a module of Python."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _hidden(name: str, path: str) -> Shadows:
     phase="import",
     examples=lambda: [
         Example("nothing is hidden", (Shadows("/home/me"),)),
-        Example("a folder of data sets with an __init__.py", (_hidden("datasets", "/home/me/datasets"),), f"/home/me/datasets is imported in place of {_SITE}/datasets"),
-        Example("a script of one's own", (_hidden("torch", "/home/me/torch.py"),), "/home/me/torch.py is imported"),
+        Example("a folder of data sets with an __init__.py", (_hidden("datasets", "/home/me/datasets"),), f"/home/me/datasets is imported instead of {_SITE}/datasets"),
+        Example("the user's own script", (_hidden("torch", "/home/me/torch.py"),), "/home/me/torch.py is imported"),
     ],
 )  # fmt: skip
 def package_shadowed(shadows: Shadows) -> Iterator[Finding]:
@@ -37,7 +37,7 @@ def package_shadowed(shadows: Shadows) -> Iterator[Finding]:
     """
     for shadow in shadows.modules:
         yield Finding(
-            f"{shadow.path} is imported in place of {shadow.hidden}",
+            f"{shadow.path} is imported instead of {shadow.hidden}",
             Evidence(
                 found=shadow.path,
                 wanted=shadow.hidden,

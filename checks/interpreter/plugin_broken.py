@@ -25,7 +25,7 @@ def plugin_broken(plugins: PluginProblems) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Its rules and fixes took no part in this run. What they watch for was not looked at.
+    Its rules and fixes took no part in this run, so what they cover was not checked.
 
     ## How to fix
 

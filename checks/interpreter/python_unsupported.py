@@ -42,9 +42,9 @@ def _facts(
             _facts("3.11.7", "cpython-310", ">=3.10", "abi3"),
         ),
         Example(
-            "verl wants a newer Python",
+            "verl needs a newer Python",
             _facts("3.9.2", "cpython-39", ">=3.10"),
-            "verl 0.6.1 wants Python >=3.10",
+            "verl 0.6.1 needs Python >=3.10",
         ),
         Example(
             "Ray's modules are for another Python", _facts("3.11.7", "cpython-310", ">=3.10"), "cpython-310"
@@ -71,7 +71,7 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
         if distribution is not None and not _accepts(distribution.requires_python, interpreter.version):
             wanted = distribution.requires_python
             yield Finding(
-                f"{name} {distribution.version} wants Python {wanted}, this is {interpreter.version}",
+                f"{name} {distribution.version} needs Python {wanted}, this is {interpreter.version}",
                 Evidence(f"Python {interpreter.version}", f"Python {wanted}", distribution.location),
                 location=Location(distribution.location),
                 remedy=f"Build the environment with a Python that satisfies {wanted}",

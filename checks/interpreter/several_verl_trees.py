@@ -60,12 +60,12 @@ def several_verl_trees(trees: VerlTrees) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Only one of them runs, and which one depends on the folder that the job is started from: `python -m` puts the current
-    folder first, Ray workers and `torchrun` scripts may not. An edit in the other tree then has no effect, or has one on
-    some workers only. A copy of the tree inside itself (`verl/verl/`, left by a copy one folder too deep) is the
-    worst case: it is imported by whoever starts one folder further down, and looks like the real one. A tree inside another
-    package (`agents/verl/`) runs only for code that imports it as `agents.verl`; a plain `import verl`, also one in that very
-    tree, takes the other.
+    Only one of them runs, and which one depends on the folder that the job is started from: `python -m` puts
+    the current folder first, Ray workers and `torchrun` scripts may not. An edit in the other tree then has
+    no effect, or has one on some workers only. A copy of the tree inside itself (`verl/verl/`, left by a copy
+    one folder too deep) is the worst case: it is imported by a job that starts one folder further down, and
+    looks like the real one. A tree inside another package (`agents/verl/`) runs only for code that imports it
+    as `agents.verl`; a plain `import verl`, also one in that very tree, takes the other.
 
     ## How to fix
 
@@ -180,4 +180,4 @@ def _listed(trees: list[Tree]) -> str:
 
 
 def _named(tree: Tree) -> str:
-    return f"{tree.folder} ({tree.version or 'version not said'})"
+    return f"{tree.folder} ({tree.version or 'version unknown'})"

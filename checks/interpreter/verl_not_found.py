@@ -1,4 +1,4 @@
-"""PY110: there is no verl to examine."""
+"""PY110: no verl was found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOWHERE = (
     ],
 )
 def verl_not_found(trees: VerlTrees | Unknown) -> Iterator[Finding]:
-    """There is no verl to examine.
+    """No verl was found.
 
     ## Why it matters
 

@@ -19,7 +19,7 @@ _CC1 = "gcc: fatal error: cannot execute 'cc1': execvp: No such file or director
         Example("it works", (build(),)),
         Example("the linker finds no libcuda, which is another matter", (build(link_error="cannot find -lcuda"),)),
         Example("none is installed", (build(compiler="", compiler_error=_NONE),), "finds no C compiler"),
-        Example("CC names one that is not there", (build(compiler="gcc-99", compiler_error="[Errno 2] No such file or directory: 'gcc-99'"),), "gcc-99"),
+        Example("CC names a compiler that does not exist", (build(compiler="gcc-99", compiler_error="[Errno 2] No such file or directory: 'gcc-99'"),), "gcc-99"),
         Example("CC with arguments", (build(compiler="ccache gcc", compiler_error="[Errno 2] No such file or directory: 'ccache gcc'"),), "ccache gcc"),
         Example("half of it is missing", (build(compiler_error=_CC1),), "cannot execute 'cc1'"),
         Example("it hangs", (build(compiler="ccache-gcc", hangs=_HANGS, patience=15.0),), "hangs: ccache-gcc did not end within 15 s"),
@@ -47,7 +47,7 @@ def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
         yield Finding(
             f"the compiler that Triton uses hangs: {build.compiler} did not end within {build.patience:.0f} s",
             Evidence(build.hangs, "it ends within a second", "a few lines of C, compiled as Triton would"),
-            remedy=f"run {build.compiler} by hand on a file of one line and see what it waits for, or set CC to another compiler",
+            remedy=f"run {build.compiler} by hand on a one-line file and see what it waits for, or set CC to another compiler",
             stops=(EVERY_JOB,),
             phase="engine",
             subject=Subject("file", build.compiler),
@@ -76,6 +76,6 @@ def _remedy(compiler: str) -> str:
 
 
 def _complaint(text: str) -> str:
-    """The first line with an error in it: what follows comes of it."""
+    """The first line with an error, of which the rest is a consequence."""
     lines = [line.strip() for line in text.splitlines() if "rror" in line]
     return lines[0] if lines else last_line(text)

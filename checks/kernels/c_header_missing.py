@@ -1,4 +1,4 @@
-"""CUDA108: a C header that Triton includes is not there."""
+"""CUDA108: a C header that Triton includes is missing."""
 
 from __future__ import annotations
 

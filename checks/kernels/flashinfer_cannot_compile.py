@@ -24,11 +24,11 @@ from verl_doctor.toolkit.text import listed
     examples=lambda: [
         Example("all is there", (H200(), SAMPLER(), TORCH, TOOLKIT())),
         Example("nothing must be compiled", (H200(built=("sampling",)), SAMPLER(), TORCH, TOOLKIT(nvcc=""))),
-        Example("no nvcc", (H200(), SAMPLER(), TORCH, TOOLKIT(home="", nvcc="", on_path="")), "there is no nvcc"),
-        Example("a folder without it", (H200(), SAMPLER(), TORCH, TOOLKIT(nvcc="", on_path="")), "there is no /usr/local/cuda/bin/nvcc"),
-        Example("ninja is not on PATH", (H200(), SAMPLER(), TORCH, TOOLKIT(ninja="")), "there is no ninja on PATH"),
-        Example("CC leads nowhere", (H200(), SAMPLER(), TORCH, TOOLKIT(compiler="", compiler_told_by="CC")), "CC names no compiler"),
-        Example("gcc without C++", (H200(), SAMPLER(), TORCH, TOOLKIT(cxx="")), "there is no c++ on PATH"),
+        Example("no nvcc", (H200(), SAMPLER(), TORCH, TOOLKIT(home="", nvcc="", on_path="")), "nvcc is missing"),
+        Example("a folder without it", (H200(), SAMPLER(), TORCH, TOOLKIT(nvcc="", on_path="")), "/usr/local/cuda/bin/nvcc is missing"),
+        Example("ninja is not on PATH", (H200(), SAMPLER(), TORCH, TOOLKIT(ninja="")), "ninja is not on PATH"),
+        Example("CC leads nowhere", (H200(), SAMPLER(), TORCH, TOOLKIT(compiler="", compiler_told_by="CC")), "CC does not name a compiler"),
+        Example("gcc without C++", (H200(), SAMPLER(), TORCH, TOOLKIT(cxx="")), "c++ is not on PATH"),
         Example("a gcc that nvcc refuses", (H200(), SAMPLER(), TORCH, TOOLKIT(gcc=16)), "refuses gcc 16"),
         Example("nvcc does not know the GPU", (H200(), SAMPLER(), TORCH, TOOLKIT(targets=("7.5", "8.0"))), "does not support GPUs of capability 9.0"),
         Example("the CUDA of another torch", (H200(), SAMPLER(), TORCH, TOOLKIT(release="12.8")), "is of CUDA 12.8, and torch of 13.0"),
@@ -93,7 +93,7 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
         where = f", and {toolkit.on_path} is not taken" if toolkit.on_path else ""
         told_by = toolkit.told_by or "neither CUDA_HOME nor PATH"
         yield _Problem(
-            f"there is no {place}", f"{told_by} leads to it{where}", "a CUDA toolkit", Subject("file", place)
+            f"{place} is missing", f"{told_by} leads to it{where}", "a CUDA toolkit", Subject("file", place)
         )
         return
     yield from _missing(toolkit)
@@ -137,12 +137,12 @@ def _missing(toolkit: CudaToolkit) -> Iterator[_Problem]:
     """The other programs that a compilation starts."""
     if not toolkit.ninja:
         wanted = "ninja, as in the bin folder of the environment"
-        yield _Problem("there is no ninja on PATH", "PATH of the job", wanted, Subject("file", "ninja"))
+        yield _Problem("ninja is not on PATH", "PATH of the job", wanted, Subject("file", "ninja"))
     for path, told_by, usual in (
         (toolkit.compiler, toolkit.compiler_told_by, "gcc"),
         (toolkit.cxx, toolkit.cxx_told_by, "c++"),
     ):
         if not path:
-            what = f"{told_by} names no compiler" if told_by else f"there is no {usual} on PATH"
+            what = f"{told_by} does not name a compiler" if told_by else f"{usual} is not on PATH"
             subject = Subject("variable", told_by) if told_by else Subject("file", usual)
             yield _Problem(what, told_by or "PATH of the job", "a C++ compiler", subject)

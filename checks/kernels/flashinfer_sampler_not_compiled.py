@@ -27,8 +27,8 @@ _COST = (
     examples=lambda: [
         Example("compiled before", (H200(built=("sampling",)), SAMPLER(), TORCH)),
         Example("vLLM samples by itself", (H200(), SAMPLER(flashinfer=False), TORCH)),
-        Example("verl wants log probabilities that FlashInfer cannot give", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH)),
-        Example("the job asks for raw ones", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH, job("raw_logprobs")), "nvcc compiles"),
+        Example("verl needs log probabilities that FlashInfer cannot return", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH)),
+        Example("the job requests raw ones", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH, job("raw_logprobs")), "nvcc compiles"),
         Example("the second model runner takes FlashInfer in any case", (H200(), SAMPLER(second_runner=True), TORCH, job("processed_logprobs")), "if vLLM 0.24.0 takes its second model runner"),
         Example("no kernel is there", (H200(), SAMPLER(), TORCH), "FlashInfer 0.6.12 has no compiled sampler for GPUs of capability 9.0"),
         Example("the cubin wheel does not hold it", (H200(cubin="0.6.12"), SAMPLER(), TORCH), "no compiled sampler"),

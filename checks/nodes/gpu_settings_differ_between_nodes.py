@@ -27,7 +27,7 @@ def gpu_settings_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     ## Why it matters
 
     All ranks wait for the slowest. A lower power limit, or an NVLink connection that is down, on one node makes the whole
-    job slower, and nothing says so. MIG on one node makes its GPUs other devices.
+    job slower without any message. MIG on one node makes its GPUs other devices.
 
     ## How to fix
 

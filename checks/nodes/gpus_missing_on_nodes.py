@@ -27,8 +27,9 @@ def gpus_missing_on_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A job that asks for all GPUs of each node (`trainer.n_gpus_per_node`) waits forever for the one that is missing, or its
-    placement group is never created. A GPU that vanished most often fell off the bus (Xid 79).
+    A job that requests all GPUs of each node (`trainer.n_gpus_per_node`) waits forever for the one that is
+    missing, or its placement group is never created. A GPU that vanished most often fell off the bus (Xid
+    79).
 
     ## How to fix
 

@@ -32,7 +32,7 @@ def job_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     ## Why it matters
 
     Each node loads the model and the data from its own path, and so it is with the configured `sites`. Where it is missing the workers of that node fail at start;
-    where it is an older or an incomplete copy they load other weights than the rest, and nothing says so.
+    where it is an older or an incomplete copy they load other weights than the rest, without any message.
 
     ## How to fix
 

@@ -44,7 +44,8 @@ def packages_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## How to fix
 
-    Install the same lock file on all nodes, or start them from the same image. The finding names the nodes in the way that
+    Install the same lock file on all nodes, or start them from the same image. The finding names the nodes in
+    the form that
     `srun -w` and `pdsh -w` take them.
     """
     yield from differences(

@@ -1,4 +1,4 @@
-"""NET113: what is meant for the job's own machines goes to a proxy."""
+"""NET113: traffic between the job's own machines goes through a proxy."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def proxy_between_nodes(proxied: Proxied) -> Iterator[Finding]:
                 f"with {' and '.join(proxied.named_by)} set, {client.name} cannot be used: {client.failed}",
                 Evidence(client.failed, "a proxy that it can use, or none", "the installed package"),
                 subject=Subject("package", client.name),
-                remedy="install what it asks for, or name an http:// proxy",
+                remedy="install the package it requires, or use an http:// proxy",
             )
     through = {client.name: client.proxied for client in proxied.clients if client.proxied}
     if not through:
@@ -60,7 +60,7 @@ def proxy_between_nodes(proxied: Proxied) -> Iterator[Finding]:
         else ""
     )
     yield Finding(
-        f"{' and '.join(through)} send{'s' if len(through) == 1 else ''} what is meant for {', '.join(hosts)} to the proxy of "
+        f"{' and '.join(through)} send{'s' if len(through) == 1 else ''} traffic for {', '.join(hosts)} to the proxy of "
         f"{' and '.join(proxied.named_by)}{limitation}",
         Evidence(
             "; ".join(f"{name}={value}" for name, value in proxied.no_proxy.items()) or "no_proxy is not set",

@@ -27,13 +27,13 @@ def ray_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Ray speaks one protocol within a cluster: `ray start` and `ray.init` refuse a cluster whose head has another version of
-    Ray (ray/_private/utils.py, `check_version_info`). A node that is in the cluster all the same was updated after it
-    joined, and its next workers will not start.
+    Ray speaks one protocol within a cluster: `ray start` and `ray.init` refuse a cluster whose head has
+    another version of Ray (ray/_private/utils.py, `check_version_info`). A node that is in the cluster anyway
+    was updated after it joined, and its next workers will not start.
 
     ## How to fix
 
-    Install the same Ray on these nodes and start it anew there.
+    Install the same Ray on these nodes and restart it there.
     """
     yield from differences((subject for subject in fleet.about("package") if subject.name == "ray"), _WORDS)
 

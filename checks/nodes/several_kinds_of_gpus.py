@@ -34,12 +34,12 @@ def several_kinds_of_gpus(fleet: Fleet) -> Iterator[Finding]:
 
     Ray places the workers of a job on any node with free GPUs. In one group of workers all wait for the slowest, memory sizes
     are those of the smallest, and kernels are compiled for each kind. A single node of another kind is a warning, because it is
-    likely to be nobody's intention.
+    unlikely to be intended.
 
     ## How to fix
 
     Keep a job on one kind: start a Ray cluster of these nodes alone, or give the nodes a custom resource
-    (`ray start --resources`) and ask for it.
+    (`ray start --resources`) and request it.
     """
     kinds = [kind for kind in fleet.kinds if kind.gpus not in {"", UNSEEN}]
     if len(kinds) < 2:

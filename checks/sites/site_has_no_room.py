@@ -1,4 +1,4 @@
-"""SITE104: less is free at a path of this cluster than was asked for."""
+"""SITE104: a path of this cluster has less free space than configured."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LEAST = 2**30  # bytes; a checkpoint of the smallest model is larger
     phase="checkpoint",
     examples=lambda: [
         Example("room enough", (sites(MODEL, replace(RESULTS, wanted_free=200 * 2**30)),)),
-        Example("nobody asked for an amount", (sites(RESULTS),)),
-        Example("less than was asked for", (sites(replace(RESULTS, wanted_free=2**40)),), "900 GiB is free at /scratch/me, 1.0 TiB is wanted"),
-        Example("full", (sites(replace(RESULTS, free=2**20)),), "1.0 MiB is free at /scratch/me, 1.0 GiB is wanted"),
+        Example("no amount is configured", (sites(RESULTS),)),
+        Example("less than configured", (sites(replace(RESULTS, wanted_free=2**40)),), "900 GiB is free at /scratch/me, 1.0 TiB is required"),
+        Example("full", (sites(replace(RESULTS, free=2**20)),), "1.0 MiB is free at /scratch/me, 1.0 GiB is required"),
     ],
 )  # fmt: skip
 def site_has_no_room(places: SitePlaces) -> Iterator[Finding]:
@@ -32,15 +32,15 @@ def site_has_no_room(places: SitePlaces) -> Iterator[Finding]:
 
     ## How to fix
 
-    Make room, or name another path. `free = "200 GiB"` beside the path says how much the job needs; without it 1 GiB is
-    wanted where the job writes. A quota of your own may be lower than what the file system tells.
+    Make room, or name another path. `free = "200 GiB"` beside the path states how much the job needs; without
+    it 1 GiB is required where the job writes. Your own quota may be lower than what the file system reports.
     """
     for place in places.places:
         wanted = place.wanted_free or (_LEAST if place.writes else 0)
         if place.free is not None and place.free < wanted:
             found = f"{in_bytes(place.free)} is free"
             yield Finding(
-                f"{place.name}: {found} at {place.path}, {in_bytes(wanted)} is wanted",
+                f"{place.name}: {found} at {place.path}, {in_bytes(wanted)} is required",
                 Evidence(found, in_bytes(wanted), place.path),
                 Location(places.named_in),
                 subject=Subject("site", place.name),

@@ -16,8 +16,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
     examples=lambda: [
         Example("a path", (sites(MODEL, RESULTS),)),
         Example("not set yet", (sites(SitePlace("model", "/path/to/model", set=False)),)),
-        Example("the old cluster's path", (sites(missing(MODEL)),), "model: there is no /models/qwen on this machine"),
-        Example("a folder for results that can be made", (sites(missing(RESULTS)),), "/scratch/me is not there yet"),
+        Example("the old cluster's path", (sites(missing(MODEL)),), "model: /models/qwen does not exist on this machine"),
+        Example("a folder for results that can be made", (sites(missing(RESULTS)),), "/scratch/me does not exist yet"),
     ],
 )  # fmt: skip
 def site_missing(places: SitePlaces) -> Iterator[Finding]:
@@ -37,9 +37,9 @@ def site_missing(places: SitePlaces) -> Iterator[Finding]:
             continue
         can_be_made = place.writes and not place.not_writable
         yield Finding(
-            f"{place.name}: {place.path} is not there yet"
+            f"{place.name}: {place.path} does not exist yet"
             if can_be_made
-            else f"{place.name}: there is no {place.path} on this machine",
+            else f"{place.name}: {place.path} does not exist on this machine",
             Evidence("nothing there", "a file or folder", place.path),
             Location(places.named_in),
             subject=Subject("site", place.name),

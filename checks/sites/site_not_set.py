@@ -18,7 +18,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
         Example("left as it was", (sites(SitePlace("model", "/path/to/model", set=False)),),
             "model is not set yet: '/path/to/model' is what an example holds"),
         Example("empty", (sites(SitePlace("data", "", set=False)),), "data is not set yet: it is empty"),
-        Example("a variable that nobody sets", (sites(SitePlace("data", "$SCRATCH/data", set=False)),), "$SCRATCH/data needs a variable"),
+        Example("an unset variable", (sites(SitePlace("data", "$SCRATCH/data", set=False)),), "$SCRATCH/data needs a variable"),
     ],
 )  # fmt: skip
 def site_not_set(places: SitePlaces) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def site_not_set(places: SitePlaces) -> Iterator[Finding]:
 
     ## How to fix
 
-    Write this cluster's path into the file that is named, or take the line away if the job needs no such path.
+    Write this cluster's path into the named file, or remove the line if the job does not need this path.
     """
     for place in places.places:
         if not place.set:

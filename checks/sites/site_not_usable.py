@@ -20,7 +20,7 @@ _READ_ONLY = "/scratch/me is mounted read-only"
     examples=lambda: [
         Example("a model and a folder for results", (sites(MODEL, RESULTS),)),
         Example("a model that may only be read", (sites(replace(MODEL, not_writable="")),)),
-        Example("somebody else's model", (sites(_CLOSED),), "model: user may not read /models/qwen"),
+        Example("somebody else's model", (sites(_CLOSED),), "model: user cannot read /models/qwen"),
         Example("results on a mount that is read-only", (sites(replace(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
         Example("a folder for results that cannot be made", (sites(missing(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
     ],
@@ -35,11 +35,12 @@ def site_not_usable(places: SitePlaces) -> Iterator[Finding]:
 
     ## How to fix
 
-    Ask the owner for access, or name a folder of your own. Which paths the job writes is told from their names (`output`,
+    Ask the owner for access, or name a folder of your own. Which paths the job writes is derived from their
+    names (`output`,
     `checkpoint`, `log`, `scratch`...), or by `writes = true` or `false` beside the path.
     """
     for place in places.places:
-        why = f"user may not read {place.path}" if place.state == "unreadable" else place.not_writable
+        why = f"user cannot read {place.path}" if place.state == "unreadable" else place.not_writable
         if why:
             yield Finding(
                 f"{place.name}: {why}",

@@ -27,7 +27,7 @@ def engine_keeps_its_memory_asleep(run: SmokeRun) -> Iterator[Finding]:
 
     ## How to fix
 
-    `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` and vLLM's allocator do not go together in many releases: `verl-doctor check` says whether they do here.
+    `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` and vLLM's allocator do not work together in many releases: `verl-doctor check` reports whether they do here.
     `actor_rollout_ref.rollout.free_cache_engine=False` does without sleep, for twice the memory.
     """
     yield from broken_by("SMOKE110", run)

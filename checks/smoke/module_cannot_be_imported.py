@@ -31,7 +31,8 @@ def module_cannot_be_imported(run: SmokeRun) -> Iterator[Finding]:
 
     ## How to fix
 
-    The cause names what is missing. A module that does not exist is a package to install; a library that cannot be opened, or a symbol that is
-    not defined, is a package that was built for another version of torch or CUDA: `verl-doctor check` tells which.
+    The cause names what is missing. A module that does not exist is a package to install; a library that
+    cannot be opened, or a symbol that is not defined, is a package that was built for another version of
+    torch or CUDA: `verl-doctor check` shows which.
     """
     yield from broken_by("SMOKE101", run)

@@ -27,6 +27,6 @@ def no_triton_kernel_runs(run: SmokeRun) -> Iterator[Finding]:
 
     ## How to fix
 
-    `verl-doctor check --deep` tells which of the three is missing (CUDA130 to CUDA139) and repairs what can be.
+    `verl-doctor check --deep` shows which of the three is missing (CUDA130 to CUDA139) and repairs what can be.
     """
     yield from broken_by("SMOKE105", run)

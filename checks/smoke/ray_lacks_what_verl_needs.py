@@ -30,7 +30,8 @@ def ray_lacks_what_verl_needs(run: SmokeRun) -> Iterator[Finding]:
 
     ## How to fix
 
-    The step in front of the cause says which of these it was. Fewer GPUs than expected: `CUDA_VISIBLE_DEVICES` and `verl-doctor check` (CUDA140 to
-    CUDA159). An error in verl's classes: versions of Ray and verl that do not go together (`verl-doctor matrix`).
+    The step before the cause shows which of these it was. Fewer GPUs than expected: `CUDA_VISIBLE_DEVICES`
+    and `verl-doctor check` (CUDA140 to CUDA159). An error in verl's classes: versions of Ray and verl that do
+    not go together (`verl-doctor matrix`).
     """
     yield from broken_by("SMOKE107", run)

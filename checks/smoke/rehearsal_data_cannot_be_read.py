@@ -1,4 +1,4 @@
-"""SMOKE151: a data file of the launch script is not there, or cannot be read."""
+"""SMOKE151: a data file of the launch script does not exist or cannot be read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from verl_doctor.toolkit.rule import Finding, check
     phase="workers",
     cost="slow",
     examples=lambda: examples_of(
-        "SMOKE151", 5, "a step of verl", "the data file /data/train.parquet is not there"
+        "SMOKE151", 5, "a step of verl", "the data file /data/train.parquet does not exist"
     ),
 )
 def rehearsal_data_cannot_be_read(run: SmokeRun) -> Iterator[Finding]:
-    """A data file of the launch script is not there, or cannot be read.
+    """A data file of the launch script does not exist or cannot be read.
 
     ## Why it matters
 
@@ -27,6 +27,6 @@ def rehearsal_data_cannot_be_read(run: SmokeRun) -> Iterator[Finding]:
 
     ## How to fix
 
-    Name files that every node sees (`data.train_files`, `data.val_files`). A damaged file is written anew.
+    Name files that every node sees (`data.train_files`, `data.val_files`). Recreate a damaged file.
     """
     yield from broken_by("SMOKE151", run)

@@ -12,15 +12,15 @@ from verl_doctor.toolkit.rule import Finding, check
 @check(
     "SMOKE112",
     cost="slow",
-    examples=lambda: examples_of("SMOKE112", 4, "vLLM", "verl's data columns cannot be told"),
+    examples=lambda: examples_of("SMOKE112", 4, "vLLM", "verl's data columns are unknown"),
 )
 def smoke_cannot_be_tried(run: SmokeRun) -> Iterator[Finding]:
     """A rung of the smoke test cannot be tried.
 
     ## Why it matters
 
-    The trial itself could not be set up: no process could be started, or no tiny model and data could be written. That says little about
-    the job.
+    The trial itself could not be set up: no process could be started, or no tiny model and data could be
+    written. That shows little about the job.
 
     ## How to fix
 

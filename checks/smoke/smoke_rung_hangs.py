@@ -24,7 +24,8 @@ def smoke_rung_hangs(run: SmokeRun) -> Iterator[Finding]:
 
     ## How to fix
 
-    The end of the log shows what was done last. A slow disk is no hang: the seconds of the steps before tell (`verl-doctor warmup` reads everything once),
-    and `--budget` gives more time. Nor is nvcc that compiles kernels, which is said (CUDA130): `verl-doctor warmup --engine` lets it do that once.
+    The end of the log shows what was done last. A slow disk is not a hang: the seconds of the earlier steps
+    show it (`verl-doctor warmup` reads everything once), and `--budget` allows more time. Nor is nvcc that
+    compiles kernels, which is reported (CUDA130): `verl-doctor warmup --engine` compiles them once.
     """
     yield from broken_by("SMOKE111", run)

@@ -25,8 +25,8 @@ def tensor_operation_fails(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    One GPU of eight that does not compute stops the whole job, and in a collective operation the others wait for it without a word.
-    The smoke test multiplies two matrices on each and looks at the result.
+    One GPU of eight that does not compute stops the whole job, and in a collective operation the others wait
+    for it silently. The smoke test multiplies two matrices on each and looks at the result.
 
     ## How to fix
 

@@ -23,10 +23,11 @@ def training_joins_a_dead_ray(run: SmokeRun) -> Iterator[Finding]:
     ## Why it matters
 
     An address in `ray_kwargs.ray_init.address` or in a file that a killed driver has left leads to a cluster that is gone. Ray tries
-    again for minutes, and verl says nothing meanwhile.
+    again for minutes, and verl prints nothing meanwhile.
 
     ## How to fix
 
-    Take the address out, or start a Ray there; RAY101 to RAY104 say where it stands. `verl-doctor clean` removes what dead ones left.
+    Remove the address, or start a Ray there; RAY101 to RAY104 show where it is set. `verl-doctor clean`
+    removes leftovers of dead ones.
     """
     yield from broken_by("SMOKE155", run)

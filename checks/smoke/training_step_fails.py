@@ -21,11 +21,11 @@ def training_step_fails(run: SmokeRun) -> Iterator[Finding]:
     ## Why it matters
 
     The same step fails in the real job, there after it has waited for its GPUs and loaded its model. The cause is the first one that any of
-    the processes gave, also where the last line of the log speaks of another process.
+    the processes gave, even if the last line of the log is about another process.
 
     ## How to fix
 
-    The lines say where it was raised: in a file of yours (reward, tools, data), in verl, or in a library. What the rehearsal
-    replaced is listed: a setting of the rehearsal's own is no fault of the job.
+    The lines show where it was raised: in a file of yours (reward, tools, data), in verl, or in a library.
+    What the rehearsal replaced is listed: a setting made by the rehearsal is not a fault of the job.
     """
     yield from broken_by("SMOKE156", run)

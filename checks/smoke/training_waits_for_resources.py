@@ -22,12 +22,14 @@ def training_waits_for_resources(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    verl reserves CPUs and GPUs for its workers and helpers, and waits until Ray has them, with no time limit and often without a word. Ray
-    counts what it was told at its start, which a container or `num_cpus` may have made less than the machine has.
+    verl reserves CPUs and GPUs for its workers and helpers, and waits until Ray has them, with no time limit
+    and often without a message. Ray counts what it was given at its start, which a container or `num_cpus`
+    may have made less than the machine has.
 
     ## How to fix
 
-    Give Ray what is asked for (`ray_kwargs.ray_init.num_cpus`, `ray start --num-cpus`), or ask for less: fewer helpers
-    (`transfer_queue.backend.SimpleStorage.num_data_storage_units`, `actor_rollout_ref.rollout.agent.num_workers`, `reward.num_workers`).
+    Give Ray what is requested (`ray_kwargs.ray_init.num_cpus`, `ray start --num-cpus`), or request less:
+    fewer helpers (`transfer_queue.backend.SimpleStorage.num_data_storage_units`,
+    `actor_rollout_ref.rollout.agent.num_workers`, `reward.num_workers`).
     """
     yield from broken_by("SMOKE153", run)

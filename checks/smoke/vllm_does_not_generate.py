@@ -26,7 +26,7 @@ def vllm_does_not_generate(run: SmokeRun) -> Iterator[Finding]:
 
     ## How to fix
 
-    The cause and the lines in the log say which kernel it was. `verl-doctor check` tells which attention and which sampler vLLM will choose here (ATT101 and
-    following), and which variable chooses another.
+    The cause and the lines in the log name the kernel. `verl-doctor check` shows which attention and which
+    sampler vLLM will choose here (ATT101 and following), and which variable chooses another.
     """
     yield from broken_by("SMOKE109", run)

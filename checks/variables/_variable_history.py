@@ -73,7 +73,7 @@ class Gone:
 
 _TOLD = {
     "RAY_num_prestart_python_workers": Gone(
-        "num_prestart_python_workers is no setting of Ray's, but an argument that Ray itself gives its raylet, one for each "
+        "num_prestart_python_workers is not a setting of Ray but an argument that Ray itself passes to its raylet, one for each "
         "CPU",
         "to have fewer workers started, give Ray fewer CPUs: ray start --num-cpus, or ray_init.num_cpus in verl's "
         "configuration",

@@ -53,7 +53,8 @@ def default_of_verl_lost(
 
     ## How to fix
 
-    Set the variable before `ray start`, on every node (`verl-doctor fix --output-env DIR` writes the file), or hand it on with
+    Set the variable before `ray start`, on every node (`verl-doctor fix --output-env DIR` writes the file),
+    or pass it with
     `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`, which no default takes away. Or do not set it at all.
     """
     for variable in environment.rows:

@@ -45,9 +45,9 @@ _WORKER = Assigned(
     examples=lambda: [
         Example("another engine", (own(), _job("fsdp"), (Gpus, Unknown("")))),
         Example("verl gives it", (own(row(NAME, None, None, "1", "verl")), _job("megatron"), (Gpus, Unknown("")))),
-        Example("whether verl gives it cannot be told", (own(row(NAME, None, None, Value(untold="unclear"), "verl")), _job("megatron"), (Gpus, Unknown("")))),
+        Example("unknown whether verl sets it", (own(row(NAME, None, None, Value(untold="unclear"), "verl")), _job("megatron"), (Gpus, Unknown("")))),
         Example("the workers set it themselves", (own(row(NAME, None, None, None, "nobody", later=(_WORKER,))), _job("megatron"), (Gpus, Unknown("")))),
-        Example("nobody gives it", (own(), _job("megatron"), (Gpus, Unknown(""))), "do not get CUDA_DEVICE_MAX_CONNECTIONS"),
+        Example("nothing sets it", (own(), _job("megatron"), (Gpus, Unknown(""))), "do not get CUDA_DEVICE_MAX_CONNECTIONS"),
         Example("another value", (own(row(NAME, "8", "8", "8", "the driver")), _job("megatron"), (Gpus, Unknown(""))), "get CUDA_DEVICE_MAX_CONNECTIONS=8"),
     ],
 )  # fmt: skip
@@ -66,7 +66,8 @@ def megatron_lacks_max_connections(
 
     ## How to fix
 
-    Set it to 1 before `ray start` on every node (`verl-doctor fix --output-env DIR` writes the file), or hand it on with
+    Set it to 1 before `ray start` on every node (`verl-doctor fix --output-env DIR` writes the file), or pass
+    it with
     `+ray_kwargs.ray_init.runtime_env.env_vars.CUDA_DEVICE_MAX_CONNECTIONS=1`.
     """
     row = environment.get(NAME)

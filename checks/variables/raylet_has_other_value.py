@@ -66,8 +66,8 @@ def raylet_has_other_value(
 
     ## How to fix
 
-    Start Ray anew, on every node, from a shell with the right value (`verl-doctor fix --output-env DIR` writes a file to source
-    there), or hand the value on with `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`.
+    Restart Ray on every node from a shell with the right value (`verl-doctor fix --output-env DIR` writes a
+    file to source there), or hand the value on with `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`.
     """
     unread = dead(readers)
     for variable in environment.rows:

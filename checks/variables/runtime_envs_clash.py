@@ -17,7 +17,7 @@ _CLASH = Clash("NCCL_ALGO", "/home/me/runtime_env.yaml", 3, CONSTANTS, 153)
     phase="ray",
     examples=lambda: [
         Example("nothing is given twice", (own(),)),
-        Example("one that verl always hands on", (replace(own(), clashes=(_CLASH,)),), "NCCL_ALGO is given by the job's runtime_env and by verl"),
+        Example("one that verl always passes on", (replace(own(), clashes=(_CLASH,)),), "NCCL_ALGO is given by the job's runtime_env and by verl"),
     ],
 )  # fmt: skip
 def runtime_envs_clash(environment: EffectiveEnvironment) -> Iterator[Finding]:
@@ -25,9 +25,10 @@ def runtime_envs_clash(environment: EffectiveEnvironment) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A job that is handed in with `ray job submit --runtime-env` has a `runtime_env` already. verl calls `ray.init` with another
-    one, and Ray refuses when both name the same variable: `ValueError: Failed to merge the Job's runtime env ... because of a
-    conflict`, even when the values are equal. Most of verl's defaults step back; those that it always hands on do not.
+    A job that is handed in with `ray job submit --runtime-env` has a `runtime_env` already. verl calls
+    `ray.init` with another one, and Ray refuses when both name the same variable: `ValueError: Failed to
+    merge the Job's runtime env ... because of a conflict`, even when the values are equal. Most of verl's
+    defaults yield; those that it always passes on do not.
 
     ## How to fix
 
@@ -44,6 +45,6 @@ def runtime_envs_clash(environment: EffectiveEnvironment) -> Iterator[Finding]:
             ),
             subject=Subject("variable", clash.name),
             location=Location(clash.path, clash.line or None),
-            remedy="take it out of the job's runtime_env, or add RAY_OVERRIDE_JOB_RUNTIME_ENV=1 to it",
+            remedy="remove it from the job's runtime_env, or add RAY_OVERRIDE_JOB_RUNTIME_ENV=1 to it",
             also=(Location(clash.verl_path, clash.verl_line or None),),
         )

@@ -22,7 +22,7 @@ _LOADED = LibCuda(candidates=(Library(f"{_FOLDER}/libcuda.so.1", stub=True),))
     examples=lambda: [
         Example("no stubs on the path", (LibraryPath(), _NO_GPU)),
         Example("in a launch script", (LibraryPath((StubFolder(_FOLDER, "/home/me/run.sh", 9),)), _NO_GPU), "is the loader's path"),
-        Example("with the name that the loader looks for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU), "in place of the driver"),
+        Example("with the name that the loader looks for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU), "instead of the driver"),
         Example("the driver's stands before it", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _BEHIND), "only /drv before it"),
         Example("CUDA102 says that it is loaded", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _LOADED)),
     ],
@@ -32,10 +32,11 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
 
     ## Why it matters
 
-    It is meant against `cannot find -lcuda` while Triton compiles, and does not help: that is the linker, which looks in
-    LIBRARY_PATH, and LD_LIBRARY_PATH is the loader's. (Triton 2.2 and 2.3 alone took a `libcuda.so` from there, when
-    ldconfig knew none: triton-lang/triton#2883.) A stub has the driver's functions without their contents. As soon
-    as that folder has a `libcuda.so.1`, which some images link there, processes load it in place of the driver and see no GPU:
+    It is intended against `cannot find -lcuda` while Triton compiles, but does not help: that is the linker,
+    which looks in LIBRARY_PATH, and LD_LIBRARY_PATH is the loader's. (Triton 2.2 and 2.3 alone took a
+    `libcuda.so` from there, when ldconfig knew none: triton-lang/triton#2883.) A stub has the driver's
+    functions without their contents. As soon as that folder has a `libcuda.so.1`, which some images link
+    there, processes load it instead of the driver and see no GPU:
     `CUDA driver is a stub library`.
 
     ## How to fix
@@ -56,7 +57,7 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
             ),
             subject=Subject("variable", "LD_LIBRARY_PATH", stub.folder),
             location=Location(stub.path, stub.line) if stub.path else None,
-            remedy="take it out of LD_LIBRARY_PATH; for the linker put it into LIBRARY_PATH",
+            remedy="remove it from LD_LIBRARY_PATH; for the linker add it to LIBRARY_PATH",
             severity="error" if harmful else None,
             fix=_fix(stub.path),
         )
@@ -74,5 +75,5 @@ def _effect(stub: StubFolder, loaded: Library | None) -> str:
     if not stub.loadable:
         return "it does not help against 'cannot find -lcuda'"
     if loaded is None or loaded.stub:
-        return "its libcuda.so.1 is loaded in place of the driver"
+        return "its libcuda.so.1 is loaded instead of the driver"
     return f"only {loaded.folder} before it keeps its libcuda.so.1 from being loaded"

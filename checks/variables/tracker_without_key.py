@@ -29,9 +29,9 @@ def _there(*, installed: bool = True, key: str = "", mode: str = "", offline: st
         Example("only the console", (*configured('trainer.logger=["console"]'), _there())),
         Example("a key is set", (*configured(), _there(key="WANDB_API_KEY"))),
         Example("it works without a server", (*configured(), _there(mode="offline"))),
-        Example("verl's own default, and no key", (*configured(), _there()), "reports to wandb, and there is no key for it"),
-        Example("it is certain that it stops", (*configured(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "there is no key for it: the job stops"),
-        Example("the package is not there", (*configured("trainer.logger=[wandb]"), _there(installed=False, mode="offline")), "wandb, which is not installed"),
+        Example("verl's own default, and no key", (*configured(), _there()), "reports to wandb, but has no key for it"),
+        Example("it is certain that it stops", (*configured(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "has no key for it: the job stops"),
+        Example("the package is missing", (*configured("trainer.logger=[wandb]"), _there(installed=False, mode="offline")), "wandb, which is not installed"),
         Example("a key, and no network", (*configured(), _there(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
     ],
 )  # fmt: skip
@@ -44,9 +44,9 @@ def tracker_without_key(
 
     ## Why it matters
 
-    verl's default is `trainer.logger=["console","wandb"]`. It opens the tracker when training begins, after all models were
-    loaded, in a Ray worker that nobody can type a key into: `No API key configured`, and the minutes until then are
-    lost. Without network `wandb.init` waits 90 s and fails.
+    verl's default is `trainer.logger=["console","wandb"]`. It opens the tracker when training begins, after
+    all models were loaded, in a Ray worker, where nobody can enter a key: `No API key configured`, and the
+    minutes until then are lost. Without network `wandb.init` waits 90 s and fails.
 
     ## How to fix
 
@@ -90,7 +90,7 @@ def _judged(
         return
     elif not tracker.key_from and not _has_key(environment, tracker.looked_at[0]):
         yield Finding(
-            f"the job reports to {tracker.name}, and there is no key for it: the job stops when training begins",
+            f"the job reports to {tracker.name}, but has no key for it: the job stops when training begins",
             Evidence(
                 f"none in {', '.join(tracker.looked_at)}",
                 f"a key, or {tracker.mode_variable} for no server",
@@ -106,7 +106,7 @@ def _judged(
         )
     elif offline:
         yield Finding(
-            f"the job reports to {tracker.name}, and {offline} is set, so there is no network",
+            f"the job reports to {tracker.name}, but {offline} is set, so there is no network",
             Evidence(f"{offline}=1", f"{tracker.mode_variable}=offline", read_from),
             location=where,
             remedy=f"if so, set {tracker.mode_variable}=offline: without an answer it waits and fails",

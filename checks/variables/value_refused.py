@@ -50,7 +50,7 @@ def _script(name: str, value: str, *words: str) -> tuple[Variables, Launch]:
         Example("this vLLM switches it off by itself", (_NEW, *_script(_ALLOCATOR, EXPANDABLE))),
         Example("there is no sleep mode", (_OLD, *_script(_ALLOCATOR, EXPANDABLE, "a.rollout.free_cache_engine=False"))),
         Example("other settings of the allocator", (_OLD, *_script(_ALLOCATOR, "max_split_size_mb:512"))),
-        Example("the new engine is asked for", (_LAST_V0, *_script(_ENGINE, "1"))),
+        Example("the new engine is requested", (_LAST_V0, *_script(_ENGINE, "1"))),
         Example("an algorithm of NCCL", (_NEW, *_script(_ALGORITHM, "Ring,Tree"), _NCCL_INSTALLED, *configured())),
         Example("by function, and without one", (_NEW, *_script(_ALGORITHM, "allreduce:^nvls;broadcast:ring"), _NCCL_INSTALLED, *configured())),
         Example("one GPU needs no algorithm", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured("trainer.n_gpus_per_node=1"))),

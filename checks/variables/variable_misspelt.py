@@ -1,4 +1,4 @@
-"""ENV102: a variable is set that nothing reads, and one that is spelt nearly so is read."""
+"""ENV102: a variable is set that nothing reads, but a similar name is read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _TYPO = Reading("VLLM_ATENTION_BACKEND", "vllm", near="VLLM_ATTENTION_BACKEND")
     "ENV102",
     severity="warning",
     examples=lambda: [
-        Example("nothing is spelt nearly so", setting(Reading("VLLM_MY_SWITCH", "vllm"))),
+        Example("no similar name exists", setting(Reading("VLLM_MY_SWITCH", "vllm"))),
         Example(
-            "another word is no slip", setting(Reading("VLLM_LOG_LEVEL", "vllm", near="VLLM_LOGGING_LEVEL"))
+            "another word is not a misspelling",
+            setting(Reading("VLLM_LOG_LEVEL", "vllm", near="VLLM_LOGGING_LEVEL")),
         ),
         Example("it has a history of its own", setting(Reading("VLLM_USE_V1", "vllm", near="VLLM_USE_V2"))),
         Example("a letter is missing", setting(_TYPO, "FLASH_ATTN"), expect="VLLM_ATTENTION_BACKEND is"),
@@ -37,7 +38,7 @@ def variable_misspelt(
     ## Why it matters
 
     No program complains about a variable that it does not know (vLLM does since 0.17.0, in a line of the log). The job
-    runs, without what the variable was meant to do.
+    runs, without the intended effect of the variable.
 
     ## How to fix
 
@@ -53,6 +54,6 @@ def variable_misspelt(
             found,
             f"nothing reads {reading.name}; {reading.near} is read",
             wanted=reading.near,
-            remedy=f"write {reading.near}, if that is what was meant",
+            remedy=f"write {reading.near} if that is what you meant",
             fix="variable-misspelt",
         )

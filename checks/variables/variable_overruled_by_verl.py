@@ -1,4 +1,4 @@
-"""ENV110: verl gives the workers another value than the one that is set."""
+"""ENV110: verl gives the workers a value other than the one set."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RULED = row("NCCL_DEBUG", "INFO", "INFO", "WARN", "verl", path=CONSTANTS, line=
     severity="warning",
     examples=lambda: [
         Example("verl's value is the same", (own(row("NCCL_DEBUG", "WARN", "WARN", "WARN", "verl")), *script("NCCL_DEBUG")[:2])),
-        Example("nobody else sets it", (own(row("NCCL_DEBUG", None, None, "WARN", "verl")), *script()[:2])),
+        Example("nothing else sets it", (own(row("NCCL_DEBUG", None, None, "WARN", "verl")), *script()[:2])),
         Example(
             "each worker has its own",
             (own(row("MASTER_PORT", "1", "1", Value(untold="each worker is given its own", present=True), "verl")), *script("MASTER_PORT")[:2]),
@@ -55,7 +55,7 @@ _RULED = row("NCCL_DEBUG", "INFO", "INFO", "WARN", "verl", path=CONSTANTS, line=
 def variable_overruled_by_verl(
     environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """The workers get a value from verl that differs from the one that is set.
+    """The workers receive a value from verl that differs from the one set.
 
     ## Why it matters
 

@@ -26,7 +26,7 @@ _UNKNOWN = Reading("SGLANG_X", "sglang", unclear="sglang was not found in this e
     examples=lambda: [
         Example("this vLLM reads it", setting(_READ, "FLASH_ATTN", vllm="0.12.0")),
         Example("who would read it is not installed", setting(_UNKNOWN)),
-        Example("nothing reads it, and nobody ever did", setting(Reading("VLLM_MY_SWITCH", "vllm"))),
+        Example("nothing reads or ever read it", setting(Reading("VLLM_MY_SWITCH", "vllm"))),
         Example(
             "vLLM reads it no longer",
             setting(Reading(_BACKEND, "vllm"), "FLASH_ATTN"),
@@ -35,7 +35,7 @@ _UNKNOWN = Reading("SGLANG_X", "sglang", unclear="sglang was not found in this e
         Example(
             "Ray never did",
             in_shell(Reading("RAY_num_prestart_python_workers", "ray")),
-            expect="no setting of Ray's",
+            expect="not a setting of Ray",
         ),
     ],
 )
@@ -50,13 +50,13 @@ def variable_removed(
 
     ## Why it matters
 
-    A workaround from an older release stays in a launch script for years. It does nothing now, and nobody says so:
-    vLLM ignores what it does not know without a word before 0.17.0, and logs one warning among hundreds of lines since. What
-    it was set for, such as an attention backend, is decided by something else.
+    A workaround from an older release stays in a launch script for years. It now has no effect, and goes
+    unnoticed: vLLM before 0.17.0 silently ignores unknown variables, and later releases log one warning among
+    hundreds of lines. What it was set for, such as an attention backend, is decided by something else.
 
     ## How to fix
 
-    Remove it; where something has taken its place, the finding says what. `verl-doctor fix --select ENV101` shows how the
+    Remove it; if something replaced it, the finding names it. `verl-doctor fix --select ENV101` shows how the
     line is commented out, `verl-doctor fix --apply` does it. What is set in your shell, unset there and where it comes
     from: `~/.bashrc`, the container image, the job's template.
     """

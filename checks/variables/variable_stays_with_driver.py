@@ -41,7 +41,7 @@ _SHOWN = 6
         Example("it reaches them", (standing(row("NCCL_IB_HCA", "mlx5", "mlx5", "mlx5")), *script("NCCL_IB_HCA"))),
         Example("the job starts its own Ray", (own(row("NCCL_IB_HCA", "mlx5", "mlx5", "mlx5", "the driver")), *script("NCCL_IB_HCA"))),
         Example("no worker needs it", (standing(row("SLURM_JOB_ID", "7", None, None, "nobody")), *script("SLURM_JOB_ID"))),
-        Example("verl hands it on", (standing(row("NCCL_ALGO", "Ring", None, "Ring", "verl")), *script("NCCL_ALGO"))),
+        Example("verl passes it on", (standing(row("NCCL_ALGO", "Ring", None, "Ring", "verl")), *script("NCCL_ALGO"))),
         Example("a script exports it for the driver alone", (standing(_LOST), *script("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
         Example("the shell has it", (standing(_LOST), *shell("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
         Example(
@@ -62,14 +62,15 @@ def variable_stays_with_driver(
 
     ## Why it matters
 
-    Ray's workers are children of the raylet, not of the driver: they inherit what was set when `ray start` ran on their node.
-    What a launch script exports before `python -m verl...` stays with the driver, unless a `runtime_env` or verl itself hands
-    it on. Nothing says so: NCCL takes another network card, the model is loaded from another cache, a switch has no effect.
+    Ray's workers are children of the raylet, not of the driver: they inherit what was set when `ray start`
+    ran on their node. What a launch script exports before `python -m verl...` stays with the driver, unless a
+    `runtime_env` or verl itself hands it on. There is no message: NCCL uses another network card, the model
+    is loaded from another cache, a switch has no effect.
 
     ## How to fix
 
     Set it before `ray start`, on every node: `verl-doctor fix --output-env DIR` writes a file to source there, and the same
-    as a `runtime_env`. Or hand it on with the job: `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`.
+    as a `runtime_env`. Or pass it with the job: `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`.
     `verl-doctor explain variables` shows the whole table.
     """
     unread = dead(readers)

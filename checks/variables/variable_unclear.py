@@ -1,4 +1,4 @@
-"""ENV107: it cannot be told whether some variables are read."""
+"""ENV107: it is unknown whether some variables are read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNCLEAR = Reading("NCCL_DEBUG", "libnccl", unclear="no libnccl.so was found in 
     severity="info",
     examples=lambda: [
         Example("its reader was found", setting(_READ, "INFO")),
-        Example("nothing reads it, which other rules say", setting(Reading("VLLM_MINE", "vllm"))),
+        Example("nothing reads it, which other rules report", setting(Reading("VLLM_MINE", "vllm"))),
         Example("who would read it is not here", in_shell(_UNCLEAR, "INFO"), expect="NCCL_DEBUG"),
     ],
 )

@@ -31,13 +31,11 @@ _BUILD = Reading("VLLM_USE_PRECOMPILED", "vllm", declared=Reader("vllm", "/env/v
             setting(Reading("VLLM_PORT", "vllm", (Reader("vllm", "/env/vllm/envs.py", 9),))),
         ),
         Example("it was removed, which is another rule's", setting(Reading("VLLM_USE_V1", "vllm"))),
-        Example(
-            "an image says which version it has", in_shell(Reading("NCCL_VERSION", "libnccl"), "2.27.5-1")
-        ),
+        Example("an image states its version", in_shell(Reading("NCCL_VERSION", "libnccl"), "2.27.5-1")),
         Example(
             "a slip of the pen is another rule's", setting(Reading("VLLM_PROT", "vllm", near="VLLM_PORT"))
         ),
-        Example("nobody knows it", setting(_NEW), expect="nothing of vLLM 0.15.1 reads VLLM_MY_SWITCH"),
+        Example("no known reader", setting(_NEW), expect="nothing of vLLM 0.15.1 reads VLLM_MY_SWITCH"),
         Example(
             "vLLM only needs it to be built", setting(_BUILD), expect="declares VLLM_USE_PRECOMPILED, but"
         ),

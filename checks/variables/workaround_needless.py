@@ -102,7 +102,7 @@ def workaround_needless(
             if (place.value or "0") != "0":
                 written = written or name == NO_CACHE
                 yield Finding(
-                    f"{place.assignment} is no longer needed with {cache.written_whole_by}, and makes each engine compile anew",
+                    f"{place.assignment} is no longer needed with {cache.written_whole_by}, and makes each engine compile again",
                     Evidence(
                         f"{place.assignment}{'' if place.location else f' in {place.where}'}; {_COST}",
                         f"verl would set it, too ({by_verl})" if by_verl else "",
@@ -117,7 +117,7 @@ def workaround_needless(
                 )
     if given and verl is not None and not written:
         yield Finding(
-            f"verl sets {NO_CACHE}=1, which is no longer needed with {cache.written_whole_by}: each engine compiles anew",
+            f"verl sets {NO_CACHE}=1, which is no longer needed with {cache.written_whole_by}: each engine compiles again",
             Evidence(_COST, f"{NO_CACHE}=0", cache.read_from),
             subject=Subject("variable", NO_CACHE),
             location=Location(verl.path, verl.line or None) if verl.path else None,

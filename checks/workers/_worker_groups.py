@@ -59,7 +59,7 @@ def named(group: WorkerGroup) -> str:
 
 def why_dead(actor: RayActor) -> str:
     """Why an actor has ended, without the general advice that Ray adds."""
-    return actor.died.partition(" Some common causes")[0] or actor.end or "Ray does not say why"
+    return actor.died.partition(" Some common causes")[0] or actor.end or "Ray gives no reason"
 
 
 def ranks(numbers: Iterable[int], of: int) -> str:

@@ -44,13 +44,14 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
 
     ## Why it matters
 
-    The servers of the rollout, the workers of agent loop and reward, and verl's queues are actors with names, which others look up
-    and call. Nobody starts them anew. A trainer that waits for the answer of one that is dead may wait forever, without a message.
+    The servers of the rollout, the workers of agent loop and reward, and verl's queues are actors with names,
+    which others look up and call. Nothing restarts them. A trainer that waits for an answer from a dead actor
+    may wait forever, without a message.
 
     ## How to fix
 
     Look at its log, in the folder of the session on its node: `logs/worker-*-PID.err`. When Ray ended it for memory: fewer workers,
-    or more memory. Then start the job anew.
+    or more memory. Then restart the job.
     """
     for cluster in clusters.concerned:
         if not cluster.knows("actors") or not cluster.knows("jobs"):
@@ -75,7 +76,7 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
                 ),
                 subject=Subject("actor", first.name, job),
                 remedy=f"see {cluster.session or 'the session'}/logs/worker-*-{first.pid}.err on {first.address or 'its node'}; "
-                "then start the job anew",
+                "then restart the job",
             )
 
 

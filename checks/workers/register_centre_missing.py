@@ -35,7 +35,7 @@ _LATE = a_rank(1, state="PENDING_CREATION", node="")
     examples=lambda: [
         Example("a verl that has none", (runs(a_rank(0), a_rank(1)),)),
         Example("alive", (runs(a_rank(0), a_rank(1), _centre("ALIVE")),)),
-        Example("it went with rank 0, which RAY125 says", (runs(a_rank(0, state="DEAD"), a_rank(1), _centre()),)),
+        Example("it ended with rank 0, which RAY125 reports", (runs(a_rank(0, state="DEAD"), a_rank(1), _centre()),)),
         Example("made anew", (runs(a_rank(0), a_rank(1), _centre(), _centre("ALIVE")),)),
         Example("died", (runs(a_rank(0), a_rank(1), _centre(died="The actor died because its node has died.")),), "the register centre of worker group abc123WorkerDict of job 01000000 is dead"),
         Example("before all ranks were there", (runs(a_rank(0), _LATE, _centre()),), "rank 1 of 2 never starts"),
@@ -52,7 +52,8 @@ def register_centre_missing(clusters: RayClusters) -> Iterator[Finding]:
 
     ## How to fix
 
-    Look at why it died; it needs neither CPU nor GPU, and little memory. Then start the job anew. verl has done without it since 0.6.0.
+    Find out why it died; it needs neither CPU nor GPU, and little memory. Then restart the job. Since 0.6.0
+    verl works without it.
     """
     for cluster, group in running_groups(clusters):
         name = group.prefix + REGISTER_CENTRE
@@ -80,5 +81,5 @@ def register_centre_missing(clusters: RayClusters) -> Iterator[Finding]:
                 f"the GCS at {cluster.address}",
             ),
             subject=Subject("actor", name),
-            remedy="start the job anew",
+            remedy="restart the job",
         )

@@ -33,7 +33,7 @@ _SEEN = Gpus((Device(0, "H200", memory=Memory(140_000, 90_000, 50_000), holders=
         Example("a group that generates beside one that trains", (runs(a_rank(0), a_rank(0, prefix="rollout_colocate_0")), _NO_GPU)),
         Example("two groups on GPUs of their own", (runs(a_rank(0), a_rank(0, prefix="def456", gpus=(1,))), _NO_GPU)),
         Example("without GPUs", (runs(*(a_rank(0, prefix=prefix, gpus=()) for prefix in ("a", "b"))), _NO_GPU)),
-        Example("NVML sees both, which CUDA151 says", (runs(*_PAIR), _SEEN)),
+        Example("NVML sees both, which CUDA151 reports", (runs(*_PAIR), _SEEN)),
         Example("actor and critic apart", (runs(*_PAIR), _NO_GPU), "2 trainers share GPU 0 of 10.0.0.5: abc123WorkerDict, def456WorkerDict"),
     ],
 )  # fmt: skip

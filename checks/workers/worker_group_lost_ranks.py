@@ -26,7 +26,7 @@ def _dead(rank: int, end: str = "WORKER_DIED", died: str = "The actor died unexp
     phase="workers",
     examples=lambda: [
         Example("all alive", (runs(a_rank(0), a_rank(1)),)),
-        Example("all dead: its job is told", (runs(_dead(0), _dead(1)),)),
+        Example("all dead: the job gets the error", (runs(_dead(0), _dead(1)),)),
         Example("its job has ended", (runs(a_rank(0), _dead(1), finished=True),)),
         Example("it came back", (runs(a_rank(0), _dead(1), a_rank(1)),)),
         Example("still being made", (runs(a_rank(0, 8), a_rank(1, 8, state="PENDING_CREATION", node="", pid=0)),)),
@@ -41,13 +41,14 @@ def worker_group_lost_ranks(clusters: RayClusters, launch: Launch | Unknown) -> 
 
     ## Why it matters
 
-    The ranks of a group work together: each waits in the next collective until all are there. verl starts none anew. So the job stands
-    still, often without a message, until NCCL's time limit or for ever, and holds all its GPUs.
+    The ranks of a group work together: each waits in the next collective until all are there. verl does not
+    restart any. So the job hangs, often without a message, until NCCL's time limit or forever, and holds all
+    its GPUs.
 
     ## How to fix
 
     Look at why each died: the evidence has Ray's words, and its log, in the folder of the session on that node, is
-    `logs/worker-*-PID.err`. Then end the job and start it anew from its last checkpoint. A rank to which nothing referred any more was
+    `logs/worker-*-PID.err`. Then stop the job and restart it from its last checkpoint. A rank to which nothing referred any more was
     collected: whoever makes a worker group has to keep it, and not only the groups that it spawned.
     """
     for cluster, group in running_groups(clusters):

@@ -52,7 +52,7 @@ _SECOND = (_in_pool(0, "two", "PENDING_CREATION"), _in_pool(1, "two", "PENDING_C
     examples=lambda: [
         Example("a group that has its place", (runs(*_FIRST, groups=(_POOL,)),)),
         Example("a group that is being started", (runs(*_SECOND, groups=(_POOL,)),)),
-        Example("it can never be placed, which RAY115 says", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, replace(_NEXT, bundles=({"GPU": 1.0},) * 9)))),)),
+        Example("it can never be placed, which RAY115 reports", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, replace(_NEXT, bundles=({"GPU": 1.0},) * 9)))),)),
         Example("free resources that it has not been given yet", (joins(a_cluster(jobs=(JOB,), groups=(_NEXT,))),)),
         Example("in another Ray than the one that the script starts", (replace(joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT))), joined="", choice="new"),)),
         Example("in another Ray than the one that is named", (RayClusters((a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT)),), "10.0.0.7:6379", "named"),)),
@@ -71,8 +71,9 @@ def worker_group_waits(clusters: RayClusters, launch: Launch | Unknown) -> Itera
 
     ## How to fix
 
-    The evidence says who has what is missing. Two worker groups in one resource pool need `max_colocate_count` of at least two, or one
-    process for both (`create_colocated_worker_cls`). What ended jobs left behind, `verl-doctor clean` shows and removes.
+    The evidence shows what holds the missing resources. Two worker groups in one resource pool need
+    `max_colocate_count` of at least two, or one process for both (`create_colocated_worker_cls`). What ended
+    jobs left behind, `verl-doctor clean` shows and removes.
     """
     for cluster in clusters.concerned:
         if all(map(cluster.knows, ("nodes", "jobs", "groups", "actors"))):
@@ -105,7 +106,7 @@ def _unplaced(group: RayGroup, cluster: RayCluster, launch: Launch | Unknown) ->
         f"placement group {group.name or short(group.group)} of job {group.job} waits for {wanted[name]:g} {name}, "
         f"and {free[name]:g} are free",
         Evidence(
-            in_words(found, name) or "Ray does not say who has them",
+            in_words(found, name) or "Ray does not report who holds them",
             bundles(group),
             f"the GCS at {cluster.address}",
         ),
@@ -179,7 +180,7 @@ class _Room:
             self._taken.update(actor.needs)
 
     def lacks(self, actor: RayActor) -> set[str]:
-        """What an actor asks for of one part and does not find there."""
+        """What an actor requests of a bundle that lacks it."""
         return {
             name
             for name, amount in actor.needs.items()

@@ -100,7 +100,7 @@ def repaired(source: SourceText, comment: str) -> bytes:
     Raises CannotEdit for whatever it does not know.
     """
     if told_by(source.tree):
-        raise CannotEdit(f"{source.path}: the address is handed on already")
+        raise CannotEdit(f"{source.path}: the address is already passed on")
     after = source.edited(_edits(source), comment)
     tree = SourceText(after, source.path).tree
     left = [
@@ -124,7 +124,7 @@ def _edits(source: SourceText) -> Iterator[Edit]:
     if not lookups:
         raise CannotEdit(f"{source.path}: no function calls ray.init and picks named actors by their prefix")
     if not parents:
-        raise CannotEdit(f"{source.path}: it does not say where the engine is given its instance_id")
+        raise CannotEdit(f"{source.path}: it does not show where the engine gets its instance_id")
     for parent in parents:
         _refuse_unless_alone(source, parent)
         _refuse_shadowed(source, parent, frozenset({"os"}))
@@ -162,7 +162,7 @@ def _joins(source: SourceText, lookup: EngineLookup) -> Edit:
 def _waits(source: SourceText, lookup: EngineLookup) -> Edit:
     if lookup.expected is None or lookup.wanted is None:
         raise _no(
-            source, lookup.assigned, f"no `assert len({lookup.names}) == ...` says how many are expected"
+            source, lookup.assigned, f"no `assert len({lookup.names}) == ...` states how many are expected"
         )
     _refuse_unless_alone(source, lookup.expected)
     if lookup.expected.lineno < lookup.assigned.lineno or lookup.assigned.lineno < lookup.inits[-1].lineno:

@@ -53,9 +53,9 @@ def _statements(source: SourceText, wanted: Iterable[ApiUse]) -> list[ast.Import
     for use in wanted:
         node = known.get((use.line, use.column))
         if node is None:
-            raise CannotEdit(f"{source.path}:{use.line}: there is no import statement here")
+            raise CannotEdit(f"{source.path}:{use.line}: no import statement here")
         if isinstance(node, ast.Import):
-            raise CannotEdit(f"{source.path}:{use.line}: a whole module is imported, and it is not there")
+            raise CannotEdit(f"{source.path}:{use.line}: a whole module is imported that does not exist")
         found[node.lineno, node.col_offset] = node
     return [found[key] for key in sorted(found)]
 

@@ -47,7 +47,7 @@ def _edit(source: SourceText, use: ApiUse) -> Edit:
         raise CannotEdit(f"{where}: the file has changed since it was read")
     callee = dotted(call.func)
     if not callee:
-        raise CannotEdit(f"{where}: {text_of(call.func)} is no plain name")
+        raise CannotEdit(f"{where}: {text_of(call.func)} is not a plain name")
     condition = f'"{lost.parameter}" in __import__("inspect").signature({callee}).parameters'
     if use.kind == "keyword":
         keyword = next(passed for passed in call.keywords if passed.arg == lost.parameter)
@@ -74,5 +74,5 @@ def _positional(call: ast.Call, lost: Dropped, where: str) -> ast.expr:
     """The one argument that is named like the lost parameter: that is how verl writes it."""
     named = [argument for argument in call.args if dotted(argument).rpartition(".")[2] == lost.parameter]
     if len(named) != 1 or any(isinstance(argument, ast.Starred) for argument in call.args):
-        raise CannotEdit(f"{where}: which argument is {lost.parameter} cannot be told")
+        raise CannotEdit(f"{where}: unknown which argument is {lost.parameter}")
     return named[0]

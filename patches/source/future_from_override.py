@@ -73,7 +73,7 @@ def _waits(use: ApiUse, uses: VllmUses, sources: SourceFiles) -> str:
         for how in _handed_on(part, method)
     }
     if len(ways) != 1:
-        raise CannotEdit(f"{path}: what {name} does with the answer of {method}() cannot be told")
+        raise CannotEdit(f"{path}: unknown what {name} does with the result of {method}()")
     return ways.pop()
 
 
@@ -111,7 +111,7 @@ def _edits(source: SourceText, use: ApiUse, waits: str) -> Iterator[Edit]:
     if not isinstance(node, _Function):
         raise CannotEdit(f"{where}: the file has changed since it was read")
     if parameter != ASKED:
-        raise CannotEdit(f"{where}: what vLLM wants with {parameter} cannot be told")
+        raise CannotEdit(f"{where}: unknown what vLLM expects of {parameter}")
     if isinstance(node, ast.AsyncFunctionDef) or any(
         isinstance(p, (ast.Yield, ast.YieldFrom)) for p in _own(node)
     ):

@@ -129,7 +129,7 @@ def _decorated(source: SourceText, trainers: list[ServingClass]) -> Iterator[Edi
     for node in nodes:
         fit = method_of(node, TRAIN)
         if not isinstance(fit, ast.FunctionDef):
-            raise CannotEdit(f"{source.path}:{node.lineno}: {node.name}.{TRAIN} is no plain method")
+            raise CannotEdit(f"{source.path}:{node.lineno}: {node.name}.{TRAIN} is not a plain method")
         at = source.line_start(_first_line(fit))
         yield Edit(at, at, f"{source.indent(fit)}@{_DECORATOR}{source.newline}")
     if nodes:
@@ -142,7 +142,7 @@ def _decorated(source: SourceText, trainers: list[ServingClass]) -> Iterator[Edi
 def _class(source: SourceText, name: str) -> ast.ClassDef:
     found = [node for node in source.tree.body if isinstance(node, ast.ClassDef) and node.name == name]
     if len(found) != 1:
-        raise CannotEdit(f"{source.path} has not one class {name}: it has changed since it was read")
+        raise CannotEdit(f"{source.path} has no single class {name}: it has changed since it was read")
     return found[0]
 
 

@@ -97,7 +97,7 @@ class _Repair:
             case _, ast.pattern() | ast.match_case():
                 why = "in a pattern"
             case ast.Attribute(ctx=ast.Load()), _ if callee := _passed_by_position(use):
-                why = f"what it means to {callee} by position cannot be told"
+                why = f"what it means to {callee} by position is unknown"
             case ast.Attribute(ctx=ast.Load()) as read, _:
                 return read, partial(self._read, read)
             case ast.Attribute(ctx=ast.Store(), value=owner), ast.Assign(targets=[_], value=value) as store:
@@ -118,7 +118,7 @@ class _Repair:
         if _position(keyword) in self.unknown:
             return f"what {text_of(call.func)} takes is unknown, {self.unknown[_position(keyword)]}"
         if callee in {"", "dict"} or callee.endswith(".update"):
-            return f"{text_of(call.func)} is no plain name of something of vLLM"
+            return f"{text_of(call.func)} is not a plain name from vLLM"
         if _position(keyword) not in self.recorded:
             return f"{callee} is not known to be of vLLM and to take it"
         stars = [argument for argument in call.args if isinstance(argument, ast.Starred)]

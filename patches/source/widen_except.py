@@ -49,7 +49,7 @@ def _edit(source: SourceText, use: ApiUse) -> Edit:
                 if isinstance(kind, ast.Name) and kind.id == "ModuleNotFoundError":
                     _refuse_if_meant(source, node)
                     return Edit(source.start(kind), source.end(kind), "ImportError")
-    raise CannotEdit(f"{source.path}:{use.line}: there is no `except ModuleNotFoundError` around it")
+    raise CannotEdit(f"{source.path}:{use.line}: no `except ModuleNotFoundError` around it")
 
 
 def _refuse_if_meant(source: SourceText, node: ast.Try) -> None:

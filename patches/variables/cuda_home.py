@@ -11,6 +11,6 @@ from verl_doctor.toolkit.rule import Finding
 def cuda_home(_: Finding, toolkit: CudaToolkit) -> list[Change] | Refusal:
     """Let CUDA_HOME name one folder that holds nvcc: an entry of the list that it was, or that of the nvcc on PATH."""
     if not toolkit.candidate:
-        return Refusal("there is no nvcc on PATH, nor in /usr/local/cuda")
-    why = f"{toolkit.told_by} was {toolkit.home}, where there is no nvcc"
+        return Refusal("nvcc is neither on PATH nor in /usr/local/cuda")
+    why = f"{toolkit.told_by} was {toolkit.home}, which has no nvcc"
     return [SetVariable(toolkit.told_by, toolkit.candidate, why, node_only=True)]

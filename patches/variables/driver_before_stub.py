@@ -24,4 +24,4 @@ def driver_before_stub(
     """
     if finding.location is not None:
         return leave_out(finding, launch, sources, marker.comment("CUDA102"), is_stubs)
-    return loaded_first(libcuda, "a stub would be loaded in place of the driver's libcuda")
+    return loaded_first(libcuda, "a stub would be loaded instead of the driver's libcuda")

@@ -14,5 +14,8 @@ from verl_doctor.toolkit.rule import Finding
 def gloo_interface_for_lost_name(_: Finding, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
     """Tell gloo which interface leads to the other nodes, since this machine's name does not."""
     return set_interface(
-        GLOO, network, nodes, "this machine's own name, which gloo takes otherwise, is none of its addresses"
+        GLOO,
+        network,
+        nodes,
+        "this machine's own name, which gloo uses by default, does not resolve to one of its addresses",
     )

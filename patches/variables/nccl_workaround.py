@@ -9,7 +9,7 @@ from verl_doctor.toolkit.rule import Finding
 _WHY = {
     "NCCL_NVLS_ENABLE": "the multicast of these NVSwitches does not work for NCCL here",
     "NCCL_CUMEM_HOST_ENABLE": "NCCL does not work here with host memory from CUDA's cuMem calls",
-    "NCCL_P2P_DISABLE": "these GPUs cannot access each other's memory, whatever the driver says",
+    "NCCL_P2P_DISABLE": "these GPUs cannot access each other's memory, whatever the driver reports",
     "NCCL_SHM_DISABLE": "NCCL does not work here through shared memory",
 }
 
@@ -22,5 +22,5 @@ def nccl_workaround(_: Finding, collective: Collective) -> list[Change] | Refusa
     """
     if not collective.remedy:
         return Refusal("NCCL worked with none of the variables that were tried")
-    until = f"the driver or NCCL {collective.nccl} is repaired: NET132 says that NCCL works without it"
+    until = f"the driver or NCCL {collective.nccl} is repaired: NET132 reports when NCCL works without it"
     return [SetVariable(name, value, _WHY[name], until, node_only=True) for name, value in collective.remedy]

@@ -16,6 +16,6 @@ def no_foreign_devices(finding: Finding, gpus: Gpus) -> list[Change] | Refusal:
     """
     named = [name for name in VARIABLES if finding.subject == Subject("variable", name)]
     if not gpus.devices or not named:
-        return Refusal("no NVIDIA GPU answers here, so the variable may be meant")
+        return Refusal("no NVIDIA GPU answers here, so the variable may be intended")
     why = "verl refuses it beside CUDA_VISIBLE_DEVICES, and these are NVIDIA GPUs"
     return [SetVariable(name, None, why, node_only=True) for name in named]

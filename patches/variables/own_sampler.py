@@ -15,6 +15,6 @@ def own_sampler(_: Finding, flashinfer: FlashInfer, sampler: VllmSampler) -> lis
     It is what vLLM does on GPUs that FlashInfer does not support. The distribution of tokens is the same.
     """
     if not sampler.can_be_switched:
-        return Refusal(f"vLLM {sampler.version} does not heed {VARIABLE}")
+        return Refusal(f"vLLM {sampler.version} does not read {VARIABLE}")
     why = f"vLLM {sampler.version} would compile FlashInfer's sampler with nvcc while the engine starts"
     return [SetVariable(VARIABLE, "0", why, f"flashinfer-jit-cache {flashinfer.version} is installed")]

@@ -17,7 +17,7 @@ def short_ray_folder(_: Finding, folders: Folders) -> list[Change] | Refusal:
     """
     spare = folders.spare
     if spare is None or not spare.writable or spare.shared:
-        return Refusal("there is no local folder with a short path that this user may write into")
+        return Refusal("no local folder with a short path is writable for this user")
     if spare.free is not None and spare.free < _LEAST:
         return Refusal(f"the disk of {spare.path} has too little room for Ray's sessions")
     for folder in folders.of("Ray's sessions"):

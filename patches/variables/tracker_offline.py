@@ -14,7 +14,7 @@ def tracker_offline(finding: Finding, trackers: Trackers) -> list[Change] | Refu
     Unsafe: who watches the run in a browser will not see it until it is sent (`wandb sync`).
     """
     named = [tracker for tracker in trackers.trackers if finding.subject == Subject("tracker", tracker.name)]
-    why = "there is no key for the server, or no network"
+    why = "no key for the server, or no network"
     changes: list[Change] = [
         SetVariable(tracker.mode_variable, "offline", why, "there is") for tracker in named
     ]

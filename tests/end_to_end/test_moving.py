@@ -344,7 +344,7 @@ def test_paths_are_looked_at_on_every_node(here: Doctor, copy: Path, environment
     assert "examined on 2 nodes" in everywhere["evidence"]
     lacking = sites("n[1-3]")
     assert lacking["state"] == "failed", lacking
-    assert "SITE102 model: there is no /nowhere/verl_x on this machine (n3)" in lacking["evidence"]
+    assert "SITE102 model: /nowhere/verl_x does not exist on this machine (n3)" in lacking["evidence"]
     unheard = sites("n1,gone")
     assert unheard["state"] == "unknown", unheard
     assert any(sentence.startswith("no answer from gone") for sentence in unheard["evidence"])

@@ -85,7 +85,7 @@ def test_one_line_is_replaced_and_kept(tmp_path):
     ],
 )
 def test_an_argument_that_cannot_be_told_is_refused(tmp_path, server):
-    assert "server.py:3: which argument is vllm_config cannot be told" in tree(tmp_path, server).refusal()
+    assert "server.py:3: unknown which argument is vllm_config" in tree(tmp_path, server).refusal()
 
 
 def test_another_call_that_does_not_fit_has_no_fix(tmp_path):

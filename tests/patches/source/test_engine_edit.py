@@ -45,12 +45,12 @@ FORMS = {
     ),
 }
 REFUSED = {
-    "says how many are expected": server(counts="print(found)\n"),
+    "states how many are expected": server(counts="print(found)\n"),
     "what ray.init returns is kept": server("context = ray.init(namespace=namespace)\n"),
     "given arguments with **": server("ray.init(**options)\n"),
     "called more than once": server("ray.init()\nray.init(namespace=namespace)\n"),
     "no name for the namespace": server("ray.init()\n", reads='prefix, size = self.config.instance_id.split(":")\n'),
-    "where the engine is given its instance_id": server(parent=""),
+    "where the engine gets its instance_id": server(parent=""),
     "no function calls ray.init and picks": server(looks="found = ray.util.list_named_actors()\n"),
     "found is changed before": server(counts="found = found[:2]\nassert len(found) == int(size)\n"),
     "other code stands on the same line": server("x = 1; ray.init(namespace=namespace)\n"),
@@ -58,7 +58,7 @@ REFUSED = {
     "time means something else": server(reads="time = 1\n" + server.__kwdefaults__["reads"]),
     "os means something else in start": server().replace("        config = arg", "        os = 1\n        config = arg"),
     "does not read an instance_id": server(reads='namespace, prefix, size = self.told.split(":")\n', counts="assert len(found) == int(size)\n"),
-    "handed on already": server().replace("        config.instance_id", "        os.environ['RAY_ADDRESS'] = ray.get_runtime_context().gcs_address\n        config.instance_id"),
+    "already passed on": server().replace("        config.instance_id", "        os.environ['RAY_ADDRESS'] = ray.get_runtime_context().gcs_address\n        config.instance_id"),
     "cannot be parsed": server() + "def\n",
 }  # fmt: skip
 

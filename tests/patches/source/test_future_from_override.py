@@ -164,7 +164,7 @@ def test_a_base_class_that_does_not_say_what_it_waits_for_is_refused(tmp_path):
         "executor.py": EACH["executor.py"].replace("return output[0]", "return self.first(output)"),
     }
     reasons = [plan.reason for plan in tree(tmp_path, FORMS["no room for more"], new).plans()]
-    assert ["cannot be told" in reason for reason in reasons] == [True]
+    assert ["unknown what" in reason for reason in reasons] == [True]
 
 
 @pytest.mark.real

@@ -164,7 +164,7 @@ def test_a_trainer_that_asks_for_the_end_by_itself_is_left_alone(tmp_path: Path)
     ("manager", "trainer", "why"),
     [
         (MANAGER.replace("import ray", "from ray import kill"), TRAINER, "does not import ray"),
-        (MANAGER, TRAINER.replace("    def fit", "    async def fit"), "is no plain method"),
+        (MANAGER, TRAINER.replace("    def fit", "    async def fit"), "is not a plain method"),
     ],
 )  # fmt: skip
 def test_what_is_of_another_form_is_refused(tmp_path: Path, manager: str, trainer: str, why: str) -> None:
