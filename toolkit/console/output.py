@@ -70,7 +70,7 @@ def refuse_others(path: Path, kind: Kind) -> None:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not (kind.looks.search(head) or kind.looks.search(tail)):
         raise UsageError(
-            f"{path} exists and is not a {kind.name} of verl-doctor: name another file, or add --force"
+            f"{path} exists and is not a verl-doctor {kind.name}: name another file, or add --force"
         )
 
 

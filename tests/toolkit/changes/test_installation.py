@@ -234,8 +234,8 @@ def test_somebody_elses_folder_is_never_removed(prefix: Path, tmp_path: Path) ->
     ("sign", "in_place", "sentence"),
     [
         ("conda-meta", False, "is a conda environment"),
-        ("", False, "is no virtual environment"),
-        ("", True, "is no virtual environment"),
+        ("", False, "is not a virtual environment"),
+        ("", True, "is not a virtual environment"),
     ],
 )
 def test_what_cannot_be_copied_is_refused(prefix: Path, sign: str, sentence: str, *, in_place: bool) -> None:

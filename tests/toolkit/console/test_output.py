@@ -150,7 +150,7 @@ def test_a_device_that_is_full_is_a_usage_error() -> None:
 def test_a_named_pipe_is_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(UsageError, match="pipe cannot be written: nobody reads it"):
+    with pytest.raises(UsageError, match="pipe cannot be written: no process reads it"):
         write(pipe, "new")
     large = "new" * 50_000  # more than a pipe holds
     with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)) as reader:
@@ -202,7 +202,7 @@ def test_only_a_file_of_the_same_kind_is_replaced_unasked(tmp_path: Path, kind: 
         if other in (None, kind):
             refuse_others(path, kind)
         else:
-            with pytest.raises(UsageError, match=f"is no {kind.name} of verl-doctor: name another file, or"):
+            with pytest.raises(UsageError, match=f"is not a verl-doctor {kind.name}: name another file, or"):
                 refuse_others(path, kind)
 
 
@@ -227,7 +227,7 @@ def test_what_a_person_wrote_is_of_no_kind(tmp_path: Path, content: str) -> None
 def test_a_link_is_the_file_to_which_it_leads(tmp_path: Path) -> None:
     (tmp_path / "thesis").write_text("three years")
     (tmp_path / "out.json").symlink_to("thesis")
-    with pytest.raises(UsageError, match=r"out\.json exists and is not a facts file or snapshot"):
+    with pytest.raises(UsageError, match=r"out\.json exists and is not a verl-doctor facts file or snapshot"):
         refuse_others(tmp_path / "out.json", FACTS)
 
 

@@ -90,7 +90,7 @@ def test_an_ignore_carries_its_reason_and_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[[[", "no valid TOML"),
+        ("[[[", "not valid TOML"),
         ("selct = []", "unknown key 'selct'"),
         ('select = "VLLM"', "list of strings"),
         ("marker = 3", "marker must be one word"),

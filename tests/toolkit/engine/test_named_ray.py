@@ -41,8 +41,8 @@ def test_the_one_that_is_named_is_the_only_one():
 @pytest.mark.parametrize(
     ("clusters", "place", "why"),
     [
-        (RayClusters((OTHER,)), replace(PLACE, reply="refused"), f"nothing is listening on {ASKED}; name the address"),
-        (NOTHING, replace(PLACE, reply="silence"), f"{ASKED} does not answer; name the address"),
+        (RayClusters((OTHER,)), replace(PLACE, reply="refused"), f"nothing is listening on {ASKED}; use the address"),
+        (NOTHING, replace(PLACE, reply="silence"), f"{ASKED} does not answer; use the address"),
         (RayClusters((OTHER, RayCluster(ASKED, refused="no GCS"))), PLACE, "could not be read: no GCS; verl-doctor check"),
         (NOTHING, PLACE, "cannot be read: there is none; --python names"),
     ],

@@ -98,7 +98,7 @@ def test_a_user_in_netrc_is_let_in(index: IndexServer) -> None:
 
 def test_a_stranger_is_told_where_credentials_go_and_no_password_is_shown(index: IndexServer) -> None:
     index.login = "me:s3cret"
-    with pytest.raises(NoListing, match="wants a user and a password") as raised:
+    with pytest.raises(NoListing, match="requires a user and a password") as raised:
         listing(index.url.replace("http://", "http://me:wr0ng@"))
     assert "wr0ng" not in str(raised.value)
 
@@ -148,7 +148,7 @@ def test_without_an_earlier_answer_it_is_one_sentence() -> None:
             listing(url)
     with pytest.raises(NoListing, match="run once without --offline"):
         listing(url, offline=True)
-    with pytest.raises(NoListing, match="there is no place to look"):
+    with pytest.raises(NoListing, match="nowhere to look"):
         listing()
 
 

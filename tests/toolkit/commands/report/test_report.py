@@ -218,7 +218,7 @@ def test_what_is_no_report_is_not_replaced(here: Doctor, tmp_path: Path, laptop:
     done = here("report", "--facts", laptop, "--html", mine, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "exists and is not a report of verl-doctor: name another file, or add --force" in done.stderr
+    assert "exists and is not a verl-doctor report: name another file, or add --force" in done.stderr
     assert mine.read_text() == "<html>three years</html>"
     assert here("report", "--facts", laptop, "--html", mine, "--force", cwd=tmp_path).returncode == 3
 
