@@ -115,7 +115,7 @@ def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple
     """Read from a function's annotations which facts it wants.
 
     Parameters whose annotation is in `skip` are the caller's business. Raises TypeError, naming the function, when
-    a parameter has no annotation or one that is no class: a misspelt fact must not wait for a user to be found.
+    a parameter has no annotation or one that is no class: a misspelled fact must not wait for a user to be found.
     """
     found = []
     for name in _parameters(function):

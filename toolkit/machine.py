@@ -47,7 +47,7 @@ class Machine:
 
     `planned` is the content of launch files by path that a plan would give them: they are read as if it was done. `root` is where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them below a folder.
     `as_started` turns the environment that a process of Ray's was started with into the one that it will have when it is
-    started anew: another one only while a repair of the job's environment is judged.
+    started again: another one only while a repair of the job's environment is judged.
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))

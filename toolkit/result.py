@@ -89,9 +89,9 @@ class PathVerdict:
 
 @dataclass(frozen=True)
 class Repair:
-    """What became of one fix: planned, and after `--apply` judged anew in fresh state.
+    """What became of one fix: planned, and after `--apply` judged again in fresh state.
 
-    `transaction` is the name under which `verl-doctor undo` takes it back: the journal's folder and a number. All repairs of
+    `transaction` is the name under which `verl-doctor undo` reverts it: the journal's folder and a number. All repairs of
     one run have the same. `notes` are sentences on what else would change, and on what undo cannot give back.
     """
 

@@ -128,7 +128,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a finding is about, for code to decide by: its kind and its name, spelt as the thing itself is.
+    """What a finding is about, for code to decide by: its kind and its name, spelled as the thing itself is.
 
     A variable's name is that of the variable, a setting's its dotted key, a file's its path, a device's its index. Two
     findings of one rule about one subject are the same fault. `detail` tells apart what shares a name: an installed

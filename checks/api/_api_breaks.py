@@ -123,7 +123,7 @@ def _folded(groups: list[list[ApiUse]], fold: Callable[[list[ApiUse]], str], rem
     )
 
 
-# Kinds of uses whose names are spelt without the package: options of its command line, methods of its workers.
+# Kinds of uses whose names are spelled without the package: options of its command line, methods of its workers.
 _OF_VLLM = frozenset({"option", "sent"})
 
 

@@ -33,7 +33,7 @@ _NEWER = replace(COMPAT, version="590.44.01", real="/usr/local/cuda/compat/libcu
         Example("of the driver's version", (machine(OWN), _UNASKED)),
         Example("compat lies there and nobody points to it", (machine(OWN, elsewhere=(replace(COMPAT, how=""),)), _UNASKED)),
         Example("a newer one from compat is what the package is for", (machine(_NEWER, OWN), _UNASKED)),
-        Example("it is older and works all the same", (machine(COMPAT, OWN), CudaInit(replace(WORKS, file=COMPAT.real)))),
+        Example("it is older and works anyway", (machine(COMPAT, OWN), CudaInit(replace(WORKS, file=COMPAT.real)))),
         Example("the kernel does not tell its version", (machine(COMPAT, driver=""), _UNASKED)),
         Example("compat first", (machine(COMPAT, OWN), _UNASKED), f"libcuda 580.95.05 would be loaded with driver {DRIVER}"),
         Example("an image's ld.so.conf leads to compat", (machine(replace(COMPAT, how="ld.so.cache"), OWN), _UNASKED), "580.95.05"),

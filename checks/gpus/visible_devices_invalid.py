@@ -42,7 +42,7 @@ def visible_devices_invalid(gpus: Gpus, visible: VisibleDevices) -> Iterator[Fin
     ## Why it matters
 
     CUDA takes the entries up to the first that names no GPU of this machine, and none at all when one is repeated. It does so
-    without a word; the job stops later: `No CUDA GPUs are available`, `invalid device ordinal`, or verl's `Total
+    silently; the job stops later: `No CUDA GPUs are available`, `invalid device ordinal`, or verl's `Total
     available GPUs ... is less than total desired GPUs`. Ray counts the entries, and not what CUDA makes of them.
 
     ## How to fix

@@ -1,4 +1,4 @@
-"""Words about installed files that several rules use: where they lie, how to get them anew, who shares them."""
+"""Words about installed files that several rules use: where they lie, how to get them again, who shares them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def below_site(path: str) -> str:
 
 
 def reinstall(name: str, version: str, installer: str = "") -> str:
-    """The command that installs a package anew, in the words of the installer that brought it."""
+    """The command that installs a package again, in the words of the installer that brought it."""
     if installer.startswith("uv"):
         return f"uv pip install --no-deps --reinstall-package {name} {name}=={version}"
     if installer == "conda":

@@ -83,7 +83,7 @@ class _Kinds:
 
 
 def _taken_for(name: str, tree: ast.Module, local: str) -> str:
-    """What verl takes a name for: told by what it does with it, else by how it is spelt."""
+    """What verl takes a name for: told by what it does with it, else by how it is spelled."""
     if local in set(_as_class(tree)) or _CLASS_NAME.fullmatch(name):
         return "a class"
     return "a function" if _FUNCTION_NAME.fullmatch(name) else ""

@@ -1,8 +1,8 @@
 """Carrying changes out. This package, and it alone, changes the examined environment.
 
 A transaction is written into the journal first; then all its files change; then its bytecode is written and its
-commands are run, in order. If one of them fails, everything before it is taken back. If this process is killed, the
-next one takes it back.
+commands are run, in order. If one of them fails, everything before it is undone. If this process is killed, the
+next one undoes it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def apply(
 ) -> Transaction | None:
     """Carry out all changes, or none of them, and say what was done; None when everything was in place already.
 
-    `home` is the journal's folder; it is made when something is written. What is done in the same `run` is taken back
+    `home` is the journal's folder; it is made when something is written. What is done in the same `run` is undone
     together. A link out of its environment becomes a private copy, unless the changes go `through_links`. Waits up to
     `patience` seconds for another doctor. Raises Refused; everything is then as it was, except for what a command did and what the message names.
     """

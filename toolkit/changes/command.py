@@ -1,4 +1,4 @@
-"""Commands: run as a child without a shell. What they did cannot be taken back."""
+"""Commands: run as a child without a shell. What they did cannot be undone."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def kept(environment: Path, folder: Path) -> None:
     for source, inside in walked(environment):
         target = folder / inside
         if source.is_symlink():
-            target.symlink_to(os.readlink(source))  # noqa: PTH115 - as spelt
+            target.symlink_to(os.readlink(source))  # noqa: PTH115 - as spelled
         elif os.path.isdir(source):
             target.mkdir(exist_ok=True)
         elif os.path.isfile(source):
@@ -155,7 +155,7 @@ def _write(target: Path, content: bytes, model: Path) -> None:
 
 def _link(source: Path, target: Path, environment: Path, copy: Path) -> None:
     """A link into the environment leads into the copy."""
-    leads_to = os.readlink(source)  # noqa: PTH115 - as spelt
+    leads_to = os.readlink(source)  # noqa: PTH115 - as spelled
     for prefix in (str(environment), os.path.realpath(environment)):
         if leads_to == prefix or leads_to.startswith(f"{prefix}/"):
             leads_to = f"{copy}{leads_to[len(prefix) :]}"
@@ -165,8 +165,8 @@ def _link(source: Path, target: Path, environment: Path, copy: Path) -> None:
 
 def _names_of(environment: Path, copy: Path) -> tuple[re.Pattern[bytes], bytes]:
     """How files name the environment, and what they are to name instead."""
-    spelt = dict.fromkeys((os.fsencode(environment), os.fsencode(os.path.realpath(environment))))
-    pattern = b"|".join(re.escape(name) for name in sorted(spelt, key=len, reverse=True))
+    spelled = dict.fromkeys((os.fsencode(environment), os.fsencode(os.path.realpath(environment))))
+    pattern = b"|".join(re.escape(name) for name in sorted(spelled, key=len, reverse=True))
     return re.compile(rb"(?<![\w.-])(?:" + pattern + rb")(?![\w.-])"), os.fsencode(copy)
 
 
@@ -240,7 +240,7 @@ def _is_same(kept_one: Path, there: Path) -> bool:
         return False
     if stat.S_ISLNK(old.st_mode) or stat.S_ISLNK(new.st_mode):
         both = stat.S_ISLNK(old.st_mode) and stat.S_ISLNK(new.st_mode)
-        return both and os.readlink(kept_one) == os.readlink(there)  # noqa: PTH115 - as spelt
+        return both and os.readlink(kept_one) == os.readlink(there)  # noqa: PTH115 - as spelled
     if os.path.samestat(old, new):
         return True
     return (old.st_mode, old.st_size, old.st_mtime_ns) == (new.st_mode, new.st_size, new.st_mtime_ns)
@@ -252,7 +252,7 @@ def _put_back(source: Path, target: Path) -> None:
     beside = target.with_name(f".verl-doctor-back-{target.name}")
     beside.unlink(missing_ok=True)
     if source.is_symlink():
-        beside.symlink_to(os.readlink(source))  # noqa: PTH115 - as spelt
+        beside.symlink_to(os.readlink(source))  # noqa: PTH115 - as spelled
     else:
         _Putting()(source, beside)
     os.replace(beside, target)  # noqa: PTH105 - of two names of one file rename(2) keeps both

@@ -1,6 +1,6 @@
 """Packages installed into a copy of an environment, or into the environment itself with all that undo needs kept.
 
-The copy is filled, gets its packages, and is removed whole when it is taken back. In place, all files are kept in the journal
+The copy is filled, gets its packages, and is removed whole when it is undone. In place, all files are kept in the journal
 before the first one changes: other names of them, where the disk has hard links.
 """
 
@@ -54,7 +54,7 @@ def plan(change: InstallPackages) -> Planned:
 
 
 def make(entry: Entry, index: int, record: InstallRecord, held: int) -> None:
-    """Copy or keep the environment, then install. Raises Refused and OSError; what was begun is then taken back."""
+    """Copy or keep the environment, then install. Raises Refused and OSError; what was begun is then undone."""
     environment, copy = Path(record.environment), Path(record.copy)
     if record.in_place:
         kept = entry.at(index, _KEPT)

@@ -170,7 +170,7 @@ class Run:
 
 
 def new_run(homes: Iterable[Path], environment: Path) -> Run:
-    """A run whose changes will be taken back together."""
+    """A run whose changes will be undone together."""
     return Run(secrets.token_hex(8), tuple(map(str, dict.fromkeys(homes))), os.path.realpath(environment))
 
 

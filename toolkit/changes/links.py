@@ -37,7 +37,7 @@ class LinkOut:
 
 
 def environment_of(path: Path) -> Path | None:
-    """The virtual or conda environment in whose folder a path lies, as the path is spelt."""
+    """The virtual or conda environment in whose folder a path lies, as the path is spelled."""
     above = Path(os.path.abspath(path)).parents
     return next((folder for folder in above if is_environment(folder)), None)
 

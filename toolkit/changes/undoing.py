@@ -40,7 +40,7 @@ def undo(
     """Take back the transaction named `identifier`, or `everything`, newest first, or the last one.
 
     Returns what was undone; a transaction that a killed doctor left half-way is the last one. Raises Refused with the difference when a file was changed by someone else since; the
-    transaction is then as it was. With `everything`, the others are taken back all the same, and those that did
+    transaction is then as it was. With `everything`, the others are undone anyway, and those that did
     nothing but run commands are passed over.
     """
     with sentences("nothing was undone"):
@@ -130,7 +130,7 @@ def _over(entry: Entry, entries: Sequence[Entry]) -> Transaction:
 
 
 def recover(home: Path, *, patience: float = lock.TIMEOUT) -> None:
-    """Finish what a killed doctor left: what it was applying or undoing is taken back. Raises Refused."""
+    """Finish what a killed doctor left: what it was applying or undoing is undone. Raises Refused."""
     with sentences(f"{home} could not be put in order"):
         if os.path.isdir(home):
             journal.demand_own(home)
@@ -160,7 +160,7 @@ def roll_back(entry: Entry) -> str:
             return f"{', '.join(left)} was changed by someone else meanwhile and left as it is; see verl-doctor undo --list"
         if command.was_run(entry):
             journal.forget_originals(journal.mark(entry, "failed"))
-            return "the changes to files were taken back, what the command did was not"
+            return "the changes to files were undone, what the command did was not"
         journal.drop(entry)
     except (OSError, Refused) as error:
         return f"taking it back failed too ({sentence(error)}); verl-doctor undo will try again"
@@ -190,7 +190,7 @@ def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
             )
             continue
         settled = journal.mark(entry, "failed" if _did_what_stays(entry) else "undone")
-        announce(f"{about}, and was taken back" + (f": {paths}" if paths else ""))
+        announce(f"{about}, and was undone" + (f": {paths}" if paths else ""))
         recovered.append(_over(settled, entries))
     return recovered
 

@@ -76,7 +76,7 @@ class SubjectReader:
     `among_a_kind`: nodes are compared with those alone that have the same kind of GPUs. `lacking_counts`: that a node has no
     such thing is an answer. `nearly` says that the values are numbers, and which of them count as the same. `may_name`: where
     nearly every node has a value of its own, it names the node, and is not compared. `weak`: nodes that differ in this alone
-    agree all the same.
+    agree anyway.
     """
 
     read: Callable[..., Answers]

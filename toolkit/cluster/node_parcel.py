@@ -108,7 +108,7 @@ def repair_parcel(run: Session, collection: Collection, *, unsafe: bool) -> Parc
 
 
 def undo_parcel(run: Session, collection: Collection, *, everything: bool) -> Parcel:
-    """Ask that the last repair of the environment be taken back, or `everything`."""
+    """Ask that the last repair of the environment be undone, or `everything`."""
     return Parcel(packed([_UNDO]), {"undo": {"everything": everything}, **_run_settings(run, collection)})
 
 

@@ -31,7 +31,7 @@ from verl_doctor.toolkit.target import Target
 REPAIRS = "repairs"
 """What the answer has in place of facts when a repair was asked for."""
 UNDONE = "undone"
-"""The same where repairs are taken back."""
+"""The same where repairs are undone."""
 WARMED = "warmed"
 """The same for a warm-up."""
 

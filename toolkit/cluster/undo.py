@@ -1,4 +1,4 @@
-"""`undo` for many nodes: in each environment what was repaired there is taken back, by one node that sees its files.
+"""`undo` for many nodes: in each environment what was repaired there is undone, by one node that sees its files.
 
 The journal of a repair lies on the node that made it, or beside the environment; the doctor's own code travels there again.
 """
@@ -35,7 +35,7 @@ class Others:
 
 @dataclass(frozen=True)
 class Told:
-    """What is taken back, line by line; why something is not; and of which nodes it is not known."""
+    """What is undone, line by line; why something is not; and of which nodes it is not known."""
 
     lines: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()

@@ -113,7 +113,7 @@ def _names(finding: Finding, subject: str) -> bool:
     about, evidence = finding.subject, finding.evidence
     parts = (about.name, about.detail) if about else (finding.message, evidence.found, evidence.wanted)
     text = " ".join((*parts, str(finding.location or "")))
-    # Packages are spelt with hyphens or underscores.
+    # Packages are spelled with hyphens or underscores.
     pattern = re.escape(subject).replace(r"\-", "[-_.]")
     return re.search(rf"(?<![\w-]){pattern}(?![\w-])", text, re.IGNORECASE) is not None
 

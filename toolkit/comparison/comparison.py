@@ -81,7 +81,7 @@ def between(old: Side, new: Side) -> list[Difference]:
 
 
 def _without_advice(difference: Difference, old: Side, new: Side) -> Difference:
-    """A variable that verl or the launch files give to the workers cannot be taken back in the shell, and verl's is not to be."""
+    """A variable that verl or the launch files give to the workers cannot be undone in the shell, and verl's is not to be."""
     if difference.kind != "variable" or not _is_decided_elsewhere(difference.subject, new):
         return difference
     return (

@@ -129,7 +129,7 @@ def _opened(path: Path) -> int:
 
 
 def _stream(there: os.stat_result) -> int | None:
-    """Our own standard output or error, when this is it: opened anew, it would be written from the beginning."""
+    """Our own standard output or error, when this is it: opened again, it would be written from the beginning."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(descriptor), there):

@@ -144,7 +144,7 @@ class Collection:
 
 
 def _circular(collectors: Mapping[FactReference, Collector]) -> dict[FactReference, Broken]:
-    """Facts that need each other could only wait for ever: a plugin's mistake that must not hang the run."""
+    """Facts that need each other could only wait forever: a plugin's mistake that must not hang the run."""
     graph = {fact: [need.reference for need in collector.needs] for fact, collector in collectors.items()}
     try:
         TopologicalSorter(graph).prepare()

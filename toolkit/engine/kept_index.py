@@ -1,6 +1,6 @@
 """Where the index of rules, fixes, collectors and signatures is kept, and when it counts.
 
-A wheel ships one, which counts where each file holds what it held then. In a checkout, and after an edit, it is made anew and kept
+A wheel ships one, which counts where each file holds what it held then. In a checkout, and after an edit, it is made again and kept
 in the doctor's own cache, for files of exactly these sizes, times and inodes. Nothing else makes it count.
 """
 

@@ -35,7 +35,7 @@ _INSTALLED = re.compile(r"verl_doctor-(.+)\.dist-info")
 
 @dataclass(frozen=True)
 class Session:
-    """What stays the same during a run. Every look at the target collects its facts anew."""
+    """What stays the same during a run. Every look at the target collects its facts again."""
 
     machine: Machine
     target: Target
@@ -99,7 +99,7 @@ class Session:
         return why
 
     def started_anew(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Session:
-        """The same session, seen as if the shell and Ray had been started anew with changed environments."""
+        """The same session, seen as if the shell and Ray had been started again with changed environments."""
         machine = replace(self.machine, environ=change(self.machine.environ), as_started=change)
         return replace(self, machine=machine, begun=[], memory=None)
 

@@ -8,7 +8,7 @@ other facts. The next run uses them where
   configuration are the same (the record's name is a digest of these),
 - every file, folder and link that was looked at is as it was: where a single one is not, nothing of the record is used,
 - and what kept facts need of the other collectors is equal. These change by themselves (Ray, GPUs, what the interpreter answers), so
-  they are observed anew in every run. Where one differs, nothing of the record is used.
+  they are observed again in every run. Where one differs, nothing of the record is used.
 
 What is Unknown or Broken is not kept: it may come from a slow disk. Rules whose outcomes are used again are not even imported. A record counts for a day, and not if it is from the future.
 """
@@ -49,7 +49,7 @@ _SINCE_BOOT = ("/proc/cpuinfo",)
 class Memory:
     """The record of an earlier run, as far as it counts in this one, and what this run adds.
 
-    `values` are the facts as JSON texts, by reference; `compared` are those that are observed anew in every run. `watch` begins to note
+    `values` are the facts as JSON texts, by reference; `compared` are those that are observed again in every run. `watch` begins to note
     what is looked at.
     """
 

@@ -161,7 +161,7 @@ def _of_text(unpacked: Read) -> Read:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A file as it is; of a pipe the first word is waited for, but not for ever. Raises OSError and UnreadableError."""
+    """A file as it is; of a pipe the first word is waited for, but not forever. Raises OSError and UnreadableError."""
     if not stat.S_ISFIFO(path.stat().st_mode):
         return path.open("rb")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

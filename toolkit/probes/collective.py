@@ -161,7 +161,7 @@ def attempt(backend: str, world: int, limit: float) -> dict[str, Any]:
                 deadline = min(deadline, time.monotonic() + LAST_WORDS)
         for rank in ranks:
             rank.end()
-        for _ in range(64):  # what they said last; nobody who still floods is listened to for ever
+        for _ in range(64):  # what they said last; nobody who still floods is listened to forever
             hear(selector, 0)
     return {
         "seconds": time.monotonic() - started,

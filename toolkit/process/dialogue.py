@@ -12,9 +12,7 @@ from typing import IO
 
 _PIECE = 1024 * 1024  # bytes that are read at once
 _KEPT = 4096  # bytes of a complaint
-_LAST_WORDS = (
-    0.2  # seconds for its complaint when it says no more: a grandchild may hold that stream for ever
-)
+_LAST_WORDS = 0.2  # seconds for its complaint when it says no more: a grandchild may hold that stream forever
 
 
 class Dialogue:

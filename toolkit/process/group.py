@@ -110,7 +110,7 @@ def started(
 
 
 class _Stream:
-    """What a child writes, as far as it is kept. A grandchild may hold the other end for ever, so its end is not waited for."""
+    """What a child writes, as far as it is kept. A grandchild may hold the other end forever, so its end is not waited for."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe

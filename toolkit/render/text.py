@@ -258,7 +258,7 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
     yield from steps_to_take(list(_use_of_copies(repairs)), width)
     undoable = [r.transaction for r in repairs if r.outcome == "repaired" and _can_be_undone(r)]
     names = [shlex.quote(name) for name in dict.fromkeys(reversed(undoable)) if name]
-    yield from steps_to_take([(f"verl-doctor undo {name}", "takes it back") for name in names], width)
+    yield from steps_to_take([(f"verl-doctor undo {name}", "reverts it") for name in names], width)
     yield from _last_words(report, repairs, width)
 
 

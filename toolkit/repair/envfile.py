@@ -58,7 +58,7 @@ def entry(wanted: SetVariable, code: str, fix: str) -> Entry:
 
 
 def reason_of(wanted: SetVariable) -> str:
-    """Why and until when, in one line. What depends on this machine alone is looked at anew by each run."""
+    """Why and until when, in one line. What depends on this machine alone is looked at again by each run."""
     why, until = (" ".join(sentence.split()).rstrip(".") for sentence in (wanted.why, wanted.until))
     return harmless("; ".join(filter(None, (why, f"needed until {until or _NO_MORE}"))))
 

@@ -54,7 +54,7 @@ class JobEnvironment:
         return without(environ, self.written, self.sign)
 
     def as_started(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The environment that a process has when it is started anew after the shell file was sourced."""
+        """The environment that a process has when it is started again after the shell file was sourced."""
         return sourced(self.as_found(environ), (*self.kept, *self.held))
 
     @property

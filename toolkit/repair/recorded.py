@@ -26,7 +26,7 @@ _STATES: tuple[State, ...] = ("in progress", "interrupted", "applied", "undone",
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was changed at once and is taken back at once, and the journal that holds the first part of it.
+    """What was changed at once and is undone at once, and the journal that holds the first part of it.
 
     `here` says whether it concerns the target. `parts` are its transactions, the first one first: one run of the doctor may
     change several things one after the other, in files that belong into several journals. `transaction` is all of them as
@@ -71,7 +71,7 @@ class History:
         return tuple(recorded for recorded in self.changes if not recorded.here)
 
     def standing(self, *, everything: bool) -> tuple[Recorded, ...]:
-        """What of the target's changes stands and could be taken back, newest first: `everything`, or the last alone."""
+        """What of the target's changes stands and could be undone, newest first: `everything`, or the last alone."""
         found = [recorded for recorded in reversed(self.here) if recorded.transaction.state not in _OVER]
         if not everything:
             return tuple(found[:1])
@@ -183,7 +183,7 @@ def take_back(
 
 
 def undone_words(transaction: Transaction) -> Iterator[str]:
-    """What was taken back, and how each of its files is now."""
+    """What was undone, and how each of its files is now."""
     about = f"{transaction.fix} for {transaction.code} of {transaction.time}"
     yield f"undone {transaction.id}: {about}"
     yield from (f"  {change.path}: {change.now}" for change in transaction.changes)

@@ -40,7 +40,7 @@ class _Work:
     """A run of repairs: what is examined, what may be done, and what the job's environment is to hold so far.
 
     Without `job` no variable is set. `seen` is the last look, None when something was changed since. All that is applied
-    belongs to `run`, which is taken back under the `name` of its first change.
+    belongs to `run`, which is undone under the `name` of its first change.
     """
 
     session: Session
@@ -158,7 +158,7 @@ def carry_out(
 ) -> Report:
     """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
 
-    A fix is taken back when something about what it changed fails that did not fail before, unless a safe fix is known for
+    A fix is undone when something about what it changed fails that did not fail before, unless a safe fix is known for
     that too: one break hides the next. What comes to light so is repaired in turn. What is tried on a GPU is tried again for the
     repair of its own rule, and at the end. With `job`, variables are written to its files, and every look sees them as a
     job does that is started after they were sourced. All of it is one run, which one `undo` takes back. A link out of the environment
@@ -279,7 +279,7 @@ def _attempt(
 
 
 def _dear(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:
-    """What is observed for rules that need a GPU, and not for the rule of this plan: it is observed anew at the end."""
+    """What is observed for rules that need a GPU, and not for the rule of this plan: it is observed again at the end."""
     checks, collectors = session.registry.checks, session.registry.collectors
     own = beyond([check for check in checks if check.code == plan.code], collectors, frozenset())
     dear = beyond(checks, collectors, frozenset(get_args(Cost)) - _DEAR)
@@ -387,8 +387,8 @@ def _take_out(plan: Plan, home: Path, done: Transaction | None, why: str, name: 
             apply.undo(home, done.id)
         except apply.Refused as error:
             return plan.ended("still failing", f"{why}, and taking it back was refused: {error}", name)
-    what = "variables were taken out" if plan.variables else "installation was taken back"
-    return plan.ended("still failing", f"{why}, so the {what} again")
+    what = "variables were removed" if plan.variables else "installation was undone"
+    return plan.ended("still failing", f"{why}, so the {what}")
 
 
 @dataclass(frozen=True)

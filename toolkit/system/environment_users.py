@@ -11,27 +11,27 @@ _LONGEST = 60  # characters of a command line
 
 def users_of(environment: Path) -> list[str]:
     """The number and the command of each, without this process and those that it was started by. Linux alone tells."""
-    spelt = {str(environment), os.path.realpath(environment)}
+    spelled = {str(environment), os.path.realpath(environment)}
     own = _own_line()
     found = []
     for name in sorted(filter(str.isdigit, _names("/proc")), key=int):
-        if int(name) not in own and _runs_from(f"/proc/{name}", spelt):
+        if int(name) not in own and _runs_from(f"/proc/{name}", spelled):
             command = _read(f"/proc/{name}/cmdline").replace("\0", " ").strip()
             found.append(f"{name} ({command[:_LONGEST]})")
     return found
 
 
-def _runs_from(process: str, spelt: Iterable[str]) -> bool:
+def _runs_from(process: str, spelled: Iterable[str]) -> bool:
     """Whether a process was started as a program of the environment, has a file of it mapped, or is a Python that was activated so."""
     first = _read(f"{process}/cmdline").partition("\0")[0]
     if "/" in first:
         program = os.path.normpath(os.path.join(_link(f"{process}/cwd"), first))  # noqa: PTH118 - texts
-        started = any(program.startswith(f"{prefix}/bin/") for prefix in spelt)
+        started = any(program.startswith(f"{prefix}/bin/") for prefix in spelled)
     else:
         python = os.path.basename(_link(f"{process}/exe")).startswith("python")  # noqa: PTH119 - texts
         variables = _read(f"{process}/environ").split("\0") if python else []
-        started = any(f"VIRTUAL_ENV={prefix}" in variables for prefix in spelt)
-    return started or any(f"{prefix}/" in _read(f"{process}/maps") for prefix in spelt)
+        started = any(f"VIRTUAL_ENV={prefix}" in variables for prefix in spelled)
+    return started or any(f"{prefix}/" in _read(f"{process}/maps") for prefix in spelled)
 
 
 def _own_line() -> set[int]:

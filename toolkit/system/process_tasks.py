@@ -39,7 +39,7 @@ def views(pid: int, machine: Machine) -> tuple[str, ...]:
 
 
 def steadily(pid: int, machine: Machine, look: Callable[[], _T]) -> _T:
-    """What a look at a process gives, which is begun anew when one of its threads ends meanwhile.
+    """What a look at a process gives, which is begun again when one of its threads ends meanwhile.
 
     Raises FileNotFoundError when the process has ended, and another OSError where it may not be looked at or never holds still.
     """

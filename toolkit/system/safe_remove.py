@@ -17,7 +17,7 @@ _NOT_OFFERED = {errno.EINVAL, errno.ENOSYS}  # by this file system, by this kern
 def erase(name: str, folder: int, about: os.stat_result) -> list[str]:
     """Remove one entry of an open folder, and all that is in it, if it is still the one that `about` tells of.
 
-    Returns a clause for each entry that could not be removed. The rest goes all the same.
+    Returns a clause for each entry that could not be removed. The rest is removed anyway.
     """
     failed: list[str] = []
     _erase(name, folder, about, mount_of(folder), failed)

@@ -165,8 +165,8 @@ def smells_of_secret(name: str) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    spelt = _HARMLESS_NAME.sub("", "_".join(_HUMP.findall(name)).upper())
-    return [word for word in spelt.split("_") if word]
+    spelled = _HARMLESS_NAME.sub("", "_".join(_HUMP.findall(name)).upper())
+    return [word for word in spelled.split("_") if word]
 
 
 def _has_secret_word(name: str, words: list[str]) -> bool:

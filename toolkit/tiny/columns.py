@@ -75,7 +75,7 @@ _REWARD = _schema(
     answer={"type": "string", "description": "The answer to the question."},
 )
 NO_FILE = Tool(_ADD, _add)
-"""For a tree that takes no tools: talks may call one all the same."""
+"""For a tree that takes no tools: talks may call one anyway."""
 
 
 _REWARDED = "utils/dataset/rl_dataset.py"

@@ -5,7 +5,7 @@ that errors of the disk are heard; but nothing is copied, and no buffer is neede
 a network file system, far away more has to be under way than that: posix_fadvise(WILLNEED) asks for it before. It costs more
 than it brings where the disk is near, so the first stretches are read in both ways, and the rest in the one that was faster.
 
-Of one such piece of advice the kernel takes no more than the read-ahead of the device, and reports success all the same
+Of one such piece of advice the kernel takes no more than the read-ahead of the device, and reports success anyway
 (force_page_cache_ra in mm/readahead.c): one call over a whole file warms 2 % of it. So it is given piece by piece. Nor does
 every file system take it: whether it did makes no difference to what is read.
 """

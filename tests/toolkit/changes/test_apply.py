@@ -379,7 +379,7 @@ def test_a_commands_output_goes_to_standard_error(root: Path, capfd: pytest.Capt
 
 def test_a_command_that_fails_takes_the_files_back(root: Path) -> None:
     with pytest.raises(
-        Refused, match=r"`false` ended with exit code 1.*files were taken back, .*command did was not"
+        Refused, match=r"`false` ended with exit code 1.*files were undone, .*command did was not"
     ):
         put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"), RunCommand(("false",), "it fails"))
     assert (root / ENGINE).read_bytes() == b"old\n"

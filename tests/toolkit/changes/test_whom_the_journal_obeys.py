@@ -189,7 +189,7 @@ def test_a_recovery_is_always_announced(environment: Path, capsys: pytest.Captur
     entry.rename(entry.with_name("0001-applying"))
     apply([NewFile(environment / "b.py", b"")], home(environment), fix="f", code="C")
     told = capsys.readouterr().err
-    assert f"({home(environment)}/0001) was interrupted, and was taken back: {environment / 'a.py'}" in told
+    assert f"({home(environment)}/0001) was interrupted, and was undone: {environment / 'a.py'}" in told
     assert (environment / "a.py").read_bytes() == b"old\n"
 
 

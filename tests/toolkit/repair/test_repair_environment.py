@@ -297,9 +297,7 @@ def test_what_does_not_help_is_taken_out_again(job: Job) -> None:
     )
     report = replace(job, fixes=(useless, SHRINK)).run({"SIZE": "1"})
     assert outcomes(report) == [("paint", "still failing"), ("shrink", "repaired")]
-    assert (report.repairs or ())[
-        0
-    ].reason == "ENV901 still reports the same, so the variables were taken out again"
+    assert (report.repairs or ())[0].reason == "ENV901 still reports the same, so the variables were removed"
     assert "BRUSH" not in job.shell_file
     assert not (job.folder / "a").is_symlink()
     assert job.ray_file == {}

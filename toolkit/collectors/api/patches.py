@@ -15,7 +15,7 @@ At = tuple[int, int]
 
 
 def paths_patched(node: ast.Call, reader: Reader, scope: Scope) -> Iterator[tuple[str, At]]:
-    """The dotted paths that a call of `mock.patch` replaces, each with the place where it is spelt.
+    """The dotted paths that a call of `mock.patch` replaces, each with the place where it is spelled.
 
     A path may be given as it is, by a variable, or by a loop over a table: `for path, new in TABLE: patch(path, new)`.
     """

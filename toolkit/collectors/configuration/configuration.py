@@ -122,7 +122,7 @@ def with_overrides(tree: Configuration, words: Sequence[Word]) -> Configuration:
 
 
 def copied(tree: Any) -> Any:
-    """Dictionaries and lists anew, with the same leaves; `deepcopy` takes ten times as long."""
+    """Dictionaries and lists again, with the same leaves; `deepcopy` takes ten times as long."""
     if isinstance(tree, Mapping):
         return {key: copied(value) for key, value in tree.items()}
     return [copied(value) for value in tree] if isinstance(tree, list) else tree

@@ -17,7 +17,7 @@ from verl_doctor.toolkit.probes import proxied as proxied_probe
 from verl_doctor.toolkit.system.child import ask_child, ending
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-_NAMES = tuple(spelt for name in (*_PROXIES, "no_proxy") for spelt in (name, name.upper()))
+_NAMES = tuple(spelled for name in (*_PROXIES, "no_proxy") for spelled in (name, name.upper()))
 _LIMIT = 8.0  # seconds
 _LOCAL = ("127.0.0.1", "localhost")
 

@@ -37,7 +37,7 @@ class HollowPaths:
 
 @collector(kept=True)
 def hollow_paths(launch: Launch) -> HollowPaths | Unknown:
-    """Look whether something is there all the same."""
+    """Look whether something exists anyway."""
     if launch.submitted:
         return Absent("the job runs on another machine")
     return HollowPaths(tuple(found for word in launch.hollow for found in _of(word)))

@@ -237,7 +237,7 @@ def _words(place: Place, about: os.stat_result, contents: Contents, address: str
 
 
 def _maker(pid: int, latest: float, machine: Machine, signs: Signs) -> Maker:
-    """What became of the process that a name tells. A number is given anew; who has it now made nothing before it started."""
+    """What became of the process that a name tells. A number is given again; who has it now made nothing before it started."""
     if started := signs.started.get(pid):
         return "started later" if all(time > latest + _ROUNDING for time in started) else "runs"
     if os.path.exists(machine.at(f"/proc/{pid}")):

@@ -68,7 +68,7 @@ _SEGMENTS: tuple[tuple[Kind, str], ...] = (
 class Place:
     """One thing that has the name of a leftover. `folder` is a path without links.
 
-    `pid` is the process that its name tells, `node` the node of Ray; `name` is that which it was given first, also when a doctor has
+    `pid` is the process that its name tells, `node` the node of Ray; `name` is its first name, also when a doctor has
     begun to remove it.
     """
 

@@ -26,7 +26,7 @@ _ELSEWHERE = "_OOT_SUPPORTED_MODELS"
 
 @dataclass(frozen=True)
 class TransformersSupport:
-    """Whether transformers has a configuration class for the model's type. `nearest` are known types spelt alike."""
+    """Whether transformers has a configuration class for the model's type. `nearest` are known types spelled alike."""
 
     version: str
     known: bool

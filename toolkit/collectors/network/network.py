@@ -131,8 +131,8 @@ def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
         except (OSError, UnicodeError) as error:
             answer.append(Resolved(name, failed=reason_of(error)))
         else:
-            spelt = (_plain(str(each[4][0])) for each in found)
-            answer.append(Resolved(name, tuple(dict.fromkeys(filter(is_address, spelt)))))
+            spelled = (_plain(str(each[4][0])) for each in found)
+            answer.append(Resolved(name, tuple(dict.fromkeys(filter(is_address, spelled)))))
 
     started = time.monotonic()
     thread = threading.Thread(target=ask, name=f"resolve {name}", daemon=True)
@@ -178,13 +178,13 @@ def _interfaces(machine: Machine) -> Iterator[Interface]:
 
     states = psutil.net_if_stats()
     for name, found in psutil.net_if_addrs().items():
-        spelt = (_plain(each.address) for each in found if each.family in (socket.AF_INET, socket.AF_INET6))
+        spelled = (_plain(each.address) for each in found if each.family in (socket.AF_INET, socket.AF_INET6))
         state = states.get(name)
         yield Interface(
             name,
             kind_of(machine, name),
             up=state is not None and state.isup,
-            addresses=tuple(dict.fromkeys(filter(is_address, spelt))),
+            addresses=tuple(dict.fromkeys(filter(is_address, spelled))),
         )
 
 

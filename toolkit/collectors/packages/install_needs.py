@@ -161,7 +161,7 @@ def _with_files_missing(packages: Packages, records: Records | Unknown) -> Itera
 
 
 def _several_opencvs(packages: Packages, closure: tuple[str, ...]) -> Iterator[Broken]:
-    """All but one go, and that one is put there anew: the last one had overwritten its files."""
+    """All but one go, and that one is put there again: the last one had overwritten its files."""
     there = [found for name in _OPENCVS if (found := packages.get(name)) is not None]
     if len(there) < 2:
         return

@@ -255,7 +255,7 @@ def _cuda_limits(newest: str) -> tuple[str, ...]:
 
 
 def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | Unknown:
-    """The resolution with the lock of all packages, and what of them must be put there anew."""
+    """The resolution with the lock of all packages, and what of them must be put there again."""
     packages, prefix = asking.packages, str(Path(python).parent.parent)
     new = dict(found.versions)
     after = {distribution.name: distribution.version for distribution in packages.distributions}

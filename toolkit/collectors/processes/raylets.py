@@ -79,7 +79,7 @@ def _of_this_user(found: tuple[Process, ...], machine: Machine) -> Iterator[Rayl
 def environ_of(pid: int, machine: Machine) -> dict[str, str] | None:
     """The environment that a raylet was started with, secrets and all; None when it may not be read, or has ended.
 
-    While a repair of the job's environment is judged, it is that of a raylet which is started anew.
+    While a repair of the job's environment is judged, it is that of a raylet which is started again.
     """
     text = machine.read(f"/proc/{pid}/environ")
     if not text:

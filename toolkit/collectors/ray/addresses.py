@@ -3,7 +3,7 @@
 The order is Ray's own (ray/_private/services.py: canonicalize_bootstrap_address, get_ray_address_from_environment; the same from Ray
 2.10 to 2.60): an address that the program gives; RAY_ADDRESS; the file `ray_current_cluster` that every start of a head on this machine
 writes; and with "auto" the raylets that run here, which come before the file when they belong to one cluster. Ray tries an address that
-does not answer for ever, so each is tried here, for less than a second.
+does not answer forever, so each is tried here, for less than a second.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class RayAddresses:
     def taken(self) -> Place | None:
         """The place from which `ray.init()` of the job takes its address, also one that says "local"; None when it starts a new Ray.
 
-        --ray-address, which only the doctor knows, goes before all. A `ray start` in the launch script writes the file anew.
+        --ray-address, which only the doctor knows, goes before all. A `ray start` in the launch script writes the file again.
         """
         if self.submitted:
             return self.of("--ray-address")

@@ -17,7 +17,7 @@ class Value:
     """What one process has under a name: `text`, or None when it is not set there.
 
     `untold` says why the text is not known, "" when `text` is the truth: it is `WITHHELD`, or reading cannot tell it. With
-    `present` it is certain that the variable is set all the same.
+    `present` it is certain that the variable is set anyway.
     """
 
     text: str | None = None

@@ -31,7 +31,7 @@ class Reading:
 
     `owner` is the import name of the package whose variable it is, or the library's. `setters` are places where packages
     set it themselves. `declared` is its entry in vLLM's table of variables when no code asks for that entry. `unclear` says why there may be
-    a reader that was not found, "" when every file that could hold one was searched. `near` is a name spelt nearly so
+    a reader that was not found, "" when every file that could hold one was searched. `near` is a name spelled nearly so
     that is read, looked for when this one is not.
     """
 
@@ -147,7 +147,7 @@ def _state(path: Path) -> tuple[str, int, int]:
 
 
 def _search(names: tuple[str, ...], places: Places) -> VariableReaders | Unknown:
-    """Search for the variables, then for what they lead to: the table entries about them and names spelt nearly so."""
+    """Search for the variables, then for what they lead to: the table entries about them and names spelled nearly so."""
     try:
         first = Search(names, places)
     except TimeoutError:

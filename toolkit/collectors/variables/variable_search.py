@@ -179,7 +179,7 @@ class Search:
 
 
 def alike(name: str, words: Iterable[str]) -> list[str]:
-    """The words that are spelt nearly as a name, the nearest first."""
+    """The words that are spelled nearly as a name, the nearest first."""
     others = [word for word in words if word != name and not word.endswith("_")]
     return difflib.get_close_matches(name, others, _CANDIDATES, _ALIKE)
 

@@ -32,7 +32,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.errors import said_by
 
 # In the order in which they are carried out: what a process holds can go only after it. Each module has a function
-# `remove(leftovers, machine)` that proves each anew, removes it, and yields the `Outcome`s in the same order.
+# `remove(leftovers, machine)` that proves each again, removes it, and yields the `Outcome`s in the same order.
 _REMOVERS: Mapping[type, str] = {
     KillActor: "actor",
     RemoveGroup: "actor",

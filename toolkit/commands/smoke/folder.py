@@ -79,7 +79,7 @@ def clear_dead(machine: Machine) -> None:
 
 
 def keep(folder: str) -> None:
-    """What the keeper does: wait until the doctor says that all is done, or ends without a word."""
+    """What the keeper does: wait until the doctor says that all is done, or ends silently."""
     if sys.stdin.buffer.read(len(_DONE)) != _DONE:
         clear(Path(folder), Machine())
 

@@ -58,7 +58,7 @@ class Isolation:
         sys.addaudithook(self._audit)
 
     def taken(self) -> list[str]:
-        """What was refused, and begin anew."""
+        """What was refused, and begin again."""
         refused, self.refused = self.refused, []
         return refused
 

@@ -27,10 +27,10 @@ class ParserOptions:
     complete: bool = True
 
     def takes(self, option: str) -> bool:
-        """Whether argparse accepts an option: as it is spelt, with `_` for `-`, shortened, or negated by `--no-`."""
-        spelt = option.replace("_", "-")
-        plain = "--" + spelt.removeprefix("--no-") if spelt.startswith("--no-") else spelt
-        return any(name.startswith(spelt) or name == plain for name in self.names)
+        """Whether argparse accepts an option: as it is spelled, with `_` for `-`, shortened, or negated by `--no-`."""
+        spelled = option.replace("_", "-")
+        plain = "--" + spelled.removeprefix("--no-") if spelled.startswith("--no-") else spelled
+        return any(name.startswith(spelled) or name == plain for name in self.names)
 
 
 def parser_options(tree: SourceTree, command: str) -> ParserOptions | None:
@@ -92,7 +92,7 @@ def _defined(module: ast.Module) -> Iterator[str | None]:
 
 
 def _spelt(module: ast.Module) -> list[str | None]:
-    """Options that come from a variable are spelt somewhere in the module."""
+    """Options that come from a variable are spelled somewhere in the module."""
     return [
         node.value.replace("_", "-")
         for node in walk(module)

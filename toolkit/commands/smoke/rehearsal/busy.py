@@ -1,6 +1,6 @@
 """How much the threads of processes want to compute, on a machine of any load.
 
-On a busy machine a thread that works gets little time, and those that wait for ever wake up now and then and wait in the same queue. The
+On a busy machine a thread that works gets little time, and those that wait forever wake up now and then and wait in the same queue. The
 kernel counts for each how long it ran and how long it waited for a processor (`/proc/PID/task/TID/schedstat`): both together are
 what it wanted, which is all of the time for one that works.
 """

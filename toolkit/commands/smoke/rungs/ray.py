@@ -30,6 +30,6 @@ def climb(stage: Stage) -> Outcome:
 
 
 def waits(text: str) -> End | None:
-    """Why Ray will wait for ever, when it says so."""
+    """Why Ray will wait forever, when it says so."""
     found = _WAITS.search(text)
     return End("no node", f"Ray waits for what it does not have: {found[0]}") if found else None
