@@ -172,7 +172,7 @@ def test_where_nothing_can_be_kept_for_undo_a_command_is_run(prefix: Path) -> No
     seen = run.look()
     refused = repair.show(run, seen, run.check(seen))
     assert {done.outcome for done in refused.repairs or ()} == {"refused"}
-    assert "is no virtual environment" in (refused.repairs or ())[0].reason
+    assert "is not a virtual environment" in (refused.repairs or ())[0].reason
     planned = repair.show(run, seen, run.check(seen), in_place=True)
     (change,) = (planned.repairs or ())[0].changes
     assert (change["kind"], change["argv"][-1]) == ("run_command", "new")
