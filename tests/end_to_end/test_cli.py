@@ -78,7 +78,7 @@ def test_a_launch_file_instead_of_a_command_is_checked(here: Doctor, tmp_path: P
     (tmp_path / "job").write_text("python3 -m verl.trainer.main_ppo\n")
     done = here("job", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["target"]["arguments"] == [str(tmp_path / "job")]
-    assert "nowhere.sh: there is no such file" in here("nowhere.sh", cwd=tmp_path).stderr
+    assert "nowhere.sh: no such file" in here("nowhere.sh", cwd=tmp_path).stderr
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
     [
         (["chekc"], "No such command"),
         (["check", "--pyton", "x"], "No such option"),
-        (["check", "--python", "nowhere/python"], "there is no such file"),
+        (["check", "--python", "nowhere/python"], "no such file"),
         (["check", "--python", "."], "holds no bin/python"),
-        (["check", "--verl", "nowhere"], "there is no such folder"),
-        (["check", "--verl", "."], "is no verl tree"),
-        (["check", "--tree", "vllm=."], "is no vllm tree"),
+        (["check", "--verl", "nowhere"], "no such folder"),
+        (["check", "--verl", "."], "not a verl tree"),
+        (["check", "--tree", "vllm=."], "not a vllm tree"),
         (["check", "--select", "NOPE"], "unknown rule or family NOPE"),
         (["check", "--facts", "nowhere.json"], "cannot be read"),
         (["check", "--facts", "broken.json"], "is no facts file"),
@@ -139,7 +139,7 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
         (["actors", "--output", "."], "is a folder; name a file in it"),
         (["check", "--python", ""], "is a variable unset?"),
         (["check", "--verl", ""], "is a variable unset?"),
-        (["check", "--verl", "broken.json"], "this is a file, no folder"),
+        (["check", "--verl", "broken.json"], "it is a file, not a folder"),
         (["check", "--verl", "verl.whl"], "unpack the wheel first"),
         (["check", "--select", ""], "it does not name a rule"),
         (["check", "--select", "VLLM", "--ignore", "VLLM"], "no rule is left to run"),
@@ -180,7 +180,7 @@ def test_a_configuration_that_is_no_file_is_named(here: Doctor, tmp_path: Path) 
     (tmp_path / "verl-doctor.toml").mkdir()
     done = here("check", cwd=tmp_path)
     assert done.returncode == 2
-    assert "verl-doctor.toml is no file" in done.stderr
+    assert "verl-doctor.toml is not a readable configuration file" in done.stderr
 
 
 def test_an_active_environment_that_is_gone_is_not_passed_over_in_silence(

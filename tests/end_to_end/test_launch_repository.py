@@ -63,7 +63,7 @@ def test_the_other_views_have_all_files(here: Doctor, repo: Path) -> None:
     [
         ((), "name at least one"),
         (("--facts", "x", "jobs/good.sh"), "without --facts"),
-        (("--verl", "pinned", "nowhere.sh"), "there is no such file"),
+        (("--verl", "pinned", "nowhere.sh"), "no such file"),
         (("jobs/good.sh",), "--verl DIR or --python PATH"),
     ],
 )

@@ -132,7 +132,7 @@ def test_wrong_usage_is_one_sentence(here: Doctor, tmp_path: Path) -> None:
     for arguments, words in (
         (("--rung", "1", "--up-to", "2"), "choose either --rung or --up-to"),
         (("--rung", "6"), "6 is not in the range 1<=x<=5"),
-        (("--script", "no.sh"), "there is no such file"),
+        (("--script", "no.sh"), "no such file"),
     ):
         done = here("smoke", *arguments, cwd=tmp_path)
         assert done.returncode == 2

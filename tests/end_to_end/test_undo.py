@@ -135,7 +135,7 @@ def test_a_folder_that_is_no_journal_is_left_alone(here: Doctor, tmp_path: Path,
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     done = here("undo", name, cwd=tmp_path)
     assert done.returncode == 1
-    assert "is no journal" in done.stderr
+    assert "has no journal" in done.stderr
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 

@@ -107,9 +107,9 @@ def test_what_cannot_be_an_interpreter_is_refused_in_one_sentence(tmp_path: Path
 
 
 def test_a_folder_that_is_no_tree_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no vllm tree"):
+    with pytest.raises(UsageError, match="not a vllm tree"):
         discover(Options(vllm=tmp_path), machine_in(tmp_path))
-    with pytest.raises(UsageError, match="there is no such folder"):
+    with pytest.raises(UsageError, match="no such folder"):
         discover(Options(verl=tmp_path / "nowhere"), machine_in(tmp_path))
 
 
@@ -337,7 +337,7 @@ def test_a_binary_file_is_no_launch_script(tmp_path: Path) -> None:
 
 def test_a_pipe_is_no_launch_script_and_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.sh")
-    with pytest.raises(UsageError, match=r"run\.sh: this is no regular file"):
+    with pytest.raises(UsageError, match=r"run\.sh: not a regular file"):
         discover(Options(launch=("run.sh",)), Machine(cwd=tmp_path))
 
 
@@ -355,9 +355,9 @@ def test_a_command_may_begin_with_the_full_path_of_an_interpreter(tmp_path: Path
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("10.0.0.1", "this is no host and port"),
-        ("10.0.0.1:70000", "this is no host and port"),
-        ("10.0.0.1:6379 ", "this is no host and port"),
+        ("10.0.0.1", "not a host and port"),
+        ("10.0.0.1:70000", "not a host and port"),
+        ("10.0.0.1:6379 ", "not a host and port"),
         ("ray://10.0.0.1:10001", "ray:// leads to another service of Ray's"),
         ("http://10.0.0.1:8265", "http:// leads to another service of Ray's"),
     ],
@@ -397,7 +397,7 @@ def test_what_may_not_be_seen_is_not_called_missing(
         return stat(path, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", refusing)
-    with pytest.raises(UsageError, match="you may not look there"):
+    with pytest.raises(UsageError, match="no permission"):
         discover(options, machine_in(tmp_path))
 
 

@@ -72,7 +72,7 @@ def _block(entry: Entry) -> str:
 def _comments(entry: Entry) -> Iterator[str]:
     yield from (f"# {reason}" for reason in entry.reasons)
     if entry.node_only:
-        yield "# For this node only: others may need another value, so Ray does not pass it on."
+        yield "# On this node only: another may need another value, so Ray does not hand it on."
     if entry.instead_of is not None:
         yield f"# It was: {json.dumps(entry.instead_of)}"
 

@@ -104,4 +104,4 @@ def test_a_release_that_the_log_tells_is_named() -> None:
 
 def test_where_nothing_is_named_nothing_is_computed() -> None:
     told = remedy("RuntimeError: it does not work", f"{PACKAGES}/art/data.py")
-    assert told.startswith("the exception says what is wrong")
+    assert told.startswith("the exception states what is wrong")

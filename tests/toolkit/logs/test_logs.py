@@ -136,7 +136,7 @@ def test_standard_input_is_read(here: Doctor, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("name", "content", "words", "code"),
     [
-        ("no.log", None, "there is no such file", ExitCode.WRONG_USAGE),
+        ("no.log", None, "no such file", ExitCode.WRONG_USAGE),
         ("core.log", b"\0\1\2\3" * 4000, "it is not text", ExitCode.WRONG_USAGE),
         ("empty", "", "no log in this folder", ExitCode.WRONG_USAGE),
     ],
@@ -219,7 +219,7 @@ def test_of_a_folder_only_files_are_read_and_links_in_a_circle_end(here: Doctor,
     (logs / "again").symlink_to(logs)
     assert [Path(one.name).name for one in sources_of([str(logs)])] == ["run.log"]
     assert "CUDA105" in here("logs", "logs", cwd=tmp_path).stdout
-    assert "there is no such file" in here("logs", "logs/round.log", cwd=tmp_path).stderr
+    assert "no such file" in here("logs", "logs/round.log", cwd=tmp_path).stderr
 
 
 def test_of_very_many_logs_those_of_ray_and_the_largest_are_read(

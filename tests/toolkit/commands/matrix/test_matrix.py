@@ -301,7 +301,7 @@ def test_a_release_that_cannot_be_read_is_a_row_with_a_reason(matrix: Ask, index
         (["--verl", "0.5.0", "--releases", ">=7"], 2, "no wheel in >=7"),
         (["--verl", "0.5.0", "--releases", ","], 2, "names no release"),
         (["--verl", "7.0"], 2, "no wheel of version 7.0 of verl"),
-        (["--verl", "nowhere"], 2, "there is no such folder"),
+        (["--verl", "nowhere"], 2, "no such folder"),
         (["--verl", ""], 2, "is a variable not set?"),
         (["--verl", "0.5.0", "--package", "vllm-rocm"], 2, "has a wheel of vllm-rocm"),
         ([], 2, "name one with --verl DIR"),

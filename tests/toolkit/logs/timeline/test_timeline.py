@@ -400,4 +400,4 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     line = told("".join(lines))
     assert len(line.workers) <= 20
     assert sum(len(one.spans) for one in line.workers) <= 30
-    assert "so long" in line.notes[0]
+    assert "too long" in line.notes[0]
