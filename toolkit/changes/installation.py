@@ -39,7 +39,7 @@ def plan(change: InstallPackages) -> Planned:
             "run this as its owner"
             + ("" if _read_only(environment.parent) else ", or leave --in-place away: a copy goes beside it"),
         )
-        _demand_unused(environment, "end it first, or leave --in-place away")
+        _demand_unused(environment, "end it first, or remove --in-place")
     else:
         if os.path.lexists(copy):
             raise Refused(f"{copy} exists already; move it away, then try again")
@@ -160,7 +160,7 @@ def _demand_place(change: InstallPackages) -> None:
             )
         return
     raise Refused(
-        f"{environment} is no virtual environment, so that its packages are those of the whole system: make one with "
+        f"{environment} is not a virtual environment, so its packages are those of the whole system: create one with "
         "python -m venv, install there, and examine it with --python"
     )
 
