@@ -137,7 +137,9 @@ class Healer:
         case = cases_of.cases()[row.case]
         if not row.by or case.base.device != "cpu":
             return row
-        runner = Runner(self.predictor.builder.folder / "run")
+        folder = self.predictor.builder.folder / "run"
+        folder.mkdir(exist_ok=True)
+        runner = Runner(folder)
         code, text = runner.start(case, self.predictor.builder.folder / case.name / "run.sh", ())
         ended = log.judged(case, code, log.plain(text))
         return replace(row, ran=" ".join(filter(None, (ended.outcome, ended.raised, ended.text[:200]))))
