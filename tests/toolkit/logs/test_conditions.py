@@ -54,7 +54,7 @@ def test_what_is_named_among_others_says_nothing_that_their_log_contradicts() ->
 
 def test_a_remedy_of_which_nothing_is_left_says_so() -> None:
     assert fitting("nvidia-smi on the host; ask for another node", {"amd"}) == "ask for another node"
-    assert "does not apply to this machine" in fitting("nvidia-smi on the host", {"npu"})
+    assert "do not apply to this machine" in fitting("nvidia-smi on the host", {"npu"})
     assert fitting("torch for cu128 on Blackwell", {"nvidia", "old GPU"}) != "torch for cu128 on Blackwell"
     assert fitting("", {"amd"}) == ""
 
