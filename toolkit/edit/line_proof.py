@@ -38,7 +38,7 @@ def _shell(before: str, after: str, wanted: Wanted) -> bool:
 
 
 def _holds(node: Simple, line: int, word: str) -> bool:
-    return line in _lines(node) and _renamed(repr(node), [(word, "")]) != repr(node)
+    return line in _lines(node) and _renamed(node, [(word, "")]) != _renamed(node, [])
 
 
 def _lines(node: Simple) -> range:
@@ -66,7 +66,7 @@ def _form(node: Any, wanted: Wanted) -> Any:
         return tuple(_form(part, wanted) for part in left)
     if isinstance(node, Simple):
         here = [words for line, words in wanted.items() if line in _lines(node)]
-        return _renamed(re.sub(r"\bline=\d+", "", repr(node)), here)
+        return _renamed(node, here)
     if is_dataclass(node):
         parts = [_form(getattr(node, part.name), wanted) for part in fields(node) if part.name != "line"]
         return (type(node).__name__, *parts)
@@ -78,11 +78,19 @@ def _is_nothing(node: Simple, wanted: Wanted) -> bool:
     return (says == [":"] and not node.assignments) or _is_to_go(node, wanted)
 
 
-def _renamed(text: str, words: list[tuple[str, str | None]]) -> str:
-    for word, instead in words:
-        new = (instead or "").replace("\\", "\\\\")
-        text = re.sub(rf"(?<![\w.]){re.escape(word)}(?![\w.])", new, text)
-    return text
+def _renamed(node: Any, words: list[tuple[str, str | None]]) -> Any:
+    """A tree without line numbers, in whose texts words are replaced."""
+    if isinstance(node, str):
+        for word, instead in words:
+            new = (instead or "").replace("\\", "\\\\")
+            node = re.sub(rf"(?<![\w.]){re.escape(word)}(?![\w.])", new, node)
+        return node
+    if isinstance(node, tuple):
+        return tuple(_renamed(part, words) for part in node)
+    if is_dataclass(node):
+        names = (part.name for part in fields(node) if part.compare and part.name != "line")
+        return (type(node).__name__, *(_renamed(getattr(node, name), words) for name in names))
+    return node
 
 
 def _dockerfile(before: str, after: str, wanted: Wanted) -> bool:
