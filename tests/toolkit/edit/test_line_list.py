@@ -47,9 +47,9 @@ def test_other_ways_to_write_it(text: str) -> None:
     ("text", "why"),
     [
         ("excludes: [a,\n  b]\n", "env.yaml:1: the list goes over several lines"),
-        ("excludes: a\n", "is no list"),
-        ("- a\n", "one name a line"),
-        ("{}\n", "one name a line"),
+        ("excludes: a\n", "is not a list"),
+        ("- a\n", "one name per line"),
+        ("{}\n", "one name per line"),
         ("a: [\n", "no YAML"),
         ("a: &x [1]\nexcludes: *x\n", "cannot be extended"),
         ("working_dir: |\n  text\n...\n", "cannot be extended"),

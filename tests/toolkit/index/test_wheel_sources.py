@@ -156,7 +156,7 @@ def test_a_server_that_does_not_know_the_last_bytes_is_asked_for_the_length(inde
         ("place", "were requested"),
         ("nothing", "without saying which bytes"),
         ("short", "instead of|broke off|is damaged"),
-        ("length", "asked for|changed while"),
+        ("length", "were requested|changed while"),
         ("content", "is damaged"),
         ("hang up", "broke off|cannot be had|bytes"),
     ],

@@ -66,7 +66,7 @@ def test_links_and_pipes_prove_nothing_and_are_not_waited_for(tmp_path: Path) ->
     (tmp_path / "vds-led").symlink_to(left(tmp_path, "elsewhere"))
     assert found(tmp_path) == []
     os.mkfifo(tmp_path / "vds-pipe" / "note")
-    with pytest.raises(OSError, match="no file of this user"):
+    with pytest.raises(OSError, match="not a file of this user"):
         text_in(tmp_path / "vds-pipe", "note")
 
 

@@ -124,7 +124,7 @@ def test_what_the_kernel_does_not_tell_is_read_and_not_called_resident(
     monkeypatch.setattr(reading, "residency", lambda *_: Unknown("not to you"))
     done = warmed(file)
     assert (summary(done).verdict, done.resident, done.read) == ("could_not_check", None, 3 * MIB)
-    assert "does not tell" in said(done)
+    assert "does not report" in said(done)
     monkeypatch.undo()
     assert cached_share(file) == 1
 
