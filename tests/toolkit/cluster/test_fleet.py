@@ -274,7 +274,7 @@ def test_a_path_of_the_cluster_that_one_node_lacks_is_named() -> None:
         for code, message, nodes in said(judged(answers))
         if code in ("SITE102", "HOST131")
     }
-    assert "there is no /models/qwen" in told["SITE102", "node7"]
+    assert "/models/qwen does not exist" in told["SITE102", "node7"]
     assert "node7 has /models/qwen missing, the other 6 have /models/qwen there" in told["HOST131", "node7"]
     assert "9 files" in told["HOST131", "node8"]
     assert len(told) == 3

@@ -89,7 +89,7 @@ def test_the_dead_count_until_somebody_takes_their_place(tmp_path: Path) -> None
     ("end", "why"),
     [
         ("echo 'GCS went away' >&2; exit 1", "the driver lost the cluster: GCS went away"),
-        ("kill -9 $$", "the driver lost the cluster: it said nothing"),
+        ("kill -9 $$", "the driver lost the cluster: it printed nothing"),
     ],
 )
 def test_a_driver_that_ends_early_keeps_what_was_heard(tmp_path: Path, end: str, why: str) -> None:

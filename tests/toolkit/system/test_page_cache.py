@@ -181,4 +181,4 @@ def test_nobody_is_told_when_the_kernel_tells_nobody(weights: Path, monkeypatch:
     with opened(weights) as file:
         answer = residency(file)
     assert isinstance(answer, Unknown)
-    assert "owns it" in answer.reason
+    assert "its owner" in answer.reason

@@ -178,7 +178,7 @@ def read_json(path: Path) -> dict[str, Any] | BadFile:
     try:
         seen = path.stat()
         if not stat.S_ISREG(seen.st_mode):
-            return BadFile(path.name, "damaged", "it is no file")
+            return BadFile(path.name, "damaged", "it is not a file")
         if seen.st_size > _LARGEST_CONFIG:
             return BadFile(path.name, "damaged", "it is far too large")
         content = path.read_bytes()
@@ -223,7 +223,7 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
     there = set(files)
     for name in sorted(there):
         if format_of(name) and not _is_file(folder / name):
-            yield BadFile(name, "damaged", "it is no file")
+            yield BadFile(name, "damaged", "it is not a file")
         elif name.endswith((".safetensors", ".bin", ".model", "tokenizer.json")) and is_pointer(
             folder / name
         ):

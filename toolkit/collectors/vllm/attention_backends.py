@@ -197,7 +197,7 @@ class _Reading:
             return ""
         file = self._tree.locate(module)
         if file is None:
-            return f"there is no module {module}"
+            return f"the module {module} does not exist"
         source = read(file.path) if file.kind in {"module", "package"} else b""
         if isinstance(source, Unreadable) or re.search(
             rf"^class {re.escape(name)}\b".encode(), source, re.MULTILINE

@@ -69,7 +69,7 @@ def test_keys(text: str, sign: str, key: str, package: str | None) -> None:
         ("a=x(", "names no function"),
         ("a=[1,", "missing at its end"),
         ("a=[1", "a list is not closed"),
-        ("a={'b': 1}", "take no quotes"),
+        ("a={'b': 1}", "must not be quoted"),
         ("a='x", "a quote is not closed"),
         ("a=é", "must be quoted"),
         ("a", "no `="),
