@@ -120,7 +120,7 @@ def _edits(source: SourceText, use: ApiUse, waits: str) -> Iterator[Edit]:
     if any(
         isinstance(p, ast.Name) and p.id in condition and not isinstance(p.ctx, ast.Load) for p in _own(node)
     ):
-        raise CannotEdit(f"{where}: {node.name} binds {condition} anew")
+        raise CannotEdit(f"{where}: {node.name} binds {condition} again")
     if not _ends(node.body):
         raise CannotEdit(f"{where}: {node.name} may end without an answer")
     yield from insertion

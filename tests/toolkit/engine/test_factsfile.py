@@ -24,8 +24,11 @@ from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown, Unknow
 from verl_doctor.toolkit.target import UsageError
 
 PORTABLE = [part for part in registry.load().collectors if not part.local]
-# What file names are made of: any character, and the surrogates by which Python spells bytes that are no UTF-8.
-NAMES = st.text(st.one_of(st.characters(), st.sampled_from("é\udc80\udcff😀\u2028\x00")), max_size=6)
+# What file names are made of: any character, and the surrogates by which Python spells bytes that are no UTF-8. Not "@": with it a text
+# may look like a user's name and password, which a file of facts masks.
+NAMES = st.text(
+    st.one_of(st.characters(exclude_characters="@"), st.sampled_from("é\udc80\udcff😀\u2028\x00")), max_size=6
+)
 SCALARS: Mapping[Any, st.SearchStrategy[Any]] = {
     str: NAMES,
     int: st.integers(),
@@ -89,7 +92,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)
         fields = [field.name for field in dataclasses.fields(hint) if field.init]
-        return st.builds(hint, **{name: values(hints[name]) for name in fields})
+        # Deferred: a fact may hold one of its own kind.
+        return st.deferred(lambda: st.builds(hint, **{name: values(hints[name]) for name in fields}))
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return st.sampled_from(arguments)

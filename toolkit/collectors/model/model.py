@@ -120,7 +120,7 @@ def named_model(
         if cached is not None:  # what is not there yet would be fetched
             return NamedModel(cached, override.key, cached=True, place=override.path, line=override.line)
         if not looks_local:
-            return Absent(f"{override.text} is no folder here: a name on the model hub, not in its cache")
+            return Absent(f"{override.text} is not a folder here: a name on the model hub, not in its cache")
     return NamedModel(folder, override.key, place=override.path, line=override.line)
 
 

@@ -76,7 +76,7 @@ def ray_package(
         return Unknown(f"{named.path}:{named.line}: the folder that is sent cannot be told by reading")
     folder = os.path.normpath(machine.cwd / machine.expanded(named.folder))
     if "://" in named.folder or not os.path.isdir(folder):
-        return Absent(f"{named.folder} is no folder here")
+        return Absent(f"{named.folder} is not a folder here")
     if all(tree.module != "ray" for tree in trees.trees):
         return Unknown("Ray is not installed in this environment, and it decides what is packed")
     order = {"folder": folder, "excludes": named.excludes, "limit": _WALK}

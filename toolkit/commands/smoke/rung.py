@@ -129,7 +129,7 @@ class Stage:
         return replace(ran, builds=builds.found)
 
     def _log(self, name: str) -> Path:
-        """A file that is not there yet, and is from now on."""
+        """A new file: it does not exist yet."""
         self.logs.mkdir(parents=True, exist_ok=True)
         for number in range(1, 1000):
             path = self.logs / (f"{name}.log" if number == 1 else f"{name}-{number}.log")

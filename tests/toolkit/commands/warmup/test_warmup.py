@@ -79,7 +79,7 @@ def test_the_launch_script_names_the_model_and_the_data(here: Doctor, model: Pat
         (["--limit", "0"], "the size is zero"),
         (["--ranks", "7-"], "'7-' does not name ranks; for instance 0-7 or 0,4"),
         (["--ranks", "7-3"], "'7-3' does not name ranks"),
-        (["--path", "no such"], "no such file or folder; name one to be read"),
+        (["--path", "no such"], "no such file or folder"),
         (["--path", ""], "it is empty; is a variable unset?"),
         ([], "nothing to read: give a launch script, --model DIR"),
         (["--at-once", "0"], "--at-once"),

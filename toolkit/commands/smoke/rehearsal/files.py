@@ -130,7 +130,7 @@ def first_rows(
     paths = [Path(os.path.normpath(machine.cwd / machine.expanded(name))) for name in named]
     for path in paths:
         if not os.path.exists(path):
-            return Unknown(f"the data file {path} is not there")
+            return Unknown(f"the data file {path} does not exist")
     places = {
         path: folder / f"{number}-{path.name}"
         for number, path in enumerate(paths)
