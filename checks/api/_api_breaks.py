@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import PurePath
 
 from verl_doctor.checks.api import _unread as unread
-from verl_doctor.checks.api._vllm_renames import RENAMES
+from verl_doctor.checks.api._vllm_renames import LOG_REQUESTS
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, ApiUses
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity, Subject, Unjudged
 
@@ -17,13 +17,13 @@ _ON_NPU = re.compile(r"(?<!not )\bis_(?:torch_)?npu_available\b")
 
 
 def breaks(uses: ApiUses, *kinds: str) -> Iterator[ApiUse]:
-    """The uses of these kinds that break and that no rule about a rename explains."""
+    """The uses of these kinds that break, without those that VLLM101 reports."""
     return (use for use in uses.uses if use.breaks and use.kind in kinds and not renamed(use))
 
 
 def renamed(use: ApiUse) -> bool:
-    """Whether a known rename explains the miss: the old name is used and the new one is there."""
-    return any(use.last == rename.old and use.now == rename.new for rename in RENAMES)
+    """Whether the rename that a rule of its own reports (VLLM101) explains the break."""
+    return use.last == LOG_REQUESTS.old and use.now == LOG_REQUESTS.new
 
 
 def by_cause(uses: Iterable[ApiUse], cause: Callable[[ApiUse], str]) -> Iterator[list[ApiUse]]:

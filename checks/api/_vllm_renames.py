@@ -1,4 +1,4 @@
-"""What vLLM renamed, with dates: knowledge that the sources of one release cannot tell. Rules read it, none repeats it."""
+"""What vLLM renamed, removed or moved, with dates: facts that the sources of one release do not show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rename:
-    """An old name and what replaces it, with the opposite meaning. `since` says which release changed what, `as_of` when that was looked up."""
+    """An old name and its replacement, which has the opposite meaning. `since` is which release changed what, `as_of` when it was looked up."""
 
     code: str
     old: str
@@ -28,7 +28,6 @@ LOG_REQUESTS = Rename(
     upstream="vllm-project/vllm#21739, #29402",
     as_of="2026-11",
 )
-RENAMES = (LOG_REQUESTS,)
 
 # Imports of what has no successor: what has the same name elsewhere is another thing. As of 2026-11.
 REMOVED = {

@@ -158,7 +158,7 @@ def carry_out(
 ) -> Report:
     """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
 
-    A fix is undone when something about what it changed fails that did not fail before, unless a safe fix is known for
+    A fix is undone when something about what it changed fails that did not fail before, unless a fix that may be applied is known for
     that too: one break hides the next. What comes to light so is repaired in turn. What is tried on a GPU is tried again for the
     repair of its own rule, and at the end. With `job`, variables are written to its files, and every look sees them as a
     job does that is started after they were sourced. All of it is one run, which one `undo` takes back. A link out of the environment
@@ -265,7 +265,7 @@ def _attempt(
     name = work.name if done else None
     after = replace(after, name=work.name)
     why = _not_repaired(plan, before, report)
-    look = _Look(work.session, blame, seen, collection)
+    look = _Look(work.session, blame, seen, collection, work.unsafe)
     new_errors = look.helpless(collection, report) - look.helpless(seen, before)
     if why and plan.variables and not _more_errors(plan, before, report):
         del new_errors[plan.code]
@@ -399,15 +399,16 @@ class _Look:
     blame: Blame
     before: Collection
     after: Collection
+    unsafe: bool = False
 
     def helpless(self, collection: Collection, report: Report) -> Counter[str]:
-        """How many errors each rule found for which the repair answers, and that no safe fix has a plan for."""
+        """How many errors each rule found that this repair is responsible for and that no fix of this run can repair."""
         return Counter(
             result.code
             for result, finding in report.findings()
             if finding.severity == "error"
             and self._answers_for(result.code, finding)
-            and not _has_remedy(self.session, collection, result.code, finding)
+            and not _has_remedy(self.session, collection, result.code, finding, unsafe=self.unsafe)
         )
 
     def worse(self, before: Report, after: Report, new_errors: Counter[str]) -> str:
@@ -430,9 +431,12 @@ class _Look:
         return check is None or self.blame.answers_for(check, finding, self.before, self.after)
 
 
-def _has_remedy(session: Session, collection: Collection, code: str, finding: Finding) -> bool:
+def _has_remedy(
+    session: Session, collection: Collection, code: str, finding: Finding, *, unsafe: bool
+) -> bool:
+    """Whether a fix that this run may carry out has a plan for the finding."""
     fix = session.registry.fix(finding.fix)
     if fix is None:
         return False
     plan = plan_of(fix, code, finding, collection)
-    return not plan.refusal and plan.safety == "safe"
+    return not plan.refusal and (plan.safety == "safe" or (plan.safety == "unsafe" and unsafe))
