@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place, release
 from verl_doctor.checks.shared.corrections import healed, settings
@@ -51,24 +51,25 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
     Follow verl's message. The code was read, not run, and evaluated with the job's values as far as
     they are known.
     """
-    for raised in validation.raised:
+    for raised in _distinct(validation.raised):
         words = [word for key in raised.keys if (word := configuration.asked_for(key)) is not None]
         shown = [f"{key}={_shown(configuration.get(key))}" for key in raised.keys[:6]]
+        correction = _correction(configuration, raised)
         yield Finding(
-            f"{release(configuration)} refuses these values: {_error_text(raised)}",
+            f"{release(configuration)} refuses {', '.join(shown) or 'these values'}: {_error_text(raised)}",
             Evidence(
                 found=", ".join(shown) or raised.condition,
                 wanted=f"not {raised.condition}" if raised.text and raised.condition else "",
                 read_from=raised.read_from,
             ),
             location=place(words[-1]) if words else None,
-            remedy=f"Change {words[-1].key}" if words else "Follow verl's message",
+            remedy=_remedy(raised, correction, words[-1].key if words else ""),
             phase=raised.phase,
             stops=(EVERY_JOB,),
             subject=Subject(
                 "setting", words[-1].key if words else next(iter(raised.keys), configuration.name)
             ),
-            **healed("CFG125", _correction(configuration, raised)),
+            **healed("CFG125", correction),
         )
 
 
@@ -80,6 +81,20 @@ def _correction(there: Configuration, raised: Raised) -> Correction | None:
     meant = isinstance(old, str) and _SIGNS.sub("", old.lower()) == _SIGNS.sub("", raised.nearest.lower())
     why = f"{raised.nearest} is the nearest value that verl's own code accepts for {raised.nearest_key}"
     return settings(there, {raised.nearest_key: raised.nearest}, why, "" if meant else None)
+
+
+def _distinct(raised: Iterable[Raised]) -> Iterable[Raised]:
+    """Each refusal once: verl builds and checks some sections for several workers."""
+    first: dict[tuple[object, ...], Raised] = {}
+    for refusal in raised:
+        first.setdefault((refusal.raised, refusal.text or refusal.condition, refusal.keys), refusal)
+    return first.values()
+
+
+def _remedy(raised: Raised, correction: Correction | None, key: str) -> str:
+    if correction is not None:
+        return f"Set {raised.nearest_key}={raised.nearest}, the nearest value that verl accepts"
+    return f"Change {key}" if key else "Follow verl's message"
 
 
 def _error_text(raised: Raised) -> str:

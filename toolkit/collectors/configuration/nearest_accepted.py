@@ -65,7 +65,11 @@ def _values(key: str, there: Configuration, numbers: Sequence[int], names: Seque
     elif isinstance(value, str):
         if isinstance(default, (int, float)):
             yield default
-        near = sorted(names, key=lambda name: -difflib.SequenceMatcher(None, value, name).ratio())
+        near = sorted(
+            names,
+            # First the names of which the value is a part.
+            key=lambda name: (value not in name, -difflib.SequenceMatcher(None, value, name).ratio()),
+        )
         yield from (name for name in near if name != value)
 
 
