@@ -84,7 +84,7 @@ class Decisions:
             return False
 
     def _of_feature(self, test: ast.expr) -> bool | None:
-        """Whether a condition tests for a part of verl that the script switches on, such as `lora_loaded`: it does not stay off."""
+        """Whether a condition tests for a part of verl that the script switches on, such as `lora_loaded`: it may hold later."""
         features = self.settings.features if self.settings is not None else ()
         if not features or any(
             isinstance(part, (ast.Not, ast.NotIn, ast.Is, ast.Lt, ast.LtE, ast.Or)) for part in walk(test)
@@ -158,7 +158,7 @@ class Decisions:
         return UNCLEAR
 
     def _numbers(self, node: ast.Call, scope: Scope, line: int) -> Any:
-        """`tuple(map(int, version.split(".")))` and `tuple(int(part) for part in version.split("."))`."""
+        """Evaluate `tuple(map(int, version.split(".")))` and `tuple(int(part) for part in version.split("."))`."""
         match node.args:
             case [ast.Call(func=ast.Name(id="map"), args=[ast.Name(id="int"), parts])]:
                 return _integers(self.value(parts, scope, line))
@@ -545,7 +545,7 @@ def _integers(texts: Any) -> Any:
 
 
 def _cut(value: Any, part: ast.expr) -> Any:
-    """`value[:2]` or `value[0]` of a string or a tuple."""
+    """Evaluate `value[:2]` or `value[0]` of a string or a tuple."""
     if value is THERE or not isinstance(value, (str, tuple)):
         return UNCLEAR
     match part:

@@ -169,7 +169,7 @@ class Demand:
     # --- classes registered under a name, of which a setting selects one
 
     def _not_chosen(self, module: str, name: str) -> str:
-        """The condition under which a registered class is created, if the settings select another one and no class extends it."""
+        """The condition for creating a registered class, if the settings select another class and no class extends it."""
         tree = self._tree(module)
         for node in tree.body if tree is not None else ():
             if isinstance(node, ast.ClassDef) and node.name == name:

@@ -1,4 +1,4 @@
-"""Conditions and handlers around a use: whether the line runs always, under a setting or never, and whether a miss is expected."""
+"""Conditions and handlers around a use: whether the line is reached, and whether a miss is expected."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _inside(name: Value, probe: Probe) -> Verdict:
 
 
 def _among(value: Value, nodes: list[ast.expr], reader: Reader, scope: Scope) -> Verdict:
-    """`version in ("0.5.4", "0.6.3")`."""
+    """Evaluate `version in ("0.5.4", "0.6.3")`."""
     probe = any(_mentions_a_probe(node) for node in nodes)
     if not isinstance(nodes[1], (ast.Tuple, ast.List, ast.Set)) or not (
         isinstance(value, (str, Version)) or value is NOTHING
@@ -220,7 +220,7 @@ def _ordered(left: Value, op: ast.cmpop, right: Value) -> bool | None:
 
 
 def _helper(call: ast.Call, reader: Reader, scope: Scope) -> Verdict:
-    """`is_version_ge(pkg="vllm", minver="0.7.3")`, verl's own helper (verl/utils/vllm/utils.py)."""
+    """Evaluate `is_version_ge(pkg="vllm", minver="0.7.3")`, verl's own helper (verl/utils/vllm/utils.py)."""
     given = {keyword.arg: reader.value(keyword.value, scope) for keyword in call.keywords if keyword.arg}
     given |= dict(
         zip(("pkg", "minver"), (reader.value(argument, scope) for argument in call.args), strict=False)
@@ -319,7 +319,7 @@ class Handler:
 
 
 def handler_of(node: ast.ExceptHandler, scope: Scope) -> Handler:
-    """Read an `except` clause; what it catches may be a named tuple of exceptions."""
+    """Read an `except` clause; what it catches may be a name bound to a tuple of exceptions."""
     caught = node.type
     if isinstance(caught, ast.Name) and (bound := scope.find(caught.id)) is not None:
         caught = next((entry.expression for entry in bound[1] if entry.expression), caught)
@@ -329,7 +329,7 @@ def handler_of(node: ast.ExceptHandler, scope: Scope) -> Handler:
 
 
 def suppressing(item: ast.withitem, reader: Reader, scope: Scope) -> Handler | None:
-    """`with suppress(ImportError):` guards like an `except` that does nothing."""
+    """Read `with suppress(ImportError):`, which guards like an `except` that does nothing."""
     call = item.context_expr
     if not isinstance(call, ast.Call):
         return None

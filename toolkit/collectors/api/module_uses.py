@@ -107,7 +107,7 @@ class _Walker:
                 return
 
     def _refused(self, node: ast.If, context: Context) -> bool:
-        """Whether an `if` only raises: the code after it always runs if the job continues, unless its settings enter the `if`."""
+        """Whether an `if` only raises: the code after it runs in every job that continues, unless its settings enter the `if`."""
         raises = isinstance(node.body[-1], ast.Raise)
         return (
             raises
@@ -356,7 +356,7 @@ class _Walker:
             self.expression(node.orelse, other)
 
     def _chain(self, node: ast.BoolOp, context: Context) -> None:
-        """`a and b`: `b` is only reached if `a` holds; `a or b`: if it does not."""
+        """Read `a and b`, where `b` is only reached if `a` holds, or `a or b`, where it is reached if `a` does not."""
         for value in node.values:
             self.expression(value, context)
             test = value if isinstance(node.op, ast.And) else opposite(value)

@@ -120,7 +120,10 @@ class Extension:
     def _misfit(
         self, base: Class, method: str, ours: Signature, theirs: Signature
     ) -> tuple[Fit, CallSite, tuple[str, ...]] | str | None:
-        """The call under the fewest conditions that fits the base's method but not the override; or why none does."""
+        """The call under the fewest conditions that fits the base's method but not the override; None if there is none.
+
+        A string is the reason why the calls are not judged.
+        """
         sites = self._sites(base, method)
         if sites is None:
             return f"{method}() is called in too many places of {base.module.partition('.')[0]}"

@@ -68,13 +68,13 @@ class Spreads:
         yield from (placed for placed in found if not taken & {placed[1].name, _ANY})
 
     def item(self, target: ast.Subscript, value: ast.expr, context: Context) -> None:
-        """`kwargs["name"] = value` adds a keyword."""
+        """Record `kwargs["name"] = value`, which adds a keyword."""
         match target:
             case ast.Subscript(value=ast.Name(id=holder), slice=ast.Constant(value=str(name)) as key):
                 self._add(holder, (context, Given(name, position(key), value)))
 
     def removed(self, target: ast.expr, context: Context) -> None:
-        """`del kwargs["name"]` removes a keyword, `del kwargs[key]` an unknown one."""
+        """Record `del kwargs["name"]`, which removes a keyword, or `del kwargs[key]`, an unknown one."""
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
             self._take(target.value.id, target.slice, context)
 
@@ -85,7 +85,7 @@ class Spreads:
             self._taken.setdefault((id(home[0]), holder), set()).add(name)
 
     def update(self, node: ast.Call, context: Context) -> None:
-        """`kwargs.update(name=value)`, `kwargs.update({"name": value})` and `kwargs.pop("name")`."""
+        """Record `kwargs.update(name=value)`, `kwargs.update({"name": value})` and `kwargs.pop("name")`."""
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=holder), attr="pop"), args=[key, *_]):
                 self._take(holder, key, context)

@@ -101,8 +101,7 @@ _OTHERWISE_BOUND = (
     b"sys.modules",
     b"setattr(",
 )
-# Kinds of break that happen when the function is run. The other kinds concern a class, whatever instantiates
-# it.
+# Kinds of break that occur when the function is run. The other kinds concern whole classes.
 _CALLED = frozenset(
     {
         "attribute",
@@ -273,7 +272,7 @@ def _unread_of(library: Tree, reached: Mapping[str, Reach], reading: _Reading) -
 
 
 def _ordered(uses: list[ApiUse]) -> Iterator[ApiUse]:
-    """Add to each break at engine start the failing import that precedes it on all of its paths."""
+    """Add to each break at engine start a failing import that precedes it, if each of its paths has one."""
     first: dict[str, str] = {}
     for use in uses:
         if use.breaks and use.phase == "import" and not use.when and use.kind != "distribution":

@@ -260,7 +260,7 @@ class Reader:
         return None
 
     def _super(self, scope: Scope) -> Value:
-        """`super()`: an instance of the next class, if that is known."""
+        """The value of `super()`: an instance of the next class, if that is known."""
         inner: Scope | None = scope
         while inner is not None:
             for entries in inner.names.values():
@@ -359,7 +359,7 @@ class Reader:
         return self.instance_of(function.returns, self.sources.module(function.module), owner)
 
     def _version_of(self, name: str, node: ast.Call, scope: Scope) -> Value:
-        """`get_version("vllm")`: a helper that verl defines in several modules."""
+        """The value of `get_version("vllm")`, a helper that verl defines in several modules."""
         if name == "get_version" and len(node.args) == 1:
             return self._version(self.value(node.args[0], scope))
         return None
@@ -385,7 +385,7 @@ class Reader:
         return None
 
     def _field_names(self, node: ast.SetComp | ast.ListComp | ast.GeneratorExp, scope: Scope) -> Value:
-        """`{field.name for field in dataclasses.fields(Class)}`."""
+        """The value of `{field.name for field in dataclasses.fields(Class)}`."""
         if len(node.generators) != 1 or not dotted(node.elt).endswith(".name"):
             return None
         inner = self.value(node.generators[0].iter, scope)

@@ -37,7 +37,7 @@ _ENGINES: tuple[tuple[str, str | bool, str, str, str], ...] = (
 
 @dataclass(frozen=True)
 class Engine:
-    """A package that a setting selects: the setting's value as `name`, its `title`, and the `module` that verl imports, with place."""
+    """A package that a setting selects by its value `name`: its `title`, the `module` that verl imports, and where."""
 
     key: str
     name: str

@@ -121,7 +121,7 @@ def _with(
 
 
 def _without_secrets(tree: Any, key: str = "") -> Any:
-    """The tree with possible secrets removed: the user's own files may hold a tracker's key."""
+    """The tree with possible secrets replaced: the user's own files may hold a tracker's key."""
     if isinstance(tree, Mapping):
         return {
             name: _without_secrets(inner, f"{key}.{name}" if key else str(name))

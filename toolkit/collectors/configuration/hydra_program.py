@@ -34,7 +34,7 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class Decorator:
-    """`config_path` as written in `@hydra.main`; None if it names no folder. `file` is the program."""
+    """The arguments of `@hydra.main` in the program `file`. `config_path` is None if it names no folder."""
 
     file: Path
     config_path: str | None

@@ -22,7 +22,10 @@ _MOVES = b"migrate_legacy_reward_impl"
 
 @dataclass(frozen=True)
 class OldRewardKeys:
-    """`keys` have a counterpart below `reward`. `moved_by` is the file that moves their values; "" if none does."""
+    """The old `keys`, which have a counterpart below `reward`.
+
+    `moved_by` is the file that moves their values, "" if none does.
+    """
 
     keys: tuple[str, ...]
     moved_by: str = ""

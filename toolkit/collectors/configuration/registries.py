@@ -1,4 +1,4 @@
-"""The names that this verl accepts for settings: rollouts, estimators, losses, reward managers, trackers, trainers, optimizers."""
+"""The names that this verl accepts for settings: rollouts, estimators, losses, reward managers, trackers and so on."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ State = Literal["there", "missing", "unexpanded", "unseen"]
 
 @dataclass(frozen=True)
 class RewardFunction:
-    """`key` is the section, `path` the file as it is written, `name` the function.
+    """A reward function: `key` is the section, `path` the file as it is written, `name` the function.
 
     `state`: the file is "there" or "missing", "unexpanded" if it would exist if verl expanded `~`, and "unseen"
     if the job may run in another folder. `defined` is None if reading cannot decide; `names` are the functions

@@ -18,7 +18,7 @@ _MODULE = "workers/rollout/vllm_rollout/__init__.py"
 
 @dataclass(frozen=True)
 class RolloutModule:
-    """`defaults` are the variables that its first file sets if they are unset (`os.environ.setdefault`)."""
+    """The variables that the package's first file sets if they are unset (`os.environ.setdefault`), as `defaults`."""
 
     path: str
     defaults: Mapping[str, str] = field(default_factory=dict)

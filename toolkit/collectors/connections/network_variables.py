@@ -87,7 +87,7 @@ def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | U
 
 
 def _of_nccl(machine: Machine) -> Iterator[Given]:
-    """The settings in NCCL's own files; the user's file takes precedence, and blanks are kept (NVIDIA/nccl, src/misc/param.cc)."""
+    """The settings in NCCL's own files; the user's wins, and blanks are kept (NVIDIA/nccl, src/misc/param.cc)."""
     named = machine.environ.get("NCCL_CONF_FILE")
     for path in ("/etc/nccl.conf", named or (f"{machine.home}/.nccl.conf" if machine.home else "")):
         for number, line in enumerate((machine.read(path) or "" if path else "").splitlines(), 1):

@@ -1,4 +1,4 @@
-"""The job's own addresses that the installed HTTP clients would reach through a proxy, as reported by the clients themselves."""
+"""The job's own addresses that the installed HTTP clients would reach through a proxy, as the clients report."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Proxied:
-    """`hosts` are the addresses that the job itself uses. `no_proxy` is what the clients were given, by name.
+    """The addresses that the job itself uses (`hosts`), and which clients reach them through a proxy.
 
-    `named_by` are the variables that name a proxy; their values are not kept. `path` and `line` are where a
-    launch file sets the list of exceptions, "" and 0 if the shell sets it or it is unset.
+    `no_proxy` is what the clients were given, by name. `named_by` are the variables that name a proxy; their
+    values are not kept. `path` and `line` are where a launch file sets the list of exceptions, "" and 0 if the
+    shell sets it or it is unset.
     """
 
     hosts: tuple[str, ...]

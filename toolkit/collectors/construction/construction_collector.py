@@ -55,7 +55,7 @@ def construction(
     job: JobVariables,
     machine: Machine,
 ) -> Construction | Unknown:
-    """Build the job with the words and variables of its own command. Unknown words prevent it."""
+    """Build the job in a child with the job's own words and variables. Unknown words prevent it."""
     from verl_doctor.toolkit.collectors.construction.child import constructed  # noqa: PLC0415 - only where it is built
 
     request = request_of(configuration, launch, trees, machine)

@@ -61,7 +61,7 @@ class Share:
     def at_start(self) -> int:
         """Bytes on the GPU before the first step.
 
-        A rank of FSDP's first version moves weights to host memory, if configured, with the first batch
+        A single rank of FSDP's first version moves offloaded weights to host memory only with the first batch
         (measured with verl 0.9.1 on an H100).
         """
         lingers = self.strategy == "fsdp" and self.shards == 1
@@ -88,9 +88,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Engine:
-    """What the rollout's engine keeps on one of its GPUs, in bytes, None if its types are unknown: weights, and one token's cache.
+    """What the rollout's engine keeps on each of its GPUs: weights, and one token's cache.
 
-    `share` is the part of a GPU's memory that it may take, `longest` the tokens of one sequence, 0 if unknown.
+    Both are in bytes, None if their types are unknown. `share` is the part of a GPU's memory that it may take, `longest` the tokens of one sequence, 0 if unknown.
     `apart`: it has its own GPUs; `sleeps`: it frees its memory while the trainer works.
     """
 
@@ -112,7 +112,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class World:
-    """`size` GPUs on `nodes` nodes. `how` names the code that distributed the models over them."""
+    """The job's `size` GPUs on `nodes` nodes. `how` names the code that distributed the models over them."""
 
     size: int
     nodes: int

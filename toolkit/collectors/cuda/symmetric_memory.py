@@ -24,9 +24,10 @@ _VERLS_WORKERS = (b"ExternalZeroMQDistributedExecutor", b"ExternalRayDistributed
 
 @dataclass(frozen=True)
 class SymmetricMemory:
-    """`on`: vLLM uses it unless disabled. `stops`: a failure to set it up ends the engine, in `read_from`.
+    """Whether vLLM uses symmetric memory unless disabled (`on`), and whether that fails.
 
-    `in_workers`: the ranks are workers of verl that see one GPU each, which causes such a failure.
+    `stops`: a failure to set it up ends the engine, in `read_from`. `in_workers`: the ranks are workers of verl
+    that see one GPU each, which causes such a failure.
     """
 
     on: bool

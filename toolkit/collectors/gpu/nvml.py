@@ -65,7 +65,7 @@ _SLOWDOWNS = {
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
 }
-# Offsets of two-bit fields in the mask of fabric health; 1 means trouble.
+# Offsets of two-bit fields in the mask of fabric health; the value 1 means trouble.
 _FABRIC_TROUBLES = {
     0: "degraded bandwidth",
     2: "a route in recovery",

@@ -34,7 +34,7 @@ class Xid:
 
 @dataclass(frozen=True)
 class Xids:
-    """The last errors in the kernel log, oldest first. The log goes back to the boot at most."""
+    """The last errors in the kernel log, oldest first. The log reaches back to boot at the most."""
 
     errors: tuple[Xid, ...] = ()
 

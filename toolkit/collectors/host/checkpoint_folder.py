@@ -23,7 +23,7 @@ Trouble = Literal["", "a file is in the way", "no permission to write", "read-on
 
 @dataclass(frozen=True)
 class CheckpointFolder:
-    """`path` as the job names it, `above` the nearest existing folder, and why nothing can be written in it."""
+    """The `path` as the job names it, the nearest existing folder `above`, and why nothing can be written in it."""
 
     path: str
     above: str

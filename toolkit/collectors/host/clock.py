@@ -14,7 +14,10 @@ _SIZE_OF_TIMEX = 512  # bytes, more than on any architecture
 
 @dataclass(frozen=True)
 class Clock:
-    """`error` is the kernel's own bound, in seconds. `now` is in seconds since the epoch, `monotonic` since the machine started."""
+    """The state of the clock: `error` is the kernel's own bound, in seconds.
+
+    `now` is in seconds since the epoch, `monotonic` since the machine started.
+    """
 
     synchronised: bool
     error: float

@@ -9,7 +9,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """`ahead` is in seconds, negative if the clock is slow. The true value is at most `within` away from it.
+    """How far the clock is `ahead`, in seconds, negative if it is slow. The true value is at most `within` away.
 
     It is measured as in NTP (RFC 5905, section 8): the error is at most half the round-trip time.
     """

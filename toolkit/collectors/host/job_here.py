@@ -12,7 +12,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 @dataclass(frozen=True)
 class JobHere:
-    """`sign` is the evidence that a job runs here. It is `certain` if there is a GPU or this user's Ray is up.
+    """The evidence (`sign`) that a job runs here. It is `certain` if there is a GPU or this user's Ray is up.
 
     A launch script alone may also be checked on a login node, from which the job is submitted elsewhere.
     """

@@ -100,7 +100,7 @@ class HostLimits:
 
     @property
     def subjects(self) -> tuple[Limits, ...]:
-        """The processes with the limits that a job will have: the raylets if there are any, else this shell, which would start one."""
+        """The processes with a job's limits: the raylets if there are any, else this shell, which would start a raylet."""
         return self.raylets or (self.shell,)
 
 

@@ -40,7 +40,7 @@ _SIMPLE = {ast.Mult: operator.mul, ast.Pow: operator.pow, ast.Add: operator.add}
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """`size` in bytes, and what sets it, "" if Ray computes it.
+    """The store's `size` in bytes, and what sets it, "" if Ray computes it.
 
     Ray refuses a store below `least`, one above the `memory` that it sees, and one above `large` that does not
     fit into /dev/shm, unless `slow_allowed`; a smaller one that does not fit is put into its temporary folder.

@@ -41,7 +41,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Resources:
-    """`gpus` are those that a job started from here would see; None if unknown.
+    """The GPUs that a job started from here would see (`gpus`, None if unknown), and its CPUs and memory.
 
     `cpus` may be a fraction, `memory` is in bytes, None if the system does not report it. `why` is the reason
     why the GPUs are unknown.

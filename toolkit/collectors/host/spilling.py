@@ -33,7 +33,7 @@ _ON_FILES = "filesystem"
 
 @dataclass(frozen=True)
 class Spilling:
-    """`paths` are the folders, absolute, and `given_by` is what sets them.
+    """The folders for spilled objects: `paths` are absolute, and `given_by` is what sets them.
 
     `further` are from settings that do not count now: a job that has ended may have spilled there. `storage` is
     Ray's name for the kind, "filesystem" for folders. `wrong` is why Ray cannot read the setting.

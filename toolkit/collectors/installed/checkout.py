@@ -25,9 +25,10 @@ _UP = 3  # folders above the package in which a checkout may begin
 
 @dataclass(frozen=True)
 class Checkout:
-    """`commit` is the full hash, `branch` "" if none is checked out, `read_from` the file that contains it.
+    """The commit of a checkout: `commit` is the full hash, `branch` "" if none is checked out.
 
-    Whether files were changed since is not recorded here, but in `Markers` and `Records`.
+    `read_from` is the file that contains the hash. Whether files were changed since is recorded in `Markers`
+    and `Records`.
     """
 
     commit: str

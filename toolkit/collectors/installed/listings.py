@@ -59,7 +59,7 @@ def listings() -> Listings:
 
 
 def _listed(folder: str) -> Listing:
-    """Stat each source by its bare name: resolving the whole path again adds half the cost."""
+    """Stat each source by its bare name: resolving the whole path again would cost half as much on top."""
     sources: dict[str, os.stat_result | int] = {}
     compiled, folders, links = [], [], []
     try:

@@ -15,9 +15,10 @@ _STARTS = b"__main__"  # marks a file as a program
 
 @dataclass(frozen=True)
 class ProgramModule:
-    """`module` as the script names it at `path` and `line`; `verl` is the folder of the package, of this `version`.
+    """The `module` as the script names it at `path` and `line`.
 
-    `programs` are the modules of the tree that can be started, listed if the given module is `missing`.
+    `verl` is the folder of the package, of this `version`. `programs` are the modules of the tree that can be
+    started, listed if the given module is `missing`.
     """
 
     module: str

@@ -86,7 +86,7 @@ class Tree:
 
     @property
     def outer(self) -> bool:
-        """Whether it contains another tree that was found as its copy."""
+        """Whether another tree that was found is a copy inside it."""
         return self.place == "outer"
 
 

@@ -22,7 +22,7 @@ _IN_VLLM = "compilation/compiler_interface.py"
 
 @dataclass(frozen=True)
 class CompileCache:
-    """`written_whole_by` is the package that ensures it ("torch 2.11.0"), "" if none does; `read_from` is its file."""
+    """The package that ensures it ("torch 2.11.0") as `written_whole_by`, "" if none does; `read_from` is its file."""
 
     torch: str
     written_whole_by: str = ""

@@ -38,15 +38,15 @@ _INCLUDED = ("/usr/include", "/usr/local/include")
 
 @dataclass(frozen=True)
 class CudaToolkit:
-    """`home` is the folder that is used, "" if there is none, and `told_by` what names it: a variable, PATH, or nothing.
+    """The toolkit's folder `home`, "" if there is none, and what names it: a variable, PATH, or nothing (`told_by`).
 
     `nvcc` is its compiler, "" if it has none; it reports `release` ("13.0") and `targets` (compute
     capabilities: "9.0"). `unlinkable` are those of a kernel's libraries (`LIBRARIES`) that the linker would not
     find. `on_path` is the first nvcc on PATH, "" without one. `candidate` is another folder that holds one: an
     entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the C++
-    compiler that nvcc uses, `compiler_told_by` what names it, `cxx` the one that links. They are "" if missing.
-    `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts. `lacks` are
-    headers that FlashInfer's sampler includes and that are not found.
+    compiler that nvcc uses, `compiler_told_by` what names it, `cxx` the compiler that links. They are "" if
+    missing. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts.
+    `lacks` are headers that FlashInfer's sampler includes and that are not found.
     """
 
     home: str
@@ -181,5 +181,5 @@ def _output(machine: Machine, program: str, *arguments: str) -> str:
 
 
 def _dotted(number: str) -> str:
-    """`120` as `12.0`."""
+    """Convert `120` to `12.0`."""
     return f"{number[:-1]}.{number[-1]}"

@@ -72,7 +72,7 @@ _PROVIDER = re.compile(r"sm(\d+)[a-z]?")
 
 @dataclass(frozen=True)
 class FlashInfer:
-    """`cubin` and `jit_cache` are the versions of its wheels with compiled kernels, "" if they are not installed.
+    """The installed FlashInfer: `cubin` and `jit_cache` are the versions of its wheels with compiled kernels, "" if missing.
 
     `capability` is the GPUs' ("9.0"). `built` are the kernels that exist for them, by name ("sampling"), from a
     wheel or from an earlier run, `cache` is the folder for those that it compiles. `refuses_others`: it raises
@@ -173,7 +173,7 @@ def _brought(folder: Path) -> Iterator[str]:
 
 
 def _from_wheels(sites: list[Path], number: str) -> Iterator[str]:
-    """The kernels of flashinfer-jit-cache; from 0.7 on each architecture has a separate package below it (`providers/sm90a`)."""
+    """The kernels of flashinfer-jit-cache; from 0.7 on each architecture has a package below it (`providers/sm90a`)."""
     for site in sites:
         wheel = site / "flashinfer_jit_cache"
         yield from _names(wheel / "jit_cache")
