@@ -278,7 +278,7 @@ class _Survey:
         candidates = judged if self._torch_has_cuda else self._files
         sound = {_without_variant(path): path for path in candidates if path not in bad}
         for extension in found:
-            # A damaged file was meant to be loaded: it is not left over from another machine.
+            # A damaged file was meant to be loaded: no substitute is named for it.
             has_none = (
                 extension.loads or extension.package == "torch" or self._memory.header(extension.path).problem
             )

@@ -47,7 +47,7 @@ class Registry:
 class VerlRegistries:
     """The registries by the setting that selects from them. A registry that could not be enumerated is left out.
 
-    `extended_by` is what may register further names: a module that the job loads, a plugin of verl's; "" if
+    `extended_by` is what may register further names: a module that the job loads, a verl plugin; "" if
     nothing does. `closed` are the settings to which it cannot add names: those of a literal or a library, and
     those that its source does not mention.
     """

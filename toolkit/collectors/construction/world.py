@@ -90,8 +90,9 @@ class Share:
 class Engine:
     """What the rollout's engine keeps on each of its GPUs: weights, and one token's cache.
 
-    Both are in bytes, None if their types are unknown. `share` is the part of a GPU's memory that it may take, `longest` the tokens of one sequence, 0 if unknown.
-    `apart`: it has its own GPUs; `sleeps`: it frees its memory while the trainer works.
+    Both are in bytes, None if their types are unknown. `share` is the part of a GPU's memory that it may take,
+    `longest` the tokens of one sequence, 0 if unknown. `apart`: it has its own GPUs; `sleeps`: it frees its
+    memory while the trainer works.
     """
 
     name: str

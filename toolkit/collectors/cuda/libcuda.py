@@ -38,8 +38,7 @@ _USUAL = (
 _IN_NAME = re.compile(r"libcuda\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 _IN_FILE = re.compile(rb"\0(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\0")
 _COMPAT = re.compile(r"(?:^|[/_-])compat(?:$|[/_-])")
-# Without one of these symbols a library cannot reach a device: a stub exports the driver's names without an
-# implementation.
+# Without one of these symbols a library cannot reach a device: a stub only exports the driver's names.
 _REACHES_A_DEVICE = frozenset({"ioctl", "dlopen", "open", "open64", "syscall"})
 _OF_SYSTEM = ("libc.so.6", "libstdc++.so.6", "libz.so.1")
 _LARGEST = 512 * 1024 * 1024  # bytes

@@ -17,8 +17,7 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse,
 VARIABLE = "VLLM_ALLREDUCE_USE_SYMM_MEM"
 _COMMUNICATOR = ("distributed", "device_communicators", "symm_mem.py")
 _SERVER = ("workers", "rollout", "vllm_rollout", "vllm_async_server.py")
-# Executors whose ranks are verl's own workers. Ray shows each of them one GPU, so each sees its GPU as number
-# 0.
+# Executors whose ranks are verl's own workers. Ray shows each of them one GPU, numbered 0.
 _VERLS_WORKERS = (b"ExternalZeroMQDistributedExecutor", b"ExternalRayDistributedExecutor")
 
 

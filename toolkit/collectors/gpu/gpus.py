@@ -77,8 +77,8 @@ class MigDevice:
 class Device:
     """An NVIDIA GPU.
 
-    `uuid` is the beginning of its UUID, such as "GPU-8932f937": enough for CUDA_VISIBLE_DEVICES, but not a
-    unique identity. `trouble` is why NVML reports nothing, and everything else is empty then. `capability` is
+    `uuid` is the beginning of its UUID, such as "GPU-8932f937": enough for CUDA_VISIBLE_DEVICES, but not the
+    full identity. `trouble` is why NVML reports nothing, and everything else is empty then. `capability` is
     "9.0", `place` its PCI address as the kernel writes it, "0000:c6:00". `slowdowns` are the reasons for which
     its clocks are throttled at this moment, other than to save power. Power is in watts, `temperature` in
     degrees Celsius. `compute_mode`: "default", "exclusive process", "prohibited". `links` and `links_active`
