@@ -39,7 +39,7 @@ class Listings:
         return listing
 
     def status(self, path: str) -> os.stat_result | None:
-        """The stat result of a file; None if there is no regular file. A source is stat'ed with all of its folder."""
+        """The stat result of a file; None if there is no regular file. For a source, its whole folder is listed."""
         status: os.stat_result | int | None = None
         if path.endswith(".py"):
             folder, _, name = path.rpartition("/")

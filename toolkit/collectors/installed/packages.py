@@ -151,7 +151,7 @@ def _stem(path: str) -> tuple[str, str]:
 
 
 def _without_credentials(requirement: str) -> str:
-    """A requirement with the credentials removed from its URL. In doubt the whole URL is removed: no rule needs it."""
+    """A requirement with the credentials removed from its URL. If in doubt, the whole URL is removed: no rule needs it."""
     if "://" not in requirement:
         return requirement
     plain = _QUERY.sub("?***", without_user(requirement))
