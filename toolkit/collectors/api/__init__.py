@@ -1,1 +1,1 @@
-"""What one source tree uses of another, on which path of a job, and whether it is there."""
+"""The uses that one source tree makes of another, the job paths that reach them, and whether each name exists."""

@@ -1,4 +1,4 @@
-"""Does a call fit a signature? Each argument gets its own answer, so that a finding can name its line."""
+"""Matching of a call's arguments against a signature, one result per argument, so that a finding can name its line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Kind = Literal["keyword", "positional", "meaning", "required"]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One keyword of a call, wherever it is written: in the call itself, or in a dict that is spread into it."""
+    """A keyword argument of a call, written in the call itself or in a dict that is spread into it."""
 
     name: str
     at: tuple[int, int]
@@ -24,7 +24,10 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What became of one argument. `at` is its line and column, `nearest` is what a person would compare it with."""
+    """The result for one argument.
+
+    `at` is its line and column, `nearest` the parameter name to compare it with.
+    """
 
     kind: Kind
     name: str
@@ -34,7 +37,7 @@ class Fit:
 
 
 def keyword_fit(keyword: Given, signature: Signature) -> Fit:
-    """Whether a callee takes this keyword."""
+    """Whether a callee accepts this keyword."""
     accepted = [parameter.name for parameter in signature.parameters if parameter.kind != "positional"]
     fits = keyword.name in accepted or signature.more_keywords
     return Fit("keyword", keyword.name, keyword.at, fits, "" if fits else nearest(keyword.name, accepted))
@@ -43,9 +46,9 @@ def keyword_fit(keyword: Given, signature: Signature) -> Fit:
 def places_fit(
     call: ast.Call, keywords: Iterable[Given], signature: Signature, *, all_known: bool
 ) -> Iterator[Fit]:
-    """Whether the positional arguments fit, and whether none is lacking.
+    """Whether the positional arguments fit and no required argument is missing.
 
-    `all_known` says that no keyword hides behind a `**`.
+    `all_known`: no keyword is hidden in a `**`.
     """
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return
@@ -69,9 +72,9 @@ def places_fit(
 
 
 def _meanings_moved(arguments: list[ast.expr], places: list[Parameter]) -> bool:
-    """Whether at least two arguments carry the name of a parameter that stands at another place.
+    """Whether at least two arguments have the name of a parameter in another position.
 
-    One could be chance; two mean that the caller was written for another order.
+    One match could be chance; two mean that the call was written for a different parameter order.
     """
     names = [parameter.name for parameter in places]
     moved = [
@@ -83,12 +86,12 @@ def _meanings_moved(arguments: list[ast.expr], places: list[Parameter]) -> bool:
 
 
 def _tail(node: ast.expr) -> str:
-    """The last word of `a.b.c`, which is how people name an argument."""
+    """The last word of `a.b.c`, which usually names the argument."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "?"
 
 
 def nearest(name: str, accepted: Iterable[str]) -> str:
-    """The name most like this one: all but one of its words are the same, or nearly all of its letters."""
+    """The most similar name: all words but one are equal, or nearly all letters."""
     names, words = list(accepted), set(name.split("_"))
     alike = [other for other in names if len(words & set(other.split("_"))) >= max(2, len(words) - 1)]
     return (alike or get_close_matches(name, names, 1, 0.8) or [""])[0]

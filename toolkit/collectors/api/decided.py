@@ -1,4 +1,4 @@
-"""Conditions that the job's settings decide, or a flag that is set beside them."""
+"""Evaluation of conditions that depend on the job's settings or on a flag set elsewhere in verl."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.summary import absolute
 
 THERE: Final = ("there",)
-"""A thing of which is known only that it is there, and so is not None."""
+"""A value that is known to exist, and so is not None, but is otherwise unknown."""
 _END = 1 << 30
 _DEEPEST = 40
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = {"bool": bool, "float": float, "int": int, "len": len, "str": str}
 _OF_VERSIONS = frozenset({"base_version", "major", "micro", "minor", "release"})
 _TEXT = frozenset({"endswith", "lower", "split", "startswith", "strip", "upper"})
-# verl's ways to make an object of a section, or a section of an object.
+# verl's functions that convert a section to an object, or back.
 _SAME = frozenset({"omega_conf_to_dataclass", "to_container", "to_object", "deepcopy", "create"})
 _READS_VARIABLE = frozenset({"os.environ.get", "os.getenv", "environ.get", "getenv"})
 _ENVIRONMENT = frozenset({"os.environ", "environ"})
-# verl's name for the dimension of the mesh over which a rollout is cut.
+# verl's names for the mesh dimension across which a rollout is sharded.
 _TENSOR_PARALLEL = ("infer_tp", "tensor_model_parallel_size")
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 
 
 class Decisions:
-    """Evaluates conditions of one module. Without settings it knows constants and what imports give."""
+    """Evaluates the conditions of one module. Without settings, only constants and the outcomes of imports are known."""
 
     def __init__(self, reader: Reader, settings: Settings | None = None) -> None:
         self.reader, self.settings = reader, settings
@@ -45,12 +45,12 @@ class Decisions:
         self._first_only = False  # whether a value was used that a function changes later
 
     def holds(self, test: ast.expr, scope: Scope) -> bool | None:
-        """Whether a condition holds; None where that is not decided."""
+        """Whether a condition holds; None if undecided."""
         key = (id(test), id(scope))
         if key in self._known:
             return self._known[key][1]
         held = self._holds(test, scope)
-        if not self.reader.building and not self._active:  # what a half-built scope holds may change
+        if not self.reader.building and not self._active:  # the contents of a half-built scope may change
             self._known[key] = (test, held)
         return held
 
@@ -67,7 +67,7 @@ class Decisions:
             self._first_only = before
 
     def is_none(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression is None for certain."""
+        """Whether an expression is certainly None."""
         before, self._first_only = self._first_only, False
         try:
             return self.value(node, scope, _line_of(node)) is None and not self._first_only
@@ -77,14 +77,14 @@ class Decisions:
             self._first_only = before
 
     def is_unbound(self, body: list[ast.stmt], name: str, scope: Scope) -> bool:
-        """Whether these statements leave a name unbound for certain."""
+        """Whether these statements certainly leave a name unbound."""
         try:
             return name not in scope.changed and self._after(body, name, _END, scope, MISSING) is MISSING
         except RecursionError:
             return False
 
     def _of_feature(self, test: ast.expr) -> bool | None:
-        """Whether a condition asks for a part of verl that the script switches on, such as `lora_loaded`: it does not stay off."""
+        """Whether a condition tests for a part of verl that the script switches on, such as `lora_loaded`: it may hold later."""
         features = self.settings.features if self.settings is not None else ()
         if not features or any(
             isinstance(part, (ast.Not, ast.NotIn, ast.Is, ast.Lt, ast.LtE, ast.Or)) for part in walk(test)
@@ -94,7 +94,7 @@ class Decisions:
         return True if any(word in name for word in features for name in names) else None
 
     def value(self, node: ast.expr, scope: Scope, line: int) -> Any:
-        """The value of an expression where it stands at a line: a Python value, a `Section`, or UNCLEAR."""
+        """The value of an expression at a line: a Python value, a `Section`, or UNCLEAR."""
         key = (id(node), "")
         if key in self._active or len(self._active) > _DEEPEST:
             return UNCLEAR
@@ -158,7 +158,7 @@ class Decisions:
         return UNCLEAR
 
     def _numbers(self, node: ast.Call, scope: Scope, line: int) -> Any:
-        """`tuple(map(int, version.split(".")))` and `tuple(int(part) for part in version.split("."))`."""
+        """Evaluate `tuple(map(int, version.split(".")))` and `tuple(int(part) for part in version.split("."))`."""
         match node.args:
             case [ast.Call(func=ast.Name(id="map"), args=[ast.Name(id="int"), parts])]:
                 return _integers(self.value(parts, scope, line))
@@ -175,7 +175,7 @@ class Decisions:
         return UNCLEAR
 
     def test(self, node: ast.expr, scope: Scope, line: int) -> bool | None:
-        """As `holds`, for a part of a condition."""
+        """Like `holds`, for a part of a condition."""
         known = judge_by_trees(node, self.reader, scope)
         if known.holds is not None or known.probe:
             return known.holds
@@ -183,7 +183,7 @@ class Decisions:
         return None if value is UNCLEAR or isinstance(value, Section) else bool(value)
 
     def _joined(self, every: bool, parts: Iterable[ast.expr], scope: Scope, line: int) -> Any:
-        """One operand of `and` (`every`) or `or` may decide although another is unclear."""
+        """Evaluate `and` (`every`) or `or`: one operand may decide the result although another is unclear."""
         unclear, last = False, UNCLEAR
         for part in parts:
             held = self.test(part, scope, line)
@@ -213,7 +213,7 @@ class Decisions:
         return UNCLEAR if UNCLEAR in found else all(found)
 
     def answer(self, body: Iterable[ast.stmt], scope: Scope) -> Any:
-        """What a function with this body returns; UNCLEAR where that is not decided."""
+        """The return value of a function with this body; UNCLEAR if undecided."""
         for node in body:
             match node:
                 case ast.Return(value=value):
@@ -279,7 +279,7 @@ class Decisions:
         return self.settings.section_of(name, annotation, self.reader.module.name)
 
     def _after(self, body: Iterable[ast.stmt], name: str, until: int, scope: Scope, value: Any) -> Any:
-        """What a name holds after these statements, or where they reach the line `until`."""
+        """The value of a name after these statements, or where they reach the line `until`."""
         for node in body:
             if node.lineno >= until:
                 break
@@ -332,7 +332,7 @@ class Decisions:
         return UNCLEAR
 
     def _from_other(self, node: ast.Import | ast.ImportFrom, name: str) -> Any:
-        """A flag that another module of the same tree sets."""
+        """The value of a flag that another module of the same tree sets."""
         alias = next((alias for alias in node.names if (alias.asname or alias.name) == name), None)
         if not isinstance(node, ast.ImportFrom) or alias is None:
             return UNCLEAR
@@ -365,7 +365,7 @@ class Decisions:
         return self._after(node.finalbody, name, until, scope, found)
 
     def _fails(self, body: Iterable[ast.stmt]) -> bool | None:
-        """Whether a block fails at an import; None where that is not known."""
+        """Whether a block fails at an import; None if unknown."""
         certain = True
         for node in body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -378,7 +378,7 @@ class Decisions:
         return False if certain else None
 
     def _imports(self, node: ast.Import | ast.ImportFrom) -> bool | None:
-        """Whether an import of the examined packages succeeds. Of others nothing is known."""
+        """Whether an import of the examined packages succeeds. Nothing is known of other packages."""
         sources = self.reader.sources
         package = (
             self.reader.module.name
@@ -422,7 +422,7 @@ class Decisions:
         return owner.get(name, default) if isinstance(owner, dict) else UNCLEAR
 
     def _of_self(self, local: LocalClass, name: str) -> Any:
-        """What `self.name` is: where it stands for a section, or where all that is stored there follows from settings."""
+        """The value of `self.name`, if it is a section or everything stored there follows from settings."""
         if self.settings is None:
             return UNCLEAR
         key = (id(local), f"self.{name}")
@@ -452,7 +452,7 @@ class Decisions:
             self._active.discard(key)
 
     def _of_class(self, local: LocalClass, name: str) -> Any:
-        """A property of the class, or a section that another class of verl stores."""
+        """The value of a property of the class, or a section that another class of verl stores."""
         for part in local.node.body:
             if (
                 isinstance(part, _Functions)
@@ -480,7 +480,7 @@ class Decisions:
         return self.settings.section_of("", annotation, self.reader.module.name)
 
     def _is_of_library(self, local: LocalClass) -> bool:
-        """Whether a class extends one of a library, whose attributes have meanings of their own."""
+        """Whether a class extends a library's class, whose attributes have meanings unknown here."""
         made = self.reader.class_of(local)
         bases = self.reader.bases_of(made) if made is not None else None
         return bases is None or any(part.module.partition(".")[0] in self.reader.versions for part in bases)
@@ -526,7 +526,7 @@ class Decisions:
 
 
 def _line_of(node: ast.expr) -> int:
-    """Where an expression stands; a negation that was made of it has no line of its own."""
+    """The line of an expression. A synthesized negation has no line, so its operand's counts."""
     return next((line for part in walk(node) if (line := getattr(part, "lineno", 0))), _END)
 
 
@@ -545,7 +545,7 @@ def _integers(texts: Any) -> Any:
 
 
 def _cut(value: Any, part: ast.expr) -> Any:
-    """`value[:2]` or `value[0]` of a text or a tuple."""
+    """Evaluate `value[:2]` or `value[0]` of a string or a tuple."""
     if value is THERE or not isinstance(value, (str, tuple)):
         return UNCLEAR
     match part:
@@ -557,7 +557,7 @@ def _cut(value: Any, part: ast.expr) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is one that Python can compare: none that is only known to be there."""
+    """Whether Python can compare the value: not if it is only known to exist."""
     return (
         value is not UNCLEAR
         and value is not THERE
@@ -574,7 +574,7 @@ def _made(kind: Any, value: Any) -> Any:
 
 
 def _agreed(values: list[Any]) -> Any:
-    """The value that all ways give. Several things that are there are one."""
+    """The value on which all branches agree. Several values that are only known to exist count as equal."""
     first = values[0] if values else UNCLEAR
     same = all(value is first or (type(value) is type(first) and value == first) for value in values)
     return first if same else UNCLEAR
@@ -589,7 +589,7 @@ def _holds_line(body: list[ast.stmt], line: int) -> bool:
 
 
 def _is_harmless(node: ast.stmt) -> bool:
-    """Whether a statement cannot fail: a constant that is given a name, `pass`, or a docstring."""
+    """Whether a statement cannot fail: the assignment of a constant, `pass`, or a docstring."""
     match node:
         case (
             ast.Pass()

@@ -1,4 +1,4 @@
-"""Whether a job ever calls a function of verl: along its callers in all of verl, as far as its settings decide."""
+"""Whether a job ever calls a function of verl: its callers are followed through all of verl, as far as the settings decide."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from verl_doctor.toolkit.sources.python.summary import absolute
 
 _PROGRAM = "trainer.main_ppo"
 _DEEPEST = 10
-# A name with more callers than this is too common to be followed.
+# A name with more callers than this is too common to follow.
 _MOST_CALLERS = 40
 
 
 class Demand:
-    """Answers by name, as `reach` does. `whole` reads what a module mentions, whatever library that concerns.
+    """Searches for callers by name, as `reach` does.
 
-    `entries` are modules that run in any case. Where the program is none of verl's, everything may be called.
+    `whole` reads everything that a module mentions, whatever library it concerns. `entries` are modules that
+    always run. If the program is not verl's, every function may be called.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Demand:
         self._known: dict[str, str] = {}
 
     def condition(self, name: str) -> str:
-        """Under which condition a function of this name is called that this job does not meet; "" where it may be called."""
+        """The unmet condition under which a function of this name is called; "" if the job may call it."""
         if name not in self._known:
             self._known[name] = self._condition(name, frozenset({name}))
         return self._known[name]
@@ -80,7 +81,7 @@ class Demand:
         off: frozenset[tuple[str, str]],
         seen: frozenset[str],
     ) -> str:
-        """Why a place that mentions the name is not reached; "" where it may be."""
+        """The reason why a place that mentions the name is not reached; "" if it may be."""
         if any((unit, condition) in off for condition in when):
             return " and ".join(condition for condition in when if (unit, condition) in off)
         owner, _, last = unit.rpartition(".")
@@ -103,16 +104,16 @@ class Demand:
         return self._sources
 
     def _mentioning(self, name: str) -> list[str]:
-        """The modules with this name elsewhere than in its definition."""
+        """The modules that contain this name other than in its definition."""
         word = re.compile(rb"(?<!def )\b" + re.escape(name.encode()) + rb"\b")
         return [module for module, text in self._texts().items() if word.search(text)]
 
     def _quotes(self, module: str, name: str) -> bool:
-        """Whether a module has the name as a text, by which somebody may call it."""
+        """Whether a module contains the name as a string, through which it may be called."""
         return re.search(rb"[\"']" + re.escape(name.encode()) + rb"[\"']", self._texts()[module]) is not None
 
     def _loadable(self) -> frozenset[str]:
-        """The modules that the job's program may load, now or later. All of them where the program is none of verl's."""
+        """The modules that the job's program may load, now or later: all of them if the program is not verl's."""
         if self._loaded is None:
             program = self._program()
             self._loaded = frozenset(self._texts()) if program is None else frozenset(self._closure(program))
@@ -139,7 +140,7 @@ class Demand:
                 waiting += self._imports(module)
 
     def _imports(self, module: str) -> Iterator[str]:
-        """The modules that a module names in an import at any depth, or in a text."""
+        """The modules that a module names in an import at any depth, or in a string."""
         tree, file = self._tree(module), self.own.locate(module)
         package = module if file is not None and file.kind == "package" else module.rpartition(".")[0]
         for node in walk(tree) if tree is not None else ():
@@ -165,10 +166,10 @@ class Demand:
             self._trees[module] = None if isinstance(parsed, Unreadable) else parsed
         return self._trees[module]
 
-    # --- classes that register themselves under a name, of which a setting chooses one
+    # --- classes registered under a name, of which a setting selects one
 
     def _not_chosen(self, module: str, name: str) -> str:
-        """The condition under which a registered class is made, where the settings choose another one and nobody extends it."""
+        """The condition for creating a registered class, if the settings select another class and no class extends it."""
         tree = self._tree(module)
         for node in tree.body if tree is not None else ():
             if isinstance(node, ast.ClassDef) and node.name == name:
@@ -191,7 +192,7 @@ class Demand:
         return any(word.search(self._texts()[module]) for module in self._loadable())
 
     def _choices(self, registers: str) -> list[tuple[str, object]]:
-        """What the job looks up in the table that a decorator fills: the expressions and their values. None known: empty."""
+        """The expressions that the job looks up in the table a decorator fills, with their values; empty if none is known."""
         defined = re.compile(rb"^def " + registers.encode() + rb"\(", re.MULTILINE)
         home = next((module for module, text in self._texts().items() if defined.search(text)), "")
         tree = self._tree(home) if home else None
@@ -211,7 +212,7 @@ class Demand:
         return found
 
     def _setting(self, node: ast.expr) -> object:
-        """The value of `config.a.b` or `self.config.a.b`, where that is a key of the whole configuration."""
+        """The value of `config.a.b` or `self.config.a.b`, if that is a key of the whole configuration."""
         head, _, key = dotted(node).removeprefix("self.").partition(".")
         found = self.settings.at(key) if head == "config" and key else MISSING
         return UNCLEAR if found is MISSING else found
@@ -221,7 +222,7 @@ _CIRCLE = "it calls itself"
 
 
 def _filled(node: ast.FunctionDef) -> Iterator[str]:
-    """The tables into which a function puts something under a key."""
+    """The tables to which a function adds an entry."""
     for part in walk(node):
         if (
             isinstance(part, ast.Subscript)
@@ -232,7 +233,7 @@ def _filled(node: ast.FunctionDef) -> Iterator[str]:
 
 
 def _looks_up(node: ast.FunctionDef, tables: set[str]) -> bool:
-    """Whether a function returns what one of the tables has."""
+    """Whether a function returns an entry of one of the tables."""
     return any(isinstance(part, ast.Name) and part.id in tables for part in walk(node)) and any(
         isinstance(part, ast.Return) and part.value is not None for part in walk(node)
     )

@@ -1,4 +1,4 @@
-"""Calls that somebody else makes: `partial(f, x=1)`, `asyncio.to_thread(f, 1)`, `Thread(target=f)`, `ray.remote(C).remote(1)`."""
+"""Indirect calls: `partial(f, x=1)`, `asyncio.to_thread(f, 1)`, `Thread(target=f)`, `ray.remote(C).remote(1)`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STARTS = frozenset({"threading.Thread", "multiprocessing.Process"})
 
 
 def forwarded(node: ast.Call, reader: Reader, scope: Scope) -> tuple[ast.Call, bool] | None:
-    """The call that is made in the end, and whether more arguments may be given to it later; None for any other call."""
+    """The call that is eventually made, and whether it may receive more arguments later; None for a direct call."""
     match node.func:
         case ast.Attribute(value=ast.Call(args=[remote]) as made, attr="remote"):
             return (

@@ -1,4 +1,4 @@
-"""Conditions and handlers around a use: does the line run at all, only under a setting, or is a miss expected."""
+"""Conditions and handlers around a use: whether the line is reached, and whether a miss is expected."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.summary_class import is_type_checking
 from verl_doctor.toolkit.sources.python.symbols import Class, Module
 
-# Every run has a process of rank 0, so what only that one does is done in every run.
+# Every run has a process of rank 0, so code for rank 0 is run in every job.
 _ALWAYS_SOMEWHERE = re.compile(r"(?:[\w.]+\.)?(?:get_)?\w*rank(?:\(\))? == 0")
-# It has a worker that holds the actor and the rollout as well (verl/workers/fsdp_workers.py).
+# Every run has a worker that holds both actor and rollout (verl/workers/fsdp_workers.py).
 _ROLE = re.compile(r"self\._is_(?:actor|rollout)(?: or self\._is_(?:actor|rollout))?")
 # The machines that the doctor judges have GPUs.
 _HERE = re.compile(r"not (?:\w+\.)*is_npu_available(?:\(\))?")
@@ -28,20 +28,21 @@ _CATCHES = {
     "AttributeError": frozenset({"AttributeError", "Exception", "BaseException"}),
     "TypeError": frozenset({"TypeError", "Exception", "BaseException"}),
 }
-# Functions and attributes by which a program asks what there is.
+# Functions and attributes with which a program detects what exists.
 _ASKS = frozenset(
     {"__dict__", "dir", "find_spec", "getfullargspec", "hasattr", "model_fields", "signature", "vars"}
 )
 _ANYTHING = frozenset({"Exception", "BaseException"})
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError"})
 _HELPERS = frozenset({"is_version_ge"})
-# What verl asks before it refuses a vLLM: another engine may serve instead (verl/third_party/vllm/__init__.py).
+# verl checks this before it rejects a vLLM: another engine may serve instead
+# (verl/third_party/vllm/__init__.py).
 _OTHER_ENGINES = {"is_sglang_available": "sglang"}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a condition comes to: True, False, or None when undecided. `probe`: it asks what a library offers."""
+    """The value of a condition: True, False, or None if undecided. `probe`: it tests what a library offers."""
 
     holds: bool | None
     probe: bool = False
@@ -52,7 +53,7 @@ class Verdict:
 
 
 def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
-    """Evaluate a condition as far as the two source trees decide it, or a flag that is set beside it."""
+    """Evaluate a condition as far as the two source trees or a flag set elsewhere decide it."""
     verdict = judge_by_trees(test, reader, scope)
     if verdict.holds is None and (held := reader.by_flags(test, scope)) is not None:
         return Verdict(held, verdict.probe)
@@ -60,13 +61,13 @@ def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
 
 
 def taken(test: ast.expr, reader: Reader, scope: Scope) -> bool | None:
-    """Whether the job goes where this condition holds: by the trees, or by its settings. None when undecided."""
+    """Whether the job takes the branch of this condition, by the trees or by its settings; None if undecided."""
     verdict = judge(test, reader, scope)
     return verdict.holds if verdict.holds is not None or verdict.probe else reader.by_settings(test, scope)
 
 
 def judge_by_trees(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
-    """As `judge`, without flags."""
+    """Like `judge`, without flags."""
     match test:
         case ast.Constant(value=value):
             return Verdict(bool(value))
@@ -123,7 +124,7 @@ def _has_module(name: str, reader: Reader) -> Verdict:
 
 
 def _asked_before(node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None:
-    """The question about a library whose answer a name holds: `HAS_RESET = hasattr(AsyncLLM, "reset")`."""
+    """The test of a library that is stored in a name: `HAS_RESET = hasattr(AsyncLLM, "reset")`."""
     home = scope.find(node.id) if isinstance(node, ast.Name) else None
     if home is None or len(home[1]) != 1:
         return None
@@ -133,7 +134,7 @@ def _asked_before(node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None
 
 
 def _combined(verdicts: list[Verdict], both: bool) -> Verdict:
-    """`and` is false as soon as one is false, `or` true as soon as one is true; undecided parts leave it undecided."""
+    """Combine verdicts: one false decides `and`, one true decides `or`; otherwise an undecided part leaves it undecided."""
     decisive = not both
     probe = any(verdict.probe for verdict in verdicts)
     if any(verdict.holds is decisive for verdict in verdicts):
@@ -162,7 +163,7 @@ def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: Reader, scope
             case ast.Call(args=[ast.Constant(value=str(name))]) if _finds_module(nodes[0], reader, scope):
                 found = _has_module(name, reader)
                 return found if isinstance(ops[0], ast.IsNot) else found.negated()
-        known = isinstance(values[0], (str, Version))  # a package is there when its version is known
+        known = isinstance(values[0], (str, Version))  # a package is installed if its version is known
         return Verdict(isinstance(ops[0], ast.IsNot), probe=True) if known else Verdict(None)
     if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and isinstance(values[1], Probe):
         verdict = _inside(values[0], values[1])
@@ -188,7 +189,7 @@ def _inside(name: Value, probe: Probe) -> Verdict:
 
 
 def _among(value: Value, nodes: list[ast.expr], reader: Reader, scope: Scope) -> Verdict:
-    """`version in ("0.5.4", "0.6.3")`."""
+    """Evaluate `version in ("0.5.4", "0.6.3")`."""
     probe = any(_mentions_a_probe(node) for node in nodes)
     if not isinstance(nodes[1], (ast.Tuple, ast.List, ast.Set)) or not (
         isinstance(value, (str, Version)) or value is NOTHING
@@ -201,7 +202,7 @@ def _among(value: Value, nodes: list[ast.expr], reader: Reader, scope: Scope) ->
 
 
 def _ordered(left: Value, op: ast.cmpop, right: Value) -> bool | None:
-    """Compare two versions, or two texts. None is equal to neither."""
+    """Compare two versions or two strings. None is equal to neither."""
     if (left is NOTHING and isinstance(right, (str, Version))) or (
         right is NOTHING and isinstance(left, (str, Version))
     ):
@@ -215,11 +216,11 @@ def _ordered(left: Value, op: ast.cmpop, right: Value) -> bool | None:
         case ast.NotEq():
             return left != right
     order = COMPARE.get(type(op)) if isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) else None
-    return None if order is None else bool(order(left, right))  # of texts too, as wrong as Python has it
+    return None if order is None else bool(order(left, right))  # strings too, as wrongly as Python does it
 
 
 def _helper(call: ast.Call, reader: Reader, scope: Scope) -> Verdict:
-    """`is_version_ge(pkg="vllm", minver="0.7.3")`, verl's own helper (verl/utils/vllm/utils.py)."""
+    """Evaluate `is_version_ge(pkg="vllm", minver="0.7.3")`, verl's own helper (verl/utils/vllm/utils.py)."""
     given = {keyword.arg: reader.value(keyword.value, scope) for keyword in call.keywords if keyword.arg}
     given |= dict(
         zip(("pkg", "minver"), (reader.value(argument, scope) for argument in call.args), strict=False)
@@ -234,7 +235,7 @@ def _helper(call: ast.Call, reader: Reader, scope: Scope) -> Verdict:
 
 
 def _mentions_a_probe(test: ast.expr) -> bool:
-    """Whether an undecided condition asks what the package offers: its version, a signature, an attribute."""
+    """Whether an undecided condition tests what the package offers: its version, a signature, an attribute."""
     for node in walk(test):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         if name in _ASKS or "version" in name.lower():
@@ -243,7 +244,7 @@ def _mentions_a_probe(test: ast.expr) -> bool:
 
 
 def is_universal(text: str) -> bool:
-    """Whether the condition holds in some process of every run, like `self.node_rank == 0`."""
+    """Whether the condition holds in some process of every run, such as `self.node_rank == 0`."""
     return any(pattern.fullmatch(text) for pattern in (_ALWAYS_SOMEWHERE, _ROLE, _HERE))
 
 
@@ -258,16 +259,16 @@ def asks_for_none(test: ast.expr) -> bool:
 
 
 def rules_out(test: ast.expr) -> bool:
-    """Whether a condition about versions holds for releases that are too old, or for certain ones.
+    """Whether a condition on versions holds for releases that are too old, or for particular releases.
 
-    `version >= "0.12"` does not: what stands below it is made for new releases.
+    `version >= "0.12"` does not rule out any: the code below it is written for newer releases.
     """
     operators = {type(op) for node in walk(test) if isinstance(node, ast.Compare) for op in node.ops}
     return not operators & {ast.Gt, ast.GtE}
 
 
 def opposite(test: ast.expr) -> ast.expr:
-    """The negation of a condition, in the form in which a person would write it."""
+    """The negation of a condition, as a person would write it."""
     flipped: dict[type[ast.cmpop], type[ast.cmpop]] = {
         ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
         ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
@@ -283,7 +284,7 @@ def opposite(test: ast.expr) -> ast.expr:
 
 
 def exits(body: list[ast.stmt]) -> bool:
-    """Whether a block never runs on to what follows it."""
+    """Whether a block never continues with the statement after it."""
     if not body:
         return False
     last = body[-1]
@@ -297,7 +298,7 @@ def exits(body: list[ast.stmt]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One `except`: what it catches, and whether it only raises again."""
+    """An `except` clause: what it catches, and whether it only re-raises."""
 
     names: frozenset[str]
     raises: bool
@@ -308,17 +309,17 @@ class Handler:
 
     @property
     def only_for_imports(self) -> bool:
-        """Whether nothing but a failed import leads here."""
+        """Whether it catches nothing but failed imports."""
         return bool(self.names) and self.names <= _IMPORT_ERRORS
 
     @property
     def text(self) -> str:
-        """As a person would say it."""
+        """The clause as text for a message."""
         return f"except {', '.join(sorted(self.names))}".removesuffix(" ")
 
 
 def handler_of(node: ast.ExceptHandler, scope: Scope) -> Handler:
-    """Read an `except` clause; what it catches may be a tuple that has a name."""
+    """Read an `except` clause; what it catches may be a name bound to a tuple of exceptions."""
     caught = node.type
     if isinstance(caught, ast.Name) and (bound := scope.find(caught.id)) is not None:
         caught = next((entry.expression for entry in bound[1] if entry.expression), caught)
@@ -328,7 +329,7 @@ def handler_of(node: ast.ExceptHandler, scope: Scope) -> Handler:
 
 
 def suppressing(item: ast.withitem, reader: Reader, scope: Scope) -> Handler | None:
-    """`with suppress(ImportError):` guards like an `except` that does nothing."""
+    """Read `with suppress(ImportError):`, which guards like an `except` that does nothing."""
     call = item.context_expr
     if not isinstance(call, ast.Call):
         return None
@@ -339,7 +340,7 @@ def suppressing(item: ast.withitem, reader: Reader, scope: Scope) -> Handler | N
 
 
 def error_of(kind: str, answer: object) -> str:
-    """The exception that a missing thing raises. Of a refusal the answer is the name of its exception."""
+    """The exception that a missing name raises. For a refusal, `answer` is the name of its exception."""
     if kind == "refusal":
         return str(answer)
     if kind == "import":

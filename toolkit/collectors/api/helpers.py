@@ -1,4 +1,4 @@
-"""What verl's own helpers answer, such as `vllm_at_least("0.11")`, and flags that another of its modules sets."""
+"""Results of verl's own helpers, such as `vllm_at_least("0.11")`, and flags that another of its modules sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Helpers:
-    """Evaluates functions and flags of verl's modules. `depth` counts the helpers that call one another."""
+    """Evaluates functions and flags of verl's modules. `depth` counts nested helper calls."""
 
     def __init__(self, reader: Reader, tree: ast.Module | None = None, depth: int = 0) -> None:
         self.reader, self.depth = reader, depth
@@ -27,7 +27,7 @@ class Helpers:
         self._known: dict[str, tuple[Reader, Scope, ast.Module] | None] = {}
 
     def flag(self, module: str, name: str) -> Any:
-        """What another module of the same tree binds a name to."""
+        """The value to which another module of the same tree binds a name."""
         found = self._inside(self.reader.sources.own_name(module) or "")
         if found is None:
             return UNCLEAR
@@ -37,12 +37,12 @@ class Helpers:
         )
 
     def is_unbound(self, module: str, name: str) -> bool:
-        """Whether a module certainly does not bind a name, at least not with the libraries that are there."""
+        """Whether a module certainly does not bind a name, at least with the installed libraries."""
         found = self._inside(module)
         return found is not None and Decisions(found[0]).is_unbound(found[2].body, name, found[1])
 
     def answered(self, call: ast.Call, scope: Scope, by: Decisions) -> Any:
-        """What a helper returns for these arguments, where all of them are known."""
+        """The return value of a helper for these arguments, if all of them are known."""
         callee = self.reader.value(call.func, scope)
         if not isinstance(callee, Function) or callee.module.partition(".")[0] in self.reader.versions:
             return UNCLEAR
@@ -76,7 +76,7 @@ class Helpers:
         return UNCLEAR if answer is MISSING else answer
 
     def _inside(self, name: str) -> tuple[Reader, Scope, ast.Module] | None:
-        """A reader of another module, its names and its tree; None for one of the libraries, and for one that cannot be read."""
+        """A reader for another module, its names and its tree; None if it belongs to a library or cannot be read."""
         if name not in self._known:
             self._known[name] = self._read(name)
         return self._known[name]

@@ -1,8 +1,7 @@
-"""What a library itself imports of a third one: a break inside vLLM because of the transformers that is beside it.
+"""A library's own imports of third packages: a break inside vLLM because of the installed transformers.
 
-Loading one module of vLLM loads hundreds. They are followed along the imports that stand at the left margin, by their
-text alone: what is indented stands in a `try`, a branch or a function, and is left aside. A miss is then confirmed in the
-syntax tree.
+Loading one module of vLLM loads hundreds. Imports at the left margin are followed, as text only: an indented
+import is inside a `try`, a branch or a function, and is skipped. A miss is then confirmed in the syntax tree.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _COMMENT = re.compile(rb"#[^\n]*")
 
 @dataclass(frozen=True, slots=True)
 class InnerMiss:
-    """One name of a third package that a module of the library imports and that is not there, and the paths that fail."""
+    """A missing name of a third package that a module of the library imports, and the paths that fail."""
 
     path: str
     line: int
@@ -40,7 +39,7 @@ class InnerMiss:
 def misses_inside(
     library: SourceTree, starts: Mapping[str, Iterable[str]], thirds: Sequence[SourceTree]
 ) -> Iterator[InnerMiss]:
-    """The misses in what the library loads. `starts` are for each path of a job the modules of the library it imports."""
+    """The misses in what the library loads. `starts` maps each job path to the modules of the library that it imports."""
     sources, reader = Sources(list(thirds)), _Loaded(library, frozenset(third.name for third in thirds))
     loaded = {path: reader.closure(modules) for path, modules in starts.items()}
     for module in sorted({module for modules in loaded.values() for module in modules}):
@@ -56,7 +55,7 @@ def misses_inside(
 
 
 class _Loaded:
-    """Follows the imports of a library, each module once. `wanted` is what each takes from the third packages."""
+    """Follows the imports of a library, each module once. `wanted` is what each module imports from the third packages."""
 
     def __init__(self, library: SourceTree, thirds: frozenset[str]) -> None:
         self.library, self.thirds = library, thirds
@@ -99,13 +98,13 @@ def _full(target: str, package: str) -> str:
 
 
 def _names(listed: bytes) -> list[str]:
-    """The names that a from-import takes; what they are called afterwards is nothing to us."""
+    """The names that a from-import imports; their aliases do not matter here."""
     parts = _COMMENT.sub(b"", listed).strip().strip(b"()\\").split(b",")
     return [match[0].decode() for part in parts if (match := _NAME.match(part.strip()))]
 
 
 def _confirmed(file: ModuleFile, source: str, name: str) -> tuple[int, int] | None:
-    """Where the import really stands at the module's top level; None when it was the text of something else."""
+    """The place of the import at the module's top level; None if the match was inside other text."""
     text = read(file.path)
     tree = parse(text, file.path) if isinstance(text, bytes) else text
     for node in tree.body if isinstance(tree, ast.Module) else ():

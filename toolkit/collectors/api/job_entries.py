@@ -1,4 +1,4 @@
-"""With which of verl's modules each path of a job begins."""
+"""The modules of verl with which each path of a job begins."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _DEFAULT_STRATEGY = "fsdp"
 
 
 class Backend(NamedTuple):
-    """Where verl keeps a rollout, below its top package, and how its paths are called.
+    """Where verl keeps a rollout, below its top package, and the names of its paths.
 
-    `rollout` is what a verl without a registry (through 0.5) imports. There a worker also imports `sharding` inside a
-    function, in every run with this rollout and FSDP. `classes` are what it makes there, by mode.
+    `rollout` is what a verl without a registry (through 0.5) imports. There a worker also imports `sharding`
+    inside a function, in every run with this rollout and FSDP. `classes` are the classes it creates, by mode.
     """
 
     rollout: str
@@ -60,7 +60,7 @@ def registry(verl: SourceTree) -> str:
 def trainer_entries(
     verl: SourceTree, parsed: Callable[[str], ast.Module | None], strategy: str = _DEFAULT_STRATEGY
 ) -> dict[str, tuple[str, ...]]:
-    """The modules with which PPO training begins: its main module, and the workers that it imports for the strategy."""
+    """The modules with which PPO training begins: its main module, and the workers it imports for the strategy."""
     main = f"{verl.name}.{_MAIN}"
     file, tree = verl.locate(main), parsed(main)
     if file is None or tree is None:
@@ -69,7 +69,7 @@ def trainer_entries(
 
 
 def _workers(verl: SourceTree, main: ModuleFile, tree: ast.Module, strategy: str) -> Iterator[str]:
-    """What `if strategy in {"fsdp", "fsdp2"}: from verl.workers... import ...` names, inside the functions of a main module."""
+    """The modules imported below `if strategy in {"fsdp", "fsdp2"}:` inside the functions of a main module."""
     for node in walk(tree):
         if isinstance(node, ast.If) and f"'{strategy}'" in text_of(node.test):
             for statement in node.body:
@@ -84,9 +84,10 @@ def rollout_entries(
     library: str,
     strategy: str = _DEFAULT_STRATEGY,
 ) -> dict[str, tuple[str, ...]]:
-    """The modules with which each path of a rollout library begins, with actors of this strategy. A path that this verl does not have is not listed.
+    """The modules with which each path of a rollout library begins, with actors of this strategy.
 
-    A module that is not there still begins a path when another one registers or imports it.
+    Paths that this verl does not have are left out. A missing module still begins a path if another one
+    registers or imports it.
     """
 
     def known(name: str) -> bool:
@@ -117,7 +118,7 @@ def _of_strategy(backend: Backend, strategy: str) -> str:
 def _class_at(
     verl: SourceTree, parsed: Callable[[str], ast.Module | None], module: str, name: str
 ) -> Iterator[str]:
-    """A module, and behind it "module:Class" where it takes the class from another one of its package."""
+    """A module, followed by "module:Class" if it imports the class from another module of its package."""
     yield module
     file, tree = verl.locate(module), parsed(module)
     for node in tree.body if tree is not None and file is not None and file.kind == "package" else ():

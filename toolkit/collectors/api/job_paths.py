@@ -1,4 +1,4 @@
-"""Which of verl's modules and functions a path of a job runs: from its entry modules along the imports and calls."""
+"""The modules and functions of verl that a path of a job runs: from its entry modules along imports and calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ASKS_FOR_METHOD = re.compile(r"(?P<name>\w+) (?P<is>==|!=) '(?P<method>\w+)'")
 
 @dataclass(slots=True)
 class Reach:
-    """What one path runs: modules that it imports, and functions ("module:Class.method") that it calls for sure.
+    """The modules that a path imports, and the functions ("module:Class.method") that it certainly calls.
 
     `sent` are the names of methods that it has its workers run.
     """
@@ -26,9 +26,9 @@ class Reach:
 def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
     """Follow a path from its entry modules, or entry classes ("module:Class").
 
-    An entry module's methods are run by other parts of verl, unless every mention of their name stands under a
-    condition. Elsewhere a function is run when something that is run calls its name unconditionally: a function
-    that is only handed on, for instance to patch vLLM with it, may never be called.
+    An entry module's methods are run by other parts of verl, unless every mention of their name is conditional.
+    Elsewhere a function is run if a function that is run calls its name unconditionally: a function that is
+    only passed on, for instance to patch vLLM with it, may never be called.
     """
     found, begin = Reach(), tuple(start)
     for name in begin:
@@ -46,7 +46,7 @@ def reach(start: Iterable[str], read: Callable[[str], Uses | None]) -> Reach:
 
 
 def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None]) -> None:
-    """Add the functions that are run for sure, given the modules that are loaded."""
+    """Add the functions that are certainly run, given the modules that are loaded."""
     found.sent |= {name for module in found.modules for name in _sent(module, found, read)}
     offered = _units_of(found, read)
     sites = _sites(found, read)
@@ -84,7 +84,7 @@ def _run(begin: tuple[str, ...], found: Reach, read: Callable[[str], Uses | None
 
 
 def _load(name: str, found: Reach, read: Callable[[str], Uses | None]) -> None:
-    """Add a module, the packages above it, and what they import at their top level."""
+    """Add a module, the packages above it, and their top-level imports."""
     waiting = [name]
     while waiting:
         module = waiting.pop()
@@ -105,7 +105,7 @@ def _imports(module: str, read: Callable[[str], Uses | None]) -> list[Import]:
 def _units_of(found: Reach, read: Callable[[str], Uses | None]) -> dict[str, tuple[str, bool]]:
     """Every function of the modules reached: the name by which it is mentioned, and whether it is a method.
 
-    A dunder method goes by its class.
+    A dunder method is mentioned by the name of its class.
     """
     offered = {}
     for module in found.modules:
@@ -121,7 +121,7 @@ def _units_of(found: Reach, read: Callable[[str], Uses | None]) -> dict[str, tup
 def _sites(
     found: Reach, read: Callable[[str], Uses | None], *, calls_only: bool = False
 ) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-    """For each name, the functions that mention it (or call it), each with the conditions around that."""
+    """The functions that mention (or call) each name, each with the conditions around it."""
     sites: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
     for module in found.modules:
         uses = read(module)
@@ -134,7 +134,7 @@ def _sites(
 
 
 def _sent(module: str, found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str]:
-    """The names of methods that the functions which are run have the workers run."""
+    """The names of methods that the executed functions have the workers run."""
     uses = read(module)
     for unit, names in (uses.sent if uses else {}).items():
         if f"{module}:{unit}" in found.units:
@@ -142,10 +142,10 @@ def _sent(module: str, found: Reach, read: Callable[[str], Uses | None]) -> Iter
 
 
 def unmet(when: tuple[str, ...], sent: Collection[str]) -> tuple[str, ...]:
-    """The conditions that are left when these methods are sent to the workers.
+    """The conditions that remain when these methods are sent to the workers.
 
-    `method == "init_worker"` holds in every run when "init_worker" is sent. So does a `method != "other"` beside it, as
-    an `elif` has it.
+    `method == "init_worker"` holds in every run if "init_worker" is sent. So does `method != "other"` next to
+    it, as in an `elif`.
     """
     if not when or not sent:
         return when
@@ -162,7 +162,7 @@ def unmet(when: tuple[str, ...], sent: Collection[str]) -> tuple[str, ...]:
 
 
 def _receivers(found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str]:
-    """The functions that ask which of the methods that are sent they were given: they are run for each."""
+    """The functions that compare the name of the method sent to them: they are run for each name."""
     for module in found.modules if found.sent else ():
         uses = read(module)
         for unit, names in (uses.mentions if uses else {}).items():
@@ -171,9 +171,9 @@ def _receivers(found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str
 
 
 def condition_of(unit: str, uses: Uses, everything: Mapping[str, Uses]) -> tuple[str, bool]:
-    """Why a function is not run in every run, in words: the condition around its call, or that nobody calls it.
+    """The reason why a function is not run in every run: the condition around its call, or that nothing calls it.
 
-    The second says whether the job's settings do not meet any of those conditions.
+    The second value: whether the job's settings meet none of those conditions.
     """
     owner, _, name = unit.rpartition(".")
     name = owner if owner and name.startswith("__") else name

@@ -58,7 +58,7 @@ def read_uses(
     versions: Mapping[str, str],
     around: Surroundings = NOT_LOOKED_AT,
 ) -> Uses:
-    """Read one module's uses of the packages whose `versions` are given. May raise RecursionError on absurdly nested sources."""
+    """Read one module's uses of the packages in `versions`. May raise RecursionError on absurdly nested sources."""
     reader = Reader(sources, module, versions, around)
     nodes = list(walk(tree))
     scopes = Scopes(reader)
@@ -107,7 +107,7 @@ class _Walker:
                 return
 
     def _refused(self, node: ast.If, context: Context) -> bool:
-        """Whether an `if` only raises: what follows is run wherever the job goes on, unless its settings lead there."""
+        """Whether an `if` only raises: the code after it runs in every job that continues, unless its settings enter the `if`."""
         raises = isinstance(node.body[-1], ast.Raise)
         return (
             raises
@@ -176,7 +176,7 @@ class _Walker:
             self._options(node, call, place)
 
     def _options(self, node: _FunctionNode, call: ast.Call, context: Context) -> None:
-        """The options of a command line that the function puts together, against those that the command takes."""
+        """Check the command-line options that the function assembles against those that the command accepts."""
         owner = (
             self.reader.value(call.func.value, context.scope)
             if isinstance(call.func, ast.Attribute)
@@ -212,7 +212,7 @@ class _Walker:
             self._extension(node, context)
 
     def _extension(self, node: ast.ClassDef, context: Context) -> None:
-        """What a class overrides of one of the examined packages."""
+        """Check the methods of an examined package's class that a class overrides."""
         extension = Extension(node, self.reader, context.scope, self.callers)
         if extension.bases:
             self.found.units.setdefault(f"{node.name}.__init__", node.name)
@@ -247,14 +247,14 @@ class _Walker:
             self.block(node.orelse, inner)
 
     def _unnamed(self, node: ast.If, context: Context) -> None:
-        """What verl raises where pip knows no package of the name that it asks for."""
+        """Record what verl raises where pip has no package of the name that it queries."""
         for part in (part for inner in node.body for part in statements(inner)):
             if isinstance(part, ast.Raise):
                 at = (part.lineno, part.col_offset)
                 self.record.use("distribution", self.reader.around.called, at, "missing", context)
 
     def _raise(self, node: ast.Raise, context: Context) -> None:
-        """What verl raises below a question about the release is a refusal of this one."""
+        """Record what verl raises below a test of the release: it refuses this release."""
         if not context.ruled_out or node.exc is None:
             return
         raised = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
@@ -303,7 +303,7 @@ class _Walker:
     # --- expressions
 
     def expressions(self, node: ast.stmt, context: Context) -> None:
-        """Read the expressions of a statement, leaving the statements it holds to the caller."""
+        """Read the expressions of a statement, leaving its nested statements to the caller."""
         for child in children(node):
             if isinstance(node, ast.AnnAssign) and child is node.annotation:
                 self._annotation(child, context)
@@ -313,7 +313,7 @@ class _Walker:
                 self.expression(child.context_expr, context)
 
     def _annotation(self, node: ast.AST, context: Context) -> None:
-        """What an annotation mentions. Most are never evaluated, so a name may be unbound there."""
+        """Read the names in an annotation. Most are never evaluated, so a name may be unbound there."""
         for part in walk(node):
             if isinstance(part, ast.Name):
                 self.record.mention(part.id, context)
@@ -356,7 +356,7 @@ class _Walker:
             self.expression(node.orelse, other)
 
     def _chain(self, node: ast.BoolOp, context: Context) -> None:
-        """`a and b`: `b` is only reached where `a` holds; `a or b`: where it does not."""
+        """Read `a and b`, where `b` is only reached if `a` holds, or `a or b`, where it is reached if `a` does not."""
         for value in node.values:
             self.expression(value, context)
             test = value if isinstance(node.op, ast.And) else opposite(value)
@@ -382,7 +382,7 @@ class _Walker:
             self._puts(owner, node.attr)
 
     def _puts(self, owner: Value, name: str) -> None:
-        """Remember what verl itself sets: reading it later is no miss."""
+        """Remember an attribute that verl itself sets: reading it later is not a miss."""
         self.scopes.patched.add(name)
         if isinstance(owner, (Class, Module)) and self.reader.is_watched(owner):
             self.found.patched.add(f"{describe(owner)}.{name}")
@@ -422,7 +422,7 @@ class _Walker:
             self._fit(call, context, unfinished=unfinished)
 
     def _fit(self, node: ast.Call, context: Context, *, unfinished: bool = False) -> None:
-        """Whether a call of something of the examined packages fits. To an unfinished one more may be given later."""
+        """Check a call of an examined package's function. An unfinished call may receive more arguments later."""
         callee = self.reader.value(node.func, context.scope)
         if callee is GONE:
             self._if_none(node.func, context, "keyword")
@@ -450,19 +450,19 @@ class _Walker:
             self.record.fit(callee, fit, context, path)
 
     def _if_none(self, node: ast.expr, context: Context, kind: str) -> None:
-        """A use of a name that is None since its import failed."""
+        """Record the use of a name that is None since its import failed."""
         origin = self._origin(node, context)
         if isinstance(node, ast.Name) and origin and self.reader.is_none(node, context.scope):
             self._left(node, origin, "None", kind, context)
 
     def _if_unbound(self, node: ast.Name, context: Context) -> None:
-        """A name that nothing has bound since its import failed."""
+        """Record the use of a name that is unbound since its import failed."""
         origin = self._origin(node, context)
         if origin and self.reader.is_unbound(node.id, context.scope):
             self._left(node, origin, "not bound", "name", context)
 
     def _origin(self, node: ast.expr, context: Context) -> tuple[str, str] | None:
-        """What a name is imported as, where one of the examined packages does not have that."""
+        """The import source of a name, if one of the examined packages lacks it."""
         found = context.scope.find(node.id) if isinstance(node, ast.Name) else None
         for entry in found[1] if found else ():
             if entry.origin[0].partition(".")[0] in self.reader.versions:
@@ -470,7 +470,7 @@ class _Walker:
         return None
 
     def _left(self, name: ast.Name, origin: tuple[str, str], left: str, kind: str, context: Context) -> None:
-        # What stands in the block of the import itself is not reached once that has failed.
+        # The rest of the import's own block is not reached once the import has failed.
         guard = context.caught(kind) or context.caught("import")
         reason = f"{name.id} is {left} where {origin[0]} has no {origin[1]}"
         self.record.use(
@@ -478,7 +478,7 @@ class _Walker:
         )
 
     def _sent(self, node: ast.Call, context: Context) -> None:
-        """A method that the workers are to run, named by a string."""
+        """Record a method that the workers are to run, named by a string."""
         sources = self.reader.sources
         own = sources.tree_of(self.reader.module.name)
         if own is not None and "vllm" in self.reader.versions:
@@ -487,7 +487,7 @@ class _Walker:
                 self.record.answer("sent", f"Worker.{name}", at, answer, context)
 
     def _patches(self, node: ast.Call, context: Context) -> None:
-        """What `mock.patch` replaces must be there."""
+        """Check that what `mock.patch` replaces exists."""
         sources = self.reader.sources
         for path, at in paths_patched(node, self.reader, context.scope):
             if (own := sources.own_name(path)) is not None and own.partition(".")[0] in self.reader.versions:
@@ -505,12 +505,12 @@ def _is_of(top: Scope, name: str, scope: Scope) -> bool:
 
 
 def _is_rare(test: ast.expr) -> bool:
-    """Whether a condition for leaving early asks for so much at once that what follows is the usual way."""
+    """Whether a condition for leaving early requires so much that the code after it is the usual path."""
     return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and len(test.values) >= _MANY
 
 
 def _asks_release(test: ast.expr, reader: Reader, context: Context) -> bool:
-    """Whether a condition asks what a library offers."""
+    """Whether a condition tests what a library offers."""
     return judge(test, reader, context.scope).probe
 
 
@@ -521,7 +521,7 @@ def _error(use: Use) -> str:
 
 
 def _imports_others(node: ast.Try, reader: Reader) -> bool:
-    """Whether the body imports packages that are not read here, so that it may fail for a reason of its own."""
+    """Whether the body imports packages that are not examined, so that it may fail for an unrelated reason."""
     for part in node.body:
         for inner in walk(part):
             names = (

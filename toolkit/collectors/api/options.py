@@ -1,4 +1,4 @@
-"""Options that a function hands to another package's command line: `["serve", model]` and `--{key}` for the keys of a dict."""
+"""Options passed to another package's command line: `["serve", model]`, and `--{key}` for the keys of a dict."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _GROWS = frozenset({"append", "extend"})
 def options_given(
     function: _FunctionNode, call: ast.Call, context: Context, reader: Reader, spreads: Spreads
 ) -> Iterator[Placed]:
-    """The options in the list that `call` parses, each with the conditions under which it is put there.
+    """The options in the list that `call` parses, each with the conditions under which it is added.
 
-    The function has been read before, so that `spreads` knows what its dicts hold. An option that is given False or
-    None is left out: the value says that it is not wanted.
+    The function has been read before, so `spreads` holds the contents of its dicts. An option set to False or
+    None is left out: the value switches it off.
     """
     given = next((keyword.value for keyword in call.keywords if keyword.arg == "args"), None)
     given = given or (call.args[0] if call.args else None)
@@ -46,7 +46,7 @@ def options_given(
 
 
 def nearest_option(option: str, taken: Iterable[str]) -> str:
-    """The option that is most like one which is not taken."""
+    """The most similar option to an option that is not accepted."""
     words = {name.removeprefix("--").replace("-", "_"): name for name in sorted(taken)}
     return words.get(nearest(option.removeprefix("--").replace("-", "_"), words), "")
 
@@ -57,7 +57,7 @@ def parses(node: ast.Call) -> bool:
 
 
 def _parts(function: _FunctionNode, name: str) -> Iterator[ast.expr]:
-    """The expressions that make or lengthen a list."""
+    """The expressions that create or extend a list."""
     for node in walk(function):
         match node:
             case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
@@ -87,7 +87,7 @@ def _added(statement: ast.stmt, name: str) -> Iterator[ast.expr]:
 
 
 def _is_option(node: ast.expr) -> bool:
-    """Whether an expression makes an option of a name: `f"--{key}"`."""
+    """Whether an expression turns a name into an option: `f"--{key}"`."""
     match node:
         case ast.JoinedStr(values=[ast.Constant(value="--"), ast.FormattedValue(), *_]):
             return True
@@ -95,14 +95,14 @@ def _is_option(node: ast.expr) -> bool:
 
 
 def _keys(held: ast.Name, context: Context, spreads: Spreads) -> Iterator[Placed]:
-    """The options that the keys of a dict become."""
+    """The options made from the keys of a dict."""
     for where, entry in spreads.held(held.id, context):
         if not (isinstance(entry.value, ast.Constant) and entry.value.value in (False, None)):
             yield where, Given(f"--{entry.name}", entry.at)
 
 
 def _spells_options(callee: object, reader: Reader) -> bool:
-    """Whether a function of the examined tree makes options of the keys of what it is given."""
+    """Whether a function of the examined tree turns the keys of its argument into options."""
     file = reader.sources.file_of(callee.module) if isinstance(callee, Function) else None
     source = read(file.path) if file is not None and file.kind in {"module", "package"} else None
     if source is None or isinstance(source, Unreadable) or file is None:

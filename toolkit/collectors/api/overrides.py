@@ -1,7 +1,7 @@
-"""Classes that extend a class of another package, and whether their methods take what its own code gives them.
+"""Classes that extend a class of another package, and whether their methods accept the arguments that its code passes.
 
-An override is judged by the calls that the package makes of the method, not by its signature alone: a parameter that
-nobody gives breaks nothing.
+An override is judged by the calls that the package makes of the method, not by its signature alone: a parameter
+that is never passed breaks nothing.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _DEEPEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What became of one method. `name` is the base's method, with the parameter that is the matter, if one is.
+    """The result for one method. `name` is the base's method, with the offending parameter if there is one.
 
-    `kind` is "override", "abstract" (the class lacks the method and cannot be made), or "result" (the package relies on
-    a parameter that the override passes over). `when` are conditions under which the package makes such a call.
+    `kind` is "override", "abstract" (the class lacks the method and cannot be instantiated), or "result" (the
+    package relies on a parameter that the override ignores). `when` are conditions under which the package
+    makes such a call.
     """
 
     kind: Literal["override", "abstract", "result"]
@@ -50,9 +51,9 @@ class Judgement:
 
 
 class Extension:
-    """One class of the examined tree, its methods, and the classes of other packages that it extends.
+    """A class of the examined tree, its methods, and the classes of other packages that it extends.
 
-    `callers` holds for each package what has been looked up in it; classes of one module share it.
+    `callers` caches the lookups in each package; classes of one module share it.
     """
 
     def __init__(self, node: ast.ClassDef, reader: Reader, scope: Scope, callers: dict[str, Callers]) -> None:
@@ -67,7 +68,7 @@ class Extension:
         self.words = {word.lower() for part in self.bases for word in _WORD.findall(part.name)[-1:]}
 
     def judged(self) -> Iterator[Judgement]:
-        """Judge each method that is there in a base, and those that ought to be there."""
+        """Judge each method that a base has, and those that must be defined."""
         for name, node in self.methods.items():
             for base in self.bases:
                 inherited = base.members.get(name)
@@ -79,7 +80,7 @@ class Extension:
             yield from self._abstract()
 
     def _is_abstract(self) -> bool:
-        """Whether the class is itself made to be extended only, so that nobody makes one."""
+        """Whether the class is itself only meant to be extended, so that it is never instantiated."""
         named = {dotted(base).rpartition(".")[2] for base in self.node.bases}
         own = (function_of(node, self.reader.module.name, in_class=True) for node in self.methods.values())
         return "ABC" in named or any(function.abstract for function in own)
@@ -119,7 +120,10 @@ class Extension:
     def _misfit(
         self, base: Class, method: str, ours: Signature, theirs: Signature
     ) -> tuple[Fit, CallSite, tuple[str, ...]] | str | None:
-        """The call that fits the base's method and not the override, the one under the fewest conditions; or why not."""
+        """The call under the fewest conditions that fits the base's method but not the override; None if there is none.
+
+        A string is the reason why the calls are not judged.
+        """
         sites = self._sites(base, method)
         if sites is None:
             return f"{method}() is called in too many places of {base.module.partition('.')[0]}"
@@ -131,7 +135,7 @@ class Extension:
         return min(found, key=lambda entry: len(entry[2]), default=None)
 
     def _result(self, base: Class, node: _FunctionNode, parameter: str, name: str) -> Iterator[Judgement]:
-        """Whether the package sets the parameter and asks what it gets for what only a future has."""
+        """Check whether the package sets the parameter and uses an attribute of the result that only a future has."""
         found = list(self._futures(base, node.name, parameter, 0))
         if found:
             site, methods, when = min(found, key=lambda entry: len(entry[2]))
@@ -145,7 +149,7 @@ class Extension:
     def _futures(
         self, base: Class, method: str, parameter: str, depth: int
     ) -> Iterator[tuple[CallSite, str, tuple[str, ...]]]:
-        """The calls that set a parameter to True and treat the answer as a future, through methods that hand it on."""
+        """The calls that set a parameter to True and treat the result as a future, through methods that pass it on."""
         for site in self._sites(base, method, parameter) or () if depth < _DEEPEST else ():
             value = next((entry.value for entry in site.node.keywords if entry.arg == parameter), None)
             match value:
@@ -156,7 +160,7 @@ class Extension:
                         yield from self._futures(base, site.function.name, name, depth + 1)
 
     def _sites(self, base: Class, method: str, also: str = "") -> list[CallSite] | None:
-        """The package's calls of a method that reach the override: on `self` in what the class inherits, or by name."""
+        """The package's calls of a method that reach the override: on `self` in inherited code, or by name."""
         package = base.module.partition(".")[0]
         tree = self.reader.sources.tree_of(base.module)
         if package not in self.callers and tree is not None:
@@ -171,7 +175,7 @@ class Extension:
         return bool(self.words & set(site.receiver.lower().split("_")))
 
     def _conditions(self, base: Class, site: CallSite, depth: int = 0) -> tuple[str, ...]:
-        """Under which conditions a call is made. Of one in an inherited method that is: when somebody calls that."""
+        """The conditions under which a call is made. A call in an inherited method is made when that method is called."""
         if site.receiver not in {"self", "cls"} or site.function is None:
             return site.when
         above = self._sites(base, site.function.name) if depth < _DEEPEST else None
@@ -184,7 +188,7 @@ class Extension:
 
 
 def _methods(body: list[ast.stmt], reader: Reader, scope: Scope) -> Iterator[tuple[str, _FunctionNode]]:
-    """The methods that a class has with the library that is there; those below an open condition are among them."""
+    """The methods that a class has with the installed library, including those below an undecided condition."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -196,7 +200,7 @@ def _methods(body: list[ast.stmt], reader: Reader, scope: Scope) -> Iterator[tup
 
 
 def _assigned(node: ast.ClassDef) -> Iterator[str]:
-    """The names that the body of a class binds other than by a plain definition, in a `try` or a tuple too."""
+    """The names that the body of a class binds other than by a plain definition, also in a `try` or a tuple."""
     waiting: list[ast.AST] = [*node.body]
     while waiting:
         match waiting.pop():
@@ -216,7 +220,7 @@ def _bound(function: Function) -> Signature | None:
 
 
 def _narrower(ours: Signature, theirs: Signature) -> bool:
-    """Whether an override may be given what it does not take, or lack what it requires."""
+    """Whether an override may receive an argument that it does not accept, or lack one that it requires."""
     names = {parameter.name for parameter in ours.parameters}
     inherited = {parameter.name for parameter in theirs.parameters}
     lacking = not ours.more_keywords and bool(inherited - names)
@@ -229,7 +233,7 @@ def _places(signature: Signature) -> int:
 
 
 def _misfits(call: ast.Call, signature: Signature) -> Iterator[Fit]:
-    """The arguments of a call that a signature does not take."""
+    """The arguments of a call that a signature does not accept."""
     named = [Given(entry.arg, position(entry)) for entry in call.keywords if entry.arg is not None]
     all_known = len(named) == len(call.keywords)
     for given in named:
@@ -250,7 +254,7 @@ def _complaint(site: CallSite, fit: Fit) -> str:
 
 
 def _passes_over(node: _FunctionNode, parameter: str) -> bool:
-    """Whether a method takes a parameter, by name or in its `**kwargs`, and never looks at it."""
+    """Whether a method accepts a parameter, by name or in its `**kwargs`, and never uses it."""
     names = {argument.arg for argument in _arguments(node)}
     rest = node.args.kwarg.arg if node.args.kwarg is not None else ""
     holder = parameter if parameter in names else rest
@@ -266,7 +270,7 @@ def _arguments(node: _FunctionNode) -> list[ast.arg]:
 
 
 def _attributes_read(site: CallSite) -> set[str]:
-    """The attributes that the function around a call reads of what the call gives."""
+    """The attributes of a call's result that the surrounding function reads."""
     names = set()
     for node in walk(site.function) if site.function is not None else ():
         match node:

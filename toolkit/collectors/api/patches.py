@@ -1,4 +1,4 @@
-"""Names that the examined code replaces in another package: `patch("pkg.module.Class.method", ...)`, `pkg.Class.method = f`."""
+"""Names that the examined code replaces in another package: `patch("package.Class.method", ...)`, `Class.method = f`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ At = tuple[int, int]
 
 
 def paths_patched(node: ast.Call, reader: Reader, scope: Scope) -> Iterator[tuple[str, At]]:
-    """The dotted paths that a call of `mock.patch` replaces, each with the place where it is spelled.
+    """The dotted paths that a call of `mock.patch` replaces, each with the place where it is written.
 
-    A path may be given as it is, by a variable, or by a loop over a table: `for path, new in TABLE: patch(path, new)`.
+    A path may be a literal, a variable, or come from a loop over a table: `for path, new in TABLE: patch(path,
+    new)`.
     """
     if not node.args or _callee(node, reader, scope) not in _PATCH or _creates(node):
         return
@@ -30,7 +31,7 @@ def paths_patched(node: ast.Call, reader: Reader, scope: Scope) -> Iterator[tupl
 
 
 def attribute_patched(node: ast.Call, reader: Reader, scope: Scope) -> tuple[ast.expr, str] | None:
-    """What `patch.object(owner, "name")` replaces."""
+    """The owner and name that `patch.object(owner, "name")` replaces."""
     if len(node.args) < 2 or _callee(node, reader, scope) not in _PATCH_OBJECT or _creates(node):
         return None
     name = reader.value(node.args[1], scope)
@@ -43,12 +44,12 @@ def _callee(node: ast.Call, reader: Reader, scope: Scope) -> str:
 
 
 def _creates(node: ast.Call) -> bool:
-    """With `create=True` the name need not be there."""
+    """Whether the call has `create=True`, so that the name need not exist."""
     return any(keyword.arg == "create" for keyword in node.keywords)
 
 
 def _from_table(name: str, scope: Scope) -> Iterator[tuple[str, At]]:
-    """The strings that a loop variable takes, when the loop runs over a literal list of rows."""
+    """The strings that a loop variable takes, if the loop runs over a literal list of rows."""
     home = scope.find(name)
     for entry in home[1] if home is not None else ():
         match entry.loop:

@@ -1,4 +1,4 @@
-"""Writes down what one module uses: whether it is there, under which conditions it is reached, and what was read for it."""
+"""Records what one module uses: whether it exists, under which conditions it is reached, and what was read to find out."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from verl_doctor.toolkit.sources.python.symbols import Class, Module
 
 
 class Recorder:
-    """The uses of one module as they are found. `patched` are names that the module itself sets on something.
+    """The uses of one module as they are found. `patched` are names that the module itself sets on an object.
 
-    `live` are names that are mentioned outside of any guard.
+    `live` are names that are mentioned outside any guard.
     """
 
     def __init__(self, reader: Reader, patched: set[str]) -> None:
@@ -34,7 +34,7 @@ class Recorder:
         context: Context,
         narrowed: str = "",
     ) -> None:
-        """The use of an attribute of a module, a class or an instance."""
+        """Record the use of an attribute of a module, a class or an instance."""
         sources = self.reader.sources
         if isinstance(owner, Module):
             answer = sources.member(owner, name)
@@ -54,7 +54,7 @@ class Recorder:
         self.use(kind, f"{describe(owner)}.{name}", at, resolution, context, guard, alike, reason, read_from)
 
     def _nearest(self, owner: Value, name: str) -> str:
-        """The member of a class whose name is most like the missing one."""
+        """The member of a class with the name most similar to the missing one."""
         kind = owner.of if isinstance(owner, Instance) else owner
         if not isinstance(kind, Class):
             return ""
@@ -83,7 +83,7 @@ class Recorder:
         handler: str = "",
         lacks: Literal["", "module", "name"] = "",
     ) -> None:
-        """One use, under the conditions of its context."""
+        """Create a use under the conditions of its context."""
         guard = guard or context.caught(kind, None)
         when, unit = context.when, context.unit
         self.found.uses.append(
@@ -105,13 +105,13 @@ class Recorder:
         )
 
     def mention(self, name: str, context: Context) -> None:
-        """A name that is used at all, whatever it belongs to."""
+        """Record that a name is used at all, whatever it belongs to."""
         if not context.guard:
             self.live.add(name)
         note(self.found.mentions, name, context)
 
     def answer(self, kind: str, name: str, at: tuple[int, int], answer: Answer, context: Context) -> None:
-        """The use of a name that was looked for."""
+        """Record the use of a name that was looked up."""
         self.use(
             kind,
             name,
@@ -124,7 +124,7 @@ class Recorder:
         )
 
     def fit(self, callee: Value, fit: Fit, context: Context, path: str) -> None:
-        """Whether one argument of a call is taken."""
+        """Record whether one argument of a call is accepted."""
         self.use(
             fit.kind,
             f"{describe(callee)}({fit.name})",
@@ -136,7 +136,7 @@ class Recorder:
         )
 
     def imported(self, source: str, name: str, at: tuple[int, int], context: Context) -> None:
-        """An import of a module, or of a name from it. `at` is its line and column."""
+        """Record the import of a module, or of a name from it. `at` is its line and column."""
         sources = self.reader.sources
         own = sources.own_name(source)
         if own is None:
@@ -173,7 +173,7 @@ class Recorder:
 
 
 def note(names: dict[str, dict[str, tuple[str, ...]]], name: str, context: Context) -> None:
-    """Remember the mention of a name that stands under the fewest conditions."""
+    """Record the mention of a name, keeping the mention under the fewest conditions."""
     known = names.setdefault(context.unit, {})
     when = (*context.when, context.guard) if context.guard else context.when
     if name not in known or len(when) < len(known[name]):

@@ -1,4 +1,4 @@
-"""Which names a function or module binds, and in which ways, before its uses are read."""
+"""The names that a function or module binds, and how, before its uses are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 
 
 class Scopes:
-    """Builds scopes on demand, each once. `patched` are attribute names that the module sets on foreign things."""
+    """Builds each scope once, on demand. `patched` are attribute names that the module sets on other packages' objects."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -81,7 +81,7 @@ class Scopes:
         return scope
 
     def constant(self, module: str, name: str) -> Value:
-        """What a name holds that is imported from another module of the examined tree, such as `vllm_version`."""
+        """The value of a name that is imported from another module of the examined tree, such as `vllm_version`."""
         reader = self.reader
         own = reader.sources.own_name(module) or ""
         file, other = reader.sources.file_of(own), reader.sources.module(own)
@@ -98,7 +98,7 @@ class Scopes:
         return inner.value(ast.Name(name, ast.Load()), scope)
 
     def enter_class(self, node: ast.ClassDef, scope: Scope) -> None:
-        """Note what the methods of a class store on `self`."""
+        """Record what the methods of a class store on `self`."""
         local = LocalClass(node, lambda method: self.of_function(method, scope))
         local.bases = tuple(
             self._classes[base.id]
@@ -123,7 +123,7 @@ class Scopes:
             self.reader.building -= 1
 
     def _block(self, body: Iterable[ast.stmt], scope: Scope) -> None:
-        """Bind what the statements bind, leaving out branches that the trees say are dead."""
+        """Bind the names of the statements, leaving out branches that are dead according to the trees."""
         for node in body:
             match node:
                 case ast.Import() | ast.ImportFrom():
@@ -154,7 +154,7 @@ class Scopes:
                 scope.bind(name, Entry(expression=value))
 
     def _definition(self, name: str, scope: Scope) -> Entry:
-        """A class or function of the module itself; a local one stays unknown."""
+        """The entry for a class or function of the module itself; a local definition stays unknown."""
         if scope.parent is not None:
             return Entry()
         return Entry(answer=lambda: self.reader.sources.member(self.reader.module, name))
@@ -207,7 +207,7 @@ def _walrus(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _stores(method: _FunctionNode, this: str) -> Iterator[tuple[str, ast.expr | None, str]]:
-    """What a method stores on its first parameter: name, expression, annotation."""
+    """The attributes that a method stores on its first parameter: name, expression, annotation."""
     for node in statements(method):
         match node:
             case ast.Assign(targets=targets, value=value):

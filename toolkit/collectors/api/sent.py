@@ -15,13 +15,13 @@ from verl_doctor.toolkit.sources.python.symbols import Class
 SENDS = "collective_rpc"
 """The method that has the workers run the method whose name it is given."""
 
-# Who runs it: the worker, and the wrapper around it with what the wrapper itself defines (it hands the rest on).
+# The classes that run it: the worker, and the wrapper's own methods (it forwards the rest).
 _WORKERS = ("vllm.v1.worker.gpu_worker.Worker", "vllm.worker.worker.Worker")
 _WRAPPERS = ("vllm.v1.worker.worker_base.WorkerWrapperBase", "vllm.worker.worker_base.WorkerWrapperBase")
 
 
 def senders(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """The functions of a module that send the name they are given: `collective_rpc` itself, and those that call it with it.
+    """The functions of a module that send a name they are given: `collective_rpc` itself, and those that pass theirs to it.
 
     `nodes` are all that the module holds.
     """
@@ -39,7 +39,7 @@ def senders(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 
 def called_name(node: ast.Call) -> str:
-    """The name of what is called; of a call through a Ray handle, `handle.name.remote(...)`, the name before `remote`."""
+    """The name of the callee; for a call through a Ray handle, `handle.name.remote(...)`, the name before `remote`."""
     function = node.func
     if (
         isinstance(function, ast.Attribute)
@@ -51,14 +51,14 @@ def called_name(node: ast.Call) -> str:
 
 
 def names_sent(node: ast.Call) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The literal name of the method in `collective_rpc("init_worker")`, however it is given, and where it stands."""
+    """The literal method name in `collective_rpc("init_worker")`, however it is passed, and its position."""
     for given in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "method")]:
         if isinstance(given, ast.Constant) and isinstance(given.value, str):
             yield given.value, (given.lineno, given.col_offset)
 
 
 def worker_has(sources: Sources, own: SourceTree, name: str) -> Answer:
-    """Whether the workers can run a method of this name: vLLM's own, or one of a class that `own`, the examined tree, mixes in."""
+    """Whether the workers can run a method of this name: vLLM's own, or a class that `own`, the examined tree, mixes in."""
     found = [answer.definition for answer in map(sources.resolve, _WORKERS) if isinstance(answer, Present)]
     answers = [member(sources, worker, name) for worker in found if isinstance(worker, Class)]
     wrappers = [

@@ -1,4 +1,4 @@
-"""The values by which a job's path through verl is decided: its configuration, and the variables that verl reads."""
+"""The values that decide a job's path through verl: its configuration, and the variables that verl reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 
 ROLLOUT: Final = "actor_rollout_ref.rollout"
 _SHARED = "actor_rollout_ref"
-# What tells the paths of a job apart, each of which is judged by itself.
+# The keys that distinguish a job's paths, each of which is judged separately.
 _OF_PATHS = frozenset({f"{ROLLOUT}.mode", f"{ROLLOUT}.name"})
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _CONFIG = re.compile(r"_?(?:(\w+?)_)?(?:config|cfg|conf)")
@@ -21,9 +21,9 @@ _CLASS = re.compile(r"(?:HF|FSDP|Mcore|Megatron)?([A-Z]\w*?)Config")
 _OPEN = frozenset(
     {"Any", "DictConfig", "ListConfig", "Mapping", "None", "Optional", "Union", "config", "dict"}
 )
-# Parts of verl that a setting switches on, by the word that names them in keys, values, modules and variables alike.
+# Parts of verl that a setting switches on, by the word that names them in keys, values, modules and variables.
 _FEATURES = ("fp8", "lora", "modelopt", "mtp", "qat", "replay", "torchao")
-# What a scheduler, Ray or verl itself sets for each process.
+# Variables that a scheduler, Ray or verl itself sets for each process.
 _PER_PROCESS = re.compile(
     r"(?:CUDA|HIP|ROCR|ASCEND|LOCAL|MASTER|NCCL|OMPI|PMI|RAY|SLURM|WG|TORCHELASTIC)_|(?:LOCAL_)?RANK|WORLD_SIZE"
 )
@@ -31,18 +31,18 @@ _PER_PROCESS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the configuration, by the dotted keys that it may stand at: the first that has a value counts."""
+    """A part of the configuration, by the dotted keys at which it may be found: the first with a value counts."""
 
     homes: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Settings:
-    """A composed configuration, and variables by name. `withheld` are variables that are set to what cannot be told.
+    """A composed configuration, and variables by name. `withheld` are variables that are set to unknown values.
 
-    `chosen`: they come from a launch script, and are not verl's defaults alone. `program` is the file that reads them, ""
-    for verl's own trainer; `features` are the optional parts that the script switches on. `consulted` are the keys and variables that
-    were looked up, each with its value as text.
+    `chosen`: they come from a launch script, and are not verl's defaults alone. `program` is the file that
+    reads them, "" for verl's own trainer; `features` are the optional parts that the script switches on.
+    `consulted` are the keys and variables that were looked up, each with its value as text.
     """
 
     tree: Mapping[str, Any] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Settings:
         return MISSING
 
     def at(self, key: str) -> Any:
-        """The value of a dotted key as it stands in the tree, MISSING, or UNCLEAR."""
+        """The value of a dotted key in the tree, MISSING, or UNCLEAR."""
         if key in _OF_PATHS:
             return UNCLEAR
         found = lookup(self.tree, key) if key else self.tree
@@ -74,21 +74,21 @@ class Settings:
         return UNCLEAR if found is UNTOLD or found == "???" else found
 
     def answer(self, name: str) -> str:
-        """What looking up a key, or a variable written `$NAME`, gives, as in `consulted`."""
+        """The value of a key, or of a variable written `$NAME`, as stored in `consulted`."""
         if name.startswith("$"):
             return repr(self.variable(name[1:], None))
         self.at(name)
         return self.consulted.get(name, "")
 
     def variable(self, name: str, default: Any) -> Any:
-        """The value of an environment variable, `default` where nobody sets it, or UNCLEAR."""
+        """The value of an environment variable, `default` if it is unset, or UNCLEAR."""
         if name in self.withheld or _PER_PROCESS.match(name):
             return UNCLEAR
         self.consulted[f"${name}"] = repr(self.variables.get(name))
         return self.variables.get(name, default)
 
     def section_of(self, name: str, annotation: str, module: str) -> Section | None:
-        """The section that a parameter or attribute stands for, by its annotation or by what verl calls it; None for any other."""
+        """The section that a parameter or attribute stands for, by its annotation or verl's name for it; None for any other."""
         classes = [word for word in _WORD.findall(annotation) if word not in _OPEN]
         for word in classes:
             if homes := self._by_class().get(word):
@@ -101,7 +101,7 @@ class Settings:
         return self._called(match)
 
     def _whole(self, module: str) -> Section:
-        """What verl calls `config` without more: a worker's part in a worker, the whole in a trainer."""
+        """The section that verl names just `config`: a worker's part in a worker, the whole in a trainer."""
         in_rollout = ".workers.rollout" in module or ".sharding_manager" in module or ".utils.vllm" in module
         return Section((ROLLOUT, _SHARED, "") if in_rollout else ("", _SHARED))
 
@@ -113,7 +113,7 @@ class Settings:
         return None
 
     def _by_class(self) -> dict[str, tuple[str, ...]]:
-        """The sections of each configuration class that `_target_` names, those of the actor and the rollout alone if it has some."""
+        """The sections of each configuration class named by `_target_`; only the actor's and rollout's if it has any."""
         if self._classes is None:
             found: dict[str, list[str]] = {}
             for key, target in _targets(self.tree, ""):

@@ -12,11 +12,11 @@ from verl_doctor.toolkit.collectors.api.use import Context, position
 from verl_doctor.toolkit.collectors.api.values import Reader
 
 Placed = tuple[Context, Given]
-_ANY = "*"  # stands for a key that is not known
+_ANY = "*"  # stands for an unknown key
 
 
 class Spreads:
-    """Remembers what was put into which dict, each entry with the context in which that is done."""
+    """Records the entries added to each dict, each with its context."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -24,7 +24,7 @@ class Spreads:
         self._taken: dict[tuple[int, str], set[str]] = {}
 
     def keywords(self, node: ast.Call, context: Context) -> tuple[list[Placed], bool]:
-        """The keywords of a call, and whether these are certainly all."""
+        """The keywords of a call, and whether the list is certainly complete."""
         found: list[Placed] = []
         all_known = True
         for keyword in node.keywords:
@@ -56,7 +56,7 @@ class Spreads:
                 yield from self.held(name, context)
 
     def held(self, name: str, context: Context) -> Iterator[Placed]:
-        """What a variable holds that is bound to a dict, or to several of which each is made from the one before."""
+        """The entries of a variable bound to a dict, or to several dicts each made from the one before."""
         home = context.scope.find(name)
         if home is None or any(entry.expression is None for entry in home[1]):
             return
@@ -68,13 +68,13 @@ class Spreads:
         yield from (placed for placed in found if not taken & {placed[1].name, _ANY})
 
     def item(self, target: ast.Subscript, value: ast.expr, context: Context) -> None:
-        """`kwargs["name"] = value` adds a keyword."""
+        """Record `kwargs["name"] = value`, which adds a keyword."""
         match target:
             case ast.Subscript(value=ast.Name(id=holder), slice=ast.Constant(value=str(name)) as key):
                 self._add(holder, (context, Given(name, position(key), value)))
 
     def removed(self, target: ast.expr, context: Context) -> None:
-        """`del kwargs["name"]` takes a keyword out, `del kwargs[key]` one that is not known."""
+        """Record `del kwargs["name"]`, which removes a keyword, or `del kwargs[key]`, an unknown one."""
         if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
             self._take(target.value.id, target.slice, context)
 
@@ -85,7 +85,7 @@ class Spreads:
             self._taken.setdefault((id(home[0]), holder), set()).add(name)
 
     def update(self, node: ast.Call, context: Context) -> None:
-        """`kwargs.update(name=value)`, `kwargs.update({"name": value})` and `kwargs.pop("name")`."""
+        """Record `kwargs.update(name=value)`, `kwargs.update({"name": value})` and `kwargs.pop("name")`."""
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=holder), attr="pop"), args=[key, *_]):
                 self._take(holder, key, context)

@@ -1,4 +1,4 @@
-"""Which of verl's paths the job of the launch script takes: breaks on the others do not stop it."""
+"""The paths of verl that the launch script's job takes: breaks on the others do not stop it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _Uses = TypeVar("_Uses", bound=ApiUses)
 
 
 def paths_taken(configuration: Configuration | Unknown) -> frozenset[str] | None:
-    """The paths that the job takes; None without a launch script, or where its configuration does not tell.
+    """The paths that the job takes; None without a launch script, or if its configuration does not decide.
 
-    A job without a section for the rollout, such as supervised fine-tuning, takes none of them.
+    A job without a rollout section, such as supervised fine-tuning, takes none of them.
     """
     if isinstance(configuration, Unknown) or configuration.refused:
         return None
@@ -43,13 +43,13 @@ def paths_taken(configuration: Configuration | Unknown) -> frozenset[str] | None
 
 
 def of_vllm(uses: _Uses, taken: frozenset[str] | None) -> _Uses:
-    """What is used on the paths that are taken; on all of them where verl has none of those."""
+    """The uses on the paths that are taken, or on all paths if verl has none of those."""
     paths = _among(uses.paths, taken)
     return uses if paths == uses.paths else _on(uses, paths)
 
 
 def of_libraries(uses: LibraryUses, taken: frozenset[str] | None) -> LibraryUses:
-    """As `of_vllm`, for the other libraries."""
+    """Like `of_vllm`, for the other libraries."""
     paths = _among(uses.paths, taken)
     if paths == uses.paths:
         return uses

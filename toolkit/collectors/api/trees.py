@@ -1,4 +1,4 @@
-"""Reading a verl tree against the tree of a library: each use that verl makes of it, on which path, and whether it is there."""
+"""Comparison of a verl tree with a library's tree: each use that verl makes of it, on which path, and whether it exists."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from verl_doctor.toolkit.system.secret import may_hold_secret
 
 
 def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
-    """Read the imports at any depth. Expressions are not looked at, which is what makes this cheap."""
+    """Read the imports at any depth. Expressions are skipped, which makes this cheap."""
     found = Uses(file.name, str(file.path))
     package = file.name if file.kind == "package" else file.name.rpartition(".")[0]
 
@@ -88,9 +88,9 @@ def _suppresses(item: ast.withitem) -> bool:
 _Answer = TypeVar("_Answer", bound=ApiUses)
 _STRATEGY = "actor_rollout_ref.actor.strategy"
 _LONGEST_QUOTE = 200  # characters
-# A name that a module binds plainly, at the margin or in a list of imports.
+# A name that a module binds plainly, at the left margin or in a list of imports.
 _BOUND = rb"(?m)^(?:(?:async )?def |class |from [^\n]*|import [^\n]*)?\b%b\b"
-# By what a module may have names that reading does not show.
+# Ways in which a module may have names that reading does not reveal.
 _OTHERWISE_BOUND = (
     b"import *",
     b"__getattr__",
@@ -101,7 +101,7 @@ _OTHERWISE_BOUND = (
     b"sys.modules",
     b"setattr(",
 )
-# What happens when the function is run. The other kinds are about a class, whoever makes it.
+# Kinds of break that occur when the function is run. The other kinds concern whole classes.
 _CALLED = frozenset(
     {
         "attribute",
@@ -126,9 +126,9 @@ def read_trees(
     python: str = "",
     around: Surroundings = Surroundings(),  # noqa: B008 - it is frozen
 ) -> _Answer | Unknown:
-    """Compare a verl tree with the tree of a rollout's library, on that rollout's paths: the answer is a `fact`.
+    """Compare a verl tree with the tree of a rollout's library, on that rollout's paths; the result is a `fact`.
 
-    `python` is the version that will run them, "" when it is not known.
+    `python` is the version that will run them, "" if unknown.
     """
     reading = _Reading(verl, (library,), python, around)
     begin = reading.rollouts(library.module)
@@ -174,7 +174,10 @@ def read_libraries(verl: Tree, libraries: Iterable[Tree], python: str = "") -> L
 
 
 def _found(reached: dict[str, Reach], reading: _Reading) -> Iterator[ApiUse]:
-    """Every use in what the paths run and may load later. What verl itself puts there is not missed elsewhere."""
+    """Every use in the modules that the paths run or may load later.
+
+    Names that verl itself sets do not count as missing.
+    """
     modules = sorted(_optional(reached.values(), reading))
     every = [uses for module in modules if (uses := reading.uses(module)) is not None]
     patched: dict[str, set[str]] = {}
@@ -189,7 +192,7 @@ def _found(reached: dict[str, Reach], reading: _Reading) -> Iterator[ApiUse]:
 
 
 def _inside(library: Tree, found: list[ApiUse], beside: Iterable[Tree]) -> Iterator[ApiUse]:
-    """What the library's own modules, as far as the paths load them, import of other packages and do not find there."""
+    """The names that the library's own modules, as far as the paths load them, fail to import from other packages."""
     starts: dict[str, set[str]] = {}
     for use in found:
         if use.kind == "import" and use.resolution == "present" and not use.when and not use.guard:
@@ -207,7 +210,7 @@ def _inside(library: Tree, found: list[ApiUse], beside: Iterable[Tree]) -> Itera
 
 
 def _package(use: ApiUse) -> str:
-    """The top package whose name is used."""
+    """The top-level package that is used."""
     return re.split("[.:]", use.name, maxsplit=1)[0]
 
 
@@ -228,7 +231,7 @@ def _answer(
 
 
 def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
-    """What of verl could not be read or is not there, each once, with the paths that fail with it."""
+    """The modules of verl that are unreadable or missing, each once, with the paths that fail as a result."""
     loaded = {
         name: tuple(path for path in reached if name in reached[path].modules)
         for name in sorted({name for part in reached.values() for name in part.modules})
@@ -244,7 +247,7 @@ def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]
 def _unbound(
     module: str, paths: tuple[str, ...], reached: Mapping[str, Reach], reading: _Reading
 ) -> Iterator[Unread]:
-    """The names that a module takes from others of verl, and that these do not bind."""
+    """The names that a module imports from other modules of verl that do not bind them."""
     uses = reading.uses(module)
     for entry in uses.imports if uses is not None else ():
         run = tuple(
@@ -258,7 +261,7 @@ def _unbound(
 
 
 def _unread_of(library: Tree, reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
-    """What of a library could not be read, each once, with the paths that import it."""
+    """The unreadable modules of a library, each once, with the paths that import them."""
     blamed: dict[str, tuple[Unread, set[str]]] = {}
     for name, (file, why) in sorted(reading.sources.unread.items()):
         if reading.libraries[library.module].own_name(name) == name:
@@ -269,7 +272,7 @@ def _unread_of(library: Tree, reached: Mapping[str, Reach], reading: _Reading) -
 
 
 def _ordered(uses: list[ApiUse]) -> Iterator[ApiUse]:
-    """Say of what breaks at engine start behind which import that fails it lies, on all of its paths."""
+    """Add to each break at engine start a failing import that precedes it, if each of its paths has one."""
     first: dict[str, str] = {}
     for use in uses:
         if use.breaks and use.phase == "import" and not use.when and use.kind != "distribution":
@@ -293,7 +296,7 @@ def _quoted(uses: Iterable[ApiUse]) -> Iterator[ApiUse]:
 
 
 class _Reading:
-    """The trees while they are compared. Syntax trees are dropped as soon as a module has been read."""
+    """The trees while they are compared. A syntax tree is dropped as soon as its module has been read."""
 
     def __init__(self, verl: Tree, libraries: tuple[Tree, ...], python: str, around: Surroundings) -> None:
         self.around = around
@@ -309,12 +312,12 @@ class _Reading:
 
     @property
     def strategy(self) -> str:
-        """What the actors train with."""
+        """The training strategy of the actors."""
         found = self.around.settings.at(_STRATEGY) if self.around.settings is not None else None
         return found if isinstance(found, str) else "fsdp"
 
     def rollouts(self, library: str) -> dict[str, tuple[str, ...]] | Unknown:
-        """The modules with which the paths of this library's rollout begin. Absent when verl has no such rollout."""
+        """The modules with which the paths of this library's rollout begin. Absent if verl has no such rollout."""
         begin = rollout_entries(
             self.verl, self.tree, lambda name: self.imported_at(name) is not None, library, self.strategy
         )
@@ -324,12 +327,12 @@ class _Reading:
         return begin or Absent(f"{self.verl.folder} has no rollout with {library} where verl keeps it")
 
     def tree(self, name: str) -> ast.Module | None:
-        """Parse a verl module. None when there is none, or none that can be read."""
+        """Parse a verl module; None if it is missing or unreadable."""
         parsed = self._parsed(name)
         return parsed[0] if parsed else None
 
     def uses(self, name: str) -> Uses | None:
-        """What a verl module uses, read once. Of a module that mentions no library only the imports are read."""
+        """The uses of a verl module, read once. If it mentions no library, only its imports are read."""
         if name not in self.read:
             parsed, file = self._parsed(name), self.verl.locate(name)
             if parsed is None or file is None:
@@ -345,7 +348,7 @@ class _Reading:
         return self.read[name]
 
     def whole(self, name: str) -> Uses | None:
-        """As `uses`, with all that a module mentions although no library is among it."""
+        """Like `uses`, with everything that a module mentions even if it mentions no library."""
         if name not in self._whole:
             parsed, file = self._parsed(name), self.verl.locate(name)
             try:
@@ -355,7 +358,7 @@ class _Reading:
         return self._whole[name]
 
     def demanded(self, found: Iterable[ApiUse], begin: Mapping[str, tuple[str, ...]]) -> Iterator[ApiUse]:
-        """Put the condition to each break in a function that the job's settings never have called."""
+        """Add the condition to each break in a function that is never called with the job's settings."""
         settings = self.around.settings
         entries = [name.partition(":")[0] for modules in begin.values() for name in modules]
         demand = Demand(self.verl, settings, self.whole, entries) if settings is not None else None
@@ -391,14 +394,14 @@ class _Reading:
             return None
         source = read(file.path)
         tree = parse(source, file.path) if isinstance(source, bytes) else source
-        if source == b"" and file.kind == "module":  # what a full disk leaves; verl has no such module
+        if source == b"" and file.kind == "module":  # left by a full disk; verl has no such module
             tree = Unreadable(f"{file.path} is empty", "file")
         if isinstance(tree, Unreadable):
             self.unread[name] = self.described(file, tree)
         return (tree, source) if isinstance(tree, ast.Module) and isinstance(source, bytes) else None
 
     def described(self, file: ModuleFile, why: Unreadable) -> Unread:
-        """What is to be said about a file that cannot be read. Syntax may be newer than what the doctor knows."""
+        """The description of an unreadable file. Its syntax may be newer than the doctor's Python."""
         kind: Literal["syntax", "file", "reader"] = "syntax"
         if why.by == "file":
             kind = "file"
@@ -407,7 +410,7 @@ class _Reading:
         return Unread(file.name, str(file.path), why.reason, line=why.line, kind=kind)
 
     def is_unbound(self, module: str, name: str) -> bool:
-        """Whether a module of verl certainly does not bind a name that another one imports from it."""
+        """Whether a module of verl certainly does not bind a name that another module imports from it."""
         file = self.verl.locate(module)
         if (
             file is None
@@ -431,14 +434,14 @@ class _Reading:
         return reader is not None and Helpers(reader, tree).is_unbound(module, name)
 
     def lacks(self, name: str) -> Unread | None:
-        """Where verl imports or registers a module of its own that it does not have; None for any other."""
+        """The place where verl imports or registers a missing module of its own; None for any other."""
         above = name.rpartition(".")[0]
         if not self._is_missing(name) or may_be_built(name.rpartition(".")[2]) or self._is_missing(above):
             return None
         around = self.verl.locate(above)
         source = read(around.path) if around is not None and around.kind == "package" else b""
         if isinstance(source, Unreadable) or b"__path__" in source:
-            return None  # it may lie elsewhere
+            return None  # it may be installed elsewhere
         by_registry = self.verl.locate(registry(self.verl))
         path = str(by_registry.path if by_registry else self.verl.folder)
         found = next(_importing(self.read.values(), name), None) or self.imported_at(name)
@@ -448,7 +451,7 @@ class _Reading:
         return self.verl.own_name(name) == name and self.verl.locate(name) is None
 
     def imported_at(self, name: str) -> Unread | None:
-        """Where any module of verl imports one that is not there, or something below it: looked for in all files."""
+        """The place where any module of verl imports a missing module or something below it, searched in all files."""
         for path in self.verl.files():
             source, own = read(path), self.verl.name_of(path)
             if isinstance(source, Unreadable) or not own or name.rpartition(".")[2].encode() not in source:
@@ -462,7 +465,7 @@ class _Reading:
         return None
 
     def located(self, library: Tree, uses: list[ApiUse]) -> list[ApiUse]:
-        """Say for each name that a module lacks where it is defined now, if that is one place."""
+        """Add to each name that a module lacks the place where it is defined now, if there is exactly one."""
         tree = self.libraries[library.module]
         moved = {
             use: name for use in uses if use.resolution == "missing" and (name := _moved_name(use, tree))
@@ -477,7 +480,7 @@ class _Reading:
 
 
 def _moved_name(use: ApiUse, library: SourceTree) -> str:
-    """The name to look for elsewhere: that of an import, or an attribute of a module."""
+    """The name to look for elsewhere: the imported name, or an attribute of a module."""
     if use.kind == "import":
         return use.name.rpartition(":")[2] if ":" in use.name else ""
     owner, _, name = use.name.rpartition(".")
@@ -485,7 +488,7 @@ def _moved_name(use: ApiUse, library: SourceTree) -> str:
 
 
 def _optional(reached: Iterable[Reach], reading: _Reading) -> set[str]:
-    """The modules on the paths, and those which they may import later or under a condition."""
+    """The modules on the paths, and those they may import later or conditionally."""
     on_paths = {module for part in reached for module in part.modules}
     found: set[str] = set()
     waiting = sorted(on_paths)
@@ -501,7 +504,7 @@ def _optional(reached: Iterable[Reach], reading: _Reading) -> set[str]:
 
 
 def _importing(modules: Iterable[Uses], name: str) -> Iterator[Unread]:
-    """The places that import a module or something below it, as the evidence that verl wants it."""
+    """The places that import a module or something below it, as evidence that verl needs it."""
     for uses in modules:
         for entry in sorted(uses.imports, key=lambda entry: entry.conditional):
             if entry.module == name or entry.module.startswith(f"{name}."):
@@ -515,11 +518,11 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _placed(uses: Uses, reached: dict[str, Reach], reading: _Reading) -> Iterator[ApiUse]:
-    """Say for each use of a module on which paths it is run, and under which condition."""
+    """Add to each use of a module the paths that run it, and under which condition."""
     for use in uses.uses:
         loaded = tuple(path for path, part in reached.items() if uses.module in part.modules)
         if use.kind == "sent" and not loaded:
-            continue  # to the workers of another engine, for all that is known
+            continue  # may be sent to the workers of another engine
         run = tuple(
             path for path in loaded if not use.unit or f"{uses.module}:{use.unit}" in reached[path].units
         )

@@ -1,4 +1,4 @@
-"""The vocabulary of uses: one use, all of a module's, and what surrounds the place that is being read."""
+"""The data classes of uses: a single use, all uses of a module, and the context of the place being read."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Resolution = Literal["present", "missing", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use. `unit` is the function or method it stands in ("" for the module's own level).
+    """A single use. `unit` is the function or method that contains it ("" at module level).
 
-    `kind` is "import", "attribute", "store", "keyword", "positional", "meaning", "required" or, for rules to come,
-    "override". `when` holds the conditions around it, `guard` what would catch or avoid a miss. `unread` are modules
-    that an import needs and that could not be read. `lacks` is what is not there of a name that was looked for: the
-    whole "module", or a "name" in it.
+    `kind` is "import", "attribute", "store", "keyword", "positional", "meaning", "required" or, for rules to
+    come, "override". `when` holds the conditions around it, `guard` what would catch or avoid a miss. `unread`
+    are modules that an import needs and that could not be read. `lacks` is what is missing: the whole "module",
+    or a "name" in it.
     """
 
     kind: str
@@ -49,7 +49,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """An import of another module of the same tree, or of a `name` from it. `conditional`: it need not happen, or may fail unharmed."""
+    """An import of another module of the same tree, or of a `name` from it.
+
+    `conditional`: it may not run, or may fail harmlessly.
+    """
 
     module: str
     unit: str
@@ -61,14 +64,14 @@ class Import:
 
 @dataclass(slots=True)
 class Uses:
-    """All that was read from one module.
+    """Everything that was read from one module.
 
-    `mentions` are the names that each unit uses at all, `calls` those that it calls, each with the conditions around
-    it. `sent` are the names of methods that each unit has others run, as in `collective_rpc("init_worker")`. `units` maps
-    each function or method to its class, if it has one. `dead` are functions that are mentioned here
-    only where the two trees say that the code is not reached, or under a question about vLLM that they leave open.
-    `patched` are the names that the module puts into classes and modules of the examined packages. `off` are the
-    conditions, each with its unit, that the job's settings do not meet.
+    `mentions` are the names that each unit uses at all, `calls` those that it calls, each with the conditions
+    around it. `sent` are the names of methods that each unit has workers run, as in
+    `collective_rpc("init_worker")`. `units` maps each function or method to its class, if it has one. `dead`
+    are functions mentioned here only where the two trees show that the code is not reached, or below a test of
+    vLLM that they leave open. `patched` are the names that the module sets on classes and modules of the
+    examined packages. `off` are the conditions, each with its unit, that the job's settings do not meet.
     """
 
     module: str
@@ -86,9 +89,10 @@ class Uses:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What surrounds the statement being read.
+    """The context of the statement being read.
 
-    `ruled_out` is the test by which verl tells this release from others, `narrowed` what `isinstance` has been asked of.
+    `ruled_out` is the test by which verl distinguishes this release from others; `narrowed` holds the subjects
+    of `isinstance` tests.
     """
 
     scope: Scope
@@ -101,7 +105,7 @@ class Context:
     narrowed: frozenset[str] = frozenset()
 
     def settled(self, test: ast.expr, verdict: Verdict) -> Context:
-        """The context below a condition that the trees decide: what verl raises there is said to this release."""
+        """The context below a condition that the trees decide: what verl raises there is meant for this release."""
         condition = text_of(test) if verdict.probe and rules_out(test) else ""
         return replace(self, ruled_out=condition) if condition else self
 
@@ -131,7 +135,7 @@ class Context:
         return self.noted(text)
 
     def caught(self, kind: str, answer: object = None) -> str:
-        """What would catch or avoid a miss of this kind here, in words; "" when nothing would."""
+        """A description of what would catch or avoid a miss of this kind here; "" if nothing would."""
         if self.guard:
             return self.guard
         error = error_of(kind, answer)
@@ -142,7 +146,7 @@ class Context:
         return ""
 
     def passed_by(self, answer: object) -> str:
-        """The handler around that is there for a failed import and does not catch this one, in words."""
+        """A description of the enclosing handler that expects a failed import but does not catch this error."""
         error = error_of("import", answer)
         around = (handler for handlers in reversed(self.handlers) for handler in handlers)
         meant = (

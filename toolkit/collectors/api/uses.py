@@ -1,4 +1,4 @@
-"""What verl uses of another library, and whether the one beside it has that: read from both source trees."""
+"""What verl uses of another library, and whether the installed library has it, read from both source trees."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from verl_doctor.toolkit.collectors.installed.trees import Tree
 
 @dataclass(frozen=True)
 class ApiUse:
-    """One place where verl uses another library.
+    """A place where verl uses another library.
 
-    `kind` is "import", "attribute", "store", "call", "keyword", "positional", "meaning" or "required"; `name` the
-    thing used (`module:name` for an import, `callee(argument)` for an argument). An "option" stands on the library's
-    command line, a "patch" is a name that verl replaces, "sent" a method that it has workers run by its name. An
-    "override", a "result" and an "abstract" method are about classes that extend the library's. What is "inside" is
-    imported by the library itself from a third package. A "refusal" is what verl
-    itself raises about this release, its name the message; a "distribution" what it raises since pip knows the library
-    as `name`. `now` is where a missing name is defined today, or the accepted parameter nearest to it. `guard` is what avoids or catches a miss here. `when` is
-    the condition under which the place is reached at all, `paths` the paths of a job that reach it (none: optional
-    parts of verl). `column` counts UTF-8 bytes, as Python does. `phase` is "import" for code that runs when the module
-    is imported, "start" for the rest. `text` is the line as it is written. `handler` is an `except` around an import
-    that is there for its failure, and does not catch this one. `behind` is the place ("file:line") of an import that
-    fails before this place is reached. `elsewhere` are the paths that reach it where the job takes none of those.
-    `off`: the job's own settings do not meet the condition. `unit` is the function or method it stands in.
+    `kind` is "import", "attribute", "store", "call", "keyword", "positional", "meaning" or "required"; `name`
+    what is used (`module:name` for an import, `callee(argument)` for an argument). An "option" is passed on the
+    library's command line, a "patch" is a name that verl replaces, "sent" a method that it has workers run by
+    name. An "override", a "result" and an "abstract" method concern classes that extend the library's. An
+    "inside" use is an import by the library itself from a third package. A "refusal" is what verl itself raises
+    about this release, with the message as its name; a "distribution" what it raises because pip has the
+    library under the name `name`.
+
+    `now` is where a missing name is defined today, or the most similar accepted parameter. `guard` is what
+    avoids or catches a miss here. `when` is the condition under which the place is reached at all, `paths` the
+    paths of a job that reach it (none: optional parts of verl). `column` counts UTF-8 bytes, as Python does.
+    `phase` is "import" for code that runs when the module is imported, "start" for the rest. `text` is the
+    source line. `handler` is an `except` around an import that is meant for its failure but does not catch this
+    one. `behind` is the place ("file:line") of an import that fails before this place is reached. `elsewhere`
+    are the paths that reach it if the job takes none of those. `off`: the job's own settings do not meet the
+    condition. `unit` is the function or method that contains it.
     """
 
     path: str
@@ -54,7 +57,7 @@ class ApiUse:
 
     @property
     def last(self) -> str:
-        """The name itself: of the argument, the attribute, or the thing imported."""
+        """The bare name of the argument, the attribute, or the imported object."""
         return self.name.rstrip(")").replace("(", ".").replace(":", ".").rpartition(".")[2]
 
 
@@ -62,9 +65,10 @@ class ApiUse:
 class Unread:
     """A module of verl or of the library that could not be read: why, and the paths that load it.
 
-    `kind` says whether its text is no Python ("syntax"), the file or its folder cannot be read ("file"), verl imports it
-    at this place while it is not there ("missing"), or only the doctor cannot read it, perhaps because it is written
-    for a newer Python than the doctor's ("reader"): then the paths need not fail, and nothing can be told of them.
+    `kind` is "syntax" (its text is not valid Python), "file" (the file or its folder cannot be read), "missing"
+    (verl imports it at this place but it does not exist), or "reader" (only the doctor cannot read it, perhaps
+    because it is written for a newer Python than the doctor's): then the paths need not fail and are not
+    judged.
     """
 
     module: str
@@ -79,9 +83,9 @@ class Unread:
 class ApiUses:
     """All uses of one library on the paths of a job and in what they may load later.
 
-    `uses` lists those that are missing or unknown; `present` counts the others. `paths` are the paths that this verl
-    has at all. `unread` are modules that they need and that could not be read. `consulted` are the settings and variables
-    that decided paths.
+    `uses` lists those that are missing or unknown; `present` counts the others. `paths` are the paths that this
+    verl has at all. `unread` are modules that they need and that could not be read. `consulted` are the
+    settings and variables that decided paths.
     """
 
     verl: Tree
@@ -95,7 +99,7 @@ class ApiUses:
 
 @dataclass(frozen=True)
 class ConsultedSettings:
-    """The settings and variables on which the answers for two trees have depended so far."""
+    """The settings and variables on which the results for two trees have depended so far."""
 
     names: tuple[str, ...] = ()
 
@@ -107,7 +111,7 @@ class VllmUses(ApiUses):
 
 @dataclass(frozen=True)
 class LibraryUses:
-    """What verl uses of Ray, transformers, tensordict and SGLang, as far as they are there, on all paths of a job.
+    """What verl uses of Ray, transformers, tensordict and SGLang, if installed, on all paths of a job.
 
     `unread` are modules of verl that the paths need and that could not be read.
     """
@@ -119,7 +123,7 @@ class LibraryUses:
 
 
 def rollouts(uses: VllmUses) -> tuple[str, ...]:
-    """The rollout paths that this verl has: what rules about them judge."""
+    """The rollout paths that this verl has, which rules about rollouts judge."""
     return uses.paths
 
 

@@ -1,4 +1,4 @@
-"""Collects what verl uses of other libraries: both source trees are read, in a process of their own when they are large."""
+"""Collects what verl uses of other libraries by reading both source trees, in a separate process if they are large."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from verl_doctor.toolkit.system.run_in_child import aside
 R = TypeVar("R")
 
 
-# The other engines for rollouts, and the packages from which vLLM's own modules take what comes and goes.
+# The other engines for rollouts, and the packages from which vLLM's own modules import names that come and go.
 _ENGINES = frozenset({"sglang"})
 
 
@@ -39,7 +39,7 @@ _VLLM_SECONDS = 45
 _LIBRARIES_SECONDS = 60  # three of them on a cold, slow file system
 
 
-_FEW = 200  # sources are read faster than a process starts
+_FEW = 200  # fewer sources are read faster than a process starts
 
 
 @collector(timeout=_VLLM_SECONDS, kept=True)
@@ -54,7 +54,7 @@ def vllm_uses(
     variables: JobVariables | Unknown,
     machine: Machine,
 ) -> VllmUses | Unknown:
-    """Read the verl tree that the job would import, and from vLLM those modules that it uses on the paths that the job takes."""
+    """Read the verl tree that the job would import, and those modules of vLLM that it uses on the job's paths."""
     pair = (verl.imported, vllm.tree)
     python = "" if isinstance(interpreter, Unknown) else interpreter.version
     called = "" if vllm.distribution == pair[1].module else vllm.distribution
@@ -66,7 +66,7 @@ def vllm_uses(
     settings = settings_of(pair[0], configuration, variables, machine)
 
     def read() -> VllmUses | Unknown:
-        # 20 ms that only a first look is worth
+        # 20 ms, spent only on a first reading
         from verl_doctor.toolkit.collectors.api.trees import read_trees  # noqa: PLC0415
         from verl_doctor.toolkit.collectors.api.value import Surroundings  # noqa: PLC0415
 
@@ -88,7 +88,7 @@ def library_uses(
     listings: Listings,
     configuration: Configuration | Unknown,
 ) -> LibraryUses | Unknown:
-    """As `vllm_uses`, for the other libraries."""
+    """Like `vllm_uses`, for the other libraries."""
     python = "" if isinstance(interpreter, Unknown) else interpreter.version
     trees = (verl.imported, *libraries.trees)
 
@@ -112,9 +112,9 @@ def _remembered(
     listings: Listings,
     settings: Settings,
 ) -> VllmUses | Unknown:
-    """As `remembered`, for these values of the settings on which earlier answers for the two trees have depended.
+    """Like `remembered`, for the current values of the settings on which earlier results for the two trees depended.
 
-    Two jobs that agree in them go the same way, so that the second asks for nothing else than the first did.
+    Two jobs that agree in them take the same paths, so the second looks up nothing that the first did not.
     """
     first = key_of(("settings", about), places, listings)
     known = recall(ConsultedSettings, first) or ConsultedSettings()
@@ -134,7 +134,7 @@ def _remembered(
 
 
 def _aside(work: Callable[[], R], trees: Iterable[Tree], limit: float) -> R:
-    """Read these trees in a process of its own, unless they are small."""
+    """Read these trees in a separate process, unless they are small."""
     sources = chain.from_iterable(Path(tree.folder).rglob("*.py") for tree in trees)
     few = next(islice(sources, _FEW, None), None) is None
     return work() if few else aside(work, limit)

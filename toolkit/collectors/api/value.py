@@ -1,4 +1,4 @@
-"""What an expression may stand for, and the names of a scope."""
+"""The values that an expression may stand for, and the names of a scope."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A value of a class."""
+    """An instance of a class."""
 
     of: Class
 
@@ -33,7 +33,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A collection of parameter or field names, made to be asked `"name" in ...`."""
+    """A collection of parameter or field names, built for tests like `"name" in ...`."""
 
     names: frozenset[str]
     complete: bool
@@ -41,10 +41,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What `re.match(pattern, version)` gives, asked for by `.group(1)`: the version, perhaps without its suffix.
+    """The result of `re.match(pattern, version)`, read by `.group(1)`: the version, perhaps without its suffix.
 
-    verl takes numbers out of a version to compare releases (on ROCm, where it ends in "+rocm624"). No comparison that
-    it makes of them tells the two apart, so that this stands for the version itself.
+    verl extracts numbers from a version to compare releases (on ROCm, where it ends in "+rocm624"). None of its
+    comparisons distinguishes the two, so this stands for the version itself.
     """
 
     version: str
@@ -54,7 +54,7 @@ class Found:
 class LocalClass:
     """A class of the examined module: what its methods store on `self`, each with the scope of the method.
 
-    `home` gives the scope of a method.
+    `home` returns the scope of a method.
     """
 
     node: ast.ClassDef
@@ -102,7 +102,10 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """The names of a function or a module. `body` are its statements, `changed` the names that its functions call global."""
+    """The names of a function or a module.
+
+    `body` are its statements, `changed` the names that its functions declare global.
+    """
 
     parent: Scope | None
     names: dict[str, list[Entry]] = field(default_factory=dict)
@@ -125,11 +128,11 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What else is known of the environment of the two trees.
+    """Other known facts about the environment of the two trees.
 
-    `engines` are other engines for rollouts that are there ("sglang"), None when nobody looked. `called` is the name
-    under which the library is installed when that is not the one by which verl asks for it. `beside` are trees of
-    packages from which the library itself imports, `settings` those of the job.
+    `engines` are the other installed rollout engines ("sglang"), None if not checked. `called` is the name
+    under which the library is installed, if verl looks it up by another. `beside` are trees of packages from
+    which the library itself imports, `settings` the job's.
     """
 
     engines: frozenset[str] | None = frozenset()
@@ -142,7 +145,7 @@ NOT_LOOKED_AT: Final = Surroundings(None)
 
 
 def describe(value: Value) -> str:
-    """The dotted name of a thing, or of the class of an instance."""
+    """The dotted name of an object, or of the class of an instance."""
     match value:
         case Instance(of=kind):
             return kind.dotted

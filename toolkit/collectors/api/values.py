@@ -1,7 +1,7 @@
-"""What an expression of the examined code stands for, as far as reading tells: a class, an instance of one, a version.
+"""What an expression of the examined code stands for, as far as reading shows: a class, an instance, a version.
 
-None means unknown. `GONE` means that the expression names something which does not exist, so that code which tries
-two places is judged by the one that is there.
+None means unknown. `GONE` means that the expression names something that does not exist, so that code which
+tries two places is judged by the existing one.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from verl_doctor.toolkit.sources.python.summary import absolute
 from verl_doctor.toolkit.sources.python.symbols import Attribute, Class, Function, Module, Signature, Variable
 
 _DEEPEST = 30
-# A name that is bound in more ways than this has no one type.
+# A name bound in more ways than this has no single type.
 _MOST_WAYS = 8
 _PARSE_VERSION = frozenset(
     {"packaging.version.parse", "packaging.version.Version", "pkg_resources.parse_version"}
 )
 _READ_VERSION = frozenset({"importlib.metadata.version", "importlib_metadata.version"})
 _SEARCHES = frozenset({"re.match", "re.search"})
-# Patterns that take the numbers out of a version: `(\d+\.\d+\.?\d*)`.
+# Patterns that extract the numbers of a version: `(\d+\.\d+\.?\d*)`.
 _TAKES_NUMBERS = re.compile(r"\^?\((?:\\d|\[0-9\])")
 _PROBES = frozenset({"inspect.signature", "inspect.getfullargspec", "inspect.getargspec"})
 _CONTAINERS = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
 
 
 class Reader:
-    """Infers values within one module. `versions` are those of the packages whose uses are read, "" for an unknown one."""
+    """Infers values within one module. `versions` are those of the packages whose uses are read, "" if unknown."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Reader:
         self.off: set[tuple[str, str]] = set()
         self._active: set[int] = set()
         self._bound: dict[int, frozenset[str]] = {}
-        self._circular = False  # whether what is being judged was met within itself
+        self._circular = False  # whether the value being inferred was met within itself
         self._known: dict[tuple[int, int, bool], tuple[ast.expr, Scope, Value]] = {}
 
     def is_watched(self, value: Value) -> bool:
@@ -90,7 +90,7 @@ class Reader:
         return False
 
     def value(self, node: ast.expr | None, scope: Scope, *, awaited: bool = False) -> Value:
-        """What the expression stands for. Expressions that need themselves, or lie too deep, are unknown."""
+        """The value of the expression. Expressions that depend on themselves or are nested too deeply are unknown."""
         if node is None or len(self._active) > _DEEPEST:
             return None
         if id(node) in self._active:
@@ -106,7 +106,7 @@ class Reader:
             self._active.discard(id(node))
         if not self._active:
             self._circular = False
-        if not self.building and not self._circular:  # what a half-built scope says may change
+        if not self.building and not self._circular:  # the contents of a half-built scope may change
             self._known[key] = (node, scope, value)
         return value
 
@@ -135,14 +135,14 @@ class Reader:
         return None
 
     def _part(self, node: ast.expr, scope: Scope) -> Value:
-        """A part of an f-string that is a plain text."""
+        """The value of an f-string's part that is plain text."""
         match node:
             case ast.FormattedValue(value=inner, conversion=-1, format_spec=None):
                 return self.value(inner, scope)
         return self.value(node, scope)
 
     def words(self, node: ast.expr, scope: Scope) -> str:
-        """The text that an expression makes: of an f-string with the values that are known, the names of others."""
+        """The string that an expression evaluates to: in an f-string, known values are filled in, others stay as names."""
         match node:
             case ast.Constant(value=str(text)):
                 return text
@@ -164,7 +164,7 @@ class Reader:
         return _agreed(self._ways(entries, home))
 
     def _ways(self, entries: Iterable[Entry], home: Scope) -> Iterator[Value]:
-        """What the bindings of a name stand for. `x = f(x)` is left out where it is met within itself."""
+        """The values of a name's bindings. `x = f(x)` is left out where it is met within itself."""
         for entry in entries:
             before, self._circular = self._circular, False
             value = self.entry(entry, home)
@@ -173,7 +173,7 @@ class Reader:
                 yield value
 
     def entry(self, entry: Entry, scope: Scope) -> Value:
-        """What one binding of a name stands for."""
+        """The value of a single binding of a name."""
         if entry.answer is not None:
             found = _thing(entry.answer())
             holds_version = "version" in entry.origin[1].lower()
@@ -194,7 +194,7 @@ class Reader:
         return Instance(found) if found else None
 
     def read(self, owner: Value, name: str) -> Value:
-        """What `owner.name` stands for."""
+        """The value of `owner.name`."""
         match owner:
             case Module(name=package) if name == "__version__" and self.versions.get(package):
                 return self.versions[package]
@@ -219,12 +219,12 @@ class Reader:
         return None
 
     def class_of(self, local: LocalClass) -> Class | None:
-        """The class that a class of the examined module is, if it stands at the module's top level."""
+        """The `Class` for a class of the examined module, if it is defined at the module's top level."""
         found = _thing(self.sources.member(self.module, local.node.name))
         return found if isinstance(found, Class) and found.line == local.node.lineno else None
 
     def bound(self, node: ast.AST) -> frozenset[str]:
-        """The names that a statement, or one inside it, binds in its own scope."""
+        """The names that a statement, or one nested in it, binds in its own scope."""
         if id(node) not in self._bound:
             names: set[str] = set()
             match node:
@@ -244,12 +244,12 @@ class Reader:
         return self._bound[id(node)]
 
     def bases_of(self, kind: Class) -> list[Class] | None:
-        """The classes that a class extends, itself among them; None when one of them is not known."""
+        """The classes that a class extends, including itself; None if one of them is unknown."""
         parts = list(mro(self.sources, kind))
         return None if None in parts else [part for part in parts if isinstance(part, Class)]
 
     def _inherited(self, local: LocalClass, name: str) -> Value:
-        """What `self.name` is when a class of another package brings it along."""
+        """The value of `self.name` if it is inherited from a class of another package."""
         own = self.class_of(local)
         for part in mro(self.sources, own) if own is not None else ():
             if part is None:
@@ -260,7 +260,7 @@ class Reader:
         return None
 
     def _super(self, scope: Scope) -> Value:
-        """`super()`: an instance of the next class, when that is known."""
+        """The value of `super()`: an instance of the next class, if that is known."""
         inner: Scope | None = scope
         while inner is not None:
             for entries in inner.names.values():
@@ -291,7 +291,7 @@ class Reader:
         return None
 
     def _stored(self, local: LocalClass, name: str, seen: set[int]) -> Value:
-        """The type of `self.name`: all assignments in the class, and in its bases of this module, must agree."""
+        """The type of `self.name`: all assignments in the class and in its bases in this module must agree."""
         if id(local) in seen:
             return None
         seen.add(id(local))
@@ -359,7 +359,7 @@ class Reader:
         return self.instance_of(function.returns, self.sources.module(function.module), owner)
 
     def _version_of(self, name: str, node: ast.Call, scope: Scope) -> Value:
-        """`get_version("vllm")`: a helper that verl defines in several modules."""
+        """The value of `get_version("vllm")`, a helper that verl defines in several modules."""
         if name == "get_version" and len(node.args) == 1:
             return self._version(self.value(node.args[0], scope))
         return None
@@ -385,7 +385,7 @@ class Reader:
         return None
 
     def _field_names(self, node: ast.SetComp | ast.ListComp | ast.GeneratorExp, scope: Scope) -> Value:
-        """`{field.name for field in dataclasses.fields(Class)}`."""
+        """The value of `{field.name for field in dataclasses.fields(Class)}`."""
         if len(node.generators) != 1 or not dotted(node.elt).endswith(".name"):
             return None
         inner = self.value(node.generators[0].iter, scope)
@@ -408,14 +408,14 @@ class Reader:
 
 
 def _numbers(pattern: Value, text: Value) -> Found | None:
-    """What a search in a version gives. The pattern is not run: it comes from the sources that are examined."""
+    """The result of a search in a version. The pattern is not run: it comes from the examined sources."""
     if isinstance(pattern, str) and isinstance(text, str) and _TAKES_NUMBERS.match(pattern):
         return Found(text)
     return None
 
 
 def signature_of_call(sources: Sources, callee: Value) -> tuple[Signature, str] | None:
-    """What a call of this value accepts, and the file that says so."""
+    """The signature of this value when called, and the file that defines it."""
     match callee:
         case Class():
             return constructor(sources, callee)
@@ -446,7 +446,7 @@ def import_entries(
 
 
 def annotation_text(node: ast.expr | None) -> str:
-    """The text of an annotation, "" for none."""
+    """The text of an annotation, "" if there is none."""
     return "" if node is None else text_of(node, 400)
 
 
@@ -466,7 +466,7 @@ def _thing(answer: Answer | None) -> Value:
 
 
 def _agreed(values: Iterable[Value]) -> Value:
-    """The one value on which all ways of binding a name agree. Ways that do not exist here do not count."""
+    """The value on which all bindings of a name agree. Bindings to names that do not exist here are ignored."""
     agreed: Value = None
     for value in values:
         if value is None:
@@ -479,13 +479,13 @@ def _agreed(values: Iterable[Value]) -> Value:
 
 
 def _joined(parts: list[Value]) -> str | None:
-    """Texts put together, None where one of them is not known."""
+    """The concatenation of strings, None if one of them is unknown."""
     texts = [part for part in parts if isinstance(part, str)]
     return "".join(texts) if len(texts) == len(parts) else None
 
 
 def _is_built_in(node: ast.Call, scope: Scope) -> bool:
-    """Whether a call is one of Python's own `__import__`."""
+    """Whether a call is Python's built-in `__import__`."""
     return (
         isinstance(node.func, ast.Name) and node.func.id == "__import__" and scope.find("__import__") is None
     )

@@ -1,1 +1,1 @@
-"""Compiled packages: what their libraries need, export and lack."""
+"""Compiled packages: the libraries and symbols they need, export and lack."""

@@ -1,4 +1,4 @@
-"""What was read from ELF files, remembered between runs: an answer is valid for as long as nobody writes to its files."""
+"""A cache of ELF data between runs: an entry is valid until one of its files is written."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from verl_doctor.toolkit.system import cache
 T = TypeVar("T")
 
 _LARGEST = 64 * 1024 * 1024  # bytes
-_MOST = 20_000  # answers
-# Whoever changes how files are read, or what is concluded, changes this number.
+_MOST = 20_000  # entries
+# Increase this number when files are read or judged differently.
 _FORMAT = 1
 
 
 @dataclass
 class ElfMemory:
-    """Headers of files, and whatever else was found out about a set of files."""
+    """Headers of files, and other results about a set of files."""
 
     folder: Path
     _known: dict[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class ElfMemory:
         return self.folder / "elf.json"
 
     def header(self, path: str) -> Header:
-        """What the dynamic section of a file says."""
+        """The contents of the file's dynamic section."""
         if path not in self._headers:
             key = f"header {self._key(path)}"
             header = _restored(self._get(key))
@@ -54,9 +54,9 @@ class ElfMemory:
         return self._headers[path]
 
     def recall(self, about: str, paths: Iterable[str], restore: Callable[[Any], T]) -> T | None:
-        """What was found out about these files, in this order, when they were what they are now; None when nothing was.
+        """The stored result about these files, in this order, if they are unchanged; otherwise None.
 
-        `restore` makes it of what JSON kept, which somebody may have damaged: what it raises means that nothing is known.
+        `restore` rebuilds it from JSON, which may be damaged: if it raises, nothing is known.
         """
         known = self._get(self._digest(about, paths))
         if known is not None:
@@ -65,11 +65,11 @@ class ElfMemory:
         return None
 
     def keep(self, about: str, paths: Iterable[str], answer: Any) -> None:
-        """Remember what was found out about these files; `answer` is made of what JSON can hold."""
+        """Store a result about these files; `answer` must be representable in JSON."""
         self._new[self._digest(about, paths)] = answer
 
     def save(self) -> None:
-        """Keep what was learnt for the next run."""
+        """Save new entries for the next run."""
         if self._new:
             kept = self._new if len(self._known) + len(self._new) > _MOST else {**self._known, **self._new}
             cache.write(self._file, {"format": _FORMAT, **kept})
@@ -78,7 +78,7 @@ class ElfMemory:
         return self._new.get(key, self._known.get(key))
 
     def _key(self, path: str) -> str:
-        """The file itself and its state, see `Seen.key`; a file that is not there is its own state."""
+        """The file itself and its state, see `Seen.key`; a missing file is a state too."""
         if path not in self._keys:
             seen = look(path)
             self._keys[path] = seen.key if seen else f"none {path}"
@@ -90,7 +90,7 @@ class ElfMemory:
 
 
 def _restored(value: Any) -> Header | None:
-    """A header from what JSON made of it, which may be anything."""
+    """A header restored from its JSON form, which may be damaged."""
     with contextlib.suppress(TypeError, ValueError):
         bits, machine, interpreter, soname, needed, rpath, runpath, wants, defines, problem = value
         return Header(

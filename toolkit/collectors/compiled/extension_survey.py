@@ -1,4 +1,4 @@
-"""Doing the loader's work for each compiled file of the installed packages, in a process that has loaded torch."""
+"""Simulates the loader for each compiled file of the installed packages, in a process that has loaded torch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LIBRARIES = ("torch", "torch_cpu", "torch_cuda", "c10", "c10_cuda", "torch_pyth
 
 
 def start_process(loader: Loader, memory: ElfMemory, sys_path: Iterable[str]) -> Process:
-    """The interpreter alone, which knows where torch looks for CUDA's libraries that the loader does not find."""
+    """The interpreter alone, with the folders where torch searches for CUDA libraries that the loader does not find."""
     process = Process(loader, memory, fallback=tuple(_nvidia_folders(sys_path)))
     closure = process.load(loader.program.path)
     process.everybody += [*closure.paths, loader.header.interpreter]
@@ -43,7 +43,7 @@ def start_process(loader: Loader, memory: ElfMemory, sys_path: Iterable[str]) ->
 
 
 def load_torch(process: Process, folder: str) -> tuple[str, ...]:
-    """Load what `import torch` loads, first for everybody what its libraries depend on (torch/__init__.py); say what that is."""
+    """Load what `import torch` loads, its global dependencies first (torch/__init__.py); return the paths."""
     for_all = f"{folder}/lib/libtorch_global_deps.so"
     if os.path.exists(for_all):
         process.everybody += process.load(for_all).paths
@@ -68,24 +68,25 @@ def _nvidia_folders(sys_path: Iterable[str]) -> list[str]:
 
 _SHOWN = 6  # missing symbols that are explained; the others are counted
 _SIMILAR = 4
-# Libraries of torch, of CUDA, and of the X and GL systems that images for servers lack: whoever needs one is looked at.
+# Libraries of torch, of CUDA, and of the X and GL systems that server images lack: files that need them are
+# examined.
 _TELLING = re.compile(
     r"lib(torch|c10|aoti|shm\.|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusparse|cusolver|cupti|nccl|nvrtc|nvJitLink|nvshmem"
     r"|nvToolsExt|nvjpeg|nvidia|numa|ibverbs|rdmacm|mlx|GL|EGL|SM\.|ICE\.|Xext|Xrender|gthread|glib)[\w-]*\.so"
 )
 _OF_TORCH = re.compile(r"/lib(?:torch|c10)[\w-]*\.so$")
 _CUDA = re.compile(r"lib(?:cu[a-z]|c10_cuda|torch_cuda|nccl|nvrtc|nvJitLink|nvshmem)")
-# The driver's own libraries: a machine without a GPU has none, and which one is loaded is the subject of other rules.
+# The driver's own libraries: a machine without a GPU has none, and other rules judge which is loaded.
 _DRIVER = re.compile(r"lib(cuda|nvidia-[\w-]+)\.so")
 _DRIVER_SYMBOL = re.compile(r"cu[A-Z]|nvml[A-Z]")
-# PEP 3149: the interpreter that alone imports such a file.
+# PEP 3149: only this interpreter imports such a file.
 _TAG = re.compile(r"\.(cpython-\d+[a-z]*)-[\w-]+\.so$")
-# What Python imports by its name. Other files called .so may be scripts of the linker, or for another system.
+# Files that Python imports by name. Other .so files may be linker scripts, or for another system.
 _MODULE = re.compile(r"(?:\.(?:cpython-\d+[a-z]*-[\w-]+|abi3)|/_\w+)\.so$")
 _LATER = re.compile(r"/nvidia/[^/]+/lib/")
 _LOCAL_TORCH = re.compile(r"torch(\d+\.\d+(?:\.\d+)?)")
 _PINNED_TORCH = re.compile(r"torch\s*\(?===?\s*([\d.]+)")
-# Files of one package that differ in nothing but these are made for several machines, and one is loaded.
+# Files of one package that differ only in these parts are made for different machines; one of them is loaded.
 _VARIANT = re.compile(
     r"_?(?:AVX\d*|AMX|cpu|cuda\d*|cu\d+|xpu|hip|rocm\d*|torch\d+)(?=[_.])|(?:_\d+){2,3}(?=\.)|(?<=[a-z_])\d+(?=\.)",
     re.IGNORECASE,
@@ -101,7 +102,10 @@ def survey(
     torch: TorchBuild | Unknown,
     environ: Mapping[str, str],
 ) -> Extensions | Unknown:
-    """Look at every compiled file as a process with this environment would load it. Headers are remembered in the doctor's cache."""
+    """Check every compiled file as a process with this environment would load it.
+
+    Headers are kept in the doctor's cache.
+    """
     memory = ElfMemory(platformdirs.user_cache_path("verl-doctor") / "Extensions")
     try:
         loader = Loader(machine, interpreter.executable, environ)
@@ -116,7 +120,7 @@ def survey(
 
 
 class _Survey:
-    """One look at all compiled files."""
+    """A single survey of all compiled files."""
 
     def __init__(
         self,
@@ -141,7 +145,7 @@ class _Survey:
             self._by_name.setdefault(os.path.basename(path), []).append(path)  # noqa: PTH119 - thousands of names
 
     def look(self) -> Extensions:
-        """Look at every file."""
+        """Check every file."""
         found = []
         for path, distribution in self._files.items():
             extension = self._extension(path, distribution)
@@ -150,7 +154,10 @@ class _Survey:
         return Extensions(tuple(self._in_words(self._with_variants(found))), len(self._files))
 
     def _concerns(self, path: str, distribution: Distribution) -> bool:
-        """Whether a process of this interpreter may load a file. Of NVIDIA's wheels it is what torch loads; the rest are plug-ins."""
+        """Whether a process of this interpreter may load a file.
+
+        Of NVIDIA's wheels only what torch loads counts; the rest are plug-ins.
+        """
         tag = _TAG.search(path)
         if tag is not None and tag[1] != self._cache_tag:
             return False
@@ -190,7 +197,7 @@ class _Survey:
             if problem := self._memory.header(library).problem:
                 return Extension(**{**entry, "problem": f"{library}: {problem}"})
         missing = tuple(self._missing_libraries(closure))
-        # A symbol of a version that its library lacks is told as that version.
+        # A symbol whose version its library lacks is reported as that version.
         told_already = {version.version for version in versions}
         symbols = () if missing else self._unresolved(path, distribution, closure)
         symbols = tuple(symbol for symbol in symbols if symbol.version not in told_already)
@@ -207,7 +214,7 @@ class _Survey:
         )
 
     def _missing_libraries(self, closure: Closure) -> Iterator[MissingLibrary]:
-        """Names that nothing leads to. A library of another package is loaded by that one's own code, as a rule."""
+        """Libraries that are not found. As a rule, a library of another package is loaded by that package's own code."""
         for name, asker in closure.missing:
             if _DRIVER.match(name):
                 continue
@@ -216,7 +223,7 @@ class _Survey:
                 yield MissingLibrary(name, asker, there[0] if there else "")
 
     def _unresolved(self, path: str, distribution: Distribution, closure: Closure) -> tuple[Undefined, ...]:
-        """Symbols that are exported neither by what it needs, nor by torch, nor by what its package may load before it.
+        """Symbols exported neither by its dependencies, nor by torch, nor by what its package may load before it.
 
         The driver's functions are left out, see `_DRIVER`.
         """
@@ -229,7 +236,7 @@ class _Survey:
         return tuple(symbol for symbol in known if not _DRIVER_SYMBOL.match(symbol.name))
 
     def _may_be_loaded(self, path: str, distribution: Distribution, closure: Closure) -> list[str]:
-        """Files that the package's own code may load before this one: its others, NVIDIA's, and those that it names."""
+        """Files that the package's own code may load before this one: its other files, NVIDIA's, and those that it names."""
         site = str(Path(distribution.location).parent)
         top = path.removeprefix(f"{site}/").partition("/")[0]
         family = _family(distribution.name)
@@ -257,21 +264,21 @@ class _Survey:
                 yield MissingVersion(want.version, want.library, there, newest, self._defined_by(want))
 
     def _defined_by(self, want: WantedVersion) -> str:
-        """A file of the same name, behind the one that is loaded, whose symbols have the version."""
+        """A file of the same name, later on the search path, whose symbols have the version."""
         others = (
             candidate.path for candidate in self._process.loader.all(want.library) if not candidate.trouble
         )
         return next((path for path in others if want.version in self._memory.header(path).defines), "")
 
     def _with_variants(self, found: list[Extension]) -> Iterator[Extension]:
-        """Name for each file that cannot be loaded another that is loaded in its place."""
+        """Name for each file that cannot be loaded another file that is loaded in its place."""
         bad = {extension.path for extension in found if not extension.loads}
         judged = {extension.path for extension in found}
-        # Files without CUDA stand in for those with it only where torch has none either.
+        # Files without CUDA replace those with it only if torch has no CUDA either.
         candidates = judged if self._torch_has_cuda else self._files
         sound = {_without_variant(path): path for path in candidates if path not in bad}
         for extension in found:
-            # What is damaged was meant to be loaded: no other machine's file is left in its place.
+            # A damaged file was meant to be loaded: no substitute is named for it.
             has_none = (
                 extension.loads or extension.package == "torch" or self._memory.header(extension.path).problem
             )
@@ -279,7 +286,7 @@ class _Survey:
             yield replace(extension, instead=instead)
 
     def _in_words(self, every: Iterable[Extension]) -> Iterator[Extension]:
-        """Say the missing symbols in words, and what torch has in their place."""
+        """Add readable names for the missing symbols, and what torch has in their place."""
         found = list(every)
         similar = {
             symbol.name: self._similar(symbol.name)
@@ -299,7 +306,7 @@ class _Survey:
             yield replace(extension, missing_symbols=symbols)
 
     def _similar(self, name: str) -> tuple[str, ...]:
-        """What torch's own libraries export under the same name."""
+        """The symbols that torch's own libraries export under the same name."""
         prefix = qualified_prefix(name)
         own = [path for path in self._torch if _OF_TORCH.search(path)]
         if not prefix or not own:
@@ -317,12 +324,12 @@ class _Survey:
 
 
 def _family(name: str) -> str:
-    """What distributions of one project have in common: transformer-engine-cu12 and transformer-engine-torch."""
+    """The name shared by distributions of one project: transformer-engine-cu12 and transformer-engine-torch."""
     return "-".join(name.split("-")[:2])
 
 
 def _expected_of(symbol: Undefined, libraries: Iterable[str]) -> str:
-    """The library of CUDA that a function seems to belong to: `ncclCommInitRank` to libnccl, `cudaMalloc` to libcudart."""
+    """The CUDA library to which a function seems to belong: `ncclCommInitRank` to libnccl, `cudaMalloc` to libcudart."""
     plain = symbol.name.lstrip("_").lower()
     for path in libraries:
         name = os.path.basename(path)  # noqa: PTH119 - a name, no path
@@ -340,7 +347,7 @@ def _without_variant(path: str) -> str:
 
 
 def _built_for(distribution: Distribution) -> str:
-    """The torch that a package was built for: it pins it, or names it in the local part of its own version."""
+    """The torch that a package was built for: pinned as a requirement, or named in the local part of its version."""
     local = _LOCAL_TORCH.search(distribution.version.partition("+")[2])
     pins = (
         _PINNED_TORCH.match(requirement)
@@ -351,13 +358,13 @@ def _built_for(distribution: Distribution) -> str:
 
 
 def _named_torch(path: str) -> str:
-    """The torch that a file names itself after, of a package that has one for each."""
+    """The torch version in a file's name, in a package that has one file per version."""
     found = _TORCH_IN_NAME.search(os.path.basename(path))  # noqa: PTH119 - a name, no path
     return f"{found[1]}.{found[2]}" if found else ""
 
 
 def _time_of(distribution: Distribution) -> float:
-    """When it was installed, in seconds since the epoch; 0 when nobody can tell."""
+    """The installation time, in seconds since the epoch; 0 if unknown."""
     try:
         return os.stat(f"{distribution.location}/RECORD").st_mtime  # noqa: PTH116
     except OSError:

@@ -1,4 +1,4 @@
-"""The compiled parts of the installed packages: what each lacks to be loaded into a process with this torch."""
+"""The compiled parts of the installed packages, and what prevents loading each into a process with this torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MissingLibrary:
-    """A library that is found nowhere, other than the driver's. `asked_by` is the file that needs it, `lies_in` where nobody looks for it."""
+    """A library that is not found, other than the driver's.
+
+    `asked_by` is the file that needs it, `lies_in` a folder that has it but is not searched.
+    """
 
     name: str
     asked_by: str
@@ -16,10 +19,11 @@ class MissingLibrary:
 
 @dataclass(frozen=True)
 class MissingSymbol:
-    """A symbol that no library exports, as it is written in the file and in words.
+    """A symbol that no library exports, as it is written in the file and demangled.
 
-    `similar` are symbols, in words, of the installed torch that bear the same name and take something else. `expected_of` is
-    the library that would be loaded and that, going by its name, should have it: an older or newer one than was meant.
+    `similar` are demangled symbols of the installed torch with the same name and other parameters.
+    `expected_of` is the library that would be loaded and that should have it, judging by its name: it is older
+    or newer than intended.
     """
 
     name: str
@@ -30,9 +34,10 @@ class MissingSymbol:
 
 @dataclass(frozen=True)
 class MissingVersion:
-    """A version of its symbols, such as GLIBCXX_3.4.30, that the library that would be loaded does not define.
+    """A symbol version, such as GLIBCXX_3.4.30, that the library that would be loaded does not define.
 
-    `newest` is the highest one of the same name that it does, `defined_by` another file where the loader looks that has it.
+    `newest` is the highest version of the same name that it defines, `defined_by` another file on the loader's
+    path that has it.
     """
 
     version: str
@@ -44,13 +49,14 @@ class MissingVersion:
 
 @dataclass(frozen=True)
 class Extension:
-    """A compiled file of a package, and what keeps it from being loaded.
+    """A compiled file of a package, and what prevents it from being loaded.
 
-    `machine` is the processor that it is for. `problem` names a file, it or one that it needs, and why no process here loads it.
-    `missing_symbols` are the first of `symbols_missing`. `cuda`: it needs
-    a library of CUDA or of torch's part for CUDA, and `cuda_runtimes` are the runtime libraries that it names itself. `built_for_torch` is the version that its package says it was built for,
-    "" when it says none, and `before_torch` says that it was installed before the torch that is there now. `instead` is
-    a file of the same package that can be loaded and is the same but for the CUDA, the processor or the FFmpeg that it is for.
+    `machine` is the processor that it is for. `problem` names this file or a dependency, and why no process
+    here loads it. `missing_symbols` are the first of `symbols_missing`. `cuda`: it needs a library of CUDA or
+    of torch's CUDA part, and `cuda_runtimes` are the runtime libraries that it names itself. `built_for_torch`
+    is the version that its package was built for, "" if not stated, and `before_torch`: it was installed before
+    the present torch. `instead` is a loadable file of the same package that differs only in the CUDA, the
+    processor or the FFmpeg that it is for.
     """
 
     path: str
@@ -71,13 +77,13 @@ class Extension:
 
     @property
     def loads(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether nothing prevents loading it."""
         return not (self.problem or self.missing_libraries or self.symbols_missing or self.missing_versions)
 
 
 @dataclass(frozen=True)
 class Extensions:
-    """The files that need torch or CUDA, and whichever others lack something. `looked_at` counts all compiled files."""
+    """The files that need torch or CUDA, and any others that lack something. `looked_at` counts all compiled files."""
 
     extensions: tuple[Extension, ...]
     looked_at: int

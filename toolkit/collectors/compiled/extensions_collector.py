@@ -1,4 +1,4 @@
-"""Collects what the compiled packages of the environment need and lack."""
+"""Collects what the environment's compiled packages need and lack."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def extensions(
     variables: Variables,
     job: JobVariables,
 ) -> Extensions | Unknown:
-    """Do the loader's work for each compiled file, as the job starts it, with everything in place that `import torch` loads."""
+    """Simulate the loader for each compiled file, as the job starts it, after everything that `import torch` loads."""
     if interpreter.system != "Linux":
         return Absent(f"this is {interpreter.system}")
     from verl_doctor.toolkit.collectors.compiled.extension_survey import survey  # noqa: PLC0415 - a long reader, for Linux alone

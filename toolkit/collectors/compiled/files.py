@@ -1,4 +1,4 @@
-"""The compiled files of the installed distributions: those that RECORD lists, or what lies where their sources are."""
+"""The compiled files of the installed distributions: those listed in RECORD, or found next to their sources."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _LARGEST_RECORD = 64 * 1024 * 1024  # bytes
 _LARGEST_LIST = 64 * 1024
 _SHARED_OBJECT = re.compile(r'^([^,"\r\n]+\.so(?:\.\d+)*),', re.MULTILINE)
 _MOST_FOUND = 300
-# How deep below a package's own folder its modules lie, as in vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so.
+# The depth below a package's folder at which its modules are found, as in
+# vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so.
 _PATTERNS = ("*.so", "*/*.so", "*/*/*.so")
 
 
 def compiled_files(
     distributions: Iterable[Distribution], memory: ElfMemory
 ) -> Iterator[tuple[str, Distribution]]:
-    """Yield each file that is there, with the distribution that it belongs to."""
+    """Yield each existing file with the distribution that it belongs to."""
     for distribution in distributions:
         record = f"{distribution.location}/RECORD"
         listed = memory.recall("compiled files", [record], lambda kept: [str(name) for name in kept])
@@ -43,7 +44,7 @@ def compiled_files(
 def stray_modules(
     sites: Iterable[str], distributions: Iterable[Distribution]
 ) -> Iterator[tuple[str, Distribution]]:
-    """Yield modules that lie beside the packages, as somebody's build has put them there, with whom they seem to belong to."""
+    """Yield modules next to the packages, left by a local build, with the distribution they seem to belong to."""
     owners = sorted(distributions, key=lambda distribution: len(distribution.name), reverse=True)
     for site in sites:
         for path in sorted(Path(site).glob("*.so")):
@@ -55,7 +56,7 @@ def stray_modules(
 
 
 def _found(distribution: Distribution) -> Iterator[str]:
-    """What lies beside the sources of an editable installation, or in the packages of one without RECORD."""
+    """The files next to the sources of an editable installation, or in the packages of one without RECORD."""
     source = _source(distribution)
     if source:
         roots = [Path(source)]
@@ -69,7 +70,7 @@ def _found(distribution: Distribution) -> Iterator[str]:
 
 
 def _source(distribution: Distribution) -> str:
-    """The folder that an editable installation leads to, "" when it does not say (PEP 610)."""
+    """The source folder of an editable installation, "" if not recorded (PEP 610)."""
     try:
         url = urlsplit(json.loads(_text(f"{distribution.location}/direct_url.json", _LARGEST_LIST))["url"])
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -78,7 +79,7 @@ def _source(distribution: Distribution) -> str:
 
 
 def _text(path: str, most: int) -> str:
-    if look(path) is None:  # a pipe would be waited for
+    if look(path) is None:  # opening a pipe would block
         return ""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - no Path is needed

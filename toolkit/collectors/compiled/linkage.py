@@ -1,7 +1,8 @@
-"""What the libraries of a Python process with torch in it give each other: the loader's work, done without loading anything.
+"""Symbol resolution between the libraries of a Python process with torch: the loader's work, without loading anything.
 
-A library finds a symbol in what is loaded for everybody (the interpreter, and what torch loads with RTLD_GLOBAL), then in
-itself and in what it needs, breadth first. A name that is loaded already is not looked for again (ld.so(8), dlopen(3)).
+A library finds a symbol in the global scope (the interpreter, and what torch loads with RTLD_GLOBAL), then in
+itself and its dependencies, breadth first. A name that is already loaded is not searched again (ld.so(8),
+dlopen(3)).
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from verl_doctor.toolkit.sources.elf.loader import Asker, Loader
 
 @dataclass(frozen=True)
 class Closure:
-    """A library and all that it needs, breadth first, itself first. `missing` are names that are found nowhere, and who asks."""
+    """A library and its dependencies, breadth first, itself first.
+
+    `missing` are names that are not found, and what needs them.
+    """
 
     paths: tuple[str, ...]
     missing: tuple[tuple[str, str], ...] = ()
@@ -25,10 +29,10 @@ class Closure:
 
 @dataclass
 class Process:
-    """The libraries of a process: those that are loaded already, by the names under which they are asked for.
+    """The libraries of a process: those already loaded, by the names under which they are requested.
 
-    `everybody` is what gives its symbols to all libraries. `fallback` are folders that torch itself searches for what
-    the loader does not find.
+    `everybody` is the global scope, visible to all libraries. `fallback` are folders that torch itself searches
+    for what the loader does not find.
     """
 
     loader: Loader
@@ -40,21 +44,21 @@ class Process:
     _open: dict[str, ElfFile] = field(default_factory=dict)
 
     def load(self, path: str) -> Closure:
-        """Load a library and what it needs, for good: later ones find these by their names."""
+        """Load a library and its dependencies permanently: later libraries find them by name."""
         closure = self.closure(path, self.loaded)
         for library in closure.paths:
             self._enter(self.loaded, library)
         return closure
 
     def closure(self, path: str, loaded: dict[str, str] | None = None) -> Closure:
-        """What would be loaded with a library, by a process that has loaded what this one has."""
+        """The libraries that would be loaded with a library, by a process that has loaded the same as this one."""
         known = dict(self.loaded if loaded is None else loaded)
         self._enter(known, path)
         paths, missing = [path], []
         queue: list[tuple[str, tuple[Asker, ...]]] = [(path, ())]
         for current, above in queue:
             header = self.memory.header(current)
-            # Of a file that asks only its folder counts, so that those of one folder share what is found.
+            # Only the folder of the requesting file matters, so files in one folder share the results.
             folder = os.path.dirname(current)  # noqa: PTH120 - thousands of names
             askers = (Asker(f"{folder}/", header.rpath, header.runpath), *above)
             for name in header.needed:
@@ -72,16 +76,15 @@ class Process:
         return Closure(tuple(paths), tuple(missing))
 
     def unresolved(self, path: str, closure: Closure, more: Iterable[str] = ()) -> tuple[Undefined, ...]:
-        """The symbols that a library must have, and that nothing gives it: neither its closure nor what everybody sees.
+        """The symbols that a library requires and that neither its closure nor the global scope exports.
 
-        `more` are further libraries, of which nobody can say whether they are loaded by then: what they export is
-        not missing.
+        `more` are further libraries that may or may not be loaded by then: what they export is not missing.
         """
         scope = list(dict.fromkeys((*self.everybody, *closure.paths, *more)))
         found = []
         with ElfFile(path) as file:
             wanted = [symbol for symbol in file.undefined() if not symbol.weak]
-        # Whoever gave the last one gives the next one too, more often than not.
+        # The library that had the previous symbol usually has the next one too.
         for symbol in wanted:
             for index, library in enumerate(scope):
                 if self._file(library).exports(symbol.name, symbol.version):
@@ -95,13 +98,13 @@ class Process:
     def exports_starting(
         self, prefix: str, libraries: Iterable[str], most: int = 20
     ) -> Iterator[tuple[str, str]]:
-        """Symbols that begin like this, each with the library that exports it."""
+        """Symbols with this prefix, each with the library that exports it."""
         for library in libraries:
             for name in self._file(library).exports_starting(prefix, most):
                 yield name, library
 
     def close(self) -> None:
-        """Give all files back."""
+        """Close all files."""
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -118,7 +121,7 @@ class Process:
 
     def _find(self, name: str, askers: tuple[Asker, ...]) -> str | None:
         searching = tuple(dict.fromkeys(asker for asker in askers if asker.rpath or asker.runpath))
-        # An RPATH counts only while the file that asks has no RUNPATH.
+        # An RPATH counts only if the requesting file has no RUNPATH.
         key = (name, searching[:1] if askers[0].runpath else searching)
         if key not in self._found:
             candidate = self.loader.find(name, askers)

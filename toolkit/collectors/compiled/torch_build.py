@@ -1,4 +1,4 @@
-"""The torch that is installed, as it was built: its version, its CUDA, and the ABI of its C++ library."""
+"""How the installed torch was built: its version, its CUDA, and its C++ ABI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.elf.elf import ElfFile
 
-# A constructor that takes a std::string, in libc10.so of every torch since 1.13. Its mangled name tells the ABI.
+# A constructor that takes a std::string, in libc10.so of every torch since 1.13. Its mangled name reveals the
+# ABI.
 _NEW_ABI = "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 _OLD_ABI = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
 _LARGEST = 64 * 1024
@@ -20,10 +21,10 @@ _LARGEST = 64 * 1024
 
 @dataclass(frozen=True)
 class TorchBuild:
-    """The torch that an import takes, read from its folder.
+    """The torch that an import loads, read from its folder.
 
-    `version` is as torch says it ("2.8.0+cu128"). `cuda` is the version of CUDA that it was built with, "" for none.
-    `cxx11_abi`: whether its std::string is that of the new ABI; None when the library does not tell.
+    `version` is torch's own string ("2.8.0+cu128"). `cuda` is the CUDA version that it was built with, "" for
+    none. `cxx11_abi`: whether it uses the new ABI's std::string; None if the library does not show it.
     """
 
     folder: str
@@ -34,7 +35,7 @@ class TorchBuild:
 
 @collector(kept=True)
 def torch_build(interpreter: Interpreter) -> TorchBuild | Unknown:
-    """Read torch/version.py and the names that libc10.so exports, in the first folder on the path that has a torch."""
+    """Read torch/version.py and the exports of libc10.so, in the first folder on the path that has a torch."""
     folder = next(
         (f"{site}/torch" for site in interpreter.sys_path if os.path.isfile(f"{site}/torch/__init__.py")), ""
     )

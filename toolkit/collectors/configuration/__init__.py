@@ -1,1 +1,1 @@
-"""The job's Hydra configuration, and what verl's classes and validation make of it."""
+"""The job's Hydra configuration, and how verl's classes and validation treat it."""

@@ -1,4 +1,4 @@
-"""The file or model that a path may have meant: it lies beside, under the same name or one with a slip."""
+"""The file or model that a path may have meant: it is nearby, under the same name or a slightly different one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 500  # names of a folder that are compared
 
 
 def beside(path: Path, folders: Iterable[Path]) -> str:
-    """The only file of the same name in one of these folders, or of nearly the same name in the path's own folder; "" for none."""
+    """The only file of the same name in these folders, or of a similar name in the path's own folder; "" if there is none."""
     here = {str(folder / path.name) for folder in folders if os.path.isfile(folder / path.name)} - {str(path)}
     if here:
         return here.pop() if len(here) == 1 else ""
@@ -22,9 +22,9 @@ def beside(path: Path, folders: Iterable[Path]) -> str:
 
 
 def model_beside(folder: Path) -> str:
-    """The only model below a folder that holds none itself, or of nearly the same name beside one that does not exist; "" for none."""
+    """The only model below a folder that holds none itself, or of a similar name next to a missing one; "" if there is none."""
     if os.path.isdir(folder):
-        models = [*_models(folder), *_models(folder / "snapshots")]  # as the cache of the hub has them
+        models = [*_models(folder), *_models(folder / "snapshots")]  # the layout of the hub's cache
         return str(models[0]) if len(models) == 1 else ""
     names = {model.name: model for model in _models(folder.parent)}
     near = difflib.get_close_matches(folder.name, names, 2, _CLOSE)
@@ -32,7 +32,7 @@ def model_beside(folder: Path) -> str:
 
 
 def _models(folder: Path) -> list[Path]:
-    """The folders in a folder that hold a model's configuration; none of one that is too full to tell."""
+    """The folders in a folder that hold a model's configuration; none if it has too many entries to compare."""
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 - names alone
     except OSError:
@@ -42,7 +42,7 @@ def _models(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path, suffix: str) -> list[str]:
-    """The files of a folder with this ending; none of one that is too full to tell."""
+    """The files of a folder with this suffix; none if it has too many entries to compare."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.name.endswith(suffix) and entry.is_file()]

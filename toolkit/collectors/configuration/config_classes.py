@@ -1,4 +1,4 @@
-"""Keys that the launch script appends to a section of which verl makes an object, and whether its class takes them."""
+"""Keys that the launch script appends to a section that verl converts to an object, and whether its class accepts them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Asked
 
 @dataclass(frozen=True)
 class Refused:
-    """A key that a class has no field for. `word` is the override, `section` where it stands.
+    """A key for which a class has no field. `word` is the override, `section` its section.
 
-    `read_from` is where verl makes an object of the section, as "path:line".
+    `read_from` is where verl converts the section to an object, as "path:line".
     """
 
     word: Asked
@@ -23,6 +23,6 @@ class Refused:
 
 @dataclass(frozen=True)
 class ConfigClasses:
-    """The appended keys that verl's classes do not take. What cannot be told is not among them."""
+    """The appended keys that verl's classes do not accept. Undecided keys are left out."""
 
     refused: tuple[Refused, ...] = ()

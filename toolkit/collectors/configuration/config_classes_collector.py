@@ -12,7 +12,7 @@ from verl_doctor.toolkit.facts import collector
 
 @collector(kept=True)
 def config_classes(configuration: Configuration, trees: VerlTrees) -> ConfigClasses:
-    """Look the classes up in verl's sources. `_target_` names the class of a section; many are never made, only some are."""
+    """Look up the classes in verl's sources. `_target_` names the class of a section; only some are ever instantiated."""
     from verl_doctor.toolkit.collectors.configuration.hydra_fields import refused_keys  # noqa: PLC0415 - only where a configuration was composed
 
     tree = trees.imported

@@ -1,4 +1,4 @@
-"""The configuration of the job: verl's own tree, composed as Hydra does it, with the launch script's overrides applied."""
+"""The configuration of the job: verl's own tree, composed as by Hydra, with the launch script's overrides applied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.sources.hydra.apply import apply
 from verl_doctor.toolkit.sources.hydra.grammar import Override, OverrideError, parse_override
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNTOLD, lookup
 
-# What stands for a value that reading the script cannot tell: an interpolation that leads nowhere.
+# Stands for a value that reading the script cannot determine: an interpolation that never resolves.
 UNTOLD_VALUE = "${untold}"
 _KEY_WRITTEN = re.compile(r"[\"']?((?:\+{0,2}|~)[A-Za-z_][\w./@-]*)=")
 
@@ -31,12 +31,13 @@ Fate = Literal[
 
 @dataclass(frozen=True)
 class Asked:
-    """One word of the command line as an override: what it asks for, and what became of it.
+    """A word of the command line as an override: what it requests, and the outcome.
 
-    `sign` is "", "+", "++" or "~". `value` is Python's, and `UNTOLD_VALUE` when reading cannot tell it. `why` says in a
-    few words where the word stops being an override. `fate` "not told": not even its key can be told; "chosen": `key` is a
-    group of files and `value` names one of them. A `conditional` word may not be there, so the value of its key is not known.
-    `foreseen`: verl's sources compare the key with this very text.
+    `sign` is "", "+", "++" or "~". `value` is a Python value, or `UNTOLD_VALUE` if reading cannot determine it.
+    `why` describes briefly where the word stops being a valid override. `fate` is "not told" if not even its
+    key is known, and "chosen" if `key` is a group of files and `value` names one of them. A `conditional` word
+    may be absent, so the value of its key is unknown. `foreseen`: verl's sources compare the key with exactly
+    this string.
     """
 
     text: str
@@ -53,13 +54,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Configuration:
-    """What the program will see. `before` is the tree without the values that were asked for, `after` the one with them.
+    """The configuration that the program will receive: `before` is the tree without the overrides, `after` with them.
 
-    `name` is the primary file, `folder` the one that it lies in, `program` the file that reads it. `origins` say for each
-    key of verl's tree where it is defined, relative to `folder` when below it. `deprecated` are the comments of keys that
-    verl's own files call so. `refused` is why Hydra would not compose it; the trees are empty then, and `missing_folder` is
-    one in which it was to look and that is not here; `looked_here` when that depends on where the job starts. `missing_option` is the file
-    of a chosen option that does not exist ("model_engine/fsdp"), `options` are those that its group has. `verl` is the version of the tree.
+    `name` is the primary file, `folder` the folder that contains it, `program` the file that reads it.
+    `origins` map each key of verl's tree to the place of its definition, relative to `folder` if below it.
+    `deprecated` are the comments of keys that verl's own files call deprecated. `refused` is why Hydra would
+    not compose it; the trees are empty then, and `missing_folder` is a folder on its search path that does not
+    exist here; `looked_here` if that depends on where the job starts. `missing_option` is the file of a chosen
+    option that does not exist ("model_engine/fsdp"), `options` are those that its group has. `verl` is the
+    version of the tree.
     """
 
     program: str
@@ -79,19 +82,19 @@ class Configuration:
 
     @property
     def complete(self) -> bool:
-        """Whether every word could be told, so that no other value may be asked for."""
+        """Whether every word is known, so that there are no other overrides."""
         return not self.refused and all(override.fate != "not told" for override in self.overrides)
 
     def get(self, key: str) -> Any:
-        """The value of a dotted key with interpolations followed, `MISSING` or `UNTOLD`."""
+        """The value of a dotted key with interpolations resolved, `MISSING` or `UNTOLD`."""
         return lookup(self.after, key)
 
     def default(self, key: str) -> Any:
-        """As `get`, without the values that were asked for."""
+        """Like `get`, without the overrides."""
         return lookup(self.before, key)
 
     def number(self, key: str) -> int | float | None:
-        """The value when it is a number."""
+        """The value if it is a number."""
         value = self.get(key)
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
@@ -100,7 +103,7 @@ class Configuration:
         return lookup(self.before, key) is not MISSING
 
     def asked_for(self, key: str) -> Asked | None:
-        """The word that gave a key its value; None when it is verl's default."""
+        """The word that set a key; None if it has verl's default."""
         return next(
             (
                 override
@@ -112,7 +115,7 @@ class Configuration:
 
 
 def with_overrides(tree: Configuration, words: Sequence[Word]) -> Configuration:
-    """A configuration that was composed already, with these words applied to it one after the other."""
+    """A configuration that is already composed, with these words applied in order."""
     after = copied(tree.before)
     composed = []
     for word in words:
@@ -122,14 +125,14 @@ def with_overrides(tree: Configuration, words: Sequence[Word]) -> Configuration:
 
 
 def copied(tree: Any) -> Any:
-    """Dictionaries and lists again, with the same leaves; `deepcopy` takes ten times as long."""
+    """A copy of dictionaries and lists with the same leaves; `deepcopy` takes ten times as long."""
     if isinstance(tree, Mapping):
         return {key: copied(value) for key, value in tree.items()}
     return [copied(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def as_override(word: Word, *, multirun: bool) -> tuple[Asked, Override | None]:
-    """What a word asks for. The second is None when it is no override that may be applied."""
+    """Parse a word. The second value is None if it is not an override that may be applied."""
     text = word.text
     if text is None or word.conditional:
         key = _KEY_WRITTEN.match(word.written if text is None else text)

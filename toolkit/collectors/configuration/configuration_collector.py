@@ -14,7 +14,7 @@ from verl_doctor.toolkit.machine import Machine
 
 @collector(timeout=20, kept=True)
 def configuration(launch: Launch, trees: VerlTrees, machine: Machine) -> Configuration | Unknown:
-    """Compose verl's configuration and apply what the command asks for."""
+    """Compose verl's configuration and apply the command's overrides."""
     if launch.command is None:
         named = " and ".join(path for path, _ in launch.files)
         where = unread_start(machine, (path for path, _ in launch.files))

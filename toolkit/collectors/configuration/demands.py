@@ -1,4 +1,4 @@
-"""What this verl demands of its batch sizes, each recognised by verl's error message."""
+"""The constraints that this verl puts on its batch sizes, each recognised by verl's error message."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ _SAYINGS: Mapping[str, re.Pattern[bytes]] = {
 
 @dataclass(frozen=True)
 class Demands:
-    """For each demand that verl makes the place where it does, as "path:line"."""
+    """The place where verl makes each demand, as "path:line"."""
 
     places: Mapping[str, str] = field(default_factory=dict)
 
     def place(self, name: str) -> str:
-        """Where verl makes a demand; empty when this verl does not."""
+        """Where verl makes a demand; empty if this verl does not."""
         return self.places.get(name, "")
 
 
 @collector(kept=True)
 def demands(trees: VerlTrees) -> Demands:
-    """Look for what verl says in the files where it checks its configuration."""
+    """Search for verl's messages in the files where it checks its configuration."""
     found: dict[str, str] = {}
     for name in _FILES:
         path = Path(trees.imported.folder, name)
@@ -81,7 +81,7 @@ def demands(trees: VerlTrees) -> Demands:
 
 
 def _is_frozen(path: Path) -> bool:
-    """Whether the rollout's configuration does not let `max_num_batched_tokens` be changed, as verl then tries to."""
+    """Whether the rollout's configuration does not allow changing `max_num_batched_tokens`, as verl then tries to."""
     source = read(path)
     match = _CHANGEABLE.search(source) if isinstance(source, bytes) else None
     return match is not None and _TOKENS not in match[1]

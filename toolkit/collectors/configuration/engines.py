@@ -1,4 +1,4 @@
-"""Which packages the rollout and the trainer that the job chooses are made of, and whether they are installed."""
+"""The packages that the job's chosen rollout and trainer require, and whether they are installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from verl_doctor.toolkit.target import Target
 _ROLLOUT = "actor_rollout_ref.rollout.name"
 _STRATEGY = "actor_rollout_ref.actor.strategy"
 _LIGER = "actor_rollout_ref.model.use_liger"
-# A setting, its value that chooses a package, the module that this is, and where verl imports it: a tree that does not is not judged.
+# A setting, the value that selects a package, its module, and where verl imports it: a tree that does not
+# import it is not judged.
 _ENGINES: tuple[tuple[str, str | bool, str, str, str], ...] = (
     (_ROLLOUT, "vllm", "vllm", "vLLM", "workers/rollout/vllm_rollout"),
     (_ROLLOUT, "sglang", "sglang", "SGLang", "workers/rollout/sglang_rollout"),
@@ -36,7 +37,7 @@ _ENGINES: tuple[tuple[str, str | bool, str, str, str], ...] = (
 
 @dataclass(frozen=True)
 class Engine:
-    """A package that a setting chooses: the setting's value as `name`, its `title`, the `module` that verl imports for it, and where."""
+    """A package that a setting selects by its value `name`: its `title`, the `module` that verl imports, and where."""
 
     key: str
     name: str
@@ -48,7 +49,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class ChosenEngines:
-    """What the job's rollout and trainer run on."""
+    """The engines that the job's rollout and trainer run on."""
 
     engines: tuple[Engine, ...]
 
@@ -57,7 +58,7 @@ class ChosenEngines:
 def chosen_engines(
     configuration: Configuration, trees: VerlTrees, target: Target, interpreter: Interpreter
 ) -> ChosenEngines | Unknown:
-    """Look for the packages on the interpreter's path. An environment without torch is not the one that the job runs in."""
+    """Search for the packages on the interpreter's path. The job does not run in an environment without torch."""
     if not is_on_path("torch", interpreter.sys_path):
         return Absent("torch is not installed: the job runs in another environment")
     named = {name for name, _ in target.libraries} | ({"vllm"} if target.vllm is not None else set())
@@ -76,13 +77,13 @@ def _is_there(module: str, interpreter: Interpreter) -> bool:
     top, _, below = module.partition(".")
     if not is_on_path(top, interpreter.sys_path):
         return False
-    # What is not a plain folder of that name is an editable install, or a package in several folders.
+    # Anything but a plain folder of that name is an editable install, or a package split over several folders.
     folders = [Path(entry, top) for entry in interpreter.sys_path if os.path.isdir(Path(entry, top))]
     return not below or not folders or any(os.path.exists(folder / below) for folder in folders)
 
 
 def _imports(place: Path, module: str) -> Iterator[str]:
-    """Where verl imports the module at the head of a line, as "path:line"."""
+    """The places where verl imports the module at the start of a line, as "path:line"."""
     statement = re.compile(rb"^\s*(?:from|import) " + re.escape(module.encode()) + rb"\b", re.MULTILINE)
     for path in sorted(place.glob("*.py")) if place.suffix != ".py" else [place]:
         content = read(path)

@@ -1,4 +1,4 @@
-"""The configuration of a job: which files its program reads, composed, and what each word of its command does to them."""
+"""The configuration of a job: the files that its program reads, composed, and the effect of each word of its command."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from verl_doctor.toolkit.system.secret import setting_is_secret
 
 
 def composed(command: Command, verl: Path, machine: Machine, version: str) -> Configuration | Unknown:
-    """Compose what the command's program will see. `verl` is the folder of the tree, of this version."""
+    """Compose the configuration of the command's program. `verl` is the folder of the tree, of this version."""
     try:
         return _composed(command, verl, machine, version)
     except NotTold as reason:
@@ -83,14 +83,14 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
 
 
 def _options(folders: Iterable[Path], missing: str) -> list[str]:
-    """The options of the group that a file would have been one of."""
+    """The available options of the group to which a missing file would belong."""
     group = missing.rpartition("/")[0]
     found = (file.stem for folder in folders for file in (folder / group).glob("*.yaml"))
     return sorted(set(found)) if group else []
 
 
 def _foreseen(word: Asked, there: Configuration, verl: Path) -> Asked:
-    """Tell a text for a key that is a number by default from one that verl knows, as `test_freq=after_each_epoch`."""
+    """Distinguish an invalid string for a numeric key from one that verl supports, such as `test_freq=after_each_epoch`."""
     if word.fate != "applied" or not isinstance(word.value, str) or "${" in word.value:
         return word
     if not isinstance(there.default(word.key), (int, float)):
@@ -121,7 +121,7 @@ def _with(
 
 
 def _without_secrets(tree: Any, key: str = "") -> Any:
-    """The tree with what may be a secret untold: the user's own files may hold a tracker's key."""
+    """The tree with possible secrets replaced: the user's own files may hold a tracker's key."""
     if isinstance(tree, Mapping):
         return {
             name: _without_secrets(inner, f"{key}.{name}" if key else str(name))
@@ -137,7 +137,7 @@ def _without_secrets(tree: Any, key: str = "") -> Any:
 def _more(
     sources: Sources, name: str, overrides: Sequence[Override | None], verl: Path, cwd: Path
 ) -> list[Path]:
-    """What `hydra.searchpath` adds, in the primary file or on the command line."""
+    """The folders that `hydra.searchpath` adds, in the primary file or on the command line."""
     primary = sources.load(name)
     entries = (
         lookup(primary.content, "hydra.searchpath")
@@ -152,7 +152,7 @@ def _more(
 
 
 def _read(options: Options) -> tuple[list[Asked], list[Override | None]]:
-    """Each word as an override. None in the second list: it is none that may be applied."""
+    """Each word as an override. None in the second list: it must not be applied."""
     read: list[Asked] = []
     overrides: list[Override | None] = []
     for word in options.overrides:

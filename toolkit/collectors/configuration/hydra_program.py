@@ -1,4 +1,4 @@
-"""Which configuration a Hydra program reads: its `@hydra.main` decorator, read without running it, and Hydra's own options."""
+"""The configuration that a Hydra program reads: its `@hydra.main` decorator, read without running it, and Hydra's options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse, read, walk
 
-# Options of `hydra.main` that take no value, and those that do.
+# Options of `hydra.main` without a value, and those with one.
 _FLAGS = frozenset(
     {"--multirun", "-m", "--run", "-r", "--resolve", "--hydra-help", "--help", "-h", "--version"}
 )
@@ -34,7 +34,7 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class Decorator:
-    """`config_path` as written in `@hydra.main`; None where it names no folder. `file` is the program."""
+    """The arguments of `@hydra.main` in the program `file`. `config_path` is None if it names no folder."""
 
     file: Path
     config_path: str | None
@@ -53,11 +53,14 @@ class Options:
 
 
 class NotTold(Exception):  # noqa: N818 - it is an answer
-    """What cannot be told from the command line or the source. The message is the reason."""
+    """Raised if the command line or the source does not determine a value. The message is the reason."""
 
 
 def program_file(module: str, folders: Iterable[Path], verl: Path) -> Path | None:
-    """The source of a module ("verl.trainer.main_ppo") or script. `verl` is the package folder that `import verl` takes."""
+    """The source of a module ("verl.trainer.main_ppo") or script.
+
+    `verl` is the package folder that `import verl` loads.
+    """
     if module.endswith(".py") or "/" in module:
         candidates = [folder / module for folder in folders]
     else:
@@ -71,7 +74,7 @@ def program_file(module: str, folders: Iterable[Path], verl: Path) -> Path | Non
 
 
 def decorator_of(file: Path) -> Decorator | None:
-    """Read the `@hydra.main(...)` of a program; None when it has none, or one whose arguments are no literals."""
+    """Read the `@hydra.main(...)` of a program; None if it has none or the arguments are not literals."""
     source = read(file)
     tree = parse(source, file) if isinstance(source, bytes) else source
     if isinstance(tree, Unreadable):
@@ -97,7 +100,7 @@ def _decorator(call: ast.Call, file: Path) -> Decorator | None:
 
 
 def options_of(words: Sequence[Word]) -> Options:
-    """Tell Hydra's options from overrides. Raises NotTold when an option's value is not known."""
+    """Separate Hydra's options from overrides. Raises NotTold if an option's value is unknown."""
     options = Options()
     overrides: list[Word] = []
     place = 0
@@ -130,7 +133,7 @@ def _with(options: Options, name: str, value: str) -> Options:
 
 
 def folders_of(decorator: Decorator, options: Options, verl: Path, cwd: Path) -> list[Path]:
-    """The folders in which Hydra looks, in order. Raises NotTold when the program names none."""
+    """The folders that Hydra searches, in order. Raises NotTold if the program names none."""
     named = options.path if options.path is not None else decorator.config_path
     folders = [] if named is None else [_folder(named, decorator.file.parent, verl)]
     if options.extra is not None:
@@ -141,7 +144,7 @@ def folders_of(decorator: Decorator, options: Options, verl: Path, cwd: Path) ->
 
 
 def search_path(entries: Iterable[str], verl: Path, cwd: Path) -> list[Path]:
-    """The folders behind `hydra.searchpath`."""
+    """The folders that `hydra.searchpath` refers to."""
     return [_folder(entry, cwd, verl) for entry in entries]
 
 

@@ -1,4 +1,4 @@
-"""How the processes of a job without Ray are started: the launcher's options, and whether the program needs one."""
+"""How the processes of a job without Ray are started: the launcher's options, and whether the program needs a launcher."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ _FLAGS = frozenset({"store_true", "help", "version"})
 
 @dataclass(frozen=True)
 class JobProcesses:
-    """`needs_ranks`: the program reads RANK and WORLD_SIZE, which a launcher sets. `launcher` is its name, "" where there is none.
+    """The launcher of a job without Ray.
 
-    `options` are those of torchrun by name, with underscores, None for a flag. `unknown` are options that the installed torchrun does not
-    have, and `known` all that it has. `untold`: an option or its value is not known.
+    `needs_ranks`: the program reads RANK and WORLD_SIZE, which a launcher sets. `launcher` is its name, "" if
+    there is none. `options` are those of torchrun by name, with underscores, None for a flag. `unknown` are
+    options that the installed torchrun does not have, and `known` all that it has. `untold`: an option or its
+    value is unknown.
     """
 
     needs_ranks: bool
@@ -40,7 +42,7 @@ class JobProcesses:
 def job_processes(
     configuration: Configuration, launch: Launch, interpreter: Interpreter
 ) -> JobProcesses | Unknown:
-    """Read the program for what it needs, and torch for the options of its launcher."""
+    """Read what the program needs from its source, and the launcher's options from torch."""
     command = launch.command
     if command is None or not configuration.program:
         return Absent("no command that starts training was found")

@@ -1,7 +1,7 @@
-"""Single values of the job's configuration, for facts that want one or two of them.
+"""Single values of the job's configuration, for facts that need only one or two of them.
 
-They come from the words of the command, which can be read whatever else cannot, and behind these from verl's configuration
-where that could be composed: its defaults, and what a configuration file of the user's sets.
+They come from the words of the command, which can be read even if nothing else can, and otherwise from verl's
+configuration if it could be composed: its defaults, and values from a user's configuration file.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _KEY = re.compile(r"\"?(?:\+\+?)?([A-Za-z_][\w.]*)=")
 
 @dataclass(frozen=True)
 class Given:
-    """What one key is given: a Python value (None for null), and where that is written.
+    """The value given to a key: a Python value (None for null), and where it is written.
 
-    `known` is False when reading cannot tell the value.
+    `known` is False if reading cannot determine the value.
     """
 
     key: str
@@ -37,24 +37,24 @@ class Given:
 
     @property
     def text(self) -> str:
-        """The value as text; empty for null, and when it is not known."""
+        """The value as text; empty for null or an unknown value."""
         return str(self.value) if self.known and self.value is not None else ""
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The elements of a list, or the value alone, as text."""
+        """The elements of a list, or the single value, as text."""
         return tuple(map(str, self.value)) if isinstance(self.value, list) else (self.text,)
 
 
 @dataclass(frozen=True)
 class LaunchValues:
-    """The values by key: what the command gives, and behind it what verl's configuration holds."""
+    """The values by key: from the command, then from verl's configuration."""
 
     words: Mapping[str, Given] = field(default_factory=dict)
     configuration: Configuration | None = None
 
     def get(self, key: str) -> Given | None:
-        """What a dotted key is given; None when nothing is known of it."""
+        """The value given to a dotted key; None if nothing is known of it."""
         if key in self.words or self.configuration is None:
             return self.words.get(key)
         value = self.configuration.get(key)
@@ -66,7 +66,7 @@ class LaunchValues:
 
 
 def launch_values(launch: Launch | Unknown, configuration: Configuration | Unknown) -> LaunchValues:
-    """Take both together. Of two words with the same key the last one counts."""
+    """Combine both sources. Of two words with the same key the last one counts."""
     composed = None if isinstance(configuration, Unknown) or configuration.refused else configuration
     words = launch.command.words if isinstance(launch, Launch) and launch.command is not None else ()
     found = {}
@@ -83,7 +83,7 @@ def launch_values(launch: Launch | Unknown, configuration: Configuration | Unkno
 
 
 def given(values: LaunchValues, *keys: str) -> Given | None:
-    """The first of these keys that is set to something else than null, perhaps to what cannot be told."""
+    """The first of these keys that is set to something other than null, even if the value is unknown."""
     for key in keys:
         entry = values.get(key)
         if entry is not None and (not entry.known or entry.text):
@@ -92,6 +92,6 @@ def given(values: LaunchValues, *keys: str) -> Given | None:
 
 
 def text_of(values: LaunchValues, *keys: str) -> str:
-    """The value of the first of these keys that is set, as text; empty when none is, or when it cannot be told."""
+    """The value of the first of these keys that is set, as text; empty if none is set, or it is unknown."""
     entry = given(values, *keys)
     return entry.text if entry is not None else ""

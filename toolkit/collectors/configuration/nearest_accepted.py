@@ -1,4 +1,4 @@
-"""The nearest value that verl's validating code accepts: tried by following that code again."""
+"""The nearest value that verl's validation accepts, found by evaluating its code again with other values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.collectors.configuration.validation import Raised
 from verl_doctor.toolkit.sources.python.source import parse, read, walk
 
 Judge = Callable[[Configuration], Raised | None]
-"""What is raised for a configuration."""
+"""Returns what is raised for a configuration."""
 
 _MOST = 60  # configurations that are tried
 _NUMBER = re.compile(r"(?<![\w.])[1-9]\d{0,8}(?![\w.])")
@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z][\w-]{0,40}")
 
 
 def with_nearest(raised: Raised, there: Configuration, judge: Judge) -> Raised:
-    """What was raised, with the first other value of one of its keys for which the code raises nothing."""
+    """Add the first other value of one of the error's keys for which the code raises nothing."""
     trials = _trials(raised, there)
     for _, (key, value) in zip(range(_MOST), trials, strict=False):
         if judge(_with(there, key, value)) is None:
@@ -32,7 +32,7 @@ def with_nearest(raised: Raised, there: Configuration, judge: Judge) -> Raised:
 
 
 def _trials(raised: Raised, there: Configuration) -> Iterator[tuple[str, Any]]:
-    """One key after the other: those that the job sets first, numbers and switches before names."""
+    """Candidates key by key: those that the job sets first, numbers and switches before names."""
     keys = sorted(raised.keys, key=lambda key: _rank(key, there))
     numbers = [int(number) for number in _NUMBER.findall(f"{raised.text} {raised.condition}")]
     numbers += [value for key in keys if type(value := there.get(key)) is int]
@@ -78,7 +78,7 @@ def _divisors(number: int) -> Iterator[int]:
 
 
 def _names(read_from: str) -> list[str]:
-    """The names that stand as text in the function which raised."""
+    """The string constants of the function that raised."""
     path, _, line = read_from.rpartition(":")
     source = read(Path(path))
     tree = parse(source, Path(path)) if isinstance(source, bytes) else None

@@ -1,8 +1,9 @@
-"""The keys of the reward that verl keeps for older scripts, and whether its trainer still looks at them.
+"""The reward keys that verl keeps for older scripts, and whether its trainer still reads them.
 
 verl 0.7 moved `custom_reward_function`, `reward_model` and `sandbox_fusion` below `reward` (verl-project/verl,
-verl/experimental/reward_loop, `migrate_legacy_reward_impl`). The old ones stay in a configuration file of their own, so that Hydra
-accepts them; it is up to each program to move what they say. main_ppo of 0.7 and 0.8 does, that of 0.9.0 and 0.9.1 does not.
+verl/experimental/reward_loop, `migrate_legacy_reward_impl`). The old keys stay in a configuration file, so
+Hydra accepts them; each program must move their values. main_ppo of 0.7 and 0.8 does, that in 0.9.0 and 0.9.1
+does not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _MOVES = b"migrate_legacy_reward_impl"
 
 @dataclass(frozen=True)
 class OldRewardKeys:
-    """`keys` have a counterpart below `reward`. `moved_by` is the file that moves what they say; "" when none does."""
+    """The old `keys`, which have a counterpart below `reward`.
+
+    `moved_by` is the file that moves their values, "" if none does.
+    """
 
     keys: tuple[str, ...]
     moved_by: str = ""
@@ -29,7 +33,7 @@ class OldRewardKeys:
 
 @collector(kept=True)
 def old_reward_keys(configuration: Configuration, trees: VerlTrees) -> OldRewardKeys | Unknown:
-    """Read the keys from the composed configuration, and who moves them from the program and verl's trainer."""
+    """Read the keys from the composed configuration, and what moves them from the program and verl's trainer."""
     keys = tuple(key for key, place in configuration.origins.items() if place.startswith(f"{_KEPT_IN}:"))
     if not keys:
         return Absent("this verl has one name for each key of the reward")

@@ -1,4 +1,4 @@
-"""What is wrong in a file of the user's own for certain: agent loops, tools and reward functions that verl cannot use."""
+"""Definite errors in a user's own file: agent loops, tools and reward functions that verl cannot use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
 
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
-# By keyword, as verl's reward managers call a function.
+# The keyword arguments with which verl's reward managers call a function.
 _HANDED = ("data_source", "solution_str", "ground_truth", "extra_info")
 _MANAGERS = frozenset({"naive", "dapo", "gdpo", "limited", "rate_limited"})
 _MANAGER = ("reward.reward_manager.name", "reward_model.reward_manager")
@@ -22,7 +22,7 @@ _MODELS = ("reward.reward_model.enable", "reward_model.enable")
 
 
 def agent_loops(there: Configuration, path: Path, folders: Sequence[Path]) -> Iterator[str]:
-    """A file of agent loops: a list of entries with a name and a class that is there."""
+    """Check a file of agent loops: a list of entries with a name and an existing class."""
     document = yaml_of(path)
     if document is None:
         return
@@ -37,7 +37,7 @@ def agent_loops(there: Configuration, path: Path, folders: Sequence[Path]) -> It
 
 
 def tools(path: Path, folders: Sequence[Path]) -> Iterator[str]:
-    """A file of tools: each with a class that is there, a type, and a schema of its own or of its class."""
+    """Check a file of tools: each needs an existing class, a type, and a schema in the file or the class."""
     document = yaml_of(path)
     if document is None:
         return
@@ -58,7 +58,7 @@ def tools(path: Path, folders: Sequence[Path]) -> Iterator[str]:
 
 
 def function_tools(tree: ast.Module) -> Iterator[str]:
-    """Functions that are tools: transformers makes their schema of the types and of a docstring with `Args:`."""
+    """Check functions that are tools: transformers builds their schema from the types and a docstring with `Args:`."""
     for node in tree.body:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not _is_tool(node):
             continue
@@ -77,7 +77,7 @@ def function_tools(tree: ast.Module) -> Iterator[str]:
 
 
 def reward(there: Configuration, section: str, tree: ast.Module) -> Iterator[str]:
-    """The reward function: parameters that verl hands over, and a result with a score."""
+    """Check the reward function: parameters that verl passes, and a result with a score."""
     name = there.get(f"{section}.name")
     managers = {there.get(key) for key in _MANAGER} - {MISSING, None}
     if not managers <= _MANAGERS or any(there.get(key) is True for key in _MODELS):
@@ -106,7 +106,7 @@ def reward(there: Configuration, section: str, tree: ast.Module) -> Iterator[str
 
 
 def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """A function that returns nothing anywhere, or dictionaries without a score."""
+    """Check for a function that never returns a value, or returns dictionaries without a score."""
     returned = [node for node in _own_nodes(function) if isinstance(node, ast.Return)]
     own = list(_own_nodes(function))
     if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own):
@@ -126,7 +126,7 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function without those of functions in it."""
+    """The nodes of a function without those of nested functions."""
     waiting = list(ast.iter_child_nodes(function))
     for node in waiting:
         yield node
@@ -135,7 +135,7 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_tool(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether `function_tool` marks a function, without a schema of its own."""
+    """Whether `function_tool` decorates a function without passing a schema."""
     for mark in node.decorator_list:
         call = mark if isinstance(mark, ast.Call) else None
         name = dotted(call.func if call else mark).rpartition(".")[2]
@@ -145,7 +145,7 @@ def _is_tool(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _class_missing(target: str, folders: Sequence[Path]) -> Iterator[str]:
-    """A class of a module of the user's own that the module does not have."""
+    """Report a class that the user's own module does not have."""
     module, _, name = target.rpartition(".")
     path = _own_module(module, folders)
     tree = _tree(path) if path else None
@@ -182,7 +182,7 @@ def _tree(path: Path) -> ast.Module | None:
 
 
 def yaml_of(path: Path) -> Any:
-    """What a YAML file holds; None where it cannot be read, and a text where it is no YAML."""
+    """The contents of a YAML file; None if it cannot be read, and a string if it is not valid YAML."""
     import yaml  # noqa: PLC0415 - only where a job names such a file
 
     source = read(path)

@@ -1,4 +1,4 @@
-"""Files of the user's own that the job names: whether they are there, are Python, and define what is taken from them."""
+"""The user's own files that the job names: whether they exist, are valid Python, and define what is imported from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RESUME = "trainer.resume_from_path"
 _CHECKPOINTS = "trainer.default_local_dir"
 _TRACKER = "latest_checkpointed_iteration.txt"
 _MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
-# Files that are read whenever they are named, and when.
+# Files that are read whenever they are set, and when.
 _NAMED: tuple[tuple[str, Phase], ...] = (
     (f"{_MULTI_TURN}.tool_config_path", "first batch"),
     (f"{_MULTI_TURN}.function_tool_path", "first batch"),
@@ -46,10 +46,11 @@ _REWARDS = ("reward.custom_reward_function.path", "custom_reward_function.path")
 
 @dataclass(frozen=True)
 class OwnFile:
-    """A file or folder under a `key`, what is wrong with it, and when the job comes to it. `error` is the parser's, `name` what it lacks.
+    """A file or folder under a `key`, what is wrong with it, and when the job reaches it.
 
-    Of a file with wrong "contents", `error` is what it has or lacks, behind its name. `beside` is the one file of that name, or of
-    nearly that name, that lies where it could be meant; `instead` is the key under which it belongs, "" for the same.
+    `error` is the parser's message, `name` what it lacks. For a file with wrong "contents", `error` is what it
+    has or lacks, after its name. `beside` is the only file of that name, or a similar name, that may have been
+    meant; `instead` is the key under which it belongs, "" for the same.
     """
 
     key: str
@@ -64,7 +65,7 @@ class OwnFile:
 
 @dataclass(frozen=True)
 class OwnFiles:
-    """Those with which something is wrong for certain."""
+    """The files with a definite error."""
 
     files: tuple[OwnFile, ...] = ()
 
@@ -73,7 +74,7 @@ class OwnFiles:
 def own_files(
     configuration: Configuration, launch: Launch, machine: Machine, interpreter: Interpreter | Unknown
 ) -> OwnFiles | Unknown:
-    """Look at each file that the job names, as Python does: relative to the current folder, and with no `~` expanded."""
+    """Check each file that the job names, resolved as Python does: relative to the current folder, without expanding `~`."""
     if launch.submitted:
         return Absent("the job runs on another machine")
     here = not changes_folder(launch)
@@ -83,7 +84,7 @@ def own_files(
 
 
 def _is_older(version: str) -> bool:
-    """Whether the job's Python has no syntax that this one lacks."""
+    """Whether this Python supports all the syntax of the job's Python."""
     steps = version.split(".")
     return all(step.isdigit() for step in steps[:2]) and tuple(map(int, steps[:2])) <= sys.version_info[:2]
 
@@ -94,7 +95,7 @@ def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
         if path is None:
             continue
         if not os.path.exists(path):
-            if key not in _REWARDS:  # CFG122 has these
+            if key not in _REWARDS:  # reported by CFG122
                 near, instead = _meant(there, key, path, cwd)
                 yield OwnFile(key, str(path), "missing", phase, beside=near, instead=instead)
         elif path.suffix == ".py" and isinstance(tree := _parsed(path), str):
@@ -104,14 +105,14 @@ def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
     if there.get("trainer.resume_mode") == "resume_path":
         folder = _path(there, _RESUME, cwd, here=here)
         if folder is not None and not os.path.exists(folder):
-            ppo = there.has("actor_rollout_ref")  # its trainer looks when the engine is up
+            ppo = there.has("actor_rollout_ref")  # its trainer reads it once the engine is up
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
     yield from _last_checkpoint(there, cwd, here=here)
     yield from _data_set(there, cwd, here=here)
 
 
 def _meant(there: Configuration, key: str, path: Path, cwd: Path) -> tuple[str, str]:
-    """The file that lies beside, and the key under which it belongs where that is another."""
+    """The nearby file that may have been meant, and the key under which it belongs if that is another."""
     near = beside(path, (cwd,))
     other, suffix = _OTHER_KIND.get(key, ("", ""))
     twin = path.with_suffix(suffix) if suffix else path
@@ -121,14 +122,14 @@ def _meant(there: Configuration, key: str, path: Path, cwd: Path) -> tuple[str, 
 
 
 def _last_checkpoint(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
-    """The file that names the last checkpoint, which a job that resumes by itself reads as a number, and that checkpoint's folder."""
+    """Check the file that names the last checkpoint, read as a number by a resuming job, and that checkpoint's folder."""
     folder = _path(there, _CHECKPOINTS, cwd, here=here)
     if there.get("trainer.resume_mode") != "auto" or folder is None:
         return
     tracker = folder / _TRACKER
     content = read(tracker) if os.path.isfile(tracker) else b"0"
     text = content.decode("utf-8", "replace").strip() if isinstance(content, bytes) else "0"
-    ppo = there.has("actor_rollout_ref")  # its trainer looks when the engine is up
+    ppo = there.has("actor_rollout_ref")  # its trainer reads it once the engine is up
     phase: Phase = "engine" if ppo else "workers"
     try:
         step = int(text)
@@ -142,7 +143,7 @@ def _last_checkpoint(there: Configuration, cwd: Path, *, here: bool) -> Iterator
 
 
 def _contents(there: Configuration, key: str, path: Path, cwd: Path) -> Iterator[str]:
-    """What is wrong in a file that is there."""
+    """Errors in the contents of an existing file."""
     from verl_doctor.toolkit.collectors.configuration import own_contents  # noqa: PLC0415 - only where a job names such a file
 
     tree = _parsed(path) if path.suffix == ".py" else None
@@ -180,7 +181,7 @@ def _data_set(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFil
 
 
 def _path(there: Configuration, key: str, cwd: Path, *, here: bool) -> Path | None:
-    """The path that was asked for; None where there is none, or it depends on another folder or machine."""
+    """The requested path; None if there is none, or it depends on another folder or machine."""
     value = there.get(key)
     if not isinstance(value, str) or not value or "://" in value or "${" in value:
         return None
@@ -188,7 +189,7 @@ def _path(there: Configuration, key: str, cwd: Path, *, here: bool) -> Path | No
 
 
 def _parsed(path: Path) -> ast.Module | str | None:
-    """The tree of a file, what the parser says of it, or None when it cannot be read."""
+    """The syntax tree of a file, the parser's message, or None if it cannot be read."""
     content = read(path)
     if isinstance(content, Unreadable):
         return None

@@ -1,4 +1,4 @@
-"""The names that this verl knows for what a setting chooses: rollouts, estimators, losses, reward managers, trackers, trainers, optimizers."""
+"""The names that this verl accepts for settings: rollouts, estimators, losses, reward managers, trackers and so on."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ class Registry:
 
 @dataclass(frozen=True)
 class VerlRegistries:
-    """The registries by the setting that chooses from them. One that could not be enumerated is left out.
+    """The registries by the setting that selects from them. A registry that could not be enumerated is left out.
 
-    `extended_by` is what may register further names: a module that the job loads, a plugin of verl's; "" when nothing does.
-    `closed` are the settings whose names it does not extend: those of a literal or a library, and those that its source does not mention.
+    `extended_by` is what may register further names: a module that the job loads, a verl plugin; "" if
+    nothing does. `closed` are the settings to which it cannot add names: those of a literal or a library, and
+    those that its source does not mention.
     """
 
     registries: Mapping[str, Registry] = field(default_factory=dict)

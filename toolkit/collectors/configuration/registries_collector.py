@@ -1,4 +1,4 @@
-"""Collects the names that this verl knows for what the job's settings choose."""
+"""Collects the names that this verl accepts for the job's settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def verl_registries(
     interpreter: Interpreter | Unknown,
     launch: Launch | Unknown,
 ) -> VerlRegistries | Unknown:
-    """Read the registries of the tree that is imported, for a job that one of verl's own trainers runs."""
+    """Read the registries of the imported tree, for a job run by one of verl's own trainers."""
     if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
         return Absent(
             "another program than verl's own trainers is started, which may register names of its own"

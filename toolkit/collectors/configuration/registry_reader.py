@@ -1,4 +1,4 @@
-"""Reads the registries of a verl tree: decorators, dictionaries, and the constants that a setting is compared with."""
+"""Reads the registries of a verl tree: decorators, dictionaries, and the constants with which a setting is compared."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _WORKERS = ("workers/fsdp_workers.py", "workers/megatron_workers.py")
 _QAT = "actor_rollout_ref.actor.qat.enable"
 _PLUGINS = b"verl.plugins"  # the group of entry points
 _MODULES = "VERL_USE_EXTERNAL_MODULES"
-# What a job loads that may register names: the keys of files.
+# The keys of files that the job loads and that may register names.
 _LOADED = ("reward.custom_reward_function.path", "custom_reward_function.path", "data.custom_cls.path")
 _EXTERNAL = ("actor_rollout_ref.model.external_lib", "critic.model.external_lib", "actor_rollout_ref.ref.model.external_lib")  # fmt: skip
 _SOURCES = ("reward.reward_manager.source", "reward_model.reward_loop_source")
-# What a module mentions that registers further names for a setting.
+# Words by which a module that registers further names for a setting is recognised.
 _REGISTERED_BY = {
     **dict.fromkeys(
         (ROLLOUT, MODE), re.compile(rb"ROLLOUT_REGISTRY|RolloutReplicaRegistry|register_rollout")
@@ -66,7 +66,7 @@ def read_registries(
     interpreter: Interpreter | Unknown,
     launch: Launch | Unknown,
 ) -> VerlRegistries:
-    """Every registry that the tree in `folder` has and that can be enumerated."""
+    """Every registry of the tree in `folder` that can be enumerated."""
     tree = Path(folder)
     found: dict[str, Registry | None] = {
         ROLLOUT: _rollouts(tree),
@@ -108,7 +108,7 @@ def read_registries(
 
 
 def _rollouts(tree: Path) -> Registry | None:
-    """The first half of the keys of `_ROLLOUT_REGISTRY`; before 0.6 what the workers compare the name with."""
+    """The first half of the keys of `_ROLLOUT_REGISTRY`; before 0.6, the names in the workers' comparisons."""
     pairs = _rollout_pairs(tree)
     if pairs is not None:
         names = tuple(dict.fromkeys(name for name, _ in pairs[0]))
@@ -144,14 +144,14 @@ def _rollout_pairs(tree: Path) -> tuple[list[tuple[str, str]], str] | None:
 
 
 def _tool_formats(tree: Path, there: Configuration) -> Registry | None:
-    """The parsers of tool calls, which the agent loop with tools alone looks up."""
+    """The parsers of tool calls, which only the agent loop with tools looks up."""
     if there.get(AGENT_LOOP) != "tool_agent":
         return None
     return _decorated([tree / "experimental/agent_loop/tool_parser.py"], "register")
 
 
 def _strategies(tree: Path) -> Registry | None:
-    """The backends of `EngineRegistry`, and what main_ppo compares strategies with where it chooses the workers itself."""
+    """The backends of `EngineRegistry`, and the strategies that main_ppo compares where it selects the workers itself."""
     compared = _compared([tree / "trainer/main_ppo.py", tree / "trainer/main_ppo_v0.py"], (".strategy",))
     names: list[str] = []
     place = compared.read_from if compared else ""
@@ -175,7 +175,7 @@ def _strategies(tree: Path) -> Registry | None:
 
 
 def _quantizations(tree: Path, there: Configuration) -> Registry | None:
-    """What verl's vLLM server compares the setting with; a quantization that is trained has names of its own."""
+    """The names with which verl's vLLM server compares the setting; a trained quantization has other names."""
     if there.get(ROLLOUT) != "vllm" or there.get(_QAT) is True:
         return None
     path = tree / "workers/rollout/vllm_rollout/vllm_async_server.py"
@@ -188,7 +188,7 @@ def _quantizations(tree: Path, there: Configuration) -> Registry | None:
 
 
 def _optimizers(there: Configuration, key: str, interpreter: Interpreter | Unknown) -> Registry | None:
-    """The names that the module of `optimizer_impl` imports, of torch alone; where verl looks the name up in it."""
+    """The names that the module of `optimizer_impl` imports, for torch only, if verl looks up the name there."""
     if isinstance(interpreter, Unknown) or there.get(f"{key}_impl") != "torch.optim":
         return None
     for entry in interpreter.sys_path:
@@ -216,7 +216,7 @@ def _trackers(tree: Path) -> Registry | None:
 
 
 def _reward_managers(tree: Path) -> list[Path]:
-    """The files of the registries that `trainer/ppo/reward.py` and the reward loop take managers from."""
+    """The files of the registries from which `trainer/ppo/reward.py` and the reward loop take managers."""
     content = read(tree / "trainer/ppo/reward.py")
     text = content if isinstance(content, bytes) else b""
     loops = [*tree.glob("experimental/reward_loop/reward_manager/*.py"), *tree.glob("experimental/reward/reward_loop/*.py")]  # fmt: skip
@@ -225,7 +225,7 @@ def _reward_managers(tree: Path) -> list[Path]:
 
 
 def _decorated(files: Iterable[Path], decorator: str) -> Registry | None:
-    """The first arguments of a decorator; None when there is none, or one of them cannot be told."""
+    """The first arguments of a decorator; None if there are none, or one is not a literal."""
     names: list[str] = []
     place = ""
     for path in files:
@@ -250,7 +250,7 @@ def _decorated(files: Iterable[Path], decorator: str) -> Registry | None:
 
 
 def _members(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """The members of an enumeration of texts, as they are written."""
+    """The members of a string enumeration, as they are written."""
     if "Enum" not in {dotted(base).rpartition(".")[2] for base in node.bases}:
         return
     for part in node.body:
@@ -260,7 +260,7 @@ def _members(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def _compared(files: Iterable[Path], endings: tuple[str, ...]) -> Registry | None:
-    """The constants that names with these endings are compared with."""
+    """The constants with which names with these suffixes are compared."""
     names: list[str] = []
     place = ""
     for path in files:
@@ -268,7 +268,7 @@ def _compared(files: Iterable[Path], endings: tuple[str, ...]) -> Registry | Non
             match node:
                 case ast.Compare(left=left, ops=[ast.Eq() | ast.In()], comparators=[other]) if f".{dotted(left)}".endswith(endings):  # fmt: skip
                     keys = {str(other.value): ""} if isinstance(other, ast.Constant) else constant_keys(other)
-                    names += keys or ()  # of the rest, what it is compared with is another setting
+                    names += keys or ()  # the other names are compared with another setting
                     place = place or f"{path}:{node.lineno}"
     return Registry(tuple(dict.fromkeys(names)), place) if names else None
 
@@ -307,7 +307,7 @@ def _extended(
 
 
 def _texts(package: str, folders: Iterable[str]) -> bytes:
-    """All sources of a package; where they are not found, the words of every registry."""
+    """All sources of a package; the words of every registry if the package is not found."""
     for entry in filter(None, folders) if package else ():
         found = [read(file) for file in sorted(Path(entry, package).rglob("*.py"))]
         if found and all(isinstance(source, bytes) for source in found):

@@ -1,4 +1,4 @@
-"""The reward function that the job brings: whether its file is there, and defines it."""
+"""The job's own reward function: whether its file exists and defines it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEW = "reward.custom_reward_function"
 _OLD = "custom_reward_function"
 _PACKAGE = "pkg://"
 _FILE = "file://"
-# With these a module may have names that no statement of it gives.
+# A module that uses these may have names that none of its statements bind.
 _MAKES_NAMES = frozenset({"exec", "globals", "vars", "locals", "setattr", "__getattr__", "__dict__"})
 
 State = Literal["there", "missing", "unexpanded", "unseen"]
@@ -28,10 +28,11 @@ State = Literal["there", "missing", "unexpanded", "unseen"]
 
 @dataclass(frozen=True)
 class RewardFunction:
-    """`key` is the section, `path` the file as it is written, `name` the function.
+    """A reward function: `key` is the section, `path` the file as it is written, `name` the function.
 
-    `state`: the file is "there" or "missing", it is "unexpanded" when it would be there if verl expanded `~`, and
-    "unseen" where the job may run in another folder. `defined` is None when reading cannot tell; `names` are the functions of the file.
+    `state`: the file is "there" or "missing", "unexpanded" if it would exist if verl expanded `~`, and "unseen"
+    if the job may run in another folder. `defined` is None if reading cannot decide; `names` are the functions
+    of the file.
     """
 
     key: str
@@ -49,7 +50,7 @@ def reward_function(
     launch: Launch,
     machine: Machine,
 ) -> RewardFunction | Unknown:
-    """Look for the file as verl does: relative to the current folder, and with no `~` expanded."""
+    """Look up the file as verl does: relative to the current folder, without expanding `~`."""
     key = _section(configuration, old_keys)
     path, name = configuration.get(f"{key}.path"), configuration.get(f"{key}.name")
     if path in (None, "", MISSING):
@@ -74,7 +75,7 @@ def reward_function(
 
 
 def _section(there: Configuration, old_keys: OldRewardKeys | Unknown) -> str:
-    """The section that verl reads; an old one counts where verl moves what it holds and the new one is empty."""
+    """The section that verl reads; an old one counts if verl moves its values and the new one is empty."""
     if not there.has(_NEW):
         return _OLD
     moved = isinstance(old_keys, OldRewardKeys) and old_keys.moved_by
@@ -93,12 +94,12 @@ def _parsed(file: Path) -> ast.Module | None:
 
 
 def module_names(tree: ast.Module) -> frozenset[str] | None:
-    """All names of a module; None when they cannot be told."""
+    """All names of a module; None if they cannot be determined."""
     return _names(tree)[0]
 
 
 def _names(tree: ast.Module) -> tuple[frozenset[str] | None, tuple[str, ...]]:
-    """All names of a module, None when they cannot be told, and its functions and classes."""
+    """All names of a module, None if they cannot be determined, and its functions and classes."""
     functions = tuple(
         node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
@@ -112,7 +113,7 @@ def _names(tree: ast.Module) -> tuple[frozenset[str] | None, tuple[str, ...]]:
 
 
 def _given(tree: ast.Module) -> Iterator[str]:
-    """What the statements of a module give a name to, wherever they stand, and what a function declares `global`."""
+    """The names that a module's statements bind at any depth, and those that a function declares `global`."""
     waiting: list[ast.AST] = [tree]
     for node in waiting:
         match node:

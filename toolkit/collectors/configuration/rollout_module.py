@@ -1,4 +1,4 @@
-"""The package of verl's that starts vLLM, and the environment variables that it sets by itself."""
+"""The package of verl that starts vLLM, and the environment variables that it sets itself."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
 
-# In every verl from 0.2 to 0.9.1; whatever imports a module of the package runs this first.
+# In every verl from 0.2 to 0.9.1; importing any module of the package runs this first.
 _MODULE = "workers/rollout/vllm_rollout/__init__.py"
 
 
 @dataclass(frozen=True)
 class RolloutModule:
-    """`defaults` are the variables to which its first file gives a value when they have none (`os.environ.setdefault`)."""
+    """The variables that the package's first file sets if they are unset (`os.environ.setdefault`), as `defaults`."""
 
     path: str
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class RolloutModule:
 
 @collector(kept=True)
 def rollout_module(trees: VerlTrees) -> RolloutModule | Unknown:
-    """Read the statements that stand directly in the module."""
+    """Read the module's top-level statements."""
     path = Path(trees.imported.folder, _MODULE)
     if not os.path.isfile(path):
         return Absent(f"{trees.imported.folder} has no {_MODULE}")

@@ -1,7 +1,8 @@
-"""Which classes of verl start servers for a rollout, which train with them, and whether anybody ends the servers again.
+"""The classes of verl that start servers for a rollout, those that train with them, and whether the servers are shut down.
 
-From 0.4.0 to 0.5.0 the servers lie in `async_llm_servers` of a manager, which the trainer has as `async_rollout_manager`.
-Projects built on verl keep copies of these two files in a folder `verl` of their own package, without the rest of verl.
+From 0.4.0 to 0.5.0 a manager holds the servers in `async_llm_servers`, and the trainer holds the manager in
+`async_rollout_manager`. Projects built on verl keep copies of these two files in a folder `verl` of their own
+package, without the rest of verl.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ MANAGER = "async_rollout_manager"
 END = "cleanup"
 TRAIN = "fit"
 _MODE = "actor_rollout_ref.rollout.mode"
-# Where released verl and its copies have such classes. Files that say nothing of them are not parsed.
+# Where released verl and its copies have such classes. Files that do not mention them are not parsed.
 _PLACES = ("trainer/*.py", "trainer/ppo/*.py", "workers/rollout/*.py", "experimental/agent_loop/*.py")
-# The same in a package of the current folder that keeps a folder `verl`.
+# The same in a package of the current folder that contains a folder `verl`.
 _PLACES_OF_DERIVED = ("verl/*.py", "trainer/*.py")
 
 
 @dataclass(frozen=True)
 class ServingClass:
-    """A class that holds servers, or one that trains with them: `line` is that of the class, or of its `fit`.
+    """A class that holds servers, or trains with them: `line` is the line of the class, or of its `fit`.
 
-    `ends` says whether the one has a method that ends them, and whether something in the other's file asks for that.
+    `ends`: a manager has a method that shuts them down, or code in the trainer's file calls it.
     """
 
     path: str
@@ -46,9 +47,10 @@ class ServingClass:
 
 @dataclass(frozen=True)
 class RolloutServers:
-    """The managers and the trainers of the tree that is imported, and of packages built on verl in the current folder.
+    """The managers and trainers of the imported tree, and of packages built on verl in the current folder.
 
-    `holders` keep a manager and leave the training to others: they need a `cleanup` of their own. `mode` is the job's `rollout.mode`, "" when no job is known; only an "async" one has servers.
+    `holders` keep a manager and leave the training to other classes: they need a `cleanup` method. `mode` is
+    the job's `rollout.mode`, "" if no job is known; only an "async" one has servers.
     """
 
     managers: tuple[ServingClass, ...]
@@ -61,7 +63,7 @@ class RolloutServers:
 def rollout_servers(
     trees: VerlTrees, launch: Launch | Unknown, configuration: Configuration | Unknown, machine: Machine
 ) -> RolloutServers | Unknown:
-    """Look for the classes by what they do, not by their names."""
+    """Find the classes by what they do, not by their names."""
     folder = Path(trees.imported.folder)
     managers: list[ServingClass] = []
     trainers: list[ServingClass] = []
@@ -70,7 +72,7 @@ def rollout_servers(
         parts = _parts(paths)
         if isinstance(parts, Unknown):
             return parts
-        if parts.managers:  # who has none trains with those of another tree
+        if parts.managers:  # a package without a manager trains with another tree's
             managers += parts.managers
             trainers += parts.trainers
             holders += parts.holders
@@ -108,7 +110,7 @@ def _once(parts: list[ServingClass]) -> tuple[ServingClass, ...]:
 
 
 def method_of(node: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """A method that a class itself defines."""
+    """A method defined by the class itself."""
     for part in node.body:
         if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) and part.name == name:
             return part
@@ -129,7 +131,7 @@ def _files_of_derived(folder: Path) -> Iterator[list[Path]]:
 
 
 def _manager(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:
-    """A class that gives itself servers and puts them to sleep."""
+    """A class that creates its servers and puts them to sleep."""
     if method_of(node, "sleep") and any(
         isinstance(part, ast.Attribute) and part.attr == SERVERS and isinstance(part.ctx, ast.Store)
         for part in walk(node)
@@ -145,7 +147,7 @@ def _trainer(node: ast.ClassDef, path: str, requested: bool) -> Iterator[Serving
 
 
 def _holder(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:
-    """A class that gives itself a manager and has no `fit`."""
+    """A class that creates a manager and has no `fit`."""
     keeps = any(
         isinstance(part, ast.Attribute) and part.attr == MANAGER and isinstance(part.ctx, ast.Store)
         for part in walk(node)
@@ -155,7 +157,7 @@ def _holder(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:
 
 
 def _asks_for_the_end(tree: ast.Module) -> bool:
-    """Whether one function of the module speaks of the manager and of its `cleanup`, as attributes or as their names."""
+    """Whether a function of the module mentions both the manager and its `cleanup`, as attributes or strings."""
     functions = (node for node in walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     return any({MANAGER, END} <= _words(function) for function in functions)
 

@@ -1,4 +1,4 @@
-"""What verl's own validating code refuses in the job's configuration, read without running it."""
+"""The errors that verl's own validation raises for the job's configuration, read without running it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from verl_doctor.toolkit.rule import Phase
 
 @dataclass(frozen=True)
 class Raised:
-    """What verl raises: `raised` is the type, `text` its words, `read_from` the place as "path:line".
+    """An error that verl raises: `raised` is its type, `text` its message, `read_from` the place as "path:line".
 
-    `condition` is the source of the condition, `keys` are those of the configuration that it is made of. `phase` is where the job is then.
-    `nearest` is the value of `nearest_key`, in Hydra's grammar, for which the same code raises nothing; both are "" where none was found.
+    `condition` is the source of the condition, `keys` are the configuration keys it depends on. `phase` is
+    where the job is then. `nearest` is the value of `nearest_key`, in Hydra's grammar, for which the same code
+    raises nothing; both are "" if none was found.
     """
 
     raised: str
@@ -27,6 +28,6 @@ class Raised:
 
 @dataclass(frozen=True)
 class Validation:
-    """What is certain to be raised. What cannot be followed is not among it."""
+    """The errors that are certain. Code that cannot be followed is ignored."""
 
     raised: tuple[Raised, ...] = ()

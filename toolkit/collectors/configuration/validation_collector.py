@@ -1,4 +1,4 @@
-"""Collects what verl's validating code refuses."""
+"""Collects the errors that verl's validation raises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def validation(
     vllm: VllmTree | Unknown,
     interpreter: Interpreter | Unknown,
 ) -> Validation | Unknown:
-    """Follow the validation of the job's program with the values of the job."""
+    """Evaluate the validation of the job's program with the job's values."""
     if not configuration.complete:
         return Absent("a part of the command is not known, so other values may be set")
     from verl_doctor.toolkit.collectors.configuration.validation_reader import read_validation  # noqa: PLC0415 - only where a configuration was composed

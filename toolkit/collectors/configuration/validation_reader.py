@@ -1,6 +1,6 @@
-"""Follows what verl does to a configuration: `validate_config`, the classes of sections, the trainer, its loss and its optimizer.
+"""Follows a configuration through verl: `validate_config`, the classes of sections, the trainer, its loss and its optimizer.
 
-vLLM's sampling parameters and torch's optimizer are followed with what verl hands on to them.
+vLLM's sampling parameters and torch's optimizer are followed with the arguments that verl passes to them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _METHODS: tuple[tuple[str, Phase], ...] = (
     ("fit", "first update"),
     ("step", "first batch"),
 )
-# Further parts of a job with rollouts: a class, its method, and what its fields are of the configuration.
+# Further parts of a job with rollouts: a class, its method, and the configuration sections in its fields.
 _PARTS: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
     ("verl.workers.rollout.llm_server.LLMServerManager", "_initialize_llm_servers", {"config": "", "rollout_config": _ROLLOUT}, "engine"),
     ("verl.experimental.agent_loop.agent_loop.AgentLoopManager", "_init_agent_loop_workers", {"config": "", "rollout_config": _ROLLOUT}, "first batch"),
@@ -70,7 +70,7 @@ Step = tuple[Callable[[Follower], object], Phase]
 def read_validation(
     there: Configuration, trees: VerlTrees, vllm: VllmTree | Unknown, interpreter: Interpreter | Unknown
 ) -> Validation:
-    """Follow the program's file: the calls in it, and the classes of which it makes objects; then what the job calls later."""
+    """Follow the program's file: its calls, the classes it instantiates, then what the job calls later."""
     verl = SourceTree(Path(trees.imported.folder), trees.imported.module, "verl")
     sources = [verl]
     if not isinstance(vllm, Unknown):
@@ -109,7 +109,7 @@ def read_validation(
 def _raised(
     follower: Follower, step: Callable[[Follower], object], phase: Phase, *, needed: bool
 ) -> Raised | None:
-    """What a step raises. Unless it is `needed`, it counts where it depends on a setting."""
+    """What a step raises. Unless the step is `needed`, an error counts only if it depends on a setting."""
     try:
         step(follower)
     except RefusedError as refused:
@@ -124,7 +124,7 @@ def _raised(
 
 
 def _steps(tree: ast.Module, module: str, there: Configuration) -> Iterator[Step]:
-    """What the program does that can be followed, in the order in which it does it."""
+    """The program's steps that can be followed, in order of execution."""
     names = {"config": Section("")}
     for node in walk(tree):
         if not isinstance(node, ast.Call):
@@ -149,7 +149,7 @@ def _data_set(follower: Follower) -> None:
 
 
 def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> Iterator[Step]:
-    """What is called once the configuration was validated."""
+    """What is called once the configuration has been validated."""
     if any(map(_is_unusual, there.overrides, repeat(there))):
         trainer = _trainer(tree, module, verl, there)
         parts = [(trainer, method, {"config": ""}, phase) for method, phase in _METHODS]
@@ -178,7 +178,7 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
 
 
 def _is_unusual(word: Asked, there: Configuration) -> bool:
-    """Whether a setting may be one that verl's code does not expect: nothing, nought, less, or of another type than the default."""
+    """Whether verl's code may not expect a setting: null, zero, negative, or of another type than the default."""
     if word.fate != "applied" or not word.key:
         return False
     value, default = word.value, there.default(word.key)
@@ -190,7 +190,7 @@ def _is_unusual(word: Asked, there: Configuration) -> bool:
 
 
 def _is_unusual_argument(word: Asked, section: str) -> bool:
-    """Whether a setting of an optimizer may be one that it refuses: anything but a rate or a decay above nought."""
+    """Whether an optimizer may reject a setting: anything but a rate or a decay above zero."""
     name = word.key.removeprefix(f"{section}.").partition(".")[0]
     if name == word.key or name not in ("lr", "weight_decay", "betas", "override_optimizer_config"):
         return False
@@ -208,7 +208,7 @@ def _has_critic(there: Configuration) -> bool:
 
 
 def _trainer(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> str:
-    """The class that trains: registered under the job's mode, or one of the program's own with a `fit`."""
+    """The class that trains: registered under the job's mode, or the program's own class with a `fit`."""
     mode = there.get(_MODE)
     if isinstance(mode, str) and there.get("trainer.use_v1") is not False:
         for path in sorted(verl.folder.glob("trainer/ppo/v1/trainer_*.py")):
@@ -235,7 +235,7 @@ def _registrations(path: Path, decorator: str, name: object) -> Iterator[ast.Cla
 
 
 def _method(follower: Follower, name: str, method: str, fields: Mapping[str, str]) -> None:
-    """Follow a method of a class of verl's, whose fields are parts of the configuration."""
+    """Follow a method of one of verl's classes, with configuration sections in its fields."""
     owner = follower.named(name) if name else None
     if isinstance(owner, ClassNode):
         sections = {field: follower.value_at(key) if key else Section("") for field, key in fields.items()}
@@ -243,14 +243,14 @@ def _method(follower: Follower, name: str, method: str, fields: Mapping[str, str
 
 
 def _function(follower: Follower, name: str, argument: str, key: str) -> None:
-    """A function of verl's algorithms with one argument that is known."""
+    """Follow a function of verl's algorithms with a single known argument."""
     function = follower.named(f"{_ALGORITHMS}.{name}")
     if isinstance(function, FunctionNode):
         follower.call(function, (), {argument: follower.value_at(key)}, {argument: (key,)})
 
 
 def _registered(follower: Follower, verl: SourceTree, decorator: str, name: object) -> None:
-    """The function that the job's name of a loss stands for, with the actor's configuration."""
+    """Follow the loss function registered under the job's name, with the actor's configuration."""
     config = follower.made(_ACTOR)
     for node in _registrations(verl.folder / "trainer/ppo/core_algos.py", decorator, name):
         if isinstance(node, ast.FunctionDef):
@@ -258,7 +258,7 @@ def _registered(follower: Follower, verl: SourceTree, decorator: str, name: obje
 
 
 def _sampling(follower: Follower, section: str) -> None:
-    """Follow the check of vLLM for the parameters that agent loops hand on."""
+    """Follow vLLM's check of the parameters that agent loops pass on."""
     owner = follower.named(_SAMPLING)
     if not isinstance(owner, ClassNode):
         return
@@ -268,7 +268,7 @@ def _sampling(follower: Follower, section: str) -> None:
 
 
 def _optimizer(follower: Follower, section: str) -> None:
-    """Follow the check of torch for the arguments of the optimizer."""
+    """Follow torch's check of the optimizer's arguments."""
     name, source = follower.value_at(f"{section}.optimizer"), follower.value_at(f"{section}.optimizer_impl")
     owner = follower.named(f"{source}.{name}") if source == "torch.optim" else None
     if not isinstance(owner, ClassNode):

@@ -1,1 +1,1 @@
-"""What the job connects to: heads, ports, proxies, and the variables that steer them."""
+"""The job's connections: heads, ports, proxies, and the variables that configure them."""

@@ -1,4 +1,4 @@
-"""Whether somebody answers where the job's head is said to be: one TCP connection to each, closed at once."""
+"""Whether anything listens at the address of the job's head: one TCP connection to each, closed at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LIMIT = 2.0  # seconds
 
 @dataclass(frozen=True)
 class Knock:
-    """What came of one try. `error` is the kernel's word for it, `seconds` how long it took."""
+    """The result of one attempt. `error` is the kernel's name for it, `seconds` its duration."""
 
     head: Head
     reply: Reply
@@ -27,14 +27,14 @@ class Knock:
 
 @dataclass(frozen=True)
 class HeadsReached:
-    """The heads of which an address and a port are named, or a name that leads nowhere."""
+    """The heads for which an address and a port are given, and names that do not resolve."""
 
     knocks: tuple[Knock, ...] = ()
 
 
 @collector(timeout=10)
 def heads_reached(nodes: JobNodes) -> HeadsReached | Unknown:
-    """Try all at once. Nothing is said to who answers."""
+    """Try all heads at once. No data is sent."""
     named = list(_named(nodes))
     if not named:
         return Absent("no address of a head is named with its port")

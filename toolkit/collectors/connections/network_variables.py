@@ -1,4 +1,4 @@
-"""The variables by which gloo, NCCL and vLLM are told about the network, as the job's workers have them, and who sets them."""
+"""The variables that configure the network for gloo, NCCL and vLLM, as the job's workers have them, and where they are set."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LINE = re.compile(r"(NCCL_\w+)=(.*)")
 
 @dataclass(frozen=True)
 class Given:
-    """A variable and its value, None when that cannot be told. `where` says who sets it: a file, "this shell", "the raylet".
+    """A variable and its value, None if unknown. `where` is what sets it: a file, "this shell", "the raylet".
 
-    `path` and `line` are "" and 0 unless a file sets it. `everywhere`: the workers of all nodes are given it.
+    `path` and `line` are "" and 0 unless a file sets it. `everywhere`: the workers of all nodes receive it.
     """
 
     name: str
@@ -41,12 +41,15 @@ class Given:
 
 @dataclass(frozen=True)
 class NetworkVariables:
-    """What is set. Where it cannot be told what workers see, there is an entry for each place that sets it for some process."""
+    """The variables that are set.
+
+    If the workers' value is unknown, there is an entry for each place that sets it for some process.
+    """
 
     given: tuple[Given, ...] = ()
 
     def of(self, name: str) -> tuple[Given, ...]:
-        """Where one variable is set."""
+        """The places where a variable is set."""
         return tuple(given for given in self.given if given.name == name)
 
 
@@ -57,7 +60,7 @@ def network_variables(
     environment: EffectiveEnvironment | Unknown,
     machine: Machine,
 ) -> NetworkVariables:
-    """Take what the workers see; what no environment sets, NCCL takes from its own files."""
+    """Take the variables that the workers see; NCCL reads those that no environment sets from its own files."""
     filed = {given.name: given for given in _of_nccl(machine)}
     found: list[Given] = []
     for name in NAMES:
@@ -73,7 +76,7 @@ def _given(setting: Setting) -> Given:
 
 
 def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | Unknown) -> list[Given]:
-    """The place from which workers have it; nothing when they do not."""
+    """The place from which the workers have it; empty if they do not."""
     row = None if isinstance(environment, Unknown) else environment.get(name)
     if isinstance(environment, Unknown) or (row is not None and row.worker.untold):
         return written
@@ -84,7 +87,7 @@ def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | U
 
 
 def _of_nccl(machine: Machine) -> Iterator[Given]:
-    """The settings in NCCL's own files; of two the user's counts, blanks are not cut off (NVIDIA/nccl, src/misc/param.cc)."""
+    """The settings in NCCL's own files; the user's wins, and blanks are kept (NVIDIA/nccl, src/misc/param.cc)."""
     named = machine.environ.get("NCCL_CONF_FILE")
     for path in ("/etc/nccl.conf", named or (f"{machine.home}/.nccl.conf" if machine.home else "")):
         for number, line in enumerate((machine.read(path) or "" if path else "").splitlines(), 1):

@@ -1,4 +1,4 @@
-"""TCP ports: those that somebody listens on, those that the kernel hands out, and those that the job wants for itself."""
+"""TCP ports: those in use by listeners, the kernel's ephemeral range, and those that the job needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.collectors.ray.job_nodes import option
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
-# What `ray start` takes for an option that is not given (ray/scripts/scripts.py); 0 stands for any free port.
+# The defaults of `ray start` for options that are not given (ray/scripts/scripts.py); 0 means any free port.
 _RAY_HEAD = {"--port": 6379, "--dashboard-port": 8265, "--ray-client-server-port": 10001}
 _RAY_OTHERS = (
     "--object-manager-port",
@@ -37,9 +37,9 @@ _PYTHON = re.compile(r"python[\d.]*|pt_main_thread|vllm|ray")
 
 @dataclass(frozen=True)
 class Listener:
-    """Somebody who listens on a TCP port. `pid` is 0 when the kernel does not tell whose it is: another user's, then.
+    """A process that listens on a TCP port. `pid` is 0 if the kernel does not reveal it: the process is another user's.
 
-    `name` is the program's, or the title that it gave itself. `orphan`: whoever started it has ended.
+    `name` is the program's name, or the title that it set. `orphan`: its parent has ended.
     """
 
     port: int
@@ -52,7 +52,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Ports that the job is told to take: from `first` to `last`. `needed`: without it the job does not start."""
+    """Ports that the job is configured to take, from `first` to `last`. `needed`: the job does not start without them."""
 
     first: int
     last: int
@@ -64,7 +64,11 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Ports:
-    """`ephemeral` is the range from which the kernel takes ports for outgoing connections, without those that are `reserved`."""
+    """The state of this machine's ports.
+
+    `ephemeral` is the range from which the kernel takes ports for outgoing connections, without those that are
+    `reserved`.
+    """
 
     listeners: tuple[Listener, ...] = ()
     wanted: tuple[Wanted, ...] = ()
@@ -72,13 +76,13 @@ class Ports:
     reserved: tuple[tuple[int, int], ...] = ()
 
     def on(self, port: int) -> Listener | None:
-        """Who listens on a port."""
+        """The listener on a port."""
         return next((each for each in self.listeners if each.port == port), None)
 
 
 @collector()
 def ports(variables: Variables, launch: Launch | Unknown, machine: Machine) -> Ports | Unknown:
-    """Ask the kernel for the sockets that listen, and the launch files for fixed ports."""
+    """Query the kernel for listening sockets, and the launch files for fixed ports."""
     if sys.platform != "linux":
         return Absent("ports are looked at on Linux only")
     listeners = _listeners()
@@ -101,7 +105,7 @@ def _listeners() -> tuple[Listener, ...] | Unknown:
     except (psutil.Error, OSError) as error:
         return Unknown(f"the kernel does not list this machine's sockets: {error}")
     found: dict[tuple[int, int], Listener] = {}
-    who = functools.cache(_who)  # a worker of Ray's has several ports
+    who = functools.cache(_who)  # a Ray worker has several ports
     for socket in sockets:
         if socket.status == psutil.CONN_LISTEN and socket.laddr:
             address, port = socket.laddr
@@ -111,7 +115,7 @@ def _listeners() -> tuple[Listener, ...] | Unknown:
 
 
 def _who(pid: int) -> tuple[str, bool, bool]:
-    """`name`, `mine` and `orphan` of a process, as far as this user may know."""
+    """`name`, `mine` and `orphan` of a process, as far as this user may see them."""
     import psutil  # noqa: PLC0415
 
     if not pid:
@@ -128,7 +132,7 @@ def _who(pid: int) -> tuple[str, bool, bool]:
 
 
 def _is_orphan(process: Any) -> bool:
-    """Whether the first process, or a service manager, has adopted it, rather than started it as a job would."""
+    """Whether the process was adopted by the init process or a service manager, rather than started by it."""
     parent = process.parent()
     if parent is None:
         return False
@@ -148,7 +152,7 @@ def _wanted(variables: Variables, launch: Launch | Unknown) -> Iterator[Wanted]:
 
 
 def _of_ray(words: tuple[Word, ...]) -> Iterator[Wanted]:
-    """The ports that one `ray start` takes. Without its dashboard or its client server Ray goes on."""
+    """The ports that a `ray start` takes. Ray continues without its dashboard or its client server."""
     if not words:
         return
     certain = not any(_is_open(word, before) for word, before in zip(words, (None, *words), strict=False))
@@ -169,20 +173,20 @@ def _of_ray(words: tuple[Word, ...]) -> Iterator[Wanted]:
 
 
 def _is_open(word: Word, before: Word | None) -> bool:
-    """Whether a variable stands in place of whole words (`$RAY_ARGS`), which may be any option: no default is certain then."""
+    """Whether a variable may expand to several words (`$RAY_ARGS`), and so to any option: no default is certain then."""
     name = before.written if before is not None else ""
     is_value = name.startswith("--") and "=" not in name and name not in _FLAGS
     return word.text is None and not is_value and _ANY_WORDS.fullmatch(word.written) is not None
 
 
 def _number(word: Word | None, default: int) -> int:
-    """The port in an option, 0 when reading cannot tell it."""
+    """The port in an option, 0 if reading cannot determine it."""
     if word is None:
         return default
     return int(word.text) if word.text is not None and word.text.isdigit() else 0
 
 
 def _ranges(text: str) -> Iterator[tuple[int, int]]:
-    """Read a list of ports as the kernel writes it: 8080,9000-9010."""
+    """Parse a list of ports as the kernel writes it: 8080,9000-9010."""
     for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
         yield int(first), int(last or first)

@@ -1,4 +1,4 @@
-"""Which of the job's own addresses the installed HTTP clients would reach through a proxy, as these clients themselves say."""
+"""The job's own addresses that the installed HTTP clients would reach through a proxy, as the clients report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOCAL = ("127.0.0.1", "localhost")
 
 @dataclass(frozen=True)
 class Client:
-    """One HTTP client: the hosts that it reaches through a proxy, or why it cannot be used with these variables at all."""
+    """An HTTP client: the hosts that it reaches through a proxy, or why it does not work with these variables at all."""
 
     name: str
     proxied: tuple[str, ...] = ()
@@ -33,10 +33,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Proxied:
-    """`hosts` are the addresses that the job uses itself. `no_proxy` is what the clients were given, by name.
+    """The addresses that the job itself uses (`hosts`), and which clients reach them through a proxy.
 
-    `named_by` are the variables that name a proxy; their values are not kept. `path` and `line` are where a launch file sets the
-    list of exceptions, "" and 0 when the shell does or nobody.
+    `no_proxy` is what the clients were given, by name. `named_by` are the variables that name a proxy; their
+    values are not kept. `path` and `line` are where a launch file sets the list of exceptions, "" and 0 if the
+    shell sets it or it is unset.
     """
 
     hosts: tuple[str, ...]
@@ -55,7 +56,7 @@ def proxied(
     nodes: JobNodes,
     job: JobVariables,
 ) -> Proxied | Unknown:
-    """Ask the clients, in a child of the target's interpreter, when a variable names a proxy."""
+    """Query the clients in a child of the target's interpreter if a variable names a proxy."""
     given = _given(job)
     named_by = tuple(name for name in given if name.lower() in _PROXIES)
     if not named_by:
@@ -73,7 +74,10 @@ def proxied(
 
 
 def _given(job: JobVariables) -> dict[str, str | None]:
-    """What is set to something. Of a proxy only the scheme is kept, "http" where its value is not known; None: a list that is not."""
+    """The variables that are set.
+
+    Only the scheme of a proxy is kept, "http" if its value is unknown; None: an unknown list.
+    """
     found = {name: None if name in job.untold else job.get(name) for name in _NAMES if job.has(name)}
     return {
         name: value if _is_list(name) else f"{_scheme(value or '')}://proxy.invalid:3128"
@@ -83,7 +87,7 @@ def _given(job: JobVariables) -> dict[str, str | None]:
 
 
 def _is_list(name: str) -> bool:
-    """Whether it holds the exceptions, and no proxy."""
+    """Whether the variable holds the exceptions rather than a proxy."""
     return name.lower() == "no_proxy"
 
 
@@ -93,7 +97,7 @@ def _scheme(url: str) -> str:
 
 
 def _hosts(network: Network, nodes: JobNodes) -> tuple[str, ...]:
-    """This machine and the heads, as the processes of a job name them."""
+    """This machine and the heads, under the names that a job's processes use."""
     own = [
         each.addresses[0] for each in network.interfaces if each.name == nodes.interface and each.addresses
     ]
@@ -119,7 +123,7 @@ def _ask(
 
 
 def _clients(reported: Mapping[str, Any], hosts: tuple[str, ...]) -> Iterator[Client]:
-    """Those that are installed."""
+    """The installed clients."""
     for name, answer in reported.items():
         if answer:
             urls = answer.get("proxied", ())

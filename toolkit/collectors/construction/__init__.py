@@ -1,1 +1,1 @@
-"""What verl's own code makes of the job before it needs a GPU, built in a child of the target's interpreter."""
+"""The parts of a job that verl's own code builds before it needs a GPU, run in a child of the target's interpreter."""

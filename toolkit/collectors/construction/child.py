@@ -1,4 +1,4 @@
-"""Runs the construction's child, and once more without the stage that ended it."""
+"""Runs the construction's child process, and a second time without the stage that ended it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from verl_doctor.toolkit.system.child import ending
 
 _PACKAGE = Path(construct.__file__).with_name("construction")
 _PASSES = 3
-_SHOWN = 400  # characters of what a process says when it crashes
+_SHOWN = 400  # characters of a process's output when it crashes
 
 
 def constructed(
     machine: Machine, python: str, request: Mapping[str, Any], limit: float
 ) -> Construction | Unknown:
-    """Build the job that `request` describes, in at most `limit` seconds."""
+    """Build the job described by `request`, in at most `limit` seconds."""
     begun = time.monotonic()
     ended: dict[str, Built] = {}
     own: list[str] = []
@@ -70,7 +70,7 @@ def _run(
 
 
 def events_of(answer: Answer, token: str) -> list[Mapping[str, Any]]:
-    """What a child printed behind its token. A line that was cut off is left out."""
+    """The events that a child printed after its token. A truncated line is left out."""
     found = []
     for line in answer.stdout.splitlines():
         if line.startswith(token):
@@ -80,12 +80,12 @@ def events_of(answer: Answer, token: str) -> list[Mapping[str, Any]]:
 
 
 def _is_whole(events: list[Mapping[str, Any]]) -> bool:
-    """Whether the child came to its end."""
+    """Whether the child ran to its end."""
     return bool(events) and events[-1]["event"] == "whole"
 
 
 def stages_of(events: list[Mapping[str, Any]], answer: Answer, limit: float) -> list[Built]:
-    """The stages that ended, and last the one in which the child did."""
+    """The stages that finished, followed by the stage in which the child ended."""
     users: dict[str, bool] = {}
     found: list[Built] = []
     for event in events:
@@ -101,7 +101,7 @@ def stages_of(events: list[Mapping[str, Any]], answer: Answer, limit: float) -> 
 
 
 def _last(stage: str, answer: Answer, limit: float, *, users: bool) -> Built:
-    """The stage in which the child ended, or was ended."""
+    """The stage in which the child ended or was killed."""
     if answer.code is None:
         return Built(stage, "hangs", text=ending(answer, limit), users=users)
     kind = f"signal {-answer.code}" if answer.code < 0 else ""

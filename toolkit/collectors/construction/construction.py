@@ -1,4 +1,4 @@
-"""The stages of the construction and how each ended, as a fact."""
+"""The stages of the construction and the outcome of each, as a fact."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Literal
 from verl_doctor.toolkit.collectors.construction.world import World
 
 Ended = Literal["ok", "breaks", "hangs", "crashes", "not there", "not needed", "not judged", "not reached"]
-"""How a stage ended.
+"""The outcome of a stage.
 
-breaks: verl, the engine or the user's code raised; hangs: it took longer than it may; crashes: the process died in it; not there:
-this release has no such part; not needed: this job has none; not judged: it needs what is not had here; not reached: one before it did not succeed.
+breaks: verl, the engine or the user's code raised; hangs: it exceeded its time limit; crashes: the process died
+in it; not there: this release has no such part; not needed: this job has none; not judged: it needs something
+unavailable here; not reached: an earlier stage failed.
 """
 
 BAD: frozenset[Ended] = frozenset({"breaks", "hangs", "crashes"})
@@ -20,7 +21,7 @@ BAD: frozenset[Ended] = frozenset({"breaks", "hangs", "crashes"})
 
 @dataclass(frozen=True)
 class Frame:
-    """A line of code that an exception came through. `of` is "verl", "vllm", "user" or "" for libraries."""
+    """A line of code in an exception's traceback. `of` is "verl", "vllm", "user" or "" for libraries."""
 
     file: str
     line: int
@@ -33,10 +34,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class Built:
-    """One stage. `kind` and `text` are the exception's class and words, or why it is not judged; `key` the setting that it names.
+    """The result of one stage.
 
-    `word` is the override of the command that gave the setting its value, with its place: "" and 0 where none did. `users` says that it
-    ran code of the user's.
+    `kind` and `text` are the exception's class and message, or why it is not judged; `key` the setting that it
+    names. `word` is the override on the command line that set the value, with its place: "" and 0 if there is
+    none. `users`: it ran the user's own code.
     """
 
     stage: str
@@ -58,9 +60,9 @@ class Built:
 
 @dataclass(frozen=True)
 class Construction:
-    """All stages in the order in which they ran. `own_code` are the files of the user's that were run.
+    """All stages in the order in which they ran. `own_code` are the user's own files that were run.
 
-    `world` is one rank of all the job's GPUs, None where none was made.
+    `world` is one rank of all the job's GPUs, None if none was created.
     """
 
     stages: tuple[Built, ...] = ()
@@ -69,7 +71,7 @@ class Construction:
     world: World | None = None
 
     def bad(self, *names: str) -> Iterator[Built]:
-        """Those of these stages that broke, hung or crashed, each fault once: where it first showed."""
+        """Those of these stages that broke, hung or crashed; a repeated fault only where it first appeared."""
         seen = set()
         for built in self.stages:
             if built.ended in BAD and (fault := (built.kind, built.text)) not in seen:

@@ -1,4 +1,4 @@
-"""Builds the job with verl's own code, as far as that needs no GPU."""
+"""Builds the job with verl's own code, as far as no GPU is needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verl_doctor.toolkit.machine import Machine
 
 _LIMIT = 240.0  # seconds: it imports verl, torch and vLLM, perhaps from a slow disk
 
-# Names that a run gives itself, often with the time of day in them. Nothing that is built here depends on them.
+# Names that a run chooses for itself, often with a timestamp. Nothing built here depends on them.
 _OF_THE_RUN = frozenset(
     f"trainer.{name}"
     for name in (
@@ -55,7 +55,7 @@ def construction(
     job: JobVariables,
     machine: Machine,
 ) -> Construction | Unknown:
-    """Build the job with the child's own words and variables. Words that could not be told forbid it."""
+    """Build the job in a child with the job's own words and variables. Unknown words prevent it."""
     from verl_doctor.toolkit.collectors.construction.child import constructed  # noqa: PLC0415 - only where it is built
 
     request = request_of(configuration, launch, trees, machine)
@@ -97,7 +97,7 @@ def request_of(
 
 
 def judged(found: Construction, configuration: Configuration, launch: Launch) -> Construction:
-    """What was built, with the settings that its faults are about."""
+    """The construction, with each fault matched to the setting that caused it."""
     elsewhere = changes_folder(launch)
     return replace(
         found,
@@ -110,14 +110,14 @@ def _is_of_the_run(word: Asked) -> bool:
 
 
 def _override(word: Asked) -> str:
-    """A word for Hydra; a name that cannot be told is any name."""
+    """A word for Hydra; an unknown name may be replaced by any name."""
     if word.value == UNTOLD_VALUE and _is_of_the_run(word):
         return f"{word.sign}{word.key}=untold"
     return word.text
 
 
 def _fair(built: Built, *, elsewhere: bool) -> Built:
-    """A file that is missed is not judged where the script may start the job in another folder."""
+    """Do not judge a missing file if the script may start the job in another folder."""
     if built.ended == "breaks" and elsewhere and built.kind in ("FileNotFoundError", "ModuleNotFoundError"):
         return replace(
             built, ended="not judged", text=f"the script changes the folder: {built.kind}: {built.text}"
@@ -126,7 +126,7 @@ def _fair(built: Built, *, elsewhere: bool) -> Built:
 
 
 def _placed(built: Built, there: Configuration) -> Built:
-    """A stage that went wrong, with the setting that it is about."""
+    """A failed stage, with the setting that caused it."""
     if built.ended not in BAD:
         return built
     from verl_doctor.toolkit.collectors.construction.setting import setting_of  # noqa: PLC0415 - only where something is wrong

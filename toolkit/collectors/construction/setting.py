@@ -1,4 +1,4 @@
-"""Which setting of the job an exception is about: the key that it names, or the one whose value it repeats."""
+"""The job's setting that caused an exception: the key that the message names, or the key with the value that it repeats."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
 
-_SHORTEST = 4  # characters of a value that is looked for in a text
-# A section that is there because another setting asks for it.
+_SHORTEST = 4  # characters of a value that is searched for in a message
+# A section that exists because another setting requires it.
 _ASKED_BY = {"critic": "algorithm.adv_estimator"}
 
 
 def setting_of(text: str, key: str, usual: Iterable[str], there: Configuration) -> tuple[str, Asked | None]:
-    """The key, and the word of the command that sets it. `usual` are those that a stage is about, the likeliest first.
+    """The key, and the word of the command that sets it. `usual` are a stage's usual keys, the most likely first.
 
-    A text may name a key by its last parts, or repeat the value that it was given.
+    A message may name a key by its last parts, or repeat its value.
     """
     overrides = [word for word in there.overrides if word.fate in ("applied", "chosen") and word.key]
     if key:
@@ -36,7 +36,7 @@ def setting_of(text: str, key: str, usual: Iterable[str], there: Configuration) 
 
 
 def _of_key(key: str, overrides: list[Asked]) -> Asked | None:
-    """The word that sets the key, or something above or below it."""
+    """The word that sets the key, or a key above or below it."""
     same = [word for word in overrides if word.key == key]
     near = [word for word in overrides if word.key.startswith(f"{key}.") or key.startswith(f"{word.key}.")]
     found = same or near
@@ -44,7 +44,7 @@ def _of_key(key: str, overrides: list[Asked]) -> Asked | None:
 
 
 def _names(text: str, key: str) -> bool:
-    """Whether a text has the key, or its last two parts, or its last where that is no ordinary word."""
+    """Whether a text contains the key, its last two parts, or its last part unless that is an ordinary word."""
     parts = key.split(".")
     tail = ".".join(parts[-2:])
     last = parts[-1]

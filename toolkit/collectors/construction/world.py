@@ -1,4 +1,4 @@
-"""One rank of all GPUs of the job: the meshes it belongs to, and the bytes it keeps of each model."""
+"""One rank of all GPUs of the job: its meshes, and the bytes that it keeps of each model."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Away = Literal["no", "between", "always"]
-"""When something lies in the host's memory: never, while it is not worked on, or always (FSDP's own offload)."""
+"""When something is in host memory: never, while it is not in use, or always (FSDP's own offload)."""
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """One dimension of a mesh of devices."""
+    """A dimension of a device mesh."""
 
     name: str
     size: int
@@ -20,7 +20,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Mesh:
-    """How the GPUs are divided for one purpose: "actor", "actor, sequences", "rollout"."""
+    """A division of the GPUs for one purpose: "actor", "actor, sequences", "rollout"."""
 
     name: str
     dimensions: tuple[Dimension, ...]
@@ -35,9 +35,9 @@ class Mesh:
 class Share:
     """What rank 0 keeps of one model that is trained or only read, in bytes.
 
-    `shards` is over how many ranks each weight is spread, in `units` of FSDP. `states` are the optimizer's, None where it is one that
-    does nothing without a GPU; `temporary` is what it makes for the length of a step. `gathered` is what of the whole weights is there at
-    once while the model works.
+    `shards` is the number of ranks over which each weight is sharded, in `units` of FSDP. `states` are the
+    optimizer's, None if it does nothing without a GPU; `temporary` is what it allocates during a step.
+    `gathered` is the part of the full weights that exists at once while the model works.
     """
 
     name: str
@@ -54,22 +54,22 @@ class Share:
 
     @property
     def resident(self) -> int:
-        """On the GPU while this model is not worked on."""
+        """Bytes on the GPU while this model is not in use."""
         return self.weights * (self.weights_away == "no") + (self.states or 0) * (self.states_away == "no")
 
     @property
     def at_start(self) -> int:
-        """On the GPU before the first step.
+        """Bytes on the GPU before the first step.
 
-        One rank of FSDP's first version moves weights that are to be in the host's memory there with the first batch (measured with
-        verl 0.9.1 on an H100).
+        A single rank of FSDP's first version moves offloaded weights to host memory only with the first batch
+        (measured with verl 0.9.1 on an H100).
         """
         lingers = self.strategy == "fsdp" and self.shards == 1
         return self.weights * (self.weights_away == "no" or (self.weights_away == "always" and lingers))
 
     @property
     def working(self) -> int:
-        """On the GPU at the fullest moment that can be computed: while the optimizer takes its step, or the weights are gathered."""
+        """Bytes on the GPU at the computable peak: during the optimizer's step, or while the weights are gathered."""
         if self.weights_away == "always":
             return self.gathered
         own = self.weights + (self.states or 0)
@@ -77,7 +77,7 @@ class Share:
 
     @property
     def in_host_memory(self) -> int:
-        """What this rank keeps in the host's memory while the model is not worked on."""
+        """Bytes that this rank keeps in host memory while the model is not in use."""
         grads = self.gradients * (self.weights_away == "always")
         return (
             self.weights * (self.weights_away != "no")
@@ -88,10 +88,11 @@ class Share:
 
 @dataclass(frozen=True)
 class Engine:
-    """What the rollout's engine keeps on one of its GPUs, in bytes, None where its types are not known: weights, and one token's cache.
+    """What the rollout's engine keeps on each of its GPUs: weights, and one token's cache.
 
-    `share` is the part of a GPU's memory that it may take, `longest` the tokens of one sequence, 0 where not known. `apart` says that it has
-    GPUs of its own, `sleeps` that it gives its memory back while the trainer works.
+    Both are in bytes, None if their types are unknown. `share` is the part of a GPU's memory that it may take,
+    `longest` the tokens of one sequence, 0 if unknown. `apart`: it has its own GPUs; `sleeps`: it frees its
+    memory while the trainer works.
     """
 
     name: str
@@ -106,13 +107,13 @@ class Engine:
 
     @property
     def least(self) -> int | None:
-        """With less it does not start: its weights, and room for one sequence."""
+        """The minimum with which it starts: its weights, and room for one sequence."""
         return None if self.weights is None else self.weights + (self.token or 0) * self.longest
 
 
 @dataclass(frozen=True)
 class World:
-    """`size` GPUs on `nodes` nodes. `how` says whose code laid the models over them."""
+    """The job's `size` GPUs on `nodes` nodes. `how` names the code that distributed the models over them."""
 
     size: int
     nodes: int
@@ -128,16 +129,16 @@ class World:
 
     @property
     def at_start(self) -> int:
-        """The same when the engine starts."""
+        """The trainer's bytes on each GPU when the engine starts."""
         return sum(share.at_start for share in self.shares)
 
     def working(self, share: Share) -> int:
-        """The bytes on each GPU while one model is worked on, with what the others keep there."""
+        """The bytes on each GPU while one model works, including what the others keep there."""
         return share.working + self.resident - share.resident
 
 
 def read(reported: Mapping[str, Any] | None) -> World | None:
-    """The world that the child told; None where it made none."""
+    """The world that the child reported; None if it created none."""
     if reported is None:
         return None
     meshes = tuple(

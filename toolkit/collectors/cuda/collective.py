@@ -1,7 +1,8 @@
-"""Whether the visible GPUs can reduce a tensor together: tried with the target's torch and NCCL, and with what may help.
+"""Whether the visible GPUs can reduce a tensor together: tried with the target's torch and NCCL, and with possible remedies.
 
-The order of the remedies is that of what they cost. NCCL_NVLS_ENABLE=0: verl-project/verl verl/trainer/constants_ppo.py. NCCL_CUMEM_HOST_ENABLE=0: NVIDIA/nccl#1838, verl-project/verl#2803.
-NCCL_P2P_DISABLE, NCCL_SHM_DISABLE: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html.
+The remedies are ordered by cost. NCCL_NVLS_ENABLE=0: verl-project/verl verl/trainer/constants_ppo.py.
+NCCL_CUMEM_HOST_ENABLE=0: NVIDIA/nccl#1838, verl-project/verl#2803. NCCL_P2P_DISABLE, NCCL_SHM_DISABLE:
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ REMEDIES: tuple[Remedy, ...] = (
     (("NCCL_P2P_DISABLE", "1"),),
     (("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1")),
 )
-"""What is tried when NCCL fails by itself, the cheapest first. The first concerns GPUs on NVSwitches only."""
+"""The remedies to try when plain NCCL fails, the cheapest first. The first concerns GPUs on NVSwitches only."""
 
 WORKAROUNDS = ("NCCL_CUMEM_HOST_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE")
-"""Variables that the plain trial is made without: whether they are needed is what it finds out."""
+"""Variables removed for the plain trial, which determines whether they are needed."""
 
 
 @dataclass(frozen=True)
 class Collective:
-    """The trials on these GPUs in order: plain, and when that failed the remedies up to the first that works."""
+    """The trials on these GPUs in order: plain, and if that failed the remedies up to the first that works."""
 
     gpus: tuple[int, ...]
     nccl: str
@@ -55,7 +56,7 @@ class Collective:
 
     @property
     def remedy(self) -> Remedy:
-        """The variables with which it works when it does not without, empty when there are none."""
+        """The variables with which it works if it fails without them, empty if there are none."""
         return self.trials[-1].variables if self.trials[-1].works else ()
 
 
@@ -68,7 +69,7 @@ def collective(
     variables: Variables,
     job: JobVariables,
 ) -> Collective | Unknown:
-    """Try it plain, and as long as that fails with one remedy after the other."""
+    """Try it plain, and while that fails with one remedy after the other."""
     mine = [device for device in gpus.sound if device.index in visible.devices]
     obstacle = _obstacle(mine, gpus)
     if obstacle is not None:
@@ -99,7 +100,7 @@ def collective(
 
 
 def _obstacle(mine: Sequence[Device], gpus: Gpus) -> Unknown | None:
-    """Why nothing is tried."""
+    """The reason why nothing is tried."""
     if len(mine) < 2:
         return Absent(f"a collective needs two GPUs, and the job sees {len(mine)} of {len(gpus.devices)}")
     if any(device.mig for device in mine):
@@ -111,7 +112,7 @@ def _obstacle(mine: Sequence[Device], gpus: Gpus) -> Unknown | None:
 
 
 def _remedies(mine: Sequence[Device], environ: Mapping[str, str]) -> Iterator[Remedy]:
-    """Those that may change something: not what the job has already, and no multicast where there are no switches."""
+    """The remedies that may change something: not those the job already uses, and no multicast without switches."""
     switches = any(device.fabric.state == "completed" for device in mine)
     for remedy in REMEDIES:
         needless = remedy[0][0] == "NCCL_NVLS_ENABLE" and not switches

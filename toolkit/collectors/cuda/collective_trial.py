@@ -1,4 +1,4 @@
-"""One trial of a collective: a child of the target's interpreter for all ranks, and what its answer means."""
+"""One trial of a collective: a child of the target's interpreter for all ranks, and the evaluation of its results."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ Remedy = tuple[tuple[str, str], ...]
 LIMIT = 60.0  # seconds of one trial, most of which is importing torch
 
 
-GRACE = 10.0  # for what starts and ends the ranks
+GRACE = 10.0  # for the processes that start and end the ranks
 
 
 @dataclass(frozen=True)
 class Trial:
     """One trial with these `variables` set.
 
-    `works`: every rank had the right result in time. `wrong`: some rank had a wrong one. `stuck` says what the slowest rank
-    was doing when it failed, `ended` how the ranks ended that did (exit codes, signals as negative numbers), `messages` what
-    NCCL and torch complained about. `first` is how long the first collective took, in seconds; `bandwidth` is the bus
-    bandwidth in GB/s (nccl-tests) with 16 MiB, 0 when it came to none. `seconds` is how long the trial took.
+    `works`: every rank had the right result in time. `wrong`: some rank had a wrong result. `stuck` is what the
+    slowest rank was doing when it failed, `ended` how the terminated ranks ended (exit codes, signals as
+    negative numbers), `messages` the errors of NCCL and torch. `first` is the duration of the first collective,
+    in seconds; `bandwidth` is the bus bandwidth in GB/s (nccl-tests) with 16 MiB, 0 if not measured. `seconds`
+    is the duration of the trial.
     """
 
     variables: Remedy = ()
@@ -44,7 +45,8 @@ class Trial:
 
 _MOST_LINES = 6
 _LONGEST_LINE = 300
-# Of what a rank prints: NCCL's warnings, and the last line of a Python traceback. Time, host and process stand before.
+# The relevant lines of a rank's output: NCCL's warnings, and the last line of a Python traceback, without the
+# leading time, host and process.
 _TELLING = re.compile(r"(?:.*?(NCCL WARN .*)|(\w+(?:\.\w+)*(?:Error|Exception)\b.*))")
 _BEFORE_NCCL = ("starting", "importing torch", "opening the GPU")
 
@@ -52,7 +54,7 @@ _BEFORE_NCCL = ("starting", "importing torch", "opening the GPU")
 def try_collective(
     machine: Machine, python: str, backend: str, world: int, environ: Mapping[str, str], limit: float
 ) -> Mapping[str, Any] | Unknown:
-    """Let `world` ranks take part, each for `limit` seconds at most; see `probes.collective` for what they answer."""
+    """Run `world` ranks, each for `limit` seconds at most; see `probes.collective` for their results."""
     heard = ask_child(
         replace(machine, environ=environ),
         python,
@@ -77,7 +79,7 @@ def try_collective(
 
 
 def trial_of(variables: Remedy, reported: Mapping[str, Any]) -> Trial:
-    """Judge the ranks' answers by the slowest and the worst of them."""
+    """Judge the ranks' results by the slowest and the worst of them."""
     ranks: Sequence[Mapping[str, Any]] = reported["ranks"]
     wrong = any(rank.get("wrong") for rank in ranks)
     behind = [rank for rank in ranks if rank["stage"] != "done"]

@@ -23,12 +23,12 @@ _LIMIT = 15.0  # seconds: without persistence mode eight GPUs take about three
 
 @dataclass(frozen=True)
 class CudaAnswer:
-    """What one process got to hear.
+    """The result in one process.
 
-    `file` is the library that it loaded, `code` what `cuInit` or `cuDeviceGetCount` returned, `name` the driver's word for
-    it, `cuda` the newest CUDA that the driver can do (13000 is 13.0). `error` says why there is no code, `hangs` that none came
-    within the time limit. `refused` are the
-    driver's device files that could not be opened, each with the reason.
+    `file` is the library that it loaded, `code` what `cuInit` or `cuDeviceGetCount` returned, `name` the
+    driver's name for it, `cuda` the newest CUDA that the driver supports (13000 is 13.0). `error` is why there
+    is no code, `hangs`: none came within the time limit. `refused` are the driver's device files that could not
+    be opened, each with the reason.
     """
 
     file: str = ""
@@ -42,16 +42,16 @@ class CudaAnswer:
 
     @property
     def works(self) -> bool:
-        """Whether there is at least one GPU to work with."""
+        """Whether there is at least one usable GPU."""
         return self.code == 0 and bool(self.devices)
 
 
 @dataclass(frozen=True)
 class CudaInit:
-    """What a process of the job hears, and, where it does not work, two others.
+    """The result in a process of the job and, if that fails, in two others.
 
-    `visible` is its value of CUDA_VISIBLE_DEVICES, None when it is not set: `all_devices` is asked without it. `own_file` is
-    asked of the driver's own library by its path, past the loader's search.
+    `visible` is its value of CUDA_VISIBLE_DEVICES, None if unset: `all_devices` runs without it. `own_file`
+    loads the driver's own library by its path, bypassing the loader's search.
     """
 
     as_job: CudaAnswer
@@ -68,7 +68,7 @@ def cuda_init(
     job: JobVariables,
     libcuda: LibCuda | Unknown,
 ) -> CudaInit | Unknown:
-    """Ask as the job would, and when that fails, ask where the fault is."""
+    """Try it as the job would, and if that fails, locate the fault."""
     if not has_device_nodes(machine):
         return Absent("there is no NVIDIA GPU here")
     environ = child_environ(machine, variables, job)
@@ -77,7 +77,7 @@ def cuda_init(
     if isinstance(as_job, Unknown):
         return as_job
     visible = environ.pop(VISIBLE, None)
-    if as_job.works or as_job.hangs:  # a driver that hangs is not made to wait for once more
+    if as_job.works or as_job.hangs:  # do not wait a second time for a driver that hangs
         return CudaInit(as_job, visible)
     all_devices = _ask(machine, environ, python, SONAME) if visible is not None else None
     own = None if isinstance(libcuda, Unknown) else libcuda.drivers_own
@@ -102,7 +102,7 @@ def _ask(machine: Machine, environ: Mapping[str, str], python: str, library: str
 
 
 def _understood(reported: Mapping[str, Any], otherwise: str) -> CudaAnswer:
-    """Put what a child told into words of ours; `otherwise` is why it told no code."""
+    """Convert a child's report; `otherwise` is why it has no code."""
     code = reported.get("code")
     return CudaAnswer(
         file=str(reported.get("file", "")),

@@ -1,4 +1,4 @@
-"""The driver's library: which `libcuda.so.1` a process of the job would load and why, and which others lie on this machine."""
+"""The driver's library: which `libcuda.so.1` a process of the job would load and why, and which others this machine has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verl_doctor.toolkit.sources.elf.loader import ENDS_SEARCH, Candidate, Loade
 from verl_doctor.toolkit.system.file_systems import file_systems
 
 SONAME = "libcuda.so.1"
-# Where drivers are put besides the loader's own folders: Google's and other device plugins, WSL2, NixOS, distributions.
+# Common driver folders besides the loader's own: Google's and other device plugins, WSL2, NixOS, distributions.
 _USUAL = (
     "/usr/local/nvidia/lib64",
     "/usr/local/nvidia/lib",
@@ -38,7 +38,7 @@ _USUAL = (
 _IN_NAME = re.compile(r"libcuda\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 _IN_FILE = re.compile(rb"\0(\d{3}\.\d{2,3}(?:\.\d{2,3})?)\0")
 _COMPAT = re.compile(r"(?:^|[/_-])compat(?:$|[/_-])")
-# Without one of these a library can reach no device: a stub has the driver's names and nothing behind them.
+# Without one of these symbols a library cannot reach a device: a stub only exports the driver's names.
 _REACHES_A_DEVICE = frozenset({"ioctl", "dlopen", "open", "open64", "syscall"})
 _OF_SYSTEM = ("libc.so.6", "libstdc++.so.6", "libz.so.1")
 _LARGEST = 512 * 1024 * 1024  # bytes
@@ -47,12 +47,12 @@ _CHUNK = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Library:
-    """A file by the name of the driver's library, and `real`, the file at the end of its links.
+    """A file with the name of the driver's library, and `real`, the target of its links.
 
-    `version` is the driver's that it belongs to, "" when nothing tells it. `stub`: it is made for the linker only.
-    `compat`: it comes from CUDA's package for older drivers. `among_others`: its folder is one of the system's, with
-    libraries that are not the driver's. `how` and `entry` say what leads the loader there (see
-    `loader.Candidate`), "" for what it does not reach. With a `trouble` the loader does not take it.
+    `version` is the driver version it belongs to, "" if unknown. `stub`: it is made for the linker only.
+    `compat`: it comes from CUDA's package for older drivers. `among_others`: its folder is a system folder,
+    with libraries other than the driver's. `how` and `entry` describe how the loader finds it (see
+    `loader.Candidate`), "" if it does not. With a `trouble` the loader skips it.
     """
 
     path: str
@@ -67,7 +67,7 @@ class Library:
 
     @property
     def ends_search(self) -> bool:
-        """Whether the loader looks at nothing behind it."""
+        """Whether the loader's search ends here."""
         return self.trouble in ENDS_SEARCH
 
     @property
@@ -80,8 +80,8 @@ class Library:
 class LibCuda:
     """What the target's Python would load as `libcuda.so.1`, as the job starts it.
 
-    `driver` is the version of the kernel's part, "" when the kernel does not tell. `candidates` are in the order of the
-    loader's search, `elsewhere` are those that it does not reach.
+    `driver` is the version of the kernel module, "" if unknown. `candidates` are in the order of the loader's
+    search, `elsewhere` are those outside it.
     """
 
     driver: str = ""
@@ -90,13 +90,13 @@ class LibCuda:
 
     @property
     def loaded(self) -> Library | None:
-        """The one that is loaded; None when none is."""
+        """The library that is loaded; None if there is none."""
         first = next((candidate for candidate in self.candidates if candidate.ends_search), None)
         return first if first and not first.trouble else None
 
     @property
     def drivers_own(self) -> Library | None:
-        """The driver's own library, whether or not the search reaches it: of its version when versions are known."""
+        """The driver's own library, whether or not the search finds it: with the driver's version if versions are known."""
         sound = [
             candidate
             for candidate in (*self.candidates, *self.elsewhere)
@@ -113,7 +113,7 @@ class LibCuda:
 def libcuda(
     machine: Machine, interpreter: Interpreter, variables: Variables, job: JobVariables
 ) -> LibCuda | Unknown:
-    """Search as the loader does, and look into the files."""
+    """Search as the loader does, and inspect the files."""
     if not has_device_nodes(machine):
         return Absent("there is no NVIDIA GPU here")
     environ = child_environ(machine, variables, job)
@@ -145,7 +145,7 @@ def libcuda(
 def _lying_around(
     machine: Machine, loader: Loader, interpreter: Interpreter, environ: Mapping[str, str]
 ) -> Iterator[str]:
-    """Where else such files may be: in the cache, where a container runtime mounts them, and where they usually are."""
+    """Other places for such files: the cache, where a container runtime mounts them, and the usual folders."""
     for entry in loader.cached(SONAME):
         yield entry.path
     for mount in file_systems(machine):
@@ -192,7 +192,7 @@ def _looked_into(machine: Machine, real: str) -> Library:
 
 
 def _version_inside(file: str) -> str:
-    """The driver's version that a library carries as a text, when it carries only one."""
+    """The driver's version that a library contains as a string, if it contains exactly one."""
     found: set[bytes] = set()
     try:
         with open(file, "rb") as stream:  # noqa: PTH123
@@ -209,7 +209,7 @@ def _version_inside(file: str) -> str:
 
 
 def _distinct(libraries: Iterable[Library]) -> Iterator[Library]:
-    """One for each folder and file: the loader's folders often are links to each other."""
+    """One entry per folder and file: the loader's folders are often links to each other."""
     seen = set()
     for library in libraries:
         if (key := (library.real, library.how, library.entry)) not in seen:

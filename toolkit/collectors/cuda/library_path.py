@@ -1,4 +1,4 @@
-"""The folders that LD_LIBRARY_PATH gives to the loader, and which of them are CUDA's stubs."""
+"""The folders that LD_LIBRARY_PATH adds to the loader's search, and those of them that are CUDA's stubs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
 
 VARIABLE = "LD_LIBRARY_PATH"
-# The name that the loader looks for; a stub folder holds the linker's name only, `libcuda.so`.
+# The name that the loader searches for; a stub folder holds only the linker's name, `libcuda.so`.
 _LOADERS_NAME = "libcuda.so.1"
 _STUBS = re.compile(r"[^\s:;\"'=]*/stubs/?(?=[\s:;\"']|$)")
 
@@ -25,8 +25,8 @@ _STUBS = re.compile(r"[^\s:;\"'=]*/stubs/?(?=[\s:;\"']|$)")
 class StubFolder:
     """A folder of CUDA's stub libraries on the loader's path.
 
-    `path` and `line` are where a launch file or a module of verl's puts it there, "" for the shell. `loadable`: it holds a `libcuda.so.1`,
-    which would be loaded in place of the driver.
+    `path` and `line` are where a launch file or a module of verl adds it, "" for the shell. `loadable`: it
+    holds a `libcuda.so.1`, which would be loaded in place of the driver.
     """
 
     folder: str
@@ -46,11 +46,11 @@ class LibraryPath:
 def library_path(
     variables: Variables, launch: Launch | Unknown, rollout: RolloutModule | Unknown
 ) -> LibraryPath:
-    """Look at the shell's value, at each line of a launch file that sets the variable, and at verl's modules that start vLLM."""
+    """Check the shell's value, each line of a launch file that sets the variable, and verl's modules that start vLLM."""
     found = [*_stubs(variables.get(VARIABLE), "", 0)]
     for setting in () if isinstance(launch, Unknown) else launch.settings:
         if setting.name == VARIABLE and not setting.removed:
-            # What is not known whole, as it goes on with the old value, is read as it is written.
+            # A value that extends the old one is not fully known, so its source line is read.
             value = _line(setting.path, setting.line) if setting.value is None else setting.value
             found += _stubs(value, setting.path, setting.line)
     if not isinstance(rollout, Unknown):
@@ -68,7 +68,7 @@ def _stubs(value: str, path: str, line: int) -> Iterator[StubFolder]:
 
 
 def _set_in_python(path: Path) -> Iterator[StubFolder]:
-    """Stub folders in a module that gives the variable a value: the old remedy against `cannot find -lcuda`."""
+    """Stub folders in a module that sets the variable: the old remedy for `cannot find -lcuda`."""
     source = read(path)
     if isinstance(source, Unreadable) or VARIABLE.encode() not in source or b"stubs" not in source:
         return
@@ -82,7 +82,7 @@ def _set_in_python(path: Path) -> Iterator[StubFolder]:
 
 
 def sets(node: ast.AST) -> bool:
-    """Whether a statement assigns to `os.environ[...]` or to any other mapping under the variable's name."""
+    """Whether a statement assigns to the variable's key in `os.environ[...]` or any other mapping."""
     match node:
         case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=name))]):
             return name == VARIABLE

@@ -1,4 +1,4 @@
-"""Whether this vLLM reduces tensors through torch's symmetric memory, where verl gives each of its ranks a GPU of its own."""
+"""Whether this vLLM reduces tensors through torch's symmetric memory, where verl gives each rank a separate GPU."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse,
 VARIABLE = "VLLM_ALLREDUCE_USE_SYMM_MEM"
 _COMMUNICATOR = ("distributed", "device_communicators", "symm_mem.py")
 _SERVER = ("workers", "rollout", "vllm_rollout", "vllm_async_server.py")
-# Executors whose ranks are verl's own workers. Ray shows each of them one GPU, so that all call theirs number 0.
+# Executors whose ranks are verl's own workers. Ray shows each of them one GPU, numbered 0.
 _VERLS_WORKERS = (b"ExternalZeroMQDistributedExecutor", b"ExternalRayDistributedExecutor")
 
 
 @dataclass(frozen=True)
 class SymmetricMemory:
-    """`on`: vLLM uses it unless it is told not to. `stops`: a failure to set it up ends the engine, in `read_from`.
+    """Whether vLLM uses symmetric memory unless disabled (`on`), and whether that fails.
 
-    `in_workers`: the ranks are workers of verl that see one GPU each, which is such a failure.
+    `stops`: a failure to set it up ends the engine, in `read_from`. `in_workers`: the ranks are workers of verl
+    that see one GPU each, which causes such a failure.
     """
 
     on: bool
@@ -36,7 +37,7 @@ class SymmetricMemory:
 
 @collector(kept=True)
 def symmetric_memory(vllm: VllmTree, verl: VerlTrees) -> SymmetricMemory | Unknown:
-    """Read the variable's default, the communicator of vLLM, and verl's server."""
+    """Read the variable's default, vLLM's communicator, and verl's server."""
     folder = Path(vllm.tree.folder)
     path = folder.joinpath(*_COMMUNICATOR)
     if not os.path.isfile(path):

@@ -1,1 +1,1 @@
-"""The GPUs of this machine through NVML, who holds them, and what the driver logged."""
+"""The GPUs of this machine through NVML, the processes that hold them, and the driver's log."""

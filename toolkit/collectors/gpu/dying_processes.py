@@ -1,4 +1,4 @@
-"""Processes that were killed and cannot end, and whether any could be hidden: who may hold memory of a GPU that nobody holds."""
+"""Killed processes that cannot end, and whether any may be hidden: they may hold GPU memory that no visible process holds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KILL = 1 << 8  # signal 9 in a mask that counts from 1
 class DyingProcesses:
     """Names and numbers of processes that have been killed and hang in the kernel.
 
-    `all_seen` says that no process of this machine is hidden from here.
+    `all_seen`: no process of this machine is hidden from here.
     """
 
     dying: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class DyingProcesses:
 
 @collector()
 def dying_processes(machine: Machine) -> DyingProcesses | Unknown:
-    """Look for processes whose first thread has ended while others have not, and for those that wait and are to be killed."""
+    """Find processes whose first thread has ended while others have not, and blocked processes with a pending SIGKILL."""
     listed = numbers(machine)
     if isinstance(listed, Unknown):
         return listed

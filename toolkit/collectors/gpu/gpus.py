@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of this machine as NVML sees them: memory and who holds it, health, links, modes."""
+"""The NVIDIA GPUs of this machine as NVML reports them: memory and its holders, health, links, modes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.collectors.gpu.holders import Holder
 
-CONTEXT = 1024  # MiB: what is less may be the remainder of a driver, a display or an empty CUDA context
+CONTEXT = 1024  # MiB: less may be driver overhead, a display or an empty CUDA context
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,17 @@ class Memory:
 
     @property
     def usable(self) -> int:
-        """What CUDA calls the total memory."""
+        """The total memory as CUDA reports it."""
         return self.total - self.reserved
 
 
 @dataclass(frozen=True)
 class Health:
-    """What NVML counts and remembers of errors; None where this GPU does not count.
+    """The errors that NVML counts and records; None if this GPU does not count them.
 
-    `uncorrected` are memory errors since the driver was loaded, `uncorrected_ever` since the GPU was made. `remap_pending`:
-    bad memory is replaced at the next reset; `remap_failed`: it could not be. `recovery` is what the driver wants done.
+    `uncorrected` are memory errors since the driver was loaded, `uncorrected_ever` since the GPU was made.
+    `remap_pending`: bad memory is replaced at the next reset; `remap_failed`: it could not be replaced.
+    `recovery` is the action that the driver recommends.
     """
 
     ecc: bool | None = None
@@ -44,8 +45,8 @@ class Health:
 class Fabric:
     """The GPU's registration with the NVSwitch fabric.
 
-    `state`: "not supported", "not started", "in progress" or "completed". `status` is NVML's number, 0 for success.
-    `troubles` are those of its health, where the driver tells it.
+    `state`: "not supported", "not started", "in progress" or "completed". `status` is NVML's number, 0 for
+    success. `troubles` are its health problems, if the driver reports them.
     """
 
     state: str = "not supported"
@@ -55,7 +56,7 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Bus:
-    """The PCIe link now, and the most that card and slot allow. An idle GPU lowers the generation, never the width."""
+    """The present PCIe link, and the maximum of card and slot. An idle GPU lowers the generation, never the width."""
 
     width: int
     width_most: int
@@ -65,7 +66,7 @@ class Bus:
 
 @dataclass(frozen=True)
 class MigDevice:
-    """One MIG device: a part of a GPU. `memory` is in MiB, `uuid` as of `Device`."""
+    """A MIG device: a part of a GPU. `memory` is in MiB, `uuid` as in `Device`."""
 
     name: str
     uuid: str
@@ -74,14 +75,14 @@ class MigDevice:
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU.
+    """An NVIDIA GPU.
 
-    `uuid` is the beginning of its UUID, such as "GPU-8932f937": enough for CUDA_VISIBLE_DEVICES, and no identity. `trouble`
-    is why NVML cannot tell anything, and everything else is empty then. `capability` is "9.0", `place`
-    that on the PCI bus as the kernel writes it, "0000:c6:00". `slowdowns` are the reasons
-    for which its clocks are throttled at this moment, other than to save power. Power is in watts, `temperature` in degrees
-    Celsius. `compute_mode`: "default", "exclusive process", "prohibited". `links` and `links_active` count NVLinks.
-    `holders` are the processes that have memory of it, `mig_devices` the parts it is divided into while `mig` is on.
+    `uuid` is the beginning of its UUID, such as "GPU-8932f937": enough for CUDA_VISIBLE_DEVICES, but not the
+    full identity. `trouble` is why NVML reports nothing, and everything else is empty then. `capability` is
+    "9.0", `place` its PCI address as the kernel writes it, "0000:c6:00". `slowdowns` are the reasons for which
+    its clocks are throttled at this moment, other than to save power. Power is in watts, `temperature` in
+    degrees Celsius. `compute_mode`: "default", "exclusive process", "prohibited". `links` and `links_active`
+    count NVLinks. `holders` are the processes that hold its memory, `mig_devices` its parts while `mig` is on.
     """
 
     index: int
@@ -108,7 +109,7 @@ class Device:
 
     @property
     def unattributed(self) -> int:
-        """MiB in use that belong to no process that is seen from here: another container's, or a dead one's."""
+        """MiB in use by no process visible from here: another container's, or a dead process's."""
         used = self.memory.used if self.memory else 0
         return max(0, used - sum(holder.memory or 0 for holder in self.holders))
 
@@ -125,11 +126,11 @@ class Peers:
 
 @dataclass(frozen=True)
 class Gpus:
-    """All NVIDIA GPUs, whatever CUDA_VISIBLE_DEVICES hides. `cuda` is the newest CUDA that the driver serves: "13.0".
+    """All NVIDIA GPUs, whatever CUDA_VISIBLE_DEVICES hides. `cuda` is the newest CUDA that the driver supports: "13.0".
 
-    `refused` is what NVML said when it would not start although there are devices: there are no `devices` then. `seconds` is
-    how long it took to open the driver. `openers` are processes that have some GPU open, looked for only where NVML names
-    none for memory that is in use.
+    `refused` is NVML's error if it did not start although there are devices: `devices` is empty then. `seconds`
+    is how long it took to open the driver. `openers` are processes that have some GPU open, searched for only
+    if NVML names none for memory that is in use.
     """
 
     devices: tuple[Device, ...] = ()
@@ -142,5 +143,5 @@ class Gpus:
 
     @property
     def sound(self) -> tuple[Device, ...]:
-        """Those that answer."""
+        """The GPUs that respond."""
         return tuple(device for device in self.devices if not device.trouble)

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.machine import Machine
 
 @collector(timeout=15)
 def gpus(machine: Machine) -> Gpus | Unknown:
-    """Let a child ask NVML, and join the processes that it names with the table of processes."""
+    """Query NVML in a child, and join the processes that it names with the process table."""
     from verl_doctor.toolkit.collectors.gpu.nvml import LIBRARY_NOT_FOUND, NO_DRIVER, ask_nvml, understood  # noqa: PLC0415
 
     reported = ask_nvml(machine)

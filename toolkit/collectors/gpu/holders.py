@@ -1,4 +1,4 @@
-"""The processes that hold memory of a GPU: NVML's numbers joined with the table of processes."""
+"""The processes that hold memory of a GPU: NVML's numbers joined with the process table."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _A_GPU = re.compile(r"/dev/(?:nvidia\d+|dxg)")
 
 @dataclass(frozen=True)
 class Holder:
-    """One process that has memory of a GPU.
+    """A process that holds memory of a GPU.
 
-    `memory` is in MiB, None when NVML does not say. `role` is what it is to a job (`processes.processes.Role`), empty when it is
-    nothing known. `title` is the first word of its command line, empty when the process is not seen from here: another
-    container's. `mine`: it runs as this user. `started` is in seconds since the epoch.
+    `memory` is in MiB, None if NVML does not report it. `role` is its part in a job
+    (`processes.processes.Role`), empty if it has no known part. `title` is the first word of its command line,
+    empty if the process is not visible from here: another container's. `mine`: it runs as this user. `started`
+    is in seconds since the epoch.
     """
 
     pid: int
@@ -35,21 +36,21 @@ class Holder:
 
     @property
     def seen(self) -> bool:
-        """Whether the process is in this container's table of processes."""
+        """Whether the process is in this container's process table."""
         return bool(self.title)
 
 
 def holders_of(pairs: Sequence[Sequence[int | None]]) -> tuple[Holder, ...]:
-    """The holders of one GPU out of NVML's pairs of process number and bytes."""
+    """The holders of one GPU from NVML's pairs of process number and bytes."""
     return tuple(
         _looked_up(pid, None if size is None else size // _MIB) for pid, size in pairs if pid is not None
     )
 
 
 def openers() -> tuple[Holder, ...]:
-    """The processes seen from here that have the device file of some GPU open, where that may be looked at.
+    """The processes visible from here that have the device file of some GPU open, if that may be inspected.
 
-    For containers in which NVML names no processes. Which GPU they use, and how much of it, is not told.
+    For containers in which NVML names no processes. Which GPU they use, and how much of it, is unknown.
     """
     import psutil  # noqa: PLC0415 - ten milliseconds
 
@@ -81,9 +82,9 @@ def _looked_up(pid: int, memory: int | None) -> Holder:
 
 
 def _opens_a_gpu(pid: int, *, unseen: bool) -> bool:
-    """Whether the process has the device file of a GPU open; `unseen` is the answer when that may not be looked at.
+    """Whether the process has the device file of a GPU open; `unseen` is the result if that may not be inspected.
 
-    In a container NVML may give the numbers of the host, which here belong to other processes.
+    In a container NVML may report the host's process numbers, which here belong to other processes.
     """
     try:
         return any(map(_A_GPU.fullmatch, open_files(pid, Machine())))

@@ -1,4 +1,4 @@
-"""What kinds of NVIDIA GPUs there are: of all that NVML reports only what stays the same while they work."""
+"""The kinds of NVIDIA GPUs: those values of NVML that stay the same while the GPUs work."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from verl_doctor.toolkit.facts import collector
 
 @dataclass(frozen=True)
 class GpuKinds:
-    """The compute capabilities ("9.0") of the GPUs that answer, each once."""
+    """The compute capabilities ("9.0") of the GPUs that respond, each once."""
 
     capabilities: tuple[str, ...] = ()
 
 
-@collector(local=True)  # it follows from a fact that travels
+@collector(local=True)  # derived from a fact that travels
 def gpu_kinds(gpus: Gpus) -> GpuKinds:
-    """Read them from what NVML reported. A fact that needs no more than this can be kept while memory and clocks change."""
+    """Derive them from NVML's report. A fact that needs only this can be kept while memory and clocks change."""
     return GpuKinds(tuple(sorted({device.capability for device in gpus.sound if device.capability})))

@@ -1,4 +1,4 @@
-"""The device files that a driver for NVIDIA GPUs has made here: the GPUs are there, whatever NVML says of them."""
+"""The device files of a driver for NVIDIA GPUs: the GPUs exist, whatever NVML reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WSL = "/dev/dxg"  # one for all GPUs
 
 @dataclass(frozen=True)
 class GpuNodes:
-    """The paths of the files, one for each GPU; under WSL2 one for all."""
+    """The paths of the files, one per GPU; under WSL2 one for all."""
 
     paths: tuple[str, ...]
 
@@ -28,5 +28,5 @@ def gpu_nodes(machine: Machine) -> GpuNodes | Absent:
 
 
 def has_device_nodes(machine: Machine) -> bool:
-    """Whether there is a device file of some GPU."""
+    """Whether a device file of some GPU exists."""
     return isinstance(gpu_nodes.collect(machine), GpuNodes)

@@ -1,6 +1,6 @@
-"""Asking NVML in a child of the doctor's own interpreter, and giving its numbers their names.
+"""Queries NVML in a child of the doctor's own interpreter, and converts its numbers to names.
 
-What they mean is from NVIDIA's API reference: https://docs.nvidia.com/deploy/nvml-api/
+Their meanings are from NVIDIA's API reference: https://docs.nvidia.com/deploy/nvml-api/
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PEERS = (
 )
 _BUS_ID = re.compile(r"[0-9A-Fa-f]*([0-9A-Fa-f]{4}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\.\d")
 _BEGINNING = re.compile(r"(?:MIG-)?(?:GPU-)?[0-9a-f]+")
-# NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED: the other answers of such a GPU are worth nothing.
+# NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED: the other values of such a GPU are worthless.
 _LOST = (15, 16)
 _SLOWDOWNS = {
     0x08: "hardware slowdown",
@@ -65,7 +65,7 @@ _SLOWDOWNS = {
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
 }
-# Places of two bits in the mask of fabric health; 1 there is the bad news.
+# Offsets of two-bit fields in the mask of fabric health; the value 1 means trouble.
 _FABRIC_TROUBLES = {
     0: "degraded bandwidth",
     2: "a route in recovery",
@@ -75,7 +75,7 @@ _FABRIC_TROUBLES = {
 
 
 def ask_nvml(machine: Machine) -> dict[str, Any] | Unknown:
-    """What the child found. Under `refused`: the number of NVML's error, or 0, and words for it."""
+    """The child's report. Under `refused`: NVML's error number, or 0, and its text."""
     bindings = find_spec("pynvml")
     if bindings is None or bindings.origin is None:
         return Unknown("NVIDIA's bindings of NVML (nvidia-ml-py) are not installed beside the doctor")
@@ -92,7 +92,7 @@ def ask_nvml(machine: Machine) -> dict[str, Any] | Unknown:
 
 
 def understood(reported: Mapping[str, Any]) -> Gpus:
-    """Give NVML's numbers their names."""
+    """Convert NVML's numbers to names."""
     devices = tuple(_device(index, gpu) for index, gpu in enumerate(reported.get("gpus", ())))
     cuda = reported.get("cuda")
     return Gpus(

@@ -1,4 +1,4 @@
-"""The errors that the NVIDIA driver has written to the kernel's log, by their Xid numbers."""
+"""The errors that the NVIDIA driver has written to the kernel log, by their Xid numbers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _STAMP = re.compile(r"\[ *(\d+)\.\d+\]")  # of dmesg: seconds since the start
 
 @dataclass(frozen=True)
 class Xid:
-    """One error: its number, and the GPU by its place on the PCI bus ("0000:c6:00").
+    """An error: its number, and the GPU's PCI address ("0000:c6:00").
 
-    `age` is how many seconds ago it was, None when that is not told. `nonfatal`: the driver says so, of NVLink errors.
+    `age` is in seconds, None if unknown. `nonfatal`: the driver reports an NVLink error as nonfatal.
     """
 
     number: int
@@ -34,14 +34,14 @@ class Xid:
 
 @dataclass(frozen=True)
 class Xids:
-    """The last errors in the kernel's log, oldest first. The log reaches back to the start of the machine, or less."""
+    """The last errors in the kernel log, oldest first. The log reaches back to boot at the most."""
 
     errors: tuple[Xid, ...] = ()
 
 
 @collector()
 def xids(machine: Machine, gpus: Gpus) -> Xids | Unknown:
-    """Read /dev/kmsg, or let dmesg do it, where this user may."""
+    """Read /dev/kmsg or the output of dmesg, if this user may."""
     if not gpus.devices and not gpus.refused:
         return Xids()
     log = _kmsg(machine)
@@ -62,7 +62,7 @@ def xids(machine: Machine, gpus: Gpus) -> Xids | Unknown:
 
 
 def _kmsg(machine: Machine) -> str | None:
-    """All records that the kernel still has. Each read gives one, and the last is refused as it would have to wait."""
+    """All records that the kernel still has. Each read returns one record; the last fails because it would block."""
     try:
         descriptor = os.open(machine.at("/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -80,7 +80,7 @@ def _kmsg(machine: Machine) -> str | None:
 def _next(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 65536)
-    except BrokenPipeError:  # this record was overwritten meanwhile; the next one is the oldest that is left
+    except BrokenPipeError:  # this record was overwritten; read the oldest one left
         return _next(descriptor)
     except OSError:
         return b""

@@ -1,8 +1,8 @@
-"""The folders in which the packages of a job keep what they compile or download, and the file systems below them.
+"""The folders in which the job's packages keep what they compile or download, and their file systems.
 
-Each package has a variable for it and a default below the home or the temporary folder, as of 2026-11: vllm/envs.py,
-torch/_inductor/runtime/cache_dir_utils.py, torch/utils/cpp_extension.py, triton/knobs.py, flashinfer/jit/env.py,
-huggingface_hub/constants.py, and CUDA's programming guide for CUDA_CACHE_PATH.
+Each package has a variable for it and a default below the home or the temporary folder, as of 2026-11:
+vllm/envs.py, torch/_inductor/runtime/cache_dir_utils.py, torch/utils/cpp_extension.py, triton/knobs.py,
+flashinfer/jit/env.py, huggingface_hub/constants.py, and CUDA's programming guide for CUDA_CACHE_PATH.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import FileSystem, file_system_of, may_write, nearest, space_of
 
 _BELOW = {"FLASHINFER_WORKSPACE_BASE": "/.cache/flashinfer"}
-# Where administrators mount a node's own disk. Below it each user needs a folder that may be written.
+# Where administrators mount a node's own disk. Each user needs a writable folder below it.
 _LOCAL = (
     "/scratch",
     "/local_scratch",
@@ -40,12 +40,12 @@ _LOCAL = (
 
 @dataclass(frozen=True)
 class CacheFolder:
-    """One cache: `variable` moves it, `told_by` is the one that did, "" for the default.
+    """A cache: `variable` moves it, `told_by` is the variable that did, "" for the default.
 
-    `writable` says that this user may write there, or make the folder. `kind` is that of the file system ("nfs4"), "" when
-    it is not known; `shared` that other machines may see the same files, `is_root` that the whole system lies on it.
-    `read_only` and `no_programs` (noexec) are options of the mount. `free` is in bytes, `files` how many more can be made;
-    None when the file system does not say.
+    `writable`: this user may write there, or create the folder. `kind` is the file system's type ("nfs4"), ""
+    if unknown; `shared`: other machines may see the same files; `is_root`: it is on the root file system.
+    `read_only` and `no_programs` (noexec) are mount options. `free` is in bytes, `files` is how many more can
+    be created; None if the file system does not report it.
     """
 
     holds: str
@@ -64,15 +64,16 @@ class CacheFolder:
 
     @property
     def value(self) -> str:
-        """What the variable is set to so that the cache lies here."""
+        """The variable's value that puts the cache here."""
         return self.path.removesuffix(_BELOW.get(self.variable, ""))
 
 
 @dataclass(frozen=True)
 class Caches:
-    """The caches of the packages that are installed.
+    """The caches of the installed packages.
 
-    `local` is a folder for this user alone on that disk of the node which has the most room, "" when none can be written.
+    `local` is a private folder of this user on the node's disk with the most free space, "" if none is
+    writable.
     """
 
     folders: tuple[CacheFolder, ...]
@@ -83,7 +84,7 @@ class Caches:
 def caches(
     machine: Machine, packages: Packages, variables: JobVariables, resources: Resources
 ) -> Caches | Unknown:
-    """Work out each folder as its package does, and ask the kernel about it."""
+    """Determine each folder as its package does, and query the kernel about it."""
     if not resources.gpus:
         return Absent(f"nothing is compiled for GPUs here: {resources.why or 'there is none'}")
     home = variables.get("HOME") or machine.home
@@ -99,7 +100,7 @@ def caches(
 def _folders(
     machine: Machine, packages: Packages, variables: JobVariables, home: str
 ) -> Iterator[tuple[str, str, str, str]]:
-    """What a cache holds, its variable, its folder, and the variable that told it."""
+    """The contents of a cache, its variable, its folder, and the variable that set it."""
     general = variables.get("XDG_CACHE_HOME") or f"{home}/.cache"
     temporary = variables.get("TMPDIR") or "/tmp"  # noqa: S108 - the default of tempfile
     triton = variables.get("TRITON_HOME") or home
@@ -150,7 +151,7 @@ def _described(machine: Machine, holds: str, variable: str, path: str, told_by: 
 
 
 def _local(machine: Machine) -> str:
-    """A folder for this user on the disk of this node that has the most room; "" when there is none in which he may write."""
+    """A folder for this user on this node's disk with the most free space; "" if none is writable."""
     rooms = {}
     for path in _LOCAL:
         folder, mount = machine.at(path), file_system_of(machine, path)
@@ -162,7 +163,7 @@ def _local(machine: Machine) -> str:
 
 
 def _is_foreign(folder: Path) -> bool:
-    """Whether something is there that another user has made or may write into: anybody may, and what lies in a cache is run."""
+    """Whether the folder is another user's or writable by others: files in a cache are executed."""
     try:
         about = folder.lstat()
     except OSError:
@@ -173,5 +174,5 @@ def _is_foreign(folder: Path) -> bool:
 
 
 def _is_own_disk(mount: FileSystem) -> bool:
-    """Whether other machines see nothing of it, it is no memory, and compiled code can be loaded from it."""
+    """Whether it is invisible to other machines, not in memory, and compiled code can be loaded from it."""
     return not (mount.shared or mount.in_memory or mount.read_only or "noexec" in mount.options)

@@ -1,4 +1,4 @@
-"""Whether the folder for the job's checkpoints can be made."""
+"""Whether the folder for the job's checkpoints can be created."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Trouble = Literal["", "a file is in the way", "no permission to write", "read-on
 
 @dataclass(frozen=True)
 class CheckpointFolder:
-    """`path` as the job names it, `above` the nearest folder that is there, and why nothing can be written in it."""
+    """The `path` as the job names it, the nearest existing folder `above`, and why nothing can be written in it."""
 
     path: str
     above: str
@@ -34,7 +34,7 @@ class CheckpointFolder:
 def checkpoint_folder(
     configuration: Configuration, launch: Launch, machine: Machine
 ) -> CheckpointFolder | Unknown:
-    """Look at the nearest folder that is there, where the job saves checkpoints below an absolute path."""
+    """Check the nearest existing folder, if the job saves checkpoints below an absolute path."""
     frequency = configuration.number(_FREQUENCY)
     if not frequency or frequency <= 0:
         return Absent("the job saves no checkpoints")
@@ -48,7 +48,7 @@ def checkpoint_folder(
 
 @dataclass(frozen=True)
 class HydraFolder:
-    """As `CheckpointFolder`, for the folder in which Hydra writes before the program begins."""
+    """Like `CheckpointFolder`, for the folder in which Hydra writes before the program begins."""
 
     path: str
     above: str
@@ -57,7 +57,7 @@ class HydraFolder:
 
 @collector(timeout=5)
 def hydra_folder(configuration: Configuration, launch: Launch, machine: Machine) -> HydraFolder | Unknown:
-    """Look at the nearest folder that is there, where the command names an absolute one for Hydra."""
+    """Check the nearest existing folder, if the command names an absolute one for Hydra."""
     word = configuration.asked_for(HYDRA_FOLDER)
     if (
         word is None

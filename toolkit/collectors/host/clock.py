@@ -1,4 +1,4 @@
-"""This machine's clock: whether the kernel knows it to be synchronised, and what it shows, so that nodes can be compared."""
+"""This machine's clock: whether the kernel reports it as synchronised, and its time, for comparison between nodes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 _UNSYNCHRONISED = 0x40  # STA_UNSYNC in the kernel's include/uapi/linux/timex.h
-_SIZE_OF_TIMEX = 512  # bytes, more than any architecture's
+_SIZE_OF_TIMEX = 512  # bytes, more than on any architecture
 
 
 @dataclass(frozen=True)
 class Clock:
-    """`error` is the kernel's own bound, in seconds. `now` is in seconds since the epoch, `monotonic` since the machine started."""
+    """The state of the clock: `error` is the kernel's own bound, in seconds.
+
+    `now` is in seconds since the epoch, `monotonic` since the machine started.
+    """
 
     synchronised: bool
     error: float
@@ -24,7 +27,7 @@ class Clock:
 
 @collector()
 def clock() -> Clock | Unknown:
-    """Ask adjtimex(2), which changes nothing when it is asked to change nothing."""
+    """Call adjtimex(2), which changes nothing when called with modes 0."""
     if sys.platform != "linux":
         return Absent("the clock is looked at on Linux only")
     import ctypes  # noqa: PLC0415 - a few milliseconds

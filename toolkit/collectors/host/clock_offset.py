@@ -1,4 +1,4 @@
-"""How far this node's clock is ahead of that of the machine from which the whole cluster is looked at."""
+"""How far this node's clock is ahead of the clock of the machine from which the whole cluster is checked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """`ahead` is in seconds, negative when the clock is behind. The truth is no further from it than `within`.
+    """How far the clock is `ahead`, in seconds, negative if it is slow. The true value is at most `within` away.
 
-    It is measured as NTP does it (RFC 5905, section 8): half of the time that question and answer took is how wrong it may be.
+    It is measured as in NTP (RFC 5905, section 8): the error is at most half the round-trip time.
     """
 
     ahead: float
@@ -20,5 +20,5 @@ class ClockOffset:
 
 @collector()
 def clock_offset() -> ClockOffset | Unknown:
-    """It takes two machines: who asks the nodes of a cluster puts it beside their facts (`cluster.through_ray`)."""
+    """Requires two machines: the code that queries a cluster's nodes adds it to their facts (`cluster.through_ray`)."""
     return Absent("clocks are compared where several nodes are looked at: check --cluster")

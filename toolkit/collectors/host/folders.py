@@ -1,7 +1,7 @@
-"""Where the job keeps what is temporary: Ray's sessions with their sockets, spilled objects, and everybody's temporary files.
+"""The job's temporary files: Ray's sessions with their sockets, spilled objects, and all other temporary files.
 
-Ray takes --temp-dir, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it (ray/_common/utils.py, earlier
-ray/_private/utils.py: get_default_system_temp_dir). Everybody else takes TMPDIR or /tmp.
+Ray uses --temp-dir, or RAY_TMPDIR, TMPDIR, /tmp with `ray` below it (ray/_common/utils.py, earlier
+ray/_private/utils.py: get_default_system_temp_dir). Everything else uses TMPDIR or /tmp.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ _ADDRESS = "ray_kwargs.ray_init.address"
 
 @dataclass(frozen=True)
 class Folder:
-    """One folder, and the file system that holds it or will hold it.
+    """A folder, and the file system that holds it or will hold it.
 
-    `given_by` says who chose it, "" when nobody did. `size` and `free`, as far as this user may fill it, are in bytes;
-    `inodes` is None where a file system makes them as it needs them. `shared`: other machines may see the same
-    files. `runnable`: programs and libraries in it may be run (no `noexec`). `read_only`: the mount is. `in_use`: a raylet has it.
+    `given_by` is what set it, "" for a default. `size` and `free`, as far as this user may fill it, are in
+    bytes; `inodes` is None if a file system creates them as needed. `shared`: other machines may see the same
+    files. `runnable`: programs and libraries in it may be run (no `noexec`). `read_only`: the mount is.
+    `in_use`: a raylet has it.
     """
 
     use: Use
@@ -62,25 +63,29 @@ class Folder:
 
     @property
     def full(self) -> float | None:
-        """The part of the space that is taken, 0 to 1."""
+        """The used part of the space, 0 to 1."""
         return None if not self.size or self.free is None else 1 - self.free / self.size
 
 
 @dataclass(frozen=True)
 class Folders:
-    """The folders of the job on this machine, those for spilled objects only where somebody names some, and a `spare` one with a short path that Ray could have instead."""
+    """The folders of the job on this machine.
+
+    Those for spilled objects are listed only if they are configured. A `spare` folder has a short path that Ray
+    could use instead.
+    """
 
     folders: tuple[Folder, ...] = ()
     spare: Folder | None = None
 
     def of(self, use: Use) -> tuple[Folder, ...]:
-        """Those for one use."""
+        """The folders for one use."""
         return tuple(folder for folder in self.folders if folder.use == use)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A path that somebody chose, and who. It may hold variables that are not known."""
+    """A configured path, and what set it. It may contain unknown variables."""
 
     path: str
     given_by: str
@@ -95,9 +100,9 @@ def folders(
     configuration: Configuration | Unknown,
     spilling: Spilling | Unknown,
 ) -> Folders:
-    """Look at the folders that the running raylets have, and at those that a Ray started from here would get, as far as that is certain.
+    """Check the folders of the running raylets, and those that a Ray started from here would use, as far as that is certain.
 
-    Beside running raylets that one counts only where somebody has chosen it and the job joins no Ray.
+    If raylets are running, the latter count only if they are configured and the job joins no Ray.
     """
     running = list(_of_raylets(machine, processes))
     taken = {choice.path for choice in running}
@@ -127,7 +132,7 @@ def _of_raylets(machine: Machine, processes: Processes | Unknown) -> Iterator[Ch
 
 
 def _joins(machine: Machine, launch: Launch | Unknown, configuration: Configuration | Unknown) -> bool:
-    """Whether the job names a Ray that it joins; also where it names one that cannot be told."""
+    """Whether the job names a Ray that it joins, even by an unknown value."""
     address = driver_variable("RAY_ADDRESS", machine.environ, launch)
     named = None if isinstance(configuration, Unknown) else configuration.get(_ADDRESS)
     return address.value is not None or not address.known or named not in (None, MISSING)
@@ -139,14 +144,14 @@ def _ray_would_take(
     starts: RayStarts | Unknown,
     configuration: Configuration | Unknown,
 ) -> list[Choice]:
-    """The folder that a Ray would have which the job starts; none where it is not told."""
+    """The folder that a Ray started by the job would use; none if unknown."""
     for start in () if isinstance(starts, Unknown) else starts.commands:
         if path := start.options.get("temp-dir"):
             return [Choice(_expanded(path, machine), f"{start.path}:{start.line}")]
     if not isinstance(configuration, Unknown) and isinstance(path := configuration.get(_KEY), str):
         return [Choice(path, _KEY)]
     above = _choices(folder_for_ray(machine.environ, launch))
-    # As Ray does it, which keeps "//" and links.
+    # Like Ray, which keeps "//" and links.
     return [Choice(os.path.join(machine.cwd, choice.path, "ray"), choice.given_by) for choice in above]  # noqa: PTH118
 
 
@@ -160,7 +165,7 @@ def _choices(named: DriverVariable) -> list[Choice]:
 
 
 def _expanded(path: str, machine: Machine) -> str:
-    """With the user's own variables; others stay as they are written."""
+    """The path with the user's own variables expanded; others stay as they are written."""
     return machine.expanded(Template(path).safe_substitute(machine.environ))
 
 

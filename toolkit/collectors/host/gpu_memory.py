@@ -1,4 +1,4 @@
-"""How much memory each GPU has that the job is judged for."""
+"""The memory of each GPU for which the job is judged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verl_doctor.toolkit.target import Target
 
 @dataclass(frozen=True)
 class GpuMemory:
-    """`each` in bytes, that of the smallest GPU. `by` is what names it: `--gpu-memory`, or the GPU that is here."""
+    """The smallest GPU's memory, in bytes, as `each`. `by` is its source: `--gpu-memory`, or the GPU of this machine."""
 
     each: int
     by: str
@@ -19,7 +19,7 @@ class GpuMemory:
 
 @collector()
 def gpu_memory(target: Target, resources: Resources | Unknown) -> GpuMemory | Unknown:
-    """Take what the user assumes, else the GPUs that a job started from here would see."""
+    """Take the user's assumption, or else the GPUs that a job started from here would see."""
     if target.gpu_memory:
         return GpuMemory(target.gpu_memory, "--gpu-memory")
     if isinstance(resources, Unknown):

@@ -1,4 +1,4 @@
-"""Whether a job is to run on this machine, so that its limits matter. It may be idle now: `Processes` has what runs."""
+"""Whether a job is to run on this machine, so that its limits matter. It may be idle now: `Processes` lists what runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 @dataclass(frozen=True)
 class JobHere:
-    """`sign` is what says that a job runs here. It is `certain` where there is a GPU or where this user's Ray is up.
+    """The evidence (`sign`) that a job runs here. It is `certain` if there is a GPU or this user's Ray is up.
 
-    A launch script alone is also looked at on a login node, from which the job goes elsewhere.
+    A launch script alone may also be checked on a login node, from which the job is submitted elsewhere.
     """
 
     sign: str
@@ -25,7 +25,7 @@ class JobHere:
 def job_here(
     gpus: Gpus | Unknown, processes: Processes | Unknown, launch: Launch | Unknown
 ) -> JobHere | Absent:
-    """Look for a GPU, for a raylet of this user, and for a launch script that was named."""
+    """Look for a GPU, for a raylet of this user, and for a given launch script."""
     if isinstance(gpus, Gpus) and gpus.devices:
         return JobHere("a GPU is here")
     if isinstance(processes, Processes) and any(raylet.mine for raylet in processes.of("raylet")):

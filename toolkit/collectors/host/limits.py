@@ -1,7 +1,7 @@
-"""What the kernel allows the job: CPUs, threads, open files, locked memory; as this shell has them, and as each raylet has them.
+"""The kernel's limits for the job: CPUs, threads, open files, locked memory; for this shell and for each raylet.
 
-Ray's workers are children of the raylet and inherit its limits, not those of the shell from which the driver is started. A
-raylet that was started by a service, by another shell or before `ulimit` was raised has others.
+Ray's workers are children of the raylet and inherit its limits, not those of the shell from which the driver is
+started. A raylet started by a service, by another shell or before `ulimit` was raised has different limits.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from verl_doctor.toolkit.system.process_table import command_of
 
 __all__ = ["ControlGroups", "Group", "HostLimits", "Limit", "Limits", "host_limits"]
 
-# In any user namespace but the first one, root counts as anybody else.
+# In any user namespace but the first, root is subject to the limits of an ordinary user.
 _FIRST_NAMESPACE = ["0", "0", "4294967295"]
 _IPC_LOCK, _SYS_ADMIN, _SYS_RESOURCE = 14, 21, 24  # capabilities(7)
-# The letters of bash's `ulimit`, and bytes or pieces in its units.
+# The letters of bash's `ulimit`, and the size of its units in bytes or items.
 _ULIMIT = {"files": ("n", 1), "processes": ("u", 1), "locked": ("l", 1024), "addresses": ("v", 1024)}
 _ALL_TASKS = re.compile(r"\S+ \S+ \S+ \d+/(\d+)")
 _RAYLETS_CPUS = re.compile(r"--static_resource_list=(?:.*,)?CPU,(\d+(?:\.\d+)?)")
@@ -34,7 +34,7 @@ _RAYLETS_CPUS = re.compile(r"--static_resource_list=(?:.*,)?CPU,(\d+(?:\.\d+)?)"
 
 @dataclass(frozen=True)
 class Limit:
-    """What a process may have of something (getrlimit(2)), and what it may raise that to. None is without limit."""
+    """A process's soft limit of a resource (getrlimit(2)), and the hard limit. None is unlimited."""
 
     soft: int | None
     hard: int | None
@@ -45,8 +45,8 @@ class Limits:
     """The limits of one process. `pid` is 0 for this shell. What could not be read is None.
 
     `allowed` is the number of CPUs in its affinity. `processes` counts all processes and threads of its user,
-    and `exempt` says that the kernel does not hold it to that: it is root. `locked` and `addresses` are in
-    bytes; `may_lock` says that it is not held to the former. `ray_cpus` are the CPUs that a raylet was given to hand out.
+    and `exempt`: the kernel does not enforce that limit, since it is root. `locked` and `addresses` are in
+    bytes; `may_lock`: the former does not apply. `ray_cpus` are the CPUs that a raylet was given to schedule.
     """
 
     pid: int = 0
@@ -62,7 +62,7 @@ class Limits:
 
     @property
     def name(self) -> str:
-        """How to speak of the process."""
+        """The name of the process in messages."""
         return f"the raylet (process {self.pid})" if self.pid else "this shell"
 
     @property
@@ -84,8 +84,9 @@ class Limits:
 class HostLimits:
     """Limits of this shell and of the raylets that run as this user, and the kernel's own.
 
-    `online` are the machine's CPUs. `tasks` are the processes and threads of this user now, as far as they are seen from
-    here, `all_tasks` those of everybody. `threads_max` and `pid_max` are the kernel's (sysctl). `others` are raylets of other users.
+    `online` are the machine's CPUs. `tasks` are the visible processes and threads of this user at present,
+    `all_tasks` those of all users. `threads_max` and `pid_max` are the kernel's (sysctl). `others` are raylets
+    of other users.
     """
 
     shell: Limits
@@ -99,7 +100,7 @@ class HostLimits:
 
     @property
     def subjects(self) -> tuple[Limits, ...]:
-        """Those whose limits a job will have: the raylets when there are any, else this shell, which would start one."""
+        """The processes with a job's limits: the raylets if there are any, else this shell, which would start a raylet."""
         return self.raylets or (self.shell,)
 
 
@@ -109,7 +110,7 @@ def host_limits(
 ) -> HostLimits | Unknown:
     """Read /proc for this process, which has the shell's limits, and for the raylets of this user.
 
-    What the launch script sets with `ulimit` counts as the shell's.
+    The launch script's `ulimit` calls are applied to the shell's limits.
     """
     if machine.read("/proc/self/limits") is None:
         return Absent("this system tells no limits: it has no /proc/self/limits")
@@ -128,12 +129,12 @@ def host_limits(
 
 
 def limits_of(machine: Machine, pid: int = 0) -> Limits:
-    """The limits of a process; of this one when no number is given."""
+    """The limits of a process; of this process if no number is given."""
     process = str(pid) if pid else "self"
     rows = dict(_rows(machine.read(f"/proc/{process}/limits") or ""))
     status = _status(machine.read(f"/proc/{process}/status") or "")
     first = (machine.read(f"/proc/{process}/uid_map") or "0 0 4294967295").split() == _FIRST_NAMESPACE
-    # Asked of the first user namespace: a container with users of its own has no powers that count.
+    # Capabilities count only in the first user namespace: a container with its own users has none that matter.
     powers = _bits(status.get("CapEff", "")) if first else 0
     ray_cpus = _RAYLETS_CPUS.search(command_of(pid, machine)) if pid else None
     return Limits(
@@ -141,7 +142,7 @@ def limits_of(machine: Machine, pid: int = 0) -> Limits:
         allowed=count_of_list(status.get("Cpus_allowed_list", "")),
         files=rows.get("Max open files"),
         processes=rows.get("Max processes"),
-        # fork() passes over the limit for root and with two capabilities (kernel/fork.c, copy_process).
+        # fork() ignores the limit for root and with two capabilities (kernel/fork.c, copy_process).
         exempt=bool(powers & (1 << _SYS_ADMIN | 1 << _SYS_RESOURCE))
         or (first and status.get("Uid", "").split()[:1] == ["0"]),
         locked=rows.get("Max locked memory"),
@@ -170,7 +171,7 @@ def _with_ulimits(limits: Limits, calls: Iterable[Sequence[str]]) -> Limits:
 
 
 def _set(old: Limit, value: str, unit: int, *, soft_alone: bool, root: bool) -> Limit:
-    """One limit after `ulimit` was given a value for it. Only root raises a hard one; for others the command fails."""
+    """A limit after `ulimit` sets it. Only root raises a hard limit; for others the command fails."""
     number = value.isascii() and value.isdecimal()
     if value == "hard":
         return Limit(old.hard, old.hard)
@@ -184,7 +185,7 @@ def _set(old: Limit, value: str, unit: int, *, soft_alone: bool, root: bool) -> 
 
 
 def _rows(text: str) -> Iterator[tuple[str, Limit]]:
-    """The lines of /proc/PID/limits: a name, the soft and the hard limit, in columns that are two blanks apart."""
+    """The lines of /proc/PID/limits: a name, the soft and the hard limit, in columns separated by two blanks."""
     for line in text.splitlines()[1:]:
         columns = re.split(r"\s{2,}", line.strip())
         if len(columns) > 2:
@@ -210,7 +211,7 @@ def _online(machine: Machine) -> int | None:
 
 
 def _tasks_of_this_user(machine: Machine) -> int | None:
-    """Threads of all processes of this user that are seen from here, as RLIMIT_NPROC counts them."""
+    """Threads of all visible processes of this user, as RLIMIT_NPROC counts them."""
     mine = _status(machine.read("/proc/self/status") or "").get("Uid", "").split()[:1]
     try:
         numbers = [name for name in os.listdir(machine.at("/proc")) if name.isdecimal()]  # noqa: PTH208 - names alone

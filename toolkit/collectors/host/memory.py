@@ -1,4 +1,4 @@
-"""The machine's memory, and how freely the kernel promises it: /proc/meminfo (proc_meminfo(5)) and vm.overcommit_memory."""
+"""The machine's memory, and the kernel's overcommit policy: /proc/meminfo (proc_meminfo(5)) and vm.overcommit_memory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ _LINE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class HostMemory:
-    """Bytes, None where the kernel does not tell. `total` and `available` are the machine's, whatever a control group allows.
+    """Bytes, None if the kernel does not report them.
 
-    `overcommit` is vm.overcommit_memory: 0 guesses, 1 always promises, 2 promises no more than `commit_limit`, of which
-    `committed` is taken.
+    `total` and `available` are the machine's, whatever a control group allows.
+
+    `overcommit` is vm.overcommit_memory: 0 guesses, 1 always promises, 2 promises no more than `commit_limit`,
+    of which `committed` is taken.
     """
 
     total: int | None
@@ -28,7 +30,7 @@ class HostMemory:
 
 @collector()
 def memory(machine: Machine) -> HostMemory | Absent:
-    """Read what the kernel says of memory."""
+    """Read the kernel's memory figures."""
     text = machine.read("/proc/meminfo")
     if text is None:
         return Absent("this system has no /proc/meminfo")

@@ -8,15 +8,15 @@ from verl_doctor.toolkit.facts import Absent, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import FileSystem, file_systems
 
-# Below these lies what the system and container runtimes mount for themselves, most of it with a number in its name.
+# Below these are mounts of the system and of container runtimes, most of them with a number in the name.
 _THEIR_OWN = ("/boot", "/dev", "/etc", "/proc", "/run", "/snap", "/sys", "/usr", "/var/lib")
 
 
 @dataclass(frozen=True)
 class Mount:
-    """One mount. `shared`: other machines may see the same files; `runnable`: programs in it may be run.
+    """A mount. `shared`: other machines may see the same files; `runnable`: programs in it may be run.
 
-    The server, the device and the options are not told: a password may stand there.
+    The server, the device and the options are left out: they may contain a password.
     """
 
     path: str
@@ -35,10 +35,10 @@ class Mounts:
 
 @collector()
 def mounts(machine: Machine) -> Mounts | Absent:
-    """Read the kernel's list; nothing is touched, for a file server that is gone would hold up who does."""
+    """Read the kernel's list; no mount is accessed, since an unreachable file server would block."""
     listed = {
         file_system.mounted_on: file_system for file_system in file_systems(machine)
-    }  # a later one hides the one before
+    }  # a later mount hides an earlier one
     if not listed:
         return Absent("this system has no /proc that lists its mounts")
     return Mounts(

@@ -1,8 +1,8 @@
-"""How much memory Ray's object store would have on this node, as the installed Ray decides it.
+"""The memory that Ray's object store would have on this node, as the installed Ray decides it.
 
-Ray takes what it is told, or a part of the memory that it sees as free, with bounds (ray/_private/utils.py:
-resolve_object_store_memory, and ray/_private/services.py: determine_plasma_store_config; the same from Ray 2.10 to 2.60). The
-numbers are read from the installed Ray's ray_constants.py.
+Ray uses the configured size, or a part of the memory that it sees as free, with bounds (ray/_private/utils.py:
+resolve_object_store_memory, and ray/_private/services.py: determine_plasma_store_config; the same from Ray 2.10
+to 2.60). The numbers are read from the installed Ray's ray_constants.py.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _OF_SHM = 0.95  # in resolve_object_store_memory itself
 _SLOW = "RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE"
 _KEYS = ("ray_kwargs.ray_init.object_store_memory", "ray_init.object_store_memory")
 SEEN_BY_RAY = ("/sys/fs/cgroup", "/sys/fs/cgroup/memory")
-"""The control groups whose limit on memory Ray reads, and no others (ray/_common/utils.py: get_system_memory)."""
+"""The only control groups whose memory limit Ray reads (ray/_common/utils.py: get_system_memory)."""
 
 _SIMPLE = {ast.Mult: operator.mul, ast.Pow: operator.pow, ast.Add: operator.add}
 
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """`size` in bytes, and who gives it, "" when Ray computes it itself.
+    """The store's `size` in bytes, and what sets it, "" if Ray computes it.
 
-    Ray refuses a store below `least`, one above the `memory` that it sees, and one above `large` for which /dev/shm has
-    no room, unless `slow_allowed`; a smaller one for which there is none goes to its temporary folder.
+    Ray refuses a store below `least`, one above the `memory` that it sees, and one above `large` that does not
+    fit into /dev/shm, unless `slow_allowed`; a smaller one that does not fit is put into its temporary folder.
     """
 
     size: int
@@ -56,7 +56,7 @@ class ObjectStore:
 
 @dataclass(frozen=True)
 class RayNumbers:
-    """Constants of a Ray, by name; one that a variable of the environment may replace has its name in `variables`."""
+    """Constants of a Ray, by name; those that an environment variable may replace are in `variables`."""
 
     values: Mapping[str, float]
     variables: Mapping[str, str]
@@ -72,7 +72,7 @@ def object_store(
     starts: RayStarts | Unknown,
     configuration: Configuration | Unknown,
 ) -> ObjectStore | Unknown:
-    """Find who says how large it is to be, and otherwise compute it as Ray does."""
+    """Find the configured size, or else compute it as Ray does."""
     tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
     if tree is None:
         return Absent("Ray is not installed in this environment")
@@ -108,7 +108,7 @@ def object_store(
 def _given(
     starts: RayStarts | Unknown, configuration: Configuration | Unknown
 ) -> tuple[int, str] | Unknown | None:
-    """Who says how large it is to be, `ray start` first."""
+    """The configured size and what sets it, `ray start` first."""
     for start in () if isinstance(starts, Unknown) else starts.commands:
         if text := start.options.get("object-store-memory"):
             where = f"--object-store-memory in {start.path}:{start.line}"

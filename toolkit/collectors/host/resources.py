@@ -1,4 +1,4 @@
-"""What this machine has for a job: GPUs that it would see, CPUs and memory as far as this process may use them.
+"""This machine's resources for a job: the GPUs that it would see, and the CPUs and memory that this process may use.
 
 Affinity and the limits of every control group count.
 """
@@ -25,14 +25,14 @@ class Capability(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Capability:
-        """`9.0` as two numbers."""
+        """Parse `9.0` into two numbers."""
         major, _, minor = text.partition(".")
         return cls(int(major), int(minor))
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU, and its memory in MiB. `capability` is its compute capability ("9.0"), empty when it is not said."""
+    """A GPU, and its memory in MiB. `capability` is its compute capability ("9.0"), empty if unknown."""
 
     name: str
     memory: int
@@ -41,9 +41,10 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Resources:
-    """`gpus` are those that a job started from here would see; None when that cannot be told.
+    """The GPUs that a job started from here would see (`gpus`, None if unknown), and its CPUs and memory.
 
-    `cpus` may be a fraction, `memory` is in bytes, None when the system does not say. `why` says why the GPUs are not known.
+    `cpus` may be a fraction, `memory` is in bytes, None if the system does not report it. `why` is the reason
+    why the GPUs are unknown.
     """
 
     gpus: tuple[Gpu, ...] | None
@@ -73,7 +74,7 @@ def resources(
 
 
 def _gpus(devices: Sequence[Device], left: Sequence[int] | None) -> Iterator[Gpu]:
-    """Those that answer. Of a divided GPU a process sees one part."""
+    """The GPUs that respond. Of a MIG GPU a process sees one part."""
     for device in devices:
         if not device.trouble and (left is None or device.index in left):
             whole = device.memory.total if device.memory else 0

@@ -16,7 +16,7 @@ _FOLDER = "/dev/shm"  # noqa: S108 - what is tried there has no name and is gone
 class SharedMemory:
     """The file system on /dev/shm, in bytes: `free` is as far as this user may fill it.
 
-    `refused` is why the kernel makes no file there for this user, "" where it does.
+    `refused` is why this user cannot create a file there, "" if possible.
     """
 
     size: int
@@ -26,7 +26,7 @@ class SharedMemory:
 
 @collector()
 def shared_memory(machine: Machine) -> SharedMemory | Unknown:
-    """Ask for the space, and try whether it may be used."""
+    """Query the space, and try to use it."""
     folder = machine.at(_FOLDER)
     if not os.path.isdir(folder):
         return Absent("this system has no /dev/shm")

@@ -1,7 +1,8 @@
-"""Where Ray is told to keep objects for which its memory is too small, other than in the folder of its session.
+"""Where Ray is configured to spill objects that do not fit in memory, other than the folder of its session.
 
-The order is Ray's own since 2.47 (ray/_private/node.py: _get_object_spilling_config): the option of `ray start` or of ray.init,
-RAY_object_spilling_directory, then the configuration in JSON, which older releases have alone.
+The order is Ray's own since 2.47 (ray/_private/node.py: _get_object_spilling_config): the option of `ray start`
+or of ray.init, RAY_object_spilling_directory, then the configuration in JSON, which is all that older releases
+have.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _ON_FILES = "filesystem"
 
 @dataclass(frozen=True)
 class Spilling:
-    """`paths` are the folders, absolute, and `given_by` says who names them.
+    """The folders for spilled objects: `paths` are absolute, and `given_by` is what sets them.
 
-    `further` are those that others name, which do not count now: a job that has ended may have spilled there.
-    `storage` is what Ray calls the kind, "filesystem" for folders. `wrong` says why Ray cannot read what it is told.
+    `further` are from settings that do not count now: a job that has ended may have spilled there. `storage` is
+    Ray's name for the kind, "filesystem" for folders. `wrong` is why Ray cannot read the setting.
     """
 
     paths: tuple[str, ...] = ()
@@ -54,7 +55,7 @@ def spilling(
     starts: RayStarts | Unknown,
     configuration: Configuration | Unknown,
 ) -> Spilling | Absent:
-    """Look at what the running raylets have, or else at the first place that would tell the Ray of a job."""
+    """Take the setting of the running raylets, or else the first setting that a job's Ray would read."""
     running = list(_of_raylets(machine, processes))
     configured = (
         *_of_commands(starts),
@@ -71,7 +72,7 @@ def spilling(
 
 
 Told = tuple[str, str, str]
-"""Which of the two settings, its text, and who gives it."""
+"""Which of the two settings, its text, and what sets it."""
 
 
 def _of_raylets(machine: Machine, processes: Processes | Unknown) -> Iterator[Told]:
@@ -112,7 +113,7 @@ def _of_variables(launch: Launch | Unknown, variables: Variables) -> Iterator[To
 
 
 def _of_all_lines(launch: Launch | Unknown, variables: Variables) -> Iterator[Told]:
-    """What the variables may be, or may have been."""
+    """The possible present or past values of the variables."""
     for name in (_FOLDER, _CONFIG):
         for place in where_set(f"RAY_{name}", variables, launch):
             if place.value:
@@ -120,7 +121,7 @@ def _of_all_lines(launch: Launch | Unknown, variables: Variables) -> Iterator[To
 
 
 def _read(kind: str, text: str) -> Spilling:
-    """What Ray makes of a setting (ray/_private/external_storage.py: setup_external_storage)."""
+    """Parse a setting as Ray does (ray/_private/external_storage.py: setup_external_storage)."""
     if kind == _FOLDER:
         return Spilling((text,))
     settings = _json(text)
@@ -139,7 +140,7 @@ def _read(kind: str, text: str) -> Spilling:
 
 
 def _whole(kind: str, text: str, given_by: str, machine: Machine) -> Spilling:
-    """What somebody tells, with absolute paths, in which the user's own variables stand for what they are."""
+    """Parse a setting, with absolute paths and the user's own variables expanded."""
     found = _read(kind, text)
     plain = (machine.expanded(Template(path).safe_substitute(machine.environ)) for path in found.paths)
     return replace(found, paths=tuple(str(machine.cwd / path) for path in plain), given_by=given_by)

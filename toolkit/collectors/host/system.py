@@ -20,9 +20,9 @@ _IMPLEMENTER = "CPU implementer"
 
 @dataclass(frozen=True)
 class Processors:
-    """The processors of the machine, whatever a job may use of them. `model` is as the kernel names it, "" when it does not.
+    """The processors of the machine, whatever a job may use of them. `model` is the kernel's name, "" if it has none.
 
-    `threads` are what the kernel schedules on, `cores` and `sockets` 0 where it does not tell.
+    `threads` are what the kernel schedules on, `cores` and `sockets` are 0 if unknown.
     """
 
     model: str = ""
@@ -34,9 +34,9 @@ class Processors:
 
 @dataclass(frozen=True)
 class System:
-    """What uname(2) says, the distribution as /etc/os-release names it ("Debian GNU/Linux 12 (bookworm)"), and the processors.
+    """The result of uname(2), the distribution named in /etc/os-release ("Debian GNU/Linux 12 (bookworm)"), and the processors.
 
-    `lscpu` are the lines of that program, none where it is not there.
+    `lscpu` are the lines printed by that program, empty if it is not installed.
     """
 
     name: str
@@ -51,7 +51,7 @@ class System:
 
 @collector()
 def system(machine: Machine) -> System:
-    """Ask the kernel, read what it lists, and have lscpu(1) read it."""
+    """Query the kernel, read its files, and run lscpu(1)."""
     uname = platform.uname()
     release = dict(_VALUE.findall(machine.read("/etc/os-release") or ""))
     return System(
@@ -75,7 +75,7 @@ def _lscpu(machine: Machine) -> tuple[str, ...]:
 
 
 def _processors(listed: str) -> Processors:
-    """From proc_cpuinfo(5), in which each thread has a paragraph, and each architecture its own names."""
+    """Parse proc_cpuinfo(5), in which each thread has a paragraph, and the field names depend on the architecture."""
     threads = [dict(_FIELD.findall(part)) for part in listed.split("\n\n") if "processor" in part]
     if not threads:
         return Processors(threads=os.cpu_count() or 0)

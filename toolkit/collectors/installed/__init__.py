@@ -1,1 +1,1 @@
-"""The target's interpreter, packages and source trees; listings and results that are remembered."""
+"""The target's interpreter, packages and source trees; listings and cached results."""

@@ -1,6 +1,7 @@
-"""From which commit the verl tree comes: of the git checkout around it, or of the one from which pip installed it.
+"""The commit of the verl tree: from the git checkout around it, or from the one that pip installed.
 
-The files of git are read; git itself is not run, for a checkout may name programs that it would start (git-config(1), core.fsmonitor).
+Git's files are read; git itself is not run, since a checkout may name programs that it would start
+(git-config(1), core.fsmonitor).
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from verl_doctor.toolkit.system.secret import without_user
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST = 8 * 1024 * 1024  # bytes of packed-refs: a hundred thousand branches
-_LINKS = 5  # a name that stands for a name
+_LINKS = 5  # symbolic refs that are followed
 _UP = 3  # folders above the package in which a checkout may begin
 
 
 @dataclass(frozen=True)
 class Checkout:
-    """`commit` is the whole number, `branch` "" when none is checked out, `read_from` the file that says so.
+    """The commit of a checkout: `commit` is the full hash, `branch` "" if none is checked out.
 
-    Whether files were changed since is not told here: `Markers` and `Records` know of that.
+    `read_from` is the file that contains the hash. Whether files were changed since is recorded in `Markers`
+    and `Records`.
     """
 
     commit: str
@@ -37,7 +39,7 @@ class Checkout:
 
 @collector(kept=True)
 def checkout(trees: VerlTrees, packages: Packages | Unknown) -> Checkout | Unknown:
-    """Look above the tree for a checkout, then into what pip wrote down when it installed verl (PEP 610)."""
+    """Look above the tree for a checkout, then in pip's record of verl's installation (PEP 610)."""
     folder = Path(trees.imported.folder)
     if trees.imported.place != "site-packages":
         for above in list(folder.parents)[:_UP]:
@@ -68,7 +70,7 @@ def _of_git(folder: Path) -> Checkout | Unknown:
 
 
 def _home(git: Path) -> Path:
-    """The folder of git's own files: `.git`, or what a file of that name says (gitrepository-layout(5))."""
+    """The folder of git's own files: `.git`, or the folder that a file of that name points to (gitrepository-layout(5))."""
     if os.path.isdir(git):
         return git
     git_folder = _text(git).removeprefix("gitdir: ")
@@ -76,7 +78,7 @@ def _home(git: Path) -> Path:
 
 
 def _named(home: Path, branch: str) -> str:
-    """The commit at which a branch is, "" when nothing says it. The branches of a linked tree lie with the main one."""
+    """The commit of a branch, "" if not recorded. The branches of a linked worktree are stored with the main one."""
     shared = home
     if os.path.isfile(home / "commondir"):
         shared = Path(os.path.normpath(home / _text(home / "commondir")))

@@ -1,4 +1,4 @@
-"""Which files the target's environment is made of: two nodes that name the same place see each other's repairs."""
+"""The files that make up the target's environment: two nodes that name the same place see each other's repairs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from verl_doctor.toolkit.target import Target
 
 @dataclass(frozen=True)
 class EnvironmentPlace:
-    """The environment's folder `prefix`, the kind of file system below it, and whether other machines may see it (`shared`).
+    """The environment's folder `prefix`, the kind of its file system, and whether other machines may see it (`shared`).
 
-    `files` is the same on two machines when and only when the files are: for a shared file system its device as it is mounted
-    and the folder's number in it, otherwise the kernel's number for this boot of the machine, and device and number there.
+    `files` is equal on two machines if and only if the files are the same: for a shared file system its device
+    as mounted and the folder's inode, otherwise the kernel's boot ID of the machine, and device and inode
+    there.
     """
 
     prefix: str
@@ -28,7 +29,7 @@ class EnvironmentPlace:
 
 @collector()
 def environment_place(target: Target, machine: Machine) -> EnvironmentPlace | Unknown:
-    """Ask the kernel for the folder and its mount."""
+    """Query the kernel for the folder and its mount."""
     if sys.platform != "linux":
         return Absent("mounts are looked at on Linux only")
     prefix = os.path.realpath(target.prefix)

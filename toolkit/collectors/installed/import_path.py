@@ -1,4 +1,4 @@
-"""Whether a top-level module lies on an interpreter's path, told from the folders alone."""
+"""Whether a top-level module is on an interpreter's path, determined from the folders alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _COMPILED = (".so", ".pyd")
 def is_on_path(name: str, path: Iterable[str]) -> bool:
     """Whether `import name` would find something: a folder, a file, a compiled module, or an editable install.
 
-    What an import hook serves leaves at least a file whose name holds the module's (`__editable___name_finder.py`).
+    A module served by an import hook leaves at least a file whose name contains the module's
+    (`__editable___name_finder.py`).
     """
     for entry in path:
         if os.path.isdir(Path(entry) / name) or os.path.isfile(Path(entry) / f"{name}.py"):

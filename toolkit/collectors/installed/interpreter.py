@@ -1,4 +1,4 @@
-"""The target's interpreter, asked in a child process that imports nothing but the standard library."""
+"""The target's interpreter, queried in a child process that imports nothing but the standard library."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from verl_doctor.toolkit.system.child import ask_text
 from verl_doctor.toolkit.system.secret import list_may_hold_secret
 from verl_doctor.toolkit.target import LIBRARIES, Target
 
-# Runs under the target's interpreter, perhaps one so old that all it can tell is its version. `find_spec` of a top-level name
-# imports nothing, yet it asks the finders that editable installs put in place. The answer stands behind a word that nobody
-# else can print.
+# Runs under the target's interpreter, which may be so old that it can only report its version. `find_spec` of a
+# top-level name imports nothing, but it does query the finders of editable installs. The result follows a token
+# that no other output contains.
 _QUESTION = r"""
 import sys
 def answer(text):
@@ -66,7 +66,7 @@ answer(json.dumps({
     "safe_path": bool(getattr(sys.flags, "safe_path", False)),
 }))
 """
-# The part of a reason that says that the interpreter itself is sound.
+# The part of a reason that shows that the interpreter itself works.
 SOUND_WHEN_ISOLATED = "isolated (-I -S) it answers"
 _LIMIT = 10
 _LIMIT_ISOLATED = 5
@@ -74,13 +74,13 @@ _LIMIT_ISOLATED = 5
 
 @dataclass(frozen=True)
 class Interpreter:
-    """What the target's Python says of itself.
+    """What the target's Python reports of itself.
 
-    `sys_path` leaves the current folder out, and what may hold a secret. `site_packages` are its own folders of packages, without those that PYTHONPATH
-    names. `glibc` is empty where there is none. `verl` and `vllm` are the package
-    folders that an import would take, empty when it would find nothing; `libraries` are those of others, by name. `safe_path` says that PYTHONSAFEPATH keeps the
-    current folder off the path. `compiler` and `build` (a name and a date) are those that it was made with, `bits` the width of its
-    pointers, 0 when it was not asked.
+    `sys_path` leaves out the current folder, and what may hold a secret. `site_packages` are its own package
+    folders, without those that PYTHONPATH names. `glibc` is empty if there is none. `verl` and `vllm` are the
+    package folders that an import would use, empty if it would find nothing; `libraries` are those of others,
+    by name. `safe_path`: PYTHONSAFEPATH keeps the current folder off the path. `compiler` and `build` (a name
+    and a date) are those that it was built with, `bits` is the width of its pointers, 0 if unknown.
     """
 
     executable: str
@@ -105,7 +105,10 @@ class Interpreter:
 
 @collector(timeout=25)
 def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
-    """Ask the interpreter, as the user's job would start it. When that fails, ask once more without anything of the user's."""
+    """Query the interpreter as the user's job would start it.
+
+    If that fails, query it again without the user's settings.
+    """
     python = str(target.python)
     heard = _ask(machine, [python], _LIMIT)
     if isinstance(heard, Unknown):
@@ -129,7 +132,7 @@ def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
 def _ask(
     machine: Machine, command: list[str], limit: float
 ) -> tuple[Answer, dict[str, Any] | None] | Unknown:
-    """Ask the question. Whatever else is printed, and however the process ends: who has answered has answered."""
+    """Run the query. A result counts whatever else is printed, and however the process ends."""
     heard = ask_text(machine, command, _QUESTION, *LIBRARIES, timeout=limit)
     if isinstance(heard, Unknown):
         return heard
@@ -159,7 +162,7 @@ def _why_not(machine: Machine, python: str, answer: Answer) -> Unknown:
     )
     short = any(
         os.strerror(number) in reason for number in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE)
-    )  # its own words
+    )  # its own output
     return Unknown(reason, kind="no more processes" if short else "")
 
 

@@ -1,4 +1,4 @@
-"""What lies in the folders of packages: each is listed once in a run, however many collectors ask."""
+"""The contents of package folders, each listed once per run, however many collectors read it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from verl_doctor.toolkit.facts import collector
 
 # A tuple for speed: there are 5,000 folders.
 class Listing(NamedTuple):
-    """One folder, by names.
+    """A folder, by names.
 
-    `sources` are its Python sources, each with what the system says of it, or the number of the error. `links` are the
-    links that lead to folders. `error` is why nothing could be listed, 0 when it could.
+    `sources` are its Python sources, each with its stat result or error number. `links` are the links that lead
+    to folders. `error` is why it could not be listed, 0 if it could.
     """
 
     sources: Mapping[str, os.stat_result | int] = {}
@@ -32,14 +32,14 @@ class Listings:
         self._known: dict[str, Listing] = {}
 
     def of(self, folder: str) -> Listing:
-        """What lay in a folder when it was first asked for."""
+        """The contents of a folder when it was first listed."""
         listing = self._known.get(folder)
         if listing is None:
             listing = self._known[folder] = _listed(folder)
         return listing
 
     def status(self, path: str) -> os.stat_result | None:
-        """What the system says of a file; None when there is no regular file. A source is seen with all of its folder."""
+        """The stat result of a file; None if there is no regular file. For a source, its whole folder is listed."""
         status: os.stat_result | int | None = None
         if path.endswith(".py"):
             folder, _, name = path.rpartition("/")
@@ -54,12 +54,12 @@ class Listings:
 
 @collector(local=True, kept=True)
 def listings() -> Listings:
-    """Begin with none."""
+    """Start with no listings."""
     return Listings()
 
 
 def _listed(folder: str) -> Listing:
-    """Ask for each source by its name alone: following the whole path again costs half as much as the question."""
+    """Stat each source by its bare name: resolving the whole path again would cost half as much on top."""
     sources: dict[str, os.stat_result | int] = {}
     compiled, folders, links = [], [], []
     try:

@@ -1,4 +1,4 @@
-"""Which lines of the verl tree somebody has patched and marked."""
+"""The lines of the verl tree that have been patched and marked."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.facts import collector
 from verl_doctor.toolkit.marker import Marker, foreign_words, marked_lines
 
-_LARGEST = 2_000_000  # bytes; a source file that is larger was generated
+_LARGEST = 2_000_000  # bytes; a larger source file was generated
 _CARRIED = (".py", ".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml", ".toml")
-_MOST = 20_000  # files of a checkout beside the package
+_MOST = 20_000  # files of a checkout next to the package
 _UP = 3  # folders above the package in which a checkout may begin
-# What jobs and tools leave in a checkout: nobody patches it.
+# Left in a checkout by jobs and tools, and never patched.
 _LEFT = frozenset(
     {"__pycache__", "node_modules", "site-packages", "wandb", "outputs", "checkpoints", "build"}
 )
@@ -24,7 +24,7 @@ _LEFT = frozenset(
 
 @dataclass(frozen=True)
 class MarkedLine:
-    """One marked line: where, and the marker without its `#`. Not the line itself, in which a secret may stand."""
+    """A marked line: where, and the marker without its `#`. Not the line itself, which may contain a secret."""
 
     path: str
     line: int
@@ -35,8 +35,8 @@ class MarkedLine:
 class Markers:
     """All marked lines of one tree, in the order of its files.
 
-    `checkout` is the folder around the package whose scripts and configurations were read too, "" when none were.
-    `cut` tells that it holds more files than are read.
+    `checkout` is the folder around the package whose scripts and configurations were read too, "" if none were.
+    `cut`: it holds more files than are read.
     """
 
     folder: str
@@ -52,7 +52,7 @@ def markers(trees: VerlTrees, marker: Marker) -> Markers:
 
 
 def markers_in(folder: str, marker: Marker, known: Iterable[str] = (), *, checkout: bool = False) -> Markers:
-    """The marked lines of a tree: a word counts as a foreign marker everywhere once it marks a kept line, or where it is `known`.
+    """The marked lines of a tree: a foreign marker counts everywhere once it marks a kept line, or if it is `known`.
 
     With `checkout`, scripts, YAML and TOML files of the package and of the checkout around it are read as well.
     """
@@ -70,7 +70,7 @@ def markers_in(folder: str, marker: Marker, known: Iterable[str] = (), *, checko
 
 
 def _checkout(folder: Path) -> Path | None:
-    """The folder of the checkout in which a package lies, None for one that was installed."""
+    """The folder of the checkout that contains a package, None for an installed one."""
     if {"site-packages", "dist-packages"} & set(folder.parts):
         return None
     for above in list(folder.parents)[:_UP]:

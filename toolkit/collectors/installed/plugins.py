@@ -1,4 +1,4 @@
-"""What went wrong with plugins: the registry says it, a rule reports it."""
+"""Errors of plugins: the registry records them, a rule reports them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PluginProblem:
-    """One entry point that could not be used: its name, the distribution that declares it, and the error in words."""
+    """An entry point that could not be used: its name, the distribution that declares it, and the error message."""
 
     entry_point: str
     distribution: str
@@ -16,6 +16,6 @@ class PluginProblem:
 
 @dataclass(frozen=True)
 class PluginProblems:
-    """All plugins that could not be used. The registry provides it, no collector does."""
+    """All plugins that could not be used. Provided by the registry, not by a collector."""
 
     problems: tuple[PluginProblem, ...] = ()

@@ -1,4 +1,4 @@
-"""The module of verl's that the launch script starts, and whether the installed verl has it."""
+"""The module of verl that the launch script starts, and whether the installed verl has it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
-_STARTS = b"__main__"  # what makes a file a program
+_STARTS = b"__main__"  # marks a file as a program
 
 
 @dataclass(frozen=True)
 class ProgramModule:
-    """`module` as the script names it at `path` and `line`; `verl` is the folder of the package, of this `version`.
+    """The `module` as the script names it at `path` and `line`.
 
-    `programs` are the modules of the tree that can be started, listed where the one named is `missing`.
+    `verl` is the folder of the package, of this `version`. `programs` are the modules of the tree that can be
+    started, listed if the given module is `missing`.
     """
 
     module: str

@@ -1,7 +1,7 @@
-"""Which modules a program imports when it starts: the imports at the left margin of its file, of what these import, and so on.
+"""The modules that a program imports when it starts: the imports at the left margin of its file, followed recursively.
 
-Only text is read, file by file, so that thousands of them take little time. A package that is reached brings what its distribution
-requires: libraries such as transformers import most of themselves when it is asked for.
+Files are only read as text, so that thousands of them take little time. A package that is reached adds its
+distribution's requirements: libraries such as transformers import most of themselves lazily.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_FILES = 4000
 
 
 def reached(names: Iterable[str], module: str, folders: Iterable[str]) -> frozenset[str]:
-    """Those of these top-level names that a program imports, as it looks into these folders, in their order."""
+    """The subset of these top-level names that a program imports, searching these folders in order."""
     wanted = set(names)
     search = _Search([Path(folder) for folder in folders])
     found: set[str] = set()
@@ -69,7 +69,7 @@ class _Search:
             return
 
     def _required(self, top: str) -> Iterator[str]:
-        """What the distribution of that name requires without any extra."""
+        """The requirements of the distribution of that name, without any extra."""
         for folder in self.folders:
             for metadata in folder.glob(f"{top}-*.dist-info/METADATA"):
                 source = read(metadata)

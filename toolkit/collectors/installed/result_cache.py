@@ -1,6 +1,7 @@
-"""Answers that are dear to compute, remembered between runs in the doctor's own cache folder.
+"""Results that are expensive to compute, kept between runs in the doctor's own cache folder.
 
-An answer is valid for exactly the files that it was computed from, and for this version of the doctor's own code.
+A result is valid for exactly the files that it was computed from, and for this version of the doctor's own
+code.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from verl_doctor.toolkit.system import cache
 from verl_doctor.toolkit.system.own_files import TOOLKIT
 from verl_doctor.toolkit.system.restore import restored
 
-_KEPT = 64  # answers of one kind, the youngest
+_KEPT = 64  # results of one kind, the newest
 _LARGEST = 16_000_000  # bytes
 
 
@@ -33,10 +34,10 @@ def remembered(
     compute: Callable[[], F | Unknown],
     listings: Listings | None = None,
 ) -> F | Unknown:
-    """Return the answer for these files and the Python sources below these folders, computing it when they are not the same as then.
+    """Return the result for these files and the Python sources below these folders, computing it if they have changed.
 
-    `about` is whatever else the answer depends on; its `repr` counts. `listings` are what this run has listed before. An
-    `Unknown` is not remembered.
+    `about` is whatever else the result depends on; its `repr` counts. `listings` are what this run has listed
+    before. An `Unknown` is not kept.
     """
     key = key_of(about, places, listings)
     if (known := recall(fact, key)) is not None:
@@ -48,7 +49,7 @@ def remembered(
 
 
 def key_of(about: object, places: Iterable[Path], listings: Listings | None = None) -> str:
-    """Everything that an answer depends on, the doctor's own code included, as a digest."""
+    """A digest of everything that a result depends on, including the doctor's own code."""
     return hashlib.sha256(
         f"{fingerprint(places, listings)}{_own_code()} {about!r}".encode("utf-8", "surrogateescape")
     ).hexdigest()
@@ -56,12 +57,12 @@ def key_of(about: object, places: Iterable[Path], listings: Listings | None = No
 
 @functools.cache
 def _own_code() -> str:
-    """It is the same for as long as this process lives, for it has been loaded."""
+    """The digest of the loaded code, which is constant for the life of this process."""
     return fingerprint([TOOLKIT])
 
 
 def recall(fact: type[F], key: str) -> F | None:
-    """The answer that was kept under this key."""
+    """The result that was kept under this key."""
     answer = cache.read(_file(fact, key), _LARGEST)
     with contextlib.suppress(Exception):  # whatever is wrong with it, it can be computed
         return restored(fact, answer) if answer is not None else None
@@ -69,7 +70,7 @@ def recall(fact: type[F], key: str) -> F | None:
 
 
 def keep(answer: object, key: str, most: int = _KEPT) -> None:
-    """Keep an answer, and of its kind the `most` youngest."""
+    """Keep a result, and of its kind the `most` newest."""
     file = _file(type(answer), key)
     cache.write(file, asdict(cast("Any", answer)))
     cache.keep_youngest(file.parent, most)
@@ -82,8 +83,8 @@ def _file(fact: type, key: str) -> Path:
 def fingerprint(places: Iterable[Path], listings: Listings | None = None) -> str:
     """A digest of the name, size, inode and times of these files and of every Python source below these folders.
 
-    Of compiled files the names alone count. A tree's RECORD says what was installed, and not what was edited since; asking
-    each of 5,000 files takes 20 ms, once for all that have the same `listings`.
+    For compiled files only the names count. A tree's RECORD lists what was installed, not what was edited
+    since; a stat of each of 5,000 files takes 20 ms, once for all calls with the same `listings`.
     """
     known = Listings() if listings is None else listings
     digest = hashlib.sha256()
@@ -96,7 +97,7 @@ def fingerprint(places: Iterable[Path], listings: Listings | None = None) -> str
 
 
 def _seen_below(top: str, listings: Listings) -> list[str]:
-    """One line for each file. A folder that is a link counts, unless it leads back to one above it."""
+    """One line per file. A folder that is a link counts, unless it leads back to a folder above it."""
     lines: list[str] = []
     waiting: list[tuple[str, frozenset[str]]] = [(top, frozenset())]
     while waiting:
@@ -116,10 +117,10 @@ def _seen_below(top: str, listings: Listings) -> list[str]:
 
 
 def _line(path: str, status: os.stat_result | int) -> str:
-    """What a file has been seen to be, or the number of the error."""
+    """The state of a file, or the error number."""
     if isinstance(status, int):
         return f"{path}\0{status}\n"
-    # The last one tells a change of rights too: what could be read may be hidden now.
+    # The ctime also reveals a change of permissions: a readable file may be unreadable now.
     return f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ino}\0{status.st_ctime_ns}\n"
 
 

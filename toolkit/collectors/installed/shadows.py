@@ -1,7 +1,8 @@
-"""Folders and files of the user's that Python would import in place of an installed package.
+"""The user's folders and files that Python would import in place of an installed package.
 
-With `-m` the current folder comes first on the path, with a script the script's folder (https://docs.python.org/3/library/sys_path_init.html).
-A folder without `__init__.py` hides nothing: an installed package comes before it, wherever it lies.
+With `-m` the current folder comes first on the path, with a script the script's folder
+(https://docs.python.org/3/library/sys_path_init.html). A folder without `__init__.py` hides nothing: an
+installed package takes precedence, wherever it is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder,
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
-# What `verl.trainer.main_ppo` imports in every release, itself or in its first worker.
+# Imports of `verl.trainer.main_ppo` in every release, its own or its first worker's.
 _IMPORTED = (
     "datasets",
     "hydra",
@@ -29,7 +30,7 @@ _IMPORTED = (
     "torch",
     "transformers",
 )
-# What Python has loaded when it comes to the path's first folder.
+# Modules that Python has loaded before it searches the path's first folder.
 _LOADED = frozenset(
     {
         "abc",
@@ -57,7 +58,8 @@ _ALIKE = 0.5  # of the installed package's files: a folder with so many of them 
 class Shadow:
     """A module `name`, the path that would be imported, and the installed package that it hides.
 
-    `importer` is a file beside it that takes from it what the installed one has not, "" where there is none, None where that is not known.
+    `importer` is a file next to it that imports a name that the installed package lacks, "" if there is none,
+    None if unknown.
     """
 
     name: str
@@ -68,7 +70,7 @@ class Shadow:
 
 @dataclass(frozen=True)
 class Shadows:
-    """What hides installed packages in the `folder` that comes first on the job's path, and in those of its PYTHONPATH."""
+    """The modules that hide installed packages in the first `folder` on the job's path, and in those of its PYTHONPATH."""
 
     folder: str
     modules: tuple[Shadow, ...] = ()
@@ -78,7 +80,7 @@ class Shadows:
 def shadows(
     machine: Machine, launch: Launch, interpreter: Interpreter, variables: Variables
 ) -> Shadows | Unknown:
-    """Look in the folders that come first for the modules that verl imports. What is a copy of the package hides nothing."""
+    """Search the first folders on the path for modules that verl imports. A copy of the package hides nothing."""
     if launch.command is None:
         return Absent("no command that starts training was found")
     if launch.submitted or not launch.command.module.startswith(_MODULE):
@@ -119,7 +121,7 @@ def _with_importer(shadow: Shadow) -> Shadow:
 
 
 def _candidates(folder: Path) -> Iterator[str]:
-    """The names of what lies in a folder and could be imported, without those that Python has loaded before it looks there."""
+    """The importable names in a folder, without those that Python loads before it searches there."""
     try:
         entries = os.listdir(folder)  # noqa: PTH208 - names alone
     except OSError:
@@ -148,7 +150,7 @@ def _packages(name: str, folder: Path) -> Iterator[Path]:
 
 
 def _is_copy(own: Path, real: Path) -> bool:
-    """Whether a folder holds what the installed package holds: a checkout, perhaps of another release."""
+    """Whether a folder has the contents of the installed package: a checkout, perhaps of another release."""
     if not os.path.isdir(own):
         return False
     names = _sources(real) - {"__init__.py"}

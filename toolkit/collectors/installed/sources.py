@@ -1,4 +1,4 @@
-"""The bytes of source files, for plans: a plan is a pure function, so it asks this handle instead of the disk."""
+"""The bytes of source files, for plans: a plan is a pure function, so it reads this handle instead of the disk."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class SourceFiles:
 
 @collector(local=True)
 def source_files(machine: Machine) -> SourceFiles:
-    """Hand out the source files of this machine."""
+    """Provide the source files of this machine."""
     return SourceFiles(machine.planned)

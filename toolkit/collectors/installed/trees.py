@@ -1,4 +1,4 @@
-"""The trees of verl, vLLM and other libraries that the job would import, and the trees of verl that lie beside them."""
+"""The trees of verl, vLLM and other libraries that the job would import, and further trees of verl nearby."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from verl_doctor.toolkit.target import LIBRARIES, Target
 _VERSION = re.compile(
     r"""^__version__\s*(?::\s*str\s*)?=\s*(?:version\s*=\s*)?["']([^"']+)["']""", re.MULTILINE
 )
-# A vendored tree is looked for this many packages deep: `pkg/verl` and, in the current folder, `pkg/third_party/verl`.
+# The depth of packages to which vendored trees are searched: `pkg/verl` and, in the current folder,
+# `pkg/third_party/verl`.
 _VENDOR_DEPTH = 3
-# What makes a tree verl, and a copy of it a copy.
+# The folders by which verl, and a copy of it, is recognised.
 _TELLING = ("workers", "trainer")
 NAMED = "--verl"
 HERE = "the current folder"
@@ -40,25 +41,26 @@ Place = Literal[
     "above the current folder",
     "wheel",
 ]
-"""Where a tree was found, for code to decide by.
+"""Where a tree was found, for decisions in code.
 
-named: by an option such as --verl; off the path: in the current folder, which PYTHONSAFEPATH keeps off the path; on the path:
-by PYTHONPATH or an editable install; nested: a copy inside the tree itself; vendored: in another package; wheel: in one that
-was fetched; "": not known.
+named: by an option such as --verl; off the path: in the current folder, which PYTHONSAFEPATH keeps off the
+path; on the path: by PYTHONPATH or an editable install; nested: a copy inside the tree itself; vendored: in
+another package; wheel: in a downloaded wheel; "": unknown.
 """
 
 
 _Where = tuple[Place, str]
-"""A place and the words for it."""
+"""A place and its description."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """One source tree of a package.
+    """A source tree of a package.
 
-    `folder` is the package folder, `module` the name under which it is imported ("verl", or "pkg.verl" for a vendored
-    tree), `place` is where it was found, and `found_in` the same in words, for people. `version` is empty when the sources do not say. `project` is the
-    folder around it that pip can install, empty when there is no `pyproject.toml` or `setup.py`.
+    `folder` is the package folder, `module` the name under which it is imported ("verl", or "pkg.verl" for a
+    vendored tree), `place` is where it was found, and `found_in` its description for messages. `version` is
+    empty if the sources do not state it. `project` is the folder around it that pip can install, empty if there
+    is no `pyproject.toml` or `setup.py`.
     """
 
     folder: str
@@ -84,12 +86,12 @@ class Tree:
 
     @property
     def outer(self) -> bool:
-        """Whether another tree that was found is a copy inside of this one."""
+        """Whether another tree that was found is a copy inside it."""
         return self.place == "outer"
 
 
 def _place_of_old(found_in: str) -> Place:
-    """COMPATIBILITY: facts of verl-doctor 0.1.0 hold the words alone. The only place where `found_in` is read by code."""
+    """COMPATIBILITY: facts of verl-doctor 0.1.0 hold only the description. The only place where code reads `found_in`."""
     for words, place in _OLD_WORDS.items():
         if found_in == words:
             return place
@@ -111,7 +113,7 @@ _OLD_WORDS: Mapping[str, Place] = {
 
 @dataclass(frozen=True)
 class VerlTrees:
-    """All verl trees found. `imported` is the one that `import verl` takes, or else the nearest, `why` the reason."""
+    """All verl trees found. `imported` is the one that `import verl` loads, or else the nearest, `why` the reason."""
 
     imported: Tree
     why: str
@@ -135,16 +137,16 @@ class LibraryTrees:
 
 @dataclass(frozen=True)
 class TorchTree:
-    """The torch that vLLM would import: what vLLM's own modules take from it is judged, not what verl does."""
+    """The torch that vLLM would import: only what vLLM's own modules use of it is judged, not verl's uses."""
 
     tree: Tree
 
 
 @collector(timeout=10, kept=True)
 def verl_trees(machine: Machine, target: Target, interpreter: Interpreter | Unknown) -> VerlTrees | Unknown:
-    """Find the verl trees in the order in which `import verl` would: a named one, the current folder, then the path.
+    """Find the verl trees in the order of `import verl`: a named tree, the current folder, then the path.
 
-    Behind them come those that it does not take: vendored ones, and a checkout above the current folder.
+    They are followed by those that it does not load: vendored trees, and a checkout above the current folder.
     """
     trees = list(_unique(_verl_candidates(machine, target, interpreter)))
     if not trees:
@@ -198,7 +200,7 @@ def torch_tree(interpreter: Interpreter) -> TorchTree | Unknown:
 
 
 def _on_path(interpreter: Interpreter, folder: Path, module: str, *other_names: str) -> tuple[Tree, str]:
-    """A package that is imported from this folder, and the distribution beside it that brought it, if one did."""
+    """A package that is imported from this folder, and the distribution next to it that installed it, if any."""
     where = _found_in(interpreter, folder)
     for name in (module, *other_names):
         if found := sorted(folder.parent.glob(f"{name}-*.dist-info")):
@@ -237,7 +239,7 @@ def _verl_candidates(machine: Machine, target: Target, interpreter: Interpreter 
 
 
 def _closed(interpreter: Interpreter) -> str:
-    """A folder of packages, or of verl in one, that is there and that this user may not read; "" when there is none."""
+    """An existing folder of packages, or of verl in one, that this user may not read; "" if there is none."""
     entries = [path for path in interpreter.sys_path if os.path.isdir(path)]
     folders = (folder for entry in entries for folder in (entry, os.path.join(entry, "verl")))  # noqa: PTH118
     return next(
@@ -246,7 +248,7 @@ def _closed(interpreter: Interpreter) -> str:
 
 
 def _safe_path(machine: Machine, interpreter: Interpreter | Unknown) -> bool:
-    """Whether Python leaves the current folder out. Before 3.11 it does not know the variable, so it was asked itself."""
+    """Whether Python leaves the current folder out. Python ignores the variable before 3.11, so its own report counts."""
     if isinstance(interpreter, Unknown):
         return bool(machine.environ.get("PYTHONSAFEPATH"))
     return interpreter.safe_path
@@ -270,7 +272,7 @@ def _outer(folder: Path) -> Iterator[Tree]:
 def _nested(folder: Path) -> Iterator[Tree]:
     """Find copies of a tree inside itself, as rsync without a trailing slash leaves them.
 
-    Of the package `verl/verl/`, of its checkout `verl/verl/verl/`, and `checkout/checkout/verl/`.
+    Copies of the package are `verl/verl/`, of its checkout `verl/verl/verl/` and `checkout/checkout/verl/`.
     """
     for inner in (folder / "verl", folder / "verl" / "verl", folder.parent / folder.parent.name / "verl"):
         if _is_verl(inner) and _is_copy(inner, folder):
@@ -278,7 +280,7 @@ def _nested(folder: Path) -> Iterator[Tree]:
 
 
 def _is_copy(inner: Path, outer: Path) -> bool:
-    """Tell a copy from a part that is named verl too: most of what a copy holds is in the tree around it as well."""
+    """Whether a folder is a copy rather than a part named verl too: most of a copy's contents are in the outer tree as well."""
     held, around = _sub_folders(inner), _sub_folders(outer) - {"verl"}
     return bool(held & around & set(_TELLING)) and 2 * len(held & around) >= len(held - {"verl"})
 
@@ -307,7 +309,7 @@ def _vendored(top: Path, depth: int, package: str = "") -> Iterator[Tree]:
 
 
 def _is_verl(folder: Path) -> bool:
-    """Tell verl from a folder that happens to have its name: it has an `__init__` and workers or a trainer."""
+    """Whether a folder is verl and not just named so: it has an `__init__` and workers or a trainer."""
     try:
         return os.path.isfile(folder / "__init__.py") and any(
             os.path.isdir(folder / part) for part in _TELLING
@@ -340,7 +342,7 @@ def _project(folder: Path) -> str:
 
 
 def _version(folder: Path) -> str:
-    """Read the version from the sources, or from the metadata of the wheel that was unpacked beside them."""
+    """Read the version from the sources, or from the metadata of the wheel unpacked next to them."""
     for candidate in (
         folder / "version" / "version",
         folder / "_version.py",

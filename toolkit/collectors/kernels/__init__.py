@@ -1,1 +1,1 @@
-"""Code for GPUs that is compiled when needed: Triton, FlashInfer, caches, the toolkit."""
+"""GPU code that is compiled when needed: Triton, FlashInfer, caches, the toolkit."""

@@ -1,6 +1,7 @@
-"""Whether compiled code is written to the cache in one piece, so that engines which start together cannot read half of it.
+"""Whether compiled code is written to the cache atomically, so that engines that start together cannot read half of it.
 
-torch does so since pytorch/pytorch#162432 (2.10), and vLLM from 0.17 on for an older torch (vllm-project/vllm#31199).
+torch does so since pytorch/pytorch#162432 (2.10), and vLLM from 0.17 on for an older torch
+(vllm-project/vllm#31199).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _IN_VLLM = "compilation/compiler_interface.py"
 
 @dataclass(frozen=True)
 class CompileCache:
-    """`written_whole_by` is whose code takes care of it ("torch 2.11.0"), "" when nobody's does; `read_from` is its file."""
+    """The package that ensures it ("torch 2.11.0") as `written_whole_by`, "" if none does; `read_from` is its file."""
 
     torch: str
     written_whole_by: str = ""
@@ -30,7 +31,7 @@ class CompileCache:
 
 @collector(kept=True)
 def compile_cache(torch: TorchTree, vllm: VllmTree | Unknown) -> CompileCache | Unknown:
-    """Look for the call in the one file of each that saves compiled code."""
+    """Search for the call in the one file of each package that saves compiled code."""
     if isinstance(vllm, Unknown) or not os.path.isfile(Path(vllm.tree.folder) / _IN_VLLM):
         return Absent("there is no vLLM here that compiles models")
     for name, tree, file in (("torch", torch.tree, _IN_TORCH), ("vLLM", vllm.tree, _IN_VLLM)):

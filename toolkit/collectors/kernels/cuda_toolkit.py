@@ -1,7 +1,8 @@
-"""The CUDA toolkit and compilers that a kernel would be compiled with while the job runs.
+"""The CUDA toolkit and compilers with which a kernel would be compiled while the job runs.
 
-FlashInfer (flashinfer/jit/cpp_ext.py) and torch (torch/utils/cpp_extension.py) look in the same order: CUDA_HOME, CUDA_PATH,
-the folder above that of the nvcc on PATH, /usr/local/cuda. They take the first answer, right or wrong.
+FlashInfer (flashinfer/jit/cpp_ext.py) and torch (torch/utils/cpp_extension.py) search in the same order:
+CUDA_HOME, CUDA_PATH, the folder above that of the nvcc on PATH, /usr/local/cuda. They take the first result,
+right or wrong.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from verl_doctor.toolkit.machine import Machine
 VARIABLES = ("CUDA_HOME", "CUDA_PATH")
 DEFAULT = "/usr/local/cuda"
 LIBRARIES = ("libcudart.so", "libcuda.so")
-_LIMIT = 3.0  # seconds for a compiler to say its version; it takes milliseconds
+_LIMIT = 3.0  # seconds for a compiler to print its version; it takes milliseconds
 _RELEASE = re.compile(r"release (\d+\.\d+),")
 _TARGET = re.compile(r"compute_(\d+)")
-# What nvcc's own header refuses: `#if __GNUC__ > 15`.
+# The check in nvcc's own header: `#if __GNUC__ > 15`.
 _NEWEST_GCC = re.compile(r"^#if __GNUC__ > (\d+)", re.MULTILINE)
 _GCC = re.compile(r"\)\s+(\d+)\.\d+")
 _IN_TOOLKIT = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
-# Where the linker looks by itself; Debian's own package of the toolkit is spread over /usr.
+# The linker's default folders; Debian's own package of the toolkit is spread over /usr.
 _LINKER = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 
 
@@ -37,13 +38,15 @@ _INCLUDED = ("/usr/include", "/usr/local/include")
 
 @dataclass(frozen=True)
 class CudaToolkit:
-    """`home` is the folder that is taken, "" when there is none, and `told_by` what names it: a variable, PATH, or nothing.
+    """The toolkit's folder `home`, "" if there is none, and what names it: a variable, PATH, or nothing (`told_by`).
 
-    `nvcc` is its compiler, "" when it has none; `release` ("13.0") and `targets` (compute capabilities: "9.0") are what that says.
-    `unlinkable` are the libraries of those that a kernel is linked with (`LIBRARIES`) that the linker would not find. `on_path` is the first nvcc on PATH, "" without one.
-    `candidate` is another folder that holds one: an entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the one for C++ under nvcc, `compiler_told_by` what names it, `cxx` the one that links. They are "" when
-    they are not there. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts.
-    `lacks` are headers that FlashInfer's sampler includes and that are nowhere to be found.
+    `nvcc` is its compiler, "" if it has none; it reports `release` ("13.0") and `targets` (compute
+    capabilities: "9.0"). `unlinkable` are those of a kernel's libraries (`LIBRARIES`) that the linker would not
+    find. `on_path` is the first nvcc on PATH, "" without one. `candidate` is another folder that holds one: an
+    entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the C++
+    compiler that nvcc uses, `compiler_told_by` what names it, `cxx` the compiler that links. They are "" if
+    missing. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts.
+    `lacks` are headers that FlashInfer's sampler includes and that are not found.
     """
 
     home: str
@@ -68,7 +71,7 @@ class CudaToolkit:
 def cuda_toolkit(
     machine: Machine, variables: JobVariables, resources: Resources, flashinfer: FlashInfer | Unknown
 ) -> CudaToolkit | Unknown:
-    """Look where FlashInfer and torch look, and ask the compilers for their versions."""
+    """Search where FlashInfer and torch do, and query the compilers for their versions."""
     if not resources.gpus:
         return Absent(f"nothing is compiled for GPUs here: {resources.why or 'there is none'}")
     untold = [name for name in (*VARIABLES, "PATH", "CC") if name in variables.untold]
@@ -113,7 +116,7 @@ def cuda_toolkit(
 
 
 def _unlinkable(machine: Machine, home: str, library_path: str) -> tuple[str, ...]:
-    """The libraries in no folder that the linker is given: `-L` of the toolkit and its stubs, LIBRARY_PATH, its own."""
+    """The libraries in none of the linker's folders: `-L` of the toolkit and its stubs, LIBRARY_PATH, its defaults."""
     own = [f"{home}/{name}" for name in _IN_TOOLKIT]
     folders = [*own, *(f"{folder}/stubs" for folder in own), *_LINKER, *library_path.split(os.pathsep)]
     places = [machine.at(folder) for folder in folders if folder]
@@ -123,7 +126,7 @@ def _unlinkable(machine: Machine, home: str, library_path: str) -> tuple[str, ..
 def _lacking(
     machine: Machine, home: str, variables: JobVariables, headers: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The headers that no include folder has. A wrapper of nvcc alone does not say where those of its toolkit are."""
+    """The headers that no include folder has. A wrapper of nvcc alone does not reveal where its toolkit's headers are."""
     if variables.has("FLASHINFER_EXTRA_CUDAFLAGS") or not os.path.isfile(
         machine.at(f"{home}/include/cuda_runtime.h")
     ):
@@ -156,7 +159,7 @@ def _holds_one(machine: Machine, folder: str) -> bool:
 
 
 def _found(machine: Machine, name: str, path: str) -> str:
-    """The file that a command's name means. A name with a slash is one already; compilers may have options behind it."""
+    """The file that a command's name refers to. A name with a slash is a path; compilers may be followed by options."""
     name = name.split(maxsplit=1)[0] if name.split() else ""
     if "/" in name:
         return name if _runs(machine.at(name)) else ""
@@ -178,5 +181,5 @@ def _output(machine: Machine, program: str, *arguments: str) -> str:
 
 
 def _dotted(number: str) -> str:
-    """`120` as `12.0`."""
+    """Convert `120` to `12.0`."""
     return f"{number[:-1]}.{number[-1]}"

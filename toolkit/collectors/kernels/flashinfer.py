@@ -1,6 +1,6 @@
-"""FlashInfer: the packages that are installed, and which of its kernels are there already compiled for the GPUs of this machine.
+"""FlashInfer: the installed packages, and which of its kernels are already compiled for the GPUs of this machine.
 
-Where it looks: flashinfer/jit/env.py and flashinfer/jit/core.py of releases 0.2 to 0.7.2.
+Where it searches: flashinfer/jit/env.py and flashinfer/jit/core.py of releases 0.2 to 0.7.2.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, s
 # flashinfer/jit/sampling.py
 _SAMPLER = ("sampling.cu", "renorm.cu", "flashinfer_sampling_binding.cu")
 _DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|endif|include)\b(?:\s*[<\"]([^>\"]+)[>\"])?", re.MULTILINE)
-# Those of CUDA itself: cuda_runtime.h, curand_kernel.h. The C++ libraries of CUDA come with FlashInfer.
+# The headers of CUDA itself: cuda_runtime.h, curand_kernel.h. The C++ libraries of CUDA come with FlashInfer.
 _OF_CUDA = re.compile(r"cu\w+\.h")
 
 
 def cuda_headers(data: Path) -> tuple[str, ...]:
-    """The names, sorted. `data` is FlashInfer's folder of sources."""
+    """The names of the CUDA headers included, sorted. `data` is FlashInfer's folder of sources."""
     roots = (data / "include", data / "csrc")
     todo = [data / "csrc" / name for name in _SAMPLER]
     seen: set[Path] = set()
@@ -49,7 +49,7 @@ def cuda_headers(data: Path) -> tuple[str, ...]:
 
 
 def _included(file: Path) -> Iterator[str]:
-    """The names that a source includes under no condition but its own include guard."""
+    """The names that a source includes unconditionally but for its own include guard."""
     try:
         text = file.read_text("utf-8", "replace")
     except OSError:
@@ -72,11 +72,12 @@ _PROVIDER = re.compile(r"sm(\d+)[a-z]?")
 
 @dataclass(frozen=True)
 class FlashInfer:
-    """`cubin` and `jit_cache` are the versions of its wheels with compiled kernels, "" when they are not installed.
+    """The installed FlashInfer: `cubin` and `jit_cache` are the versions of its wheels with compiled kernels, "" if missing.
 
-    `capability` is that of the GPUs ("9.0"). `built` are the kernels that are there for them, by name ("sampling"), from a
-    wheel or from an earlier run, `cache` is the folder in which it would keep those that it compiles. `refuses_others` says
-    that it raises when one of its wheels has another version; if not, it goes on without that wheel. `headers` are those of the CUDA toolkit that its sampler includes.
+    `capability` is the GPUs' ("9.0"). `built` are the kernels that exist for them, by name ("sampling"), from a
+    wheel or from an earlier run, `cache` is the folder for those that it compiles. `refuses_others`: it raises
+    if one of its wheels has another version; otherwise it continues without that wheel. `headers` are those of
+    the CUDA toolkit that its sampler includes.
     """
 
     version: str
@@ -98,7 +99,7 @@ def flashinfer(
     variables: JobVariables,
     machine: Machine,
 ) -> FlashInfer | Unknown:
-    """Read its version from its folder, and look for compiled kernels where it would."""
+    """Read its version from its folder, and search for compiled kernels where it would."""
     sites = [Path(entry) for entry in interpreter.sys_path]
     folder = next(
         (site / "flashinfer" for site in sites if os.path.isfile(site / "flashinfer" / "__init__.py")), None
@@ -136,12 +137,12 @@ def flashinfer(
 
 
 def belongs(wheel: str, version: str) -> bool:
-    """Whether a wheel of this version is the one for FlashInfer's: it may add the CUDA that it was built with ("0.6.12+cu130")."""
+    """Whether a wheel's version matches FlashInfer's: it may add the CUDA that it was built with ("0.6.12+cu130")."""
     return wheel == version or wheel.startswith(f"{version}+")
 
 
 def _own_version(folder: Path) -> str:
-    """What FlashInfer calls itself, which a local build may call "0.0.0+unknown"."""
+    """FlashInfer's own version, which may be "0.0.0+unknown" in a local build."""
     try:
         match = _VERSION.search((folder / "_build_meta.py").read_text("utf-8", "replace"))
     except OSError:
@@ -165,14 +166,14 @@ def _digits(architecture: str) -> str:
 
 
 def _brought(folder: Path) -> Iterator[str]:
-    """The kernels that came with the package itself; a library of an old release (0.2) has the sampler among them."""
+    """The kernels in the package itself; a library of an old release (0.2) includes the sampler."""
     yield from _names(folder / "data" / "aot")
     if any(folder.glob("*_kernels*.so")):
         yield "sampling"
 
 
 def _from_wheels(sites: list[Path], number: str) -> Iterator[str]:
-    """The kernels of flashinfer-jit-cache; from 0.7 on each architecture has a package of its own below it (`providers/sm90a`)."""
+    """The kernels of flashinfer-jit-cache; from 0.7 on each architecture has a package below it (`providers/sm90a`)."""
     for site in sites:
         wheel = site / "flashinfer_jit_cache"
         yield from _names(wheel / "jit_cache")
@@ -182,7 +183,7 @@ def _from_wheels(sites: list[Path], number: str) -> Iterator[str]:
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Kernels lie in a folder of their own name: `sampling/sampling.so`."""
+    """Kernels in folders of the same name: `sampling/sampling.so`."""
     for kernel in _folders(folder):
         if os.path.isfile(kernel / f"{kernel.name}.so"):
             yield kernel.name
@@ -196,13 +197,13 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _keeps_apart(folder: Path) -> bool:
-    """Whether each release has a cache of its own, as newer ones do."""
+    """Whether each release has a separate cache, as newer ones do."""
     source = read(folder / "jit" / "env.py")
     return not isinstance(source, Unreadable) and b"flashinfer_version" in source
 
 
 def _refuses_others(folder: Path) -> bool:
-    """Whether looking for its wheels raises when a version is another, as it did until 0.7 caught that."""
+    """Whether its search for wheels raises on another version, as it did until 0.7 caught that."""
     path = folder / "jit" / "env.py"
     source = read(path)
     tree = source if isinstance(source, Unreadable) else parse(source, path)

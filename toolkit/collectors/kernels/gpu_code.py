@@ -1,4 +1,4 @@
-"""For which GPUs the kernels in the installed packages were compiled."""
+"""The GPUs for which the kernels in the installed packages were compiled."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from verl_doctor.toolkit.sources.elf.fatbin import entries_of
 class GpuCode:
     """Machine code ("cubin") or PTX, which the driver compiles, for an architecture: 90 is compute capability 9.0.
 
-    `isa` is the version of PTX, (8, 7), and (0, 0) for machine code. `exact`: features of this very architecture are used,
-    as in sm_90a. What runs where: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
+    `isa` is the version of PTX, (8, 7), and (0, 0) for machine code. `exact`: it uses features of exactly this
+    architecture, as in sm_90a. What runs where:
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
     """
 
     kind: str
@@ -39,9 +40,9 @@ class GpuCode:
 
 @dataclass(frozen=True)
 class PackageCode:
-    """The code for GPUs in one file of a package, each kind once.
+    """The GPU code in one file of a package, each kind once.
 
-    It is all of it, or as much as was read until each GPU of this machine had machine code of its own.
+    It is complete, or as much as was read until machine code was found for each GPU of this machine.
     """
 
     package: str
@@ -52,14 +53,14 @@ class PackageCode:
 
 @dataclass(frozen=True)
 class PackagesCode:
-    """The files with code for GPUs, other than those of NVIDIA's own wheels."""
+    """The files with GPU code, other than those of NVIDIA's own wheels."""
 
     files: tuple[PackageCode, ...]
 
 
 @collector(timeout=30)
 def packages_code(extensions: Extensions, gpus: Gpus) -> PackagesCode | Unknown:
-    """Read the headers of the code in each file that needs torch or CUDA, as far as this machine's GPUs make it necessary."""
+    """Read the headers of the code in each file that needs torch or CUDA, as far as this machine's GPUs require."""
     capabilities = sorted({number for device in gpus.sound if (number := capability(device.capability))})
     if not capabilities:
         return Absent("no GPU here says what it can run")
@@ -76,7 +77,7 @@ def packages_code(extensions: Extensions, gpus: Gpus) -> PackagesCode | Unknown:
 
 
 def capability(text: str) -> int:
-    """A compute capability as architectures are numbered: 90 of "9.0"; 0 when it is none."""
+    """A compute capability in the numbering of architectures: 90 for "9.0"; 0 if it is invalid."""
     major, _, minor = text.partition(".")
     return int(major) * 10 + int(minor) if major.isdecimal() and minor.isdecimal() else 0
 

@@ -1,7 +1,7 @@
-"""Whether Triton can compile and link its launchers: its own functions try it in a child of the target's interpreter.
+"""Whether Triton can compile and link its launchers, tried with its own functions in a child of the target's interpreter.
 
-Triton builds a small C library on the first use of each kernel. Which compiler it takes, how it looks for libcuda and whether
-it asks for `-lcuda` or `-l:libcuda.so.1` has changed with its releases, so the installed one's code is run.
+Triton builds a small C library on the first use of each kernel. Its compiler, its search for libcuda and
+whether it links `-lcuda` or `-l:libcuda.so.1` have changed between releases, so the installed code is run.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from verl_doctor.toolkit.system.child import ask_child, ending
 
 LIBCUDA_PATH = triton_build_probe.VARIABLE
 _LIMIT = 30.0  # seconds: half a dozen runs of the compiler, perhaps over a network file system
-_COMPILER_TIMEOUT = 15.0  # seconds for one of them
-_LONGEST = 2000  # characters of what a compiler says
+_COMPILER_TIMEOUT = 15.0  # seconds for one run
+_LONGEST = 2000  # characters of a compiler's output
 
 
 @dataclass(frozen=True)
 class TritonBuild:
-    """What became of a few lines of C.
+    """The result for a few lines of C.
 
-    `compiler` is the command that Triton takes, "" when it finds none, and `compiler_version` the first line that it says of
-    itself. `compiler_error` says why nothing at all can be compiled, `hangs` is the command that did not end within `patience`
-    seconds; what comes after it was not tried. `folders` are those that Triton names to the linker;
-    `lookup_error` is what it raises when it finds none. `library` is what it asks the linker for, `linked` the file that this
-    one took, `link_error` what it said when it found none. `missing_headers` are files that Triton's sources include and the
-    compiler does not find. `reads_variable` says that this Triton reads TRITON_LIBCUDA_PATH.
+    `compiler` is the command that Triton uses, "" if it finds none, and `compiler_version` the first line of
+    its version output. `compiler_error` is why nothing at all can be compiled, `hangs` is the command that did
+    not end within `patience` seconds; later steps were not tried. `folders` are those that Triton passes to the
+    linker; `lookup_error` is what it raises if it finds none. `library` is what it requests from the linker,
+    `linked` the file that the linker used, `link_error` its message if it found none. `missing_headers` are
+    files that Triton's sources include and the compiler does not find. `reads_variable`: this Triton reads
+    TRITON_LIBCUDA_PATH.
     """
 
     folder: str
@@ -62,7 +63,7 @@ def triton_build(
     job: JobVariables,
     rollout: RolloutModule | Unknown,
 ) -> TritonBuild | Unknown:
-    """Compile as the job would, with what verl sets by itself before it starts vLLM."""
+    """Compile as the job would, with the variables that verl sets before it starts vLLM."""
     if not has_device_nodes(machine):
         return Absent("there is no NVIDIA GPU here")
     folders = (Path(entry, "triton") for entry in interpreter.sys_path)
@@ -98,5 +99,5 @@ def triton_build(
 
 
 def _end(text: object) -> str:
-    """The last part of what a program said: the error stands there."""
+    """The last part of a program's output, which contains the error."""
     return str(text or "").strip()[-_LONGEST:]

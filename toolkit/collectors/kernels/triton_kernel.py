@@ -1,4 +1,4 @@
-"""Whether a Triton kernel compiles and runs: tried on the first GPU that the job sees, in a child of the target's interpreter."""
+"""Whether a Triton kernel compiles and runs, tried on the job's first GPU in a child of the target's interpreter."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _LIMIT = 60.0  # seconds: importing torch without bytecode caches takes ten and 
 
 @dataclass(frozen=True)
 class TritonKernel:
-    """What became of one kernel that adds two vectors.
+    """The result of one kernel that adds two vectors.
 
-    `step` is the one that failed: "import torch", "import triton", "compile" (the first call) or "run" (the second), "" when
-    all went well. `error` is the last line of its complaint. `right` says whether the sums were. `seconds` are those of each
-    step that ended.
+    `step` is the one that failed: "import torch", "import triton", "compile" (the first call) or "run" (the
+    second), "" on success. `error` is the last line of its error message. `right`: the sums were correct.
+    `seconds` is the duration of each completed step.
     """
 
     step: str = ""
@@ -49,7 +49,7 @@ def triton_kernel(
     job: JobVariables,
     rollout: RolloutModule | Unknown,
 ) -> TritonKernel | Unknown:
-    """Run one, with nothing in its cache."""
+    """Run a kernel with an empty cache."""
     if not has_device_nodes(machine):
         return Absent("there is no NVIDIA GPU here")
     for package in ("torch", "triton"):
