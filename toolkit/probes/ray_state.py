@@ -305,7 +305,7 @@ def identity(number: bytes) -> str:
 def latest(
     found: Iterable[Any], is_over: Callable[[Any], bool], when: Callable[[Any], float]
 ) -> Iterator[Any]:
-    """Return all that have not ended, and of the others those that ended last."""
+    """Yield all that have not ended, and of the others those that ended last."""
     entries = list(found)
     over = sorted((entry for entry in entries if is_over(entry)), key=when)
     dropped = {id(entry) for entry in over[:-MOST]} if len(over) > MOST else set()

@@ -96,7 +96,7 @@ def read_launch(
 def _hollow(
     command: Command, target: Target, machine: Machine, load: Callable[[str], str | None]
 ) -> Iterator[Word]:
-    """Return the words that become known once unset variables are empty, as bash treats them."""
+    """Yield the words that become known once unset variables are empty, as bash treats them."""
     reader = Reader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
     reader.is_empty = lambda name: not is_set_by_others(name)
     scripts = [path for path in target.files if _kind(path) == "shell script"]
@@ -158,7 +158,7 @@ def _launch(
 
 
 def _stopped(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]:
-    """Where bash stops before it reaches the program. An error that ends a single command counts only if no program is left."""
+    """Return where bash stops before it reaches the program. An error that ends a single command counts only if no program is left."""
     return tuple(
         ScriptError(stop.path, stop.line, stop.message)
         for stop in reader.stops
@@ -167,7 +167,7 @@ def _stopped(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]
 
 
 def _not_found(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]:
-    """The programs on the way to the job that are in no folder of the PATH that the script sets."""
+    """Return the programs on the way to the job that are in no folder of the PATH that the script sets."""
     if program is None or program.submitted or reader.unread or reader.is_there is None:
         return ()
     paths = [given for given in program.given if given.name == "PATH"]
@@ -194,7 +194,7 @@ def _no_runtime_env(path: str, why: str) -> ScriptError:
 
 
 def _why_not(path: Path) -> str:
-    """Why `load_text` returned None."""
+    """Return why `load_text` returned None."""
     try:
         size = path.stat().st_size
     except OSError as error:

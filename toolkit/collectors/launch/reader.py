@@ -253,7 +253,7 @@ class Reader:
         self.unread += inner.unread
 
     def from_env(self, unwrapped: Unwrapped, conditional: bool) -> Iterable[Given]:
-        """Return what `env` sets and removes."""
+        """Yield what `env` sets and removes."""
         for word in unwrapped.assigned:
             name, _, value = (word.text or "").partition("=")
             yield Given(name, value, word.path, word.line, conditional=conditional)
@@ -294,7 +294,7 @@ class Reader:
         return tuple(found)
 
     def from_overrides(self, program: PythonProgram, conditional: bool) -> Iterable[Given]:
-        """Return the worker variables set by `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`."""
+        """Yield the worker variables set by `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`."""
         for word in program.words:
             match = _RUNTIME_VARIABLE.fullmatch(word.text if word.text is not None else word.written)
             if match:

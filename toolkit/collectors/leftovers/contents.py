@@ -68,7 +68,7 @@ class Contents:
 
     @property
     def written(self) -> str:
-        """The last file that a job wrote in addition to its unpacked sources, "" if it wrote none."""
+        """Return the last file that a job wrote in addition to its unpacked sources, "" if it wrote none."""
         if not self._unpacked:
             return ""
         (first, _), (last, path) = min(self._unpacked), max(self._unpacked)

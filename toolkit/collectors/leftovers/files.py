@@ -240,9 +240,7 @@ def _maker(pid: int, latest: float, machine: Machine, signs: Signs) -> Maker:
     if started := signs.started.get(pid):
         return "started later" if all(time > latest + _ROUNDING for time in started) else "runs"
     if os.path.exists(machine.at(f"/proc/{pid}")):
-        return (
-            "ended"  # in no list: a thread of another process or of the kernel, or a process not yet reaped
-        )
+        return "ended"  # not listed: a thread of a process or the kernel, or not yet reaped
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

@@ -229,7 +229,7 @@ def _may_start_helpers(row: Row) -> bool:
 
 
 def _follow_parents(adrift: set[int], rows: Mapping[int, Row], ties: Mapping[int, Collection[Tie]]) -> None:
-    """Remove the helpers with a pipe to their parent, such as children of multiprocessing."""
+    """Drop helpers with a pipe to their parent, such as children of multiprocessing, from `adrift`."""
     living = {
         pid
         for pid in adrift

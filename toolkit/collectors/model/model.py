@@ -270,7 +270,7 @@ def _head_size(config: Mapping[str, Any]) -> int:
 
 
 def _kv_heads(config: Mapping[str, Any]) -> int:
-    """Return the number of KV heads, by default that of all heads (vllm ModelConfig.get_total_num_kv_heads)."""
+    """Return the number of KV heads, by default of attention heads (vllm ModelConfig.get_total_num_kv_heads)."""
     return _number(config, "num_key_value_heads") or _number(config, "num_attention_heads")
 
 

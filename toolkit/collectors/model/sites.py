@@ -35,7 +35,7 @@ class SitePlace:
 
     @property
     def state(self) -> str:
-        """Whether it exists, is missing or unreadable; "" if not checked."""
+        """Return whether it exists, is missing or unreadable; "" if not checked."""
         return self.content.state if self.content else ""
 
 

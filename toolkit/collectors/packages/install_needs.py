@@ -108,7 +108,7 @@ def _unusable_engine(packages: Packages, uses: VllmUses | Unknown) -> str:
 
 
 def _twice(packages: Packages) -> Iterator[Broken]:
-    """Yield what has two metadata folders. With an editable install only the other one is removed, else both."""
+    """Yield what has two metadata folders. With an editable install only the other folder is removed, else both."""
     for spare in packages.duplicates:
         there = packages.get(spare.name)
         if there is None or (there.version == spare.version and not there.editable):
@@ -162,7 +162,7 @@ def _with_files_missing(packages: Packages, records: Records | Unknown) -> Itera
 
 
 def _several_opencvs(packages: Packages, closure: tuple[str, ...]) -> Iterator[Broken]:
-    """Remove all but one, and reinstall that one: the last one installed had overwritten its files."""
+    """Yield all but one for removal, and that one for reinstallation: the last one installed had overwritten its files."""
     there = [found for name in _OPENCVS if (found := packages.get(name)) is not None]
     if len(there) < 2:
         return

@@ -99,7 +99,7 @@ def attempts(
     unusable: str = "",
     ray: str = "",
 ) -> list[Wishes]:
-    """Yield requests from those that keep the most to those that keep the least: verl, its engine and torch unchanged, if possible.
+    """Return requests from those that keep the most to those that keep the least: verl, its engine and torch unchanged, if possible.
 
     `extras` are verl's, `unusable` is an engine that cannot stay, `ray` the version that a cluster runs.
     """
@@ -132,7 +132,7 @@ def _wishes(
 def _keeps(
     packages: Packages, requirements: Requirements, kept: tuple[str, ...], extras: tuple[str, ...]
 ) -> Iterator[str]:
-    """Pin what stays as installed, including torch unless it is incompatible with one of the others."""
+    """Yield pins of what stays as installed, including torch unless it is incompatible with one of the others."""
     contradicted = {unmet.name for unmet in requirements.unmet if not unmet.extra and unmet.by in kept}
     for name in kept:
         distribution = packages.get(name)

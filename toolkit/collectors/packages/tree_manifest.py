@@ -93,7 +93,7 @@ class Entry:
     bare: str
 
     def line(self) -> str:
-        """The entry as a line of text."""
+        """Return the entry as a line of text."""
         kind = self.kind.replace(" ", "-")
         return f"{kind} {self.mode:o} {self.size} {self.digest} {self.bare} {self.path}"
 

@@ -125,7 +125,7 @@ def parts_of(
     files: Iterable[tuple[str, int]],
     environments: Collection[str] = (),
 ) -> Iterator[PackagePart]:
-    """Return the large parts, the largest first.
+    """Yield the large parts, the largest first.
 
     `folders` have a name, a size, and the number of programs in them. A part is the topmost folder without any, or a
     virtual environment; elsewhere it is a single file.

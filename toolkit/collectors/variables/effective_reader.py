@@ -144,7 +144,7 @@ def _begun(job: Job | None, driver: Table, notes: list[str], parties: Parties) -
     if parties.submitted:
         environ.put(
             "RAY_JOB_CONFIG_JSON_ENV_VAR", SOME_TEXT, NOWHERE
-        )  # Ray passes its job to the driver with it
+        )  # with it Ray passes the job to the driver
     if job is None:
         return Start(environ)
     begun = start(job, environ)

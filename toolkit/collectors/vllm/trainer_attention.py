@@ -131,7 +131,7 @@ def _has_substitute(interpreter: Interpreter) -> bool:
 
 
 def _defaults(folder: Path) -> Iterator[tuple[str, Path, int]]:
-    """The second argument of `.get("attn_implementation", ...)` where verl loads the actor."""
+    """Yield the second argument of `.get("attn_implementation", ...)` where verl loads the actor."""
     for name in _DEFAULT_IN:
         path = folder / name
         content = read(path)
