@@ -1,11 +1,11 @@
-"""The driver that asks the nodes of a Ray cluster: it runs under the target's interpreter, for Ray lets no other version in.
+"""The driver that queries the nodes of a Ray cluster. It runs under the target's interpreter: Ray admits no other version.
 
-Started as `PYTHON -c TEXT TOKEN`. On stdin comes one line of JSON, the `plan`, and behind it what each node is sent
-(`probes.node`'s order and parcel). Every line that it says is JSON behind the token, told as soon as it is known. When stdin
-ends, nobody wants more: the tasks are cancelled and Ray is left.
+Started as `PYTHON -c TEXT TOKEN`. Stdin holds one line of JSON, the `plan`, followed by what each node is sent
+(`probes.node`'s order and parcel). Every output line is JSON after the token, printed as soon as it is known. When
+stdin ends, the results are no longer needed: the tasks are cancelled and Ray is left.
 
-Each node gets three tasks of no CPU, pinned to it, one after the other: "hello" starts a worker there, which takes more than
-a second; a second "hello" in the worker that is warm now measures the clock; "look" runs `probes.node`.
+Each node gets three tasks without CPUs, pinned to it, in sequence: "hello" starts a worker there, which takes more than
+a second; a second "hello" in the now warm worker measures the clock; "look" runs `probes.node`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-_SIMULTANEOUS = 256  # nodes that are asked at the same time, each for some seconds
-_ON_ONE_ADDRESS = 2  # of them with one address: raylets that share a machine share its cores
-_STEP = 0.1  # seconds between two looks at what has come back
-_NODE_TABLE = 2.0  # seconds between two looks at who is alive, or ten times as long as one takes
-_PING = 0.25  # seconds that the answer of a warm worker is waited for
+_SIMULTANEOUS = 256  # nodes queried at the same time, each for some seconds
+_ON_ONE_ADDRESS = 2  # of them at one address: raylets on one machine share its cores
+_STEP = 0.1  # seconds between two polls for results
+_NODE_TABLE = 2.0  # seconds between two reads of the node table, or ten times as long as one takes
+_PING = 0.25  # seconds to wait for the reply of a warm worker
 _PINGS = 3
 _LEAVING = 2.0  # seconds for cancelled tasks to end
-_LONGEST = 300  # characters of a complaint
+_LONGEST = 300  # characters of an error message
 
 
 def worker_environ() -> dict[str, str]:
-    """What all workers on this node inherit from their raylet, without what Ray gives to this one for its task.
+    """Return what all workers on this node inherit from their raylet, without what Ray sets in this one for its task.
 
-    A task without GPUs may see none; and what Ray takes from every worker, such as the raylet's own LD_PRELOAD, stays away.
+    A task without GPUs may see none; and what Ray removes from every worker, such as the raylet's own LD_PRELOAD, stays removed.
     """
     own = dict(os.environ)
     for pid in (own.get("RAY_RAYLET_PID", ""), str(os.getppid())):
@@ -53,14 +53,14 @@ def worker_environ() -> dict[str, str]:
 
 
 def hello() -> float:
-    """The node's clock."""
+    """Return the node's clock."""
     return time.time()
 
 
 def look(text: str, sent: bytes, seconds: float) -> str:
-    """Run `probes.node` on this node and return its answer. Nothing of it outlives this call, however it ends.
+    """Run `probes.node` on this node and return its output. No process of it outlives this call, however it ends.
 
-    It waits in short steps: Ray interrupts a task between two of its instructions, not a system call.
+    It waits in short steps: Ray can interrupt a task between two instructions, not in a system call.
     """
     mark = "verl-doctor answers "
     process: Any = subprocess.Popen(
@@ -85,14 +85,14 @@ def look(text: str, sent: bytes, seconds: float) -> str:
                 heard.append(piece)
     finally:
         with contextlib.suppress(OSError):
-            order.close()  # its other end takes this as the order to stop
+            order.close()  # its other end reads this as the order to stop
         answer.close()
         process.wait()
     return b"".join(heard).decode("ascii", "replace").rpartition(mark)[2].strip()
 
 
 class Visit:
-    """One node that is asked. `shares` names what it uses together with others, such as a file system."""
+    """One node to query. `shares` names what it shares with others, such as a file system."""
 
     def __init__(self, node: str, address: str, shares: Iterable[str] = ()) -> None:
         self.node = node
@@ -106,7 +106,7 @@ class Visit:
 def startable(
     waiting: Iterable[Visit], running: Iterable[Visit], *, at_once: int, sharing: int
 ) -> list[Visit]:
-    """Whose turn it is, the first that wait before the others: so many `at_once`, and so many that share one thing."""
+    """Return the next visits, the longest waiting first: at most `at_once`, and a limited number for each shared thing."""
     busy = list(running)
     addresses = collections.Counter(visit.address for visit in busy)
     shares = collections.Counter(share for visit in busy for share in visit.shares)
@@ -124,7 +124,7 @@ def startable(
 
 
 class Survey:
-    """All nodes that are asked, and what has come back."""
+    """All nodes to query, and their results so far."""
 
     def __init__(self, ray: Any, plan: dict[str, Any], sent: bytes, say: Any) -> None:
         self._ray, self._plan, self._say = ray, plan, say
@@ -135,7 +135,7 @@ class Survey:
         self._table_next = 0.0
 
     def run(self, deadline: float) -> None:
-        """Ask every node that is alive until all have answered, the time is up, or nobody wants to hear more."""
+        """Query every living node until all have replied, time is up, or the results are no longer needed."""
         rows = self._ray.nodes()
         self._say({"nodes": [_node_entry(row) for row in rows]})
         only = self._plan["only"]
@@ -156,7 +156,7 @@ class Survey:
             self._unheard(visit)
 
     def leave(self) -> None:
-        """Cancel what still runs, and give it a moment to clear away."""
+        """Cancel running tasks, and give them a moment to clean up."""
         for reference in self._running:
             with contextlib.suppress(Exception):
                 self._ray.cancel(reference, force=False)
@@ -165,7 +165,7 @@ class Survey:
                 self._ray.wait(list(self._running), num_returns=len(self._running), timeout=_LEAVING)
 
     def _start(self) -> None:
-        """Ask as many more as may be asked now."""
+        """Query as many more nodes as the limits allow."""
         for visit in startable(
             self._waiting, self._running.values(), at_once=_SIMULTANEOUS, sharing=self._plan["sharing"]
         ):
@@ -191,7 +191,7 @@ class Survey:
         )
 
     def _hear(self) -> None:
-        """Take what has come back."""
+        """Collect finished tasks."""
         running = list(self._running)
         ready, _ = self._ray.wait(running, num_returns=1, timeout=_STEP)
         if ready:
@@ -218,7 +218,7 @@ class Survey:
                 )
 
     def _compared(self, node: str) -> tuple[float, float] | None:
-        """How far a node's clock is ahead of this one's, in seconds, and how wrong that may be; None when it was too slow."""
+        """Return how far a node's clock is ahead of this one's, in seconds, and the error bound; None if the reply was too slow."""
         best = None
         for _ in range(_PINGS):
             sent, begun = time.time(), time.monotonic()
@@ -235,14 +235,14 @@ class Survey:
         return best
 
     def _dead(self) -> dict[str, dict[str, Any]]:
-        """The nodes that are dead, by number. That the control store is away for a moment is no matter."""
+        """Return the dead nodes, by number. A short absence of the control store is ignored."""
         try:
             return {row["NodeID"]: row for row in self._ray.nodes() if not row["Alive"]}
         except Exception:  # noqa: BLE001 - see above
             return {}
 
     def _bury(self) -> None:
-        """Give up the nodes that Ray has declared dead since."""
+        """Give up the nodes that Ray has since declared dead."""
         begun = time.monotonic()
         if begun < self._table_next:
             return
@@ -258,7 +258,7 @@ class Survey:
         self._table_next = now + max(_NODE_TABLE, 10 * (now - begun))
 
     def _give_up(self) -> None:
-        """Let nobody wait for nodes that take very long."""
+        """Stop waiting for very slow nodes."""
         for reference, visit in list(self._running.items()):
             if _since(visit.began) > self._plan["patience"]:
                 del self._running[reference]
@@ -274,7 +274,7 @@ class Survey:
 
 
 def main(token: str) -> None:
-    """Connect, ask, tell, and leave."""
+    """Connect, query, report, and leave."""
     plan = json.loads(sys.stdin.buffer.readline())
     sent = sys.stdin.buffer.read(plan["bytes"])
     deadline = time.monotonic() + plan["budget"]
@@ -322,7 +322,7 @@ def _node_entry(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _died(row: dict[str, Any]) -> str:
-    """What Ray knows of a node's end."""
+    """Return what Ray reports about a node's end."""
     message = str(row.get("DeathReasonMessage") or "").strip()
     return f"Ray declared it dead{f': {message}' if message else ''}"[:_LONGEST]
 
@@ -337,7 +337,7 @@ def _since(moment: float) -> float:
 
 
 def _words(error: BaseException) -> str:
-    """An error in one line; one that has no words of its own speaks through its cause."""
+    """Format an error in one line; an error without a message uses its cause's."""
     seen = error
     while not str(seen).strip() and (seen.__cause__ or seen.__context__):
         seen = seen.__cause__ or seen.__context__  # type: ignore[assignment]
@@ -348,4 +348,4 @@ def _words(error: BaseException) -> str:
 if __name__ == "__main__":
     main(sys.argv[1])
     sys.stdout.flush()
-    os._exit(0)  # a thread of Ray's may hang
+    os._exit(0)  # a thread of Ray may hang

@@ -1,9 +1,9 @@
 """Tries a collective on all visible GPUs. Runs under the target's interpreter, with its torch.
 
-It is handed over as text, so it needs the standard library and torch only. Called with a token, the backend ("nccl", or
-"gloo" without GPUs), the number of ranks, and a limit in seconds. Each rank is a process of its own, forked before torch is
-imported. One that hangs, dies or floods its output ends nothing but itself: what it was doing, and how it ended, is a part of
-the answer, which is one JSON document.
+It is passed as text, so it needs the standard library and torch only. Called with a token, the backend ("nccl", or
+"gloo" without GPUs), the number of ranks, and a limit in seconds. Each rank is a separate process, forked before torch
+is imported. A rank that hangs, crashes or floods its output ends only itself: what it was doing, and how it ended, is
+part of the result, which is one JSON document.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-LARGE = 16 * 1024 * 1024  # bytes of the tensor whose way is timed
+LARGE = 16 * 1024 * 1024  # bytes of the tensor whose transfer is timed
 ROUNDS = 10
 LAST_WORDS = 1.0  # seconds
-KEPT = 256 * 1024  # bytes of each rank's output: what comes first says most, and a flood says nothing
+KEPT = 256 * 1024  # bytes of each rank's output: the beginning is the most useful, and a flood is useless
 STORE = "rendezvous"
 
 
 def take_part(backend: str, rank: int, world: int, limit: float, report: Callable[..., None]) -> None:
-    """What one rank does: a small all-reduce, a large one, and the same again with a watch."""
+    """Run one rank: a small all-reduce, a large one, and the large one again, timed."""
     report(stage="importing torch")
     import torch  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
     import torch.distributed as dist  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
@@ -66,11 +66,11 @@ def take_part(backend: str, rank: int, world: int, limit: float, report: Callabl
     seconds = (time.monotonic() - started) / ROUNDS
     # The "bus bandwidth" of https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
     report(stage="done", bandwidth=LARGE / seconds * 2 * (world - 1) / world / 1e9)
-    time.sleep(limit)  # the others may still read this one's memory: whoever started it ends it
+    time.sleep(limit)  # the others may still read this one's memory: the parent ends it
 
 
 class Rank:
-    """One rank as its parent sees it: what it has reported, what it has printed, how it ended."""
+    """One rank as its parent sees it: its reports, its output, how it ended."""
 
     def __init__(self, work: Callable[[Callable[..., None]], None]) -> None:
         reports, self._reports = os.pipe()
@@ -115,11 +115,11 @@ class Rank:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more is to be waited for."""
+        """Whether there is nothing more to wait for."""
         return self.reported.get("stage") == "done" or self.ended is not None
 
     def look(self) -> None:
-        """See whether it has ended: with an exit code, or by a signal as a negative number."""
+        """Check whether it has ended: with an exit code, or by a signal as a negative number."""
         if self.ended is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -132,7 +132,7 @@ class Rank:
 
 
 def hear(selector: selectors.BaseSelector, seconds: float) -> None:
-    """Take what there is to read, after waiting for it no longer than this."""
+    """Read what is available, after waiting at most this long."""
     for key, _ in selector.select(timeout=seconds):
         data = os.read(key.fd, 65536)
         if data:
@@ -142,7 +142,7 @@ def hear(selector: selectors.BaseSelector, seconds: float) -> None:
 
 
 def attempt(backend: str, world: int, limit: float) -> dict[str, Any]:
-    """Let all ranks take part, for no longer than the limit; when one dies the others have a second to say why."""
+    """Run all ranks for at most the limit; when one crashes the others have a second to report why."""
     started = time.monotonic()
     deadline = started + limit
     ranks = [
@@ -161,7 +161,7 @@ def attempt(backend: str, world: int, limit: float) -> dict[str, Any]:
                 deadline = min(deadline, time.monotonic() + LAST_WORDS)
         for rank in ranks:
             rank.end()
-        for _ in range(64):  # what they said last; nobody who still floods is listened to forever
+        for _ in range(64):  # their last output; a continuing flood is cut off
             hear(selector, 0)
     return {
         "seconds": time.monotonic() - started,

@@ -1,4 +1,4 @@
-"""Starts the construction (`probes/construction`) under the target's interpreter. It is handed over as text.
+"""Starts the construction (`probes/construction`) under the target's interpreter. It is passed as text.
 
 Called with a token and a JSON object: `package` is the folder of the construction, the rest its request.
 """
@@ -15,9 +15,9 @@ _PARENTS = ("verl_doctor", "verl_doctor.toolkit", "verl_doctor.toolkit.probes")
 
 
 def main(token: str, request: str) -> None:
-    """Load the package from its folder and run it in this one, which is private.
+    """Load the package from its folder and run it in the current folder, which is private.
 
-    The packages above it are empty here: the environment may have a doctor of another release, or none.
+    Its parent packages are empty here: the environment may have another release of verl-doctor, or none.
     """
     order = json.loads(request)
     for name in _PARENTS:

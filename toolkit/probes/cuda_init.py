@@ -1,6 +1,6 @@
-"""Asks the driver's library whether it works. Runs under the target's interpreter and needs the standard library only.
+"""Checks whether the driver's library works. Runs under the target's interpreter and needs the standard library only.
 
-Called with a token and the library's name or path. What is known is printed before each call that may hang or crash.
+Called with a token and the library's name or path. Known results are printed before each call that may hang or crash.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def mapped_libcuda() -> str:
-    """The file of that name which this process has loaded."""
+    """Return the libcuda file that this process has loaded."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:  # noqa: PTH123
         for line in maps:
             path = line.rstrip("\n").partition("/")[2]
@@ -24,13 +24,13 @@ def mapped_libcuda() -> str:
 
 
 def refused_devices() -> list[list[str]]:
-    """The driver's device files that cannot be opened, and why not."""
+    """Return the driver's device files that cannot be opened, and why not."""
     paths = ["/dev/nvidiactl", "/dev/nvidia-uvm", *sorted(glob.glob("/dev/nvidia[0-9]*"))]  # noqa: PTH207
     return [[path, why] for path, why in zip(paths, map(refusal, paths), strict=True) if why]
 
 
 def refusal(path: str) -> str:
-    """Why a device file cannot be opened, nothing when it can."""
+    """Return why a device file cannot be opened, "" if it can."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
@@ -39,7 +39,7 @@ def refusal(path: str) -> str:
 
 
 def main(token: str, name: str) -> None:
-    """Load the library, start it, count devices."""
+    """Load the library, initialise it, count devices."""
     report: dict[str, Any] = {"file": ""}
 
     def tell(**more: Any) -> None:

@@ -1,6 +1,6 @@
-"""Describes data files: columns, number of rows, kinds of values. Runs under the target's interpreter, with its pyarrow.
+"""Describes data files: columns, number of rows, types of values. Runs under the target's interpreter, with its pyarrow.
 
-It is handed over as text, so it needs the standard library and pyarrow only. Of the values in a row it tells the names of
+It is passed as text, so it needs the standard library and pyarrow only. Of the values in a row it reports the names of
 data sources and nothing else. Called with a token, the name of the column of data sources, and the paths.
 """
 
@@ -19,7 +19,7 @@ LARGEST_JSON = 512 * 1024 * 1024  # bytes of one JSON document
 
 
 def kind_of_arrow(kind: Any) -> str:
-    """An Arrow type in the words that JSON values are described with too: list<struct<role: string>>."""
+    """Format an Arrow type, in the notation also used for JSON values: list<struct<role: string>>."""
     import pyarrow.types as t  # noqa: PLC0415
 
     if t.is_struct(kind):
@@ -33,7 +33,7 @@ def kind_of_arrow(kind: Any) -> str:
 
 
 def kind_of_json(value: Any) -> str:
-    """The kind of a JSON value in the same words."""
+    """Format the type of a JSON value in the same notation."""
     if isinstance(value, dict):
         return f"struct<{', '.join(f'{key}: {kind_of_json(inner)}' for key, inner in value.items())}>"
     if isinstance(value, list):
@@ -42,7 +42,7 @@ def kind_of_json(value: Any) -> str:
 
 
 def feature_types(value: Any) -> Iterator[str]:
-    """Every `_type` among the features that the package `datasets` has written into the footer."""
+    """Yield every `_type` among the features that the package `datasets` has written into the footer."""
     inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else ()
     if isinstance(value, dict) and isinstance(value.get("_type"), str):
         yield value["_type"]
@@ -102,7 +102,7 @@ def describe_json(path: str, source: str) -> dict[str, Any]:
 
 
 def describe(path: str, source: str) -> dict[str, Any]:
-    """Describe one file, or say why that cannot be done."""
+    """Describe one file, or return why that fails."""
     reader = describe_json if path.lower().endswith((".json", ".jsonl")) else describe_parquet
     try:
         return reader(path, source)

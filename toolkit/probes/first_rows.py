@@ -1,7 +1,7 @@
 """Copies the first rows of a data file. Runs under the target's interpreter, with its pyarrow.
 
-It is handed over as text. Called with a token, the number of rows, and pairs of paths: from, to. It answers with a list: for each
-pair the number of rows that were written and the names of the columns, or why there are none.
+It is passed as text. Called with a token, the number of rows, and pairs of paths: from, to. It prints a list: for each
+pair the number of rows written and the names of the columns, or why there are none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import islice
 
 
 def copy_parquet(source: str, target: str, rows: int) -> tuple[int, list[str]]:
-    """Copy with the file's own schema, and what other libraries keep in its footer."""
+    """Copy with the file's own schema, including other libraries' entries in its footer."""
     import pyarrow.parquet  # noqa: PLC0415
 
     file = pyarrow.parquet.ParquetFile(source)
@@ -41,7 +41,7 @@ def copy_json(source: str, target: str, rows: int) -> tuple[int, list[str]]:
 
 
 def copied(source: str, target: str, rows: int) -> tuple[int, list[str]] | str:
-    """Copy one file, or say why not."""
+    """Copy one file, or return why not."""
     try:
         return (copy_parquet if source.endswith(".parquet") else copy_json)(source, target, rows)
     except Exception as error:  # noqa: BLE001 - whatever a damaged file makes a library say
@@ -49,7 +49,7 @@ def copied(source: str, target: str, rows: int) -> tuple[int, list[str]] | str:
 
 
 def main() -> None:
-    """Copy what was asked for."""
+    """Copy the given files."""
     token, rows, *paths = sys.argv[1:]
     answers = [
         copied(source, target, int(rows)) for source, target in zip(paths[::2], paths[1::2], strict=True)

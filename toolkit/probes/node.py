@@ -1,10 +1,11 @@
-"""What runs on a node where the doctor is not installed: it unpacks what arrives on its input, runs it, answers, and leaves nothing.
+"""Runs on a node without verl-doctor: it unpacks its input, runs it, prints the result, and leaves nothing.
 
-Started as `PYTHON -I -S -c TEXT TOKEN`, by a Ray task, ssh or srun. On stdin comes one line of JSON, the `Order`, and behind
-it the parcel: a compressed JSON object of texts by file name. Whoever wants the answer keeps stdin open: when it ends, the
-work is stopped and cleared away, however the other side ended. The answer is one line behind the token.
+Started as `PYTHON -I -S -c TEXT TOKEN`, by a Ray task, ssh or srun. Stdin holds one line of JSON, the `Order`, followed
+by the parcel: a compressed JSON object of texts by file name. The caller keeps stdin open as long as it needs the
+result: when stdin ends, however the caller ended, the work is stopped and cleaned up. The result is one line after the
+token.
 
-The node's Python is the patient's and may be older than the doctor's: this file needs 3.7, and says so of what it unpacks.
+The node's Python is the target's and may be older than verl-doctor's: this file needs 3.7, and reports if the unpacked code needs more.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-_OLDEST = (3, 10)  # of the doctor's own code
-_DYING = 2.0  # seconds for what was killed to be gone
-_STEP = 0.05  # seconds between two looks at the work
+_OLDEST = (3, 10)  # for verl-doctor's own code
+_DYING = 2.0  # seconds for killed processes to disappear
+_STEP = 0.05  # seconds between two checks of the work
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
-_LONGEST = 300  # characters of a complaint
+_LONGEST = 300  # characters of an error message
 
 
 def serve(token: str) -> None:
-    """Read the order and the parcel, and answer in one line."""
+    """Read the order and the parcel, and print the result in one line."""
     order = json.loads(_line())
     parcel = _exactly(order["parcel"])
     if order["detached"]:
-        # Ray kills a worker's children and its process group with it. What clears away must be neither.
+        # Ray kills a worker's children and its process group with it. The process that cleans up must be in neither.
         if os.fork():
             os._exit(0)
         os.setsid()
@@ -71,11 +72,11 @@ def unpack(parcel: bytes, folder: str) -> None:
 
 
 def _run(folder: str, request: Any, deadline: float) -> dict[str, Any]:
-    """Run the folder's `__main__` until it ends, is out of time, or nobody wants its answer any more."""
+    """Run the folder's `__main__` until it ends, is out of time, or its result is no longer needed."""
     request_path, answer_path, complaint = (Path(folder, name) for name in ("request", "answer", "complaint"))
     request_path.write_text(json.dumps(request), "ascii")
     with contextlib.suppress(AttributeError, OSError):
-        # What the work leaves behind comes to us, so that it can be ended.
+        # Orphans of the work become children of this process, so that it can end them.
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with complaint.open("wb") as stderr:
         work = subprocess.Popen(
@@ -100,13 +101,13 @@ def _run(folder: str, request: Any, deadline: float) -> dict[str, Any]:
 
 
 def _is_wanted(patience: float) -> bool:
-    """Whether the other end of stdin is still held. Nothing more is ever sent, so what can be read is its end."""
+    """Whether the other end of stdin is still open. Nothing more is ever sent, so readable means closed."""
     readable, _, _ = select.select([0], [], [], patience)
     return not readable or bool(os.read(0, 1))
 
 
 def _end_all() -> None:
-    """Kill and reap our children, and what they leave to us, until there is none."""
+    """Kill and reap our children and the orphans that we inherit, until none is left."""
     deadline = time.monotonic() + _DYING
     while time.monotonic() < deadline:
         children = _children()
@@ -122,7 +123,7 @@ def _end_all() -> None:
 
 
 def _children() -> list[int]:
-    """The processes whose parent is this one, from the field behind the state in /proc/PID/stat."""
+    """Return the processes whose parent is this one, from the field after the state in /proc/PID/stat."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -143,7 +144,7 @@ def _exactly(size: int) -> bytes:
     while size:
         piece = os.read(0, size)
         if not piece:
-            os._exit(1)  # nobody wants an answer
+            os._exit(1)  # the result is no longer needed
         pieces.append(piece)
         size -= len(piece)
     return b"".join(pieces)

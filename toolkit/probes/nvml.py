@@ -1,7 +1,7 @@
-"""Asks NVML for the state of the GPUs. Runs in a child of the doctor, because a sick driver hangs or ends who asks it.
+"""Queries NVML for the state of the GPUs. Runs in a child of verl-doctor, because a faulty driver hangs or crashes its caller.
 
-It is handed over as text, so it needs the standard library and NVIDIA's bindings (pynvml) only. Called with a token and the
-folder of pynvml, it prints one JSON document of numbers as NVML gives them, in NVML's units; `nvml` says what they mean.
+It is passed as text, so it needs the standard library and NVIDIA's bindings (pynvml) only. Called with a token and the
+folder of pynvml, it prints one JSON document of numbers as NVML returns them, in NVML's units; `nvml` interprets them.
 https://docs.nvidia.com/deploy/nvml-api/
 """
 
@@ -18,16 +18,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-SURVEY_TIMEOUT = 5.0  # seconds for all GPUs, which are asked side by side: one that hangs hides no other
+SURVEY_TIMEOUT = 5.0  # seconds for all GPUs, queried in parallel: a hanging GPU hides no other
 MOST_LINKS = 36
 LIBRARY = "libnvidia-ml.so.1"
-_NOT_SUPPORTED = (3, 13, 25)  # this GPU, this driver or this version of a structure does not have it
+_NOT_SUPPORTED = (3, 13, 25)  # not supported by this GPU, this driver or this version of a structure
 _UNCORRECTED, _SINCE_LOADED, _SINCE_MADE = 1, 0, 1
 _LIBRARY_NOT_FOUND = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 _RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _READ, _NVLINK = 0, 2  # NVML_P2P_CAPS_INDEX_...
 
-# What one call tells, by the name under which it is passed on.
+# The results of single calls, by the name under which they are passed on.
 CALLS = {
     "name": "nvmlDeviceGetName",
     "uuid": "nvmlDeviceGetUUID",
@@ -48,7 +48,7 @@ CALLS = {
 
 
 def memory(nvml: Any, device: Any) -> list[int | None]:
-    """Bytes: total, used, free, and reserved for the driver. Before driver 510 the last is a part of what is used."""
+    """Return bytes: total, used, free, and reserved for the driver. Before driver 510 the last is included in used."""
     try:
         now = nvml.nvmlDeviceGetMemoryInfo(device, nvml.nvmlMemory_v2)
     except (AttributeError, nvml.NVMLError):
@@ -57,15 +57,15 @@ def memory(nvml: Any, device: Any) -> list[int | None]:
 
 
 def pci(nvml: Any, device: Any) -> Any:
-    """Its place on the bus: "00000000:C6:00.0"."""
+    """Return its place on the bus: "00000000:C6:00.0"."""
     return nvml.nvmlDeviceGetPciInfo(device).busId
 
 
 def processes(nvml: Any, device: Any) -> list[list[int | None]]:
-    """Numbers of processes that compute or draw on it, and the bytes that each holds, None where NVML does not say."""
+    """Return the numbers of compute and graphics processes on it, and the bytes that each holds, None if NVML does not report them."""
     found: dict[int, int | None] = {}
     for kind in ("Graphics", "Compute"):
-        for version in ("v2", "v3"):  # the newer one counts; drivers before 510 have the older one
+        for version in ("v2", "v3"):  # the newer version counts; drivers before 510 have the older one
             with contextlib.suppress(nvml.NVMLError, AttributeError):
                 ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{version}")
                 found.update((process.pid, process.usedGpuMemory) for process in ask(device))
@@ -73,13 +73,13 @@ def processes(nvml: Any, device: Any) -> list[list[int | None]]:
 
 
 def recovery(nvml: Any, device: Any) -> int | None:
-    """The number of what the driver wants done to the GPU, from driver 560 on."""
+    """Return the number of the recovery action that the driver requests, from driver 560 on."""
     value = nvml.nvmlDeviceGetFieldValues(device, [_RECOVERY_ACTION])[0]
     return value.value.uiVal if value.nvmlReturn == 0 else None
 
 
 def clock_reasons(nvml: Any, device: Any) -> Any:
-    """The bits of why its clocks are not higher. Before driver 535 the call has another name."""
+    """Return the bit mask of reasons why its clocks are not higher. Before driver 535 the call has another name."""
     try:
         return nvml.nvmlDeviceGetCurrentClocksEventReasons(device)
     except (AttributeError, nvml.NVMLError):
@@ -87,7 +87,7 @@ def clock_reasons(nvml: Any, device: Any) -> Any:
 
 
 def fabric(nvml: Any, device: Any) -> list[int]:
-    """State and status of its registration with the NVSwitch fabric, and a mask of health where the driver knows it."""
+    """Return state and status of its registration with the NVSwitch fabric, and a health mask if the driver has it."""
     try:
         info = nvml.c_nvmlGpuFabricInfo_v2_t()
         nvml.nvmlDeviceGetGpuFabricInfoV(device, nvml.byref(info))
@@ -98,21 +98,21 @@ def fabric(nvml: Any, device: Any) -> list[int]:
 
 
 def links(nvml: Any, device: Any) -> list[int]:
-    """The state of each NVLink: 1 is active. Empty where there are none."""
+    """Return the state of each NVLink: 1 is active. Empty if there are none."""
     found: list[int] = []
-    with contextlib.suppress(nvml.NVMLError):  # there is no such link
+    with contextlib.suppress(nvml.NVMLError):  # no such link
         for link in range(MOST_LINKS):
             found.append(nvml.nvmlDeviceGetNvLinkState(device, link))  # noqa: PERF401 - keeps those before an error
     return found
 
 
 def instances(nvml: Any, device: Any) -> list[list[Any]]:
-    """Name, UUID and bytes of each MIG device."""
+    """Return name, UUID and bytes of each MIG device."""
     if not nvml.nvmlDeviceGetMigMode(device)[0]:
         return []
     found = []
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(device)):
-        with contextlib.suppress(nvml.NVMLError):  # this place is empty
+        with contextlib.suppress(nvml.NVMLError):  # empty slot
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, index)
             name, uuid = nvml.nvmlDeviceGetName(part), nvml.nvmlDeviceGetUUID(part)
             found.append([text(name), text(uuid), nvml.nvmlDeviceGetMemoryInfo(part).total])
@@ -120,17 +120,17 @@ def instances(nvml: Any, device: Any) -> list[list[Any]]:
 
 
 def temperature(nvml: Any, device: Any) -> Any:
-    """Degrees Celsius of the chip."""
+    """Return degrees Celsius of the chip."""
     return nvml.nvmlDeviceGetTemperature(device, 0)
 
 
 def uncorrected(nvml: Any, device: Any) -> Any:
-    """Memory errors since the driver was loaded."""
+    """Return memory errors since the driver was loaded."""
     return nvml.nvmlDeviceGetTotalEccErrors(device, _UNCORRECTED, _SINCE_LOADED)
 
 
 def uncorrected_ever(nvml: Any, device: Any) -> Any:
-    """Memory errors since the GPU was made."""
+    """Return memory errors over the GPU's lifetime."""
     return nvml.nvmlDeviceGetTotalEccErrors(device, _UNCORRECTED, _SINCE_MADE)
 
 
@@ -150,12 +150,12 @@ LONGER: tuple[Callable[[Any, Any], Any], ...] = (
 
 
 def text(value: Any) -> Any:
-    """Older bindings answer in bytes."""
+    """Decode text: older bindings return bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def describe(nvml: Any, device: Any, into: dict[str, Any]) -> None:
-    """Ask one GPU everything. What it does not support is left out; other complaints are kept under `errors`."""
+    """Query everything about one GPU. What it does not support is left out; other errors are kept under `errors`."""
     for name, call in CALLS.items():
         keep(nvml, into, name, call, device)
     for ask in LONGER:
@@ -163,7 +163,7 @@ def describe(nvml: Any, device: Any, into: dict[str, Any]) -> None:
 
 
 def keep(nvml: Any, into: dict[str, Any], name: str, call: str | Callable[..., Any], *arguments: Any) -> None:
-    """Keep one answer, or NVML's number and words for why there is none."""
+    """Keep one result, or NVML's error number and message."""
     try:
         ask = getattr(nvml, call) if isinstance(call, str) else call
         into[name] = text(ask(*arguments))
@@ -177,7 +177,7 @@ def keep(nvml: Any, into: dict[str, Any], name: str, call: str | Callable[..., A
 
 
 def peers(nvml: Any, devices: dict[int, Any]) -> Iterator[list[int | None]]:
-    """For each pair of GPUs: both numbers, and NVML's status of reading each other's memory and of NVLink between them."""
+    """Yield for each pair of GPUs: both numbers, and NVML's status of reading each other's memory and of NVLink between them."""
     for first, second in itertools.combinations(sorted(devices), 2):
         pair: dict[str, Any] = {}
         for name, what in (("read", _READ), ("nvlink", _NVLINK)):
@@ -186,7 +186,7 @@ def peers(nvml: Any, devices: dict[int, Any]) -> Iterator[list[int | None]]:
 
 
 def survey(nvml: Any, patience: float = SURVEY_TIMEOUT) -> dict[str, Any]:
-    """Ask all GPUs side by side, and then which of them reach each other. Whoever does not answer in time is left out."""
+    """Query all GPUs in parallel, and then which of them reach each other. GPUs that do not reply in time are left out."""
     started = time.monotonic()
     try:
         nvml.nvmlInit()
@@ -217,7 +217,7 @@ def survey(nvml: Any, patience: float = SURVEY_TIMEOUT) -> dict[str, Any]:
 
 
 def side_by_side(task: Callable[[int], None], numbers: range, deadline: float) -> None:
-    """Run the task for each number in a thread of its own, and wait no longer than until `deadline`."""
+    """Run the task for each number in its own thread, and wait at most until `deadline`."""
     threads = [threading.Thread(target=task, args=(number,), daemon=True) for number in numbers]
     for thread in threads:
         thread.start()
@@ -226,9 +226,9 @@ def side_by_side(task: Callable[[int], None], numbers: range, deadline: float) -
 
 
 def answer(folder: str, library: str = LIBRARY) -> dict[str, Any]:
-    """What pynvml, which lies in this folder, says.
+    """Return the results of pynvml, which is in this folder.
 
-    Without NVML itself it is not loaded: that takes 0.07 s, its answer is known, and most machines without a GPU are such.
+    Without NVML itself it is not loaded: loading takes 0.07 s, the result is known, and most machines without a GPU lack NVML.
     """
     try:
         ctypes.CDLL(library)

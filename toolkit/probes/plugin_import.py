@@ -1,4 +1,4 @@
-"""Import what entry points name, as the doctor would, and report what became of the process: it may hang, exit, or go on elsewhere.
+"""Imports entry points as verl-doctor would, and reports the state of the process: it may hang, exit, or continue elsewhere.
 
 Runs as a script: a token, the paths of sys.path in JSON, and entry points (`module:attribute`).
 """
@@ -11,11 +11,11 @@ import signal
 import sys
 import threading
 
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: also the children of a child that has ended are ours
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphaned grandchildren become our children
 
 
 def left_behind() -> "list[str]":
-    """What goes on after the import, and may end the process, keep it, or write a report of its own."""
+    """Return what continues after the import, and may end the process, keep it alive, or write its own report."""
     threads = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     found = ["the thread " + thread.name for thread in threads if thread.is_alive()]
     if signal.getitimer(signal.ITIMER_REAL)[0]:
@@ -43,13 +43,13 @@ def main(token: str, paths: str, *values: str) -> None:
     except SystemExit as ended:
         os._exit(ended.code if isinstance(ended.code, int) else bool(ended.code))
     if os.getpid() != own:
-        os._exit(0)  # a copy that the import has made
+        os._exit(0)  # a copy forked by the import
     os.write(1, ("\n" + token + json.dumps(left_behind()) + "\n").encode())
-    os._exit(0)  # whatever a plugin registered to run at exit
+    os._exit(0)  # skip whatever a plugin registered to run at exit
 
 
 def load(values: "tuple[str, ...]") -> None:
-    """Import what they name."""
+    """Import the entry points."""
     for value in values:
         module, _, attributes = value.partition(":")
         found = importlib.import_module(module)

@@ -1,6 +1,6 @@
-"""Tells the longest prompt of data files, in bytes. Runs under the target's interpreter, with its pyarrow; no text is told.
+"""Measures the longest prompt of data files, in bytes. Runs under the target's interpreter, with its pyarrow; prints no text of them.
 
-It is handed over as text, so it needs the standard library and pyarrow only. Called with a token, the name of the column of
+It is passed as text, so it needs the standard library and pyarrow only. Called with a token, the name of the column of
 prompts, and the paths of parquet files.
 """
 
@@ -14,7 +14,7 @@ MOST_ROWS = 200_000
 
 
 def size(prompt: Any) -> int | None:
-    """The bytes of a prompt's texts, with an allowance for each message; None when it is not all text."""
+    """Return the bytes of a prompt's texts, with an allowance for each message; None if it is not all text."""
     if isinstance(prompt, str):
         return len(prompt.encode("utf-8", "replace"))
     if not isinstance(prompt, list):
@@ -29,12 +29,12 @@ def size(prompt: Any) -> int | None:
 
 
 def messages(prompt: Any) -> int:
-    """How many messages a prompt has."""
+    """Return how many messages a prompt has."""
     return len(prompt) if isinstance(prompt, list) else 1
 
 
 def longest(path: str, column: str) -> dict[str, int] | None:
-    """The bytes and messages of the prompts with the most of them; None when a prompt is not all text, or there are too many."""
+    """Return the maximum bytes and messages of the prompts; None if a prompt is not all text, or there are too many."""
     import pyarrow.parquet  # noqa: PLC0415
 
     file = pyarrow.parquet.ParquetFile(path)
@@ -54,7 +54,7 @@ def longest(path: str, column: str) -> dict[str, int] | None:
 
 
 def longest_or_none(path: str, column: str) -> dict[str, int] | None:
-    """As `longest`; None for a file that cannot be read."""
+    """Like `longest`; None for a file that cannot be read."""
     try:
         return longest(path, column)
     except Exception:  # noqa: BLE001 - whatever a file holds, it tells nothing then

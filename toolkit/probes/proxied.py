@@ -1,7 +1,8 @@
-"""Tells which addresses the installed HTTP clients would reach through a proxy. Runs under the target's interpreter.
+"""Reports which addresses the installed HTTP clients would reach through a proxy. Runs under the target's interpreter.
 
-It is handed over as text, so it needs the standard library and the clients only. Nothing is sent: each client is asked for the way
-that it would choose. Called with a token and a JSON object: `variables` are the proxy variables of the job, `urls` what is asked for.
+It is passed as text, so it needs the standard library and the clients only. Nothing is sent: each client only computes
+its route. Called with a token and a JSON object: `variables` are the proxy variables of the job, `urls` the addresses
+to check.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 
 def of_httpx(urls: list[str]) -> list[str]:
-    """What httpx's client would not send directly; openai's client is built on it."""
+    """Return the URLs that httpx's client would not reach directly; openai's client is built on it."""
     import httpx  # noqa: PLC0415
 
     with httpx.Client() as client:
@@ -24,7 +25,7 @@ def of_httpx(urls: list[str]) -> list[str]:
 
 
 def of_requests(urls: list[str]) -> list[str]:
-    """What requests would not send directly."""
+    """Return the URLs that requests would not reach directly."""
     import requests.utils  # noqa: PLC0415
 
     return [url for url in urls if requests.utils.select_proxy(url, requests.utils.get_environ_proxies(url))]
@@ -34,7 +35,7 @@ CLIENTS: dict[str, Callable[[list[str]], list[str]]] = {"httpx": of_httpx, "requ
 
 
 def answer_of(name: str, urls: list[str]) -> dict[str, Any]:
-    """One client's answer, {} when it is not installed."""
+    """Return one client's result, {} if it is not installed."""
     try:
         return {"proxied": CLIENTS[name](urls)}
     except ModuleNotFoundError as error:
@@ -44,7 +45,7 @@ def answer_of(name: str, urls: list[str]) -> dict[str, Any]:
 
 
 def main(token: str, question: dict[str, Any]) -> None:
-    """Answer behind the token, which nobody else can print."""
+    """Print the result after the token, which other output cannot contain."""
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[name]
     os.environ.update(question["variables"])

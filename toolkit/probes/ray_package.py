@@ -1,8 +1,8 @@
-"""Tells what Ray would pack of a folder. Runs under the target's interpreter, with the target's Ray.
+"""Reports what Ray would pack of a folder. Runs under the target's interpreter, with the target's Ray.
 
-It is handed over as text, so it needs the standard library and Ray only. Ray's own functions choose the files, as they did from
-Ray 2.10 to 2.60; nothing is packed and no file is opened but those that list what to leave out. Called with a token and a JSON
-object: `folder`, `excludes`, and `limit`, the seconds after which what was counted so far is the answer.
+It is passed as text, so it needs the standard library and Ray only. Ray's own functions choose the files, as they did
+from Ray 2.10 to 2.60; nothing is packed and no file is opened except lists of exclusions. Called with a token and a
+JSON object: `folder`, `excludes`, and `limit`, the seconds after which the count so far is reported.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 MOST = 300
-"""How many folders and how many files are told, the largest."""
+"""The number of folders and of files reported, the largest first."""
 
 DEPTH = 5
 CODE = frozenset((".py", ".pyi", ".sh", ".so", ".cu", ".cpp", ".h", ".jinja", ".j2"))
-"""How names of files end that a job may need without naming them."""
+"""Suffixes of files that a job may need without naming them."""
 
 
 class LateError(Exception):
-    """The time is over."""
+    """Time has run out."""
 
 
 class Package:
-    """What was met so far. A file takes its size and two entries in the ZIP archive, which Ray does not compress."""
+    """The paths counted so far. A file takes its size and two entries in the ZIP archive, which Ray does not compress."""
 
     def __init__(self, root: Path, limit: float) -> None:
         self.root = root
@@ -64,11 +64,11 @@ class Package:
 
     @staticmethod
     def largest(sizes: dict[str, int]) -> list[tuple[str, int]]:
-        """The largest of these."""
+        """Return the largest of these."""
         return sorted(sizes.items(), key=lambda item: -item[1])[:MOST]
 
     def summary(self) -> dict[str, Any]:
-        """All that was counted."""
+        """Return all that was counted."""
         return {
             "size": self.size,
             "number": self.number,
@@ -79,7 +79,7 @@ class Package:
 
 
 def dashboard_limit(constants: Any) -> int:
-    """The largest body that Ray's dashboard takes, through which `ray job submit` sends the package.
+    """Return the largest body that Ray's dashboard accepts, through which `ray job submit` sends the package.
 
     Older Ray has the number in the dashboard's source, as a product.
     """
@@ -91,7 +91,7 @@ def dashboard_limit(constants: Any) -> int:
 
 
 def main(token: str, order: dict[str, Any]) -> None:
-    """Answer behind the token, which nobody else can print."""
+    """Print the result after the token, which other output cannot contain."""
     from ray._private import ray_constants as constants  # noqa: PLC0415
     from ray._private.runtime_env import packaging  # noqa: PLC0415
 

@@ -1,9 +1,9 @@
 """Ends actors and placement groups of a Ray cluster. Runs under the target's interpreter, with the target's Ray.
 
-It is handed over as text, so it needs the standard library and Ray only. Ray ends actors for a driver alone, so this one connects as
-one, which leaves a finished job in the cluster's table. It ends nothing while another driver is connected, nor in another cluster than
-the one that is meant. Called with a token and a JSON object: `address` of the GCS, `session`, the cluster's name for itself, `actors`
-and `groups`, their identities in hexadecimal digits, and `limit` in seconds.
+It is passed as text, so it needs the standard library and Ray only. Ray ends actors only for a driver, so this script
+connects as one, which leaves a finished job in the cluster's table. It ends nothing while another driver is connected,
+or in a cluster other than the intended one. Called with a token and a JSON object: `address` of the GCS, `session`, the
+cluster's own name, `actors` and `groups`, their IDs in hexadecimal digits, and `limit` in seconds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 _NAMESPACE = "verl-doctor"
 _PAUSE = 0.05
-_DYING = 10.0  # seconds for what was ended to be gone
+_DYING = 10.0  # seconds for ended actors and groups to disappear
 
 
 def say(token: str, answer: dict[str, Any]) -> None:
-    """Answer behind the token, which nobody else can print, and stop."""
+    """Print the result after the token, which other output cannot contain, and stop."""
     sys.stdout.write(f"\n{token}{json.dumps(answer)}\n")
     sys.stdout.flush()
     os._exit(0)
@@ -46,13 +46,13 @@ class Cluster:
             raise ConnectionError("the GCS did not let the reader in")
 
     def session(self) -> str:
-        """The cluster's name for itself."""
+        """Return the cluster's own name."""
         from ray.experimental.internal_kv import _internal_kv_get  # noqa: PLC0415
 
         return (_internal_kv_get(b"session_name", namespace=b"session") or b"").decode()
 
     def others(self) -> list[str]:
-        """The drivers that are connected besides this one and Ray's own."""
+        """Return the connected drivers other than this one and Ray's own."""
         table = self.accessor.get_job_table(
             skip_submission_job_info_field=True, skip_is_running_tasks_field=True
         )
@@ -66,21 +66,21 @@ class Cluster:
         ]
 
     def actor(self, identity: str) -> Any:
-        """What the GCS tells of an actor; None when there is none of that identity."""
+        """Return the GCS's record of an actor; None if there is none with that ID."""
         from ray._raylet import ActorID  # noqa: PLC0415
 
         text = self.accessor.get_actor_info(ActorID(bytes.fromhex(identity)))
         return self.tables.ActorTableData.FromString(text) if text else None
 
     def group(self, identity: str) -> Any:
-        """What the GCS tells of a placement group; None when there is none of that identity."""
+        """Return the GCS's record of a placement group; None if there is none with that ID."""
         from ray._raylet import PlacementGroupID  # noqa: PLC0415
 
         text = self.accessor.get_placement_group_info(PlacementGroupID(bytes.fromhex(identity)))
         return self.tables.PlacementGroupTableData.FromString(text) if text else None
 
     def end_actor(self, identity: str) -> str:
-        """End one actor for good. Why it still is there, "" when it is not."""
+        """End one actor for good. Return why it still exists, "" if it does not."""
         dead = self.tables.ActorTableData.DEAD
         found = self.actor(identity)
         if found is None or found.state == dead:
@@ -92,7 +92,7 @@ class Cluster:
         return self._gone(lambda: (actor := self.actor(identity)) is None or actor.state == dead)
 
     def remove_group(self, identity: str) -> str:
-        """Take one placement group back. Why it still is there, "" when it is not."""
+        """Remove one placement group. Return why it still exists, "" if it does not."""
         from ray._raylet import PlacementGroupID  # noqa: PLC0415
         from ray.util.placement_group import PlacementGroup, remove_placement_group  # noqa: PLC0415
 
@@ -117,7 +117,7 @@ class Cluster:
 
 
 def work(question: dict[str, Any]) -> dict[str, Any]:
-    """End what is asked for, one by one. Of each, why it still is there."""
+    """End the given actors and groups one by one. Return for each why it still exists."""
     try:
         cluster = Cluster(question["address"])
         if cluster.session() != question["session"]:
@@ -134,7 +134,7 @@ def work(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def attempt(cluster: Cluster, end: Callable[[str], str], identity: str) -> str:
-    """End one thing, if nobody may need it. Why it still is there, "" when it is not."""
+    """End one actor or group, if nothing may need it. Return why it still exists, "" if it does not."""
     try:
         others = cluster.others()
         return f"{others[0]} has connected meanwhile" if others else end(identity)
@@ -143,7 +143,7 @@ def attempt(cluster: Cluster, end: Callable[[str], str], identity: str) -> str:
 
 
 def main(token: str, question: dict[str, Any]) -> None:
-    """Answer, in time."""
+    """Print the result in time."""
     late = {"refused": f"Ray did not do it within {question['limit']:g} s"}
     clock = threading.Timer(question["limit"], say, (token, late))
     clock.daemon = True

@@ -1,9 +1,9 @@
-"""Tells what the control store (GCS) of a Ray cluster holds. Runs under the target's interpreter, with the target's Ray.
+"""Reports the contents of a Ray cluster's control store (GCS). Runs under the target's interpreter, with the target's Ray.
 
-It is handed over as text, so it needs the standard library and Ray only. Nothing joins the cluster and no job is registered: the
-tables are read through the clients that Ray's own command line uses. Their messages are the same from Ray 2.49 to 2.60, also where
-the cluster is of another version; what an older one lacks is named in `untold`. Called with a token and a JSON object: `address` of
-the GCS, and `limit`, the seconds after which what is known so far is the answer.
+It is passed as text, so it needs the standard library and Ray only. Nothing joins the cluster and no job is registered:
+the tables are read through the clients that Ray's own command line uses. Their messages are the same from Ray 2.49 to
+2.60, even if the cluster has another version; what an older cluster lacks is named in `untold`. Called with a token and
+a JSON object: `address` of the GCS, and `limit`, the seconds after which the results so far are printed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 MOST = 2000
-"""How many entries of a table that only grows are told: finished jobs, actors that have ended, groups that were removed."""
+"""The number of entries reported of a table that only grows: finished jobs, ended actors, removed groups."""
 
 PLACE = ("RANK", "WORLD_SIZE", "WG_PREFIX")
-"""The variables of an actor's `runtime_env` that are told: its place in a process group. Others may be secrets."""
+"""The variables reported of an actor's `runtime_env`: its place in a process group. Others may be secrets."""
 
 COLOCATED = ".WorkerDict"
-"""How the class ends in which verl has several roles share a process (`create_colocated_worker_cls`)."""
+"""The suffix of the class in which verl has several roles share a process (`create_colocated_worker_cls`)."""
 
-_OF_EVERY_ROLE = "_execute_func_rank_zero"  # a method of verl's Worker; a WorkerDict has it once for each role, ROLE_ before it
+_OF_EVERY_ROLE = "_execute_func_rank_zero"  # a method of verl's Worker; a WorkerDict has it once for each role, with the prefix ROLE_
 
 
 class Told:
-    """The answer, part by part. Whoever is first tells it: the reader at its end, or the clock."""
+    """The result, part by part. Printed once: by the reader at its end, or by the timer."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -38,7 +38,7 @@ class Told:
         self._lock = threading.Lock()
 
     def add(self, part: str, read: Callable[[], Any]) -> None:
-        """Read one part. Whatever goes wrong is said of that part alone."""
+        """Read one part. An error is recorded for that part alone."""
         try:
             found = read()
         except Exception as error:  # noqa: BLE001 - whatever another version of Ray raises
@@ -47,7 +47,7 @@ class Told:
         self.parts[part] = found
 
     def end(self, why: str = "") -> None:
-        """Answer behind the token, which nobody else can print, and stop: Ray's own threads may hang."""
+        """Print the result after the token, which other output cannot contain, and stop: Ray's own threads may hang."""
         with self._lock:
             if why:
                 self.parts["untold"].append(why)
@@ -57,18 +57,18 @@ class Told:
 
 
 def metadata(client: Any, limit: float) -> dict[str, Any]:
-    """The versions of the cluster, and whether a driver's `ray.init` started it."""
+    """Return the versions of the cluster, and whether a driver's `ray.init` started it."""
     text = client.internal_kv_get(b"CLUSTER_METADATA", b"cluster", timeout=limit)
     return dict(json.loads(text)) if text else {}
 
 
 def session(client: Any, limit: float) -> str:
-    """The cluster's name for itself, which is that of its folder."""
+    """Return the cluster's own name, which is also its folder's."""
     return (client.internal_kv_get(b"session_name", b"session", timeout=limit) or b"").decode()
 
 
 def nodes(client: Any, accessor: Any, limit: float) -> list[dict[str, Any]]:
-    """All nodes, with their totals and what of them is free. Ray before 2.40 has no such table of free resources here."""
+    """Return all nodes, with their totals and the free part. Ray before 2.40 has no such table of free resources here."""
     from ray.core.generated import gcs_pb2  # noqa: PLC0415
 
     free = {}
@@ -101,7 +101,7 @@ def _node(node: Any, free: dict[str, float]) -> dict[str, Any]:
 
 
 def jobs(accessor: Any) -> list[dict[str, Any]]:
-    """All drivers that are connected, and the last ones that have ended."""
+    """Return all connected drivers, and the last ones that have ended."""
     from ray.core.generated import gcs_pb2  # noqa: PLC0415
 
     table = accessor.get_job_table(skip_submission_job_info_field=True, skip_is_running_tasks_field=True)
@@ -123,7 +123,7 @@ def jobs(accessor: Any) -> list[dict[str, Any]]:
 
 
 def actors(client: Any, accessor: Any, limit: float) -> list[dict[str, Any]]:
-    """All actors that there are, in every namespace, and the last ones that have ended."""
+    """Return all existing actors, in every namespace, and the last ones that have ended."""
     from ray.core.generated import gcs_pb2  # noqa: PLC0415
 
     states = gcs_pb2.ActorTableData.ActorState.DESCRIPTOR.values_by_number
@@ -164,7 +164,7 @@ def _actor(actor: Any) -> dict[str, Any]:
 
 
 def gpus(actor: Any) -> list[int]:
-    """The numbers that Ray gave the GPUs of an actor on its node: 0 is the first that its raylet may use."""
+    """Return the numbers that Ray gave the GPUs of an actor on its node: 0 is the first that its raylet may use."""
     return sorted(
         {
             part.index
@@ -176,7 +176,7 @@ def gpus(actor: Any) -> list[int]:
 
 
 def variables(actor: Any) -> dict[str, str]:
-    """What its `runtime_env` says of its place in a process group."""
+    """Return the place in a process group from its `runtime_env`."""
     try:
         given = json.loads(actor.serialized_runtime_env or "{}").get("env_vars") or {}
     except ValueError:
@@ -185,7 +185,7 @@ def variables(actor: Any) -> dict[str, str]:
 
 
 class Classes:
-    """The classes of actors as their drivers left them in the control store, each read once."""
+    """The classes of actors as their drivers stored them in the control store, each read once."""
 
     def __init__(self, client: Any, limit: float) -> None:
         self.client = client
@@ -193,7 +193,7 @@ class Classes:
         self._roles: dict[tuple[bytes, str], list[str]] = {}
 
     def roles(self, actor: Any) -> list[str]:
-        """The roles that share the process of a `WorkerDict`, by the names of its methods; none for any other actor."""
+        """Return the roles that share the process of a `WorkerDict`, by the names of its methods; none for any other actor."""
         if not actor.class_name.endswith(COLOCATED):
             return []
         about = actor.function_descriptor.python_function_descriptor
@@ -221,7 +221,7 @@ class Classes:
 
 
 class Plain(pickle.Unpickler):
-    """Reads what holds texts and numbers only: nothing that a driver has pickled is run here."""
+    """Unpickles only texts and numbers: nothing that a driver has pickled is run here."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Refuse. Raises UnpicklingError."""
@@ -229,21 +229,21 @@ class Plain(pickle.Unpickler):
 
 
 def death(actor: Any) -> tuple[str, Any]:
-    """The kind of an actor's end in Ray's words, and what Ray says about it; "" when it has not ended, or Ray does not say."""
+    """Return the kind of an actor's end and its details, in Ray's terms; "" if it has not ended, or Ray gives none."""
     cause = getattr(actor, "death_cause", None)
     kind = cause.WhichOneof("context") if cause is not None else None
     return (kind, getattr(cause, kind)) if kind else ("", None)
 
 
 def died(actor: Any) -> str:
-    """Why an actor has ended, in the first line of Ray's words."""
+    """Return why an actor has ended, in the first line of Ray's message."""
     kind, context = death(actor)
     message = getattr(context, "error_message", "") or getattr(context, "formatted_exception_string", "")
     return next(iter(str(message).strip().splitlines()), kind)[:300]
 
 
 def end(actor: Any) -> str:
-    """One word for the way in which an actor has ended: Ray's own where it has one."""
+    """Return a term for how an actor has ended: Ray's own if it has one."""
     kind, context = death(actor)
     if kind == "actor_died_error_context":
         return word(context, "reason")
@@ -251,7 +251,7 @@ def end(actor: Any) -> str:
 
 
 def groups(accessor: Any) -> list[dict[str, Any]]:
-    """All placement groups that there are, and the last ones that were removed."""
+    """Return all existing placement groups, and the last ones that were removed."""
     from ray.core.generated import gcs_pb2  # noqa: PLC0415
 
     shape = gcs_pb2.PlacementGroupTableData
@@ -280,32 +280,32 @@ def groups(accessor: Any) -> list[dict[str, Any]]:
 
 
 def created(group: Any) -> float:
-    """When a placement group was asked for, for their order."""
+    """Return when a placement group was requested, for sorting."""
     return float(getattr(group, "placement_group_creation_timestamp_ms", 0))
 
 
 def strategy(group: Any) -> str:
-    """Whether the bundles are to lie together: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD."""
+    """Return how the bundles are to be placed: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD."""
     from ray.core.generated import common_pb2  # noqa: PLC0415
 
     return str(common_pb2.PlacementStrategy.Name(group.strategy))
 
 
 def word(message: Any, name: str) -> str:
-    """The name that a field's number has in Ray's own tables; "" in a version that lacks the field."""
+    """Return the name of a field's number in Ray's own tables; "" in a version that lacks the field."""
     field = message.DESCRIPTOR.fields_by_name.get(name)
     return str(field.enum_type.values_by_number[getattr(message, name)].name) if field is not None else ""
 
 
 def identity(number: bytes) -> str:
-    """An identity in hexadecimal digits, "" for Ray's nil, whose bits are all set."""
+    """Return an ID in hexadecimal digits, "" for Ray's nil, whose bits are all set."""
     return "" if not number.strip(b"\xff") else number.hex()
 
 
 def latest(
     found: Iterable[Any], is_over: Callable[[Any], bool], when: Callable[[Any], float]
 ) -> Iterator[Any]:
-    """All that are not over, and of the others those that ended last."""
+    """Yield all that have not ended, and of the others those that ended last."""
     entries = list(found)
     over = sorted((entry for entry in entries if is_over(entry)), key=when)
     dropped = {id(entry) for entry in over[:-MOST]} if len(over) > MOST else set()
@@ -313,7 +313,7 @@ def latest(
 
 
 def connected(address: str) -> Any:
-    """A client that reads the tables. Raises ConnectionError when the GCS does not let it in."""
+    """Return a client that reads the tables. Raises ConnectionError if the GCS refuses it."""
     from ray._raylet import GcsClientOptions, GlobalStateAccessor  # noqa: PLC0415
 
     options = GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
@@ -347,7 +347,7 @@ def read(report: Told, address: str, limit: float) -> None:
 
 
 def main(token: str, question: dict[str, Any]) -> None:
-    """Answer, in time: that begins when Ray is imported, which may take long and is not the GCS's fault."""
+    """Print the result in time: the limit starts once Ray is imported, which may take long and is not the GCS's fault."""
     import ray  # noqa: F401, PLC0415
 
     report = Told(token)

@@ -1,17 +1,18 @@
-"""Reads pieces of files in the ways in which weights are read, against the clock. A script for a process of its own.
+"""Times reading pieces of files in the ways in which weights are read. A script for a separate process.
 
-A read from a network share that does not answer cannot be broken off: this process may hang, and the doctor goes on. It is
-handed over as text, so it needs the standard library only. Called with a token, and a document
-{"seconds": limit of each way, "pieces": {way: [[path, start, length], ...]}}. The ways:
+A read from an unresponsive network share cannot be interrupted: this process may hang, and verl-doctor continues. It is
+passed as text, so it needs the standard library only. Called with a token, and a document {"seconds": limit of each
+way, "pieces": {way: [[path, start, length], ...]}}. The ways:
 
-* "direct": several pieces at a time past the page cache (O_DIRECT), where the file system can;
+* "direct": several pieces at a time past the page cache (O_DIRECT), if the file system supports it;
 * "parallel": several pieces at a time through the page cache, as vLLM's prefetch reads;
 * "mapped": page faults of a mapping, with the advice that torch gives for weights (POSIX_FADV_SEQUENTIAL in MapAllocator.cpp),
   one piece after the other, as safetensors reads tensors;
-* "again": what that way came to read, from a new mapping.
+* "again": what "mapped" managed to read, from a new mapping.
 
-It answers with [bytes, seconds, fetched] of each way, or null where the file system cannot: `fetched` are the bytes that this process
-had the kernel fetch from a disk or a server (read_bytes in proc_pid_io(5)), what was read ahead included; null where it does not count.
+It prints [bytes, seconds, fetched] for each way, or null if the file system does not support it: `fetched` are the
+bytes that the kernel fetched for this process from a disk or a server (read_bytes in proc_pid_io(5)), including
+read-ahead; null if not counted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 BLOCK = 1024 * 1024  # bytes
-READERS = 8  # as many as vLLM's prefetch has
+READERS = 8  # as many as vLLM's prefetch uses
 
 Piece = tuple[str, int, int]
 
@@ -47,12 +48,12 @@ def mapped(pieces: Sequence[Piece], until: float) -> int:
 
 
 def side_by_side(flags: int) -> Callable[[Sequence[Piece], float], int]:
-    """A way that reads the pieces with several threads."""
+    """Return a way that reads the pieces with several threads."""
 
     def read(piece: Piece, until: float) -> int:
         path, start, length = piece
         file = os.open(path, os.O_RDONLY | flags)
-        buffer = mmap.mmap(-1, BLOCK)  # O_DIRECT wants memory that begins at a page
+        buffer = mmap.mmap(-1, BLOCK)  # O_DIRECT needs page-aligned memory
         done = 0
         try:
             for place in range(start, start + length, BLOCK):
@@ -74,7 +75,7 @@ WAYS = {"direct": side_by_side(os.O_DIRECT), "parallel": side_by_side(0), "mappe
 
 
 def fetched() -> int | None:
-    """The bytes that were fetched for this process so far."""
+    """Return the bytes fetched for this process so far."""
     try:
         lines = Path("/proc/self/io").read_text("ascii").splitlines()
     except OSError:
@@ -83,7 +84,7 @@ def fetched() -> int | None:
 
 
 def timed(way: str, pieces: Sequence[Piece], seconds: float) -> tuple[int, float, int | None] | None:
-    """Bytes, seconds and what was fetched of one way."""
+    """Return bytes, seconds and fetched bytes of one way."""
     before, begun = fetched(), time.monotonic()
     try:
         done = WAYS[way](pieces, begun + seconds)
@@ -94,7 +95,7 @@ def timed(way: str, pieces: Sequence[Piece], seconds: float) -> tuple[int, float
 
 
 def first(pieces: Sequence[Piece], amount: int) -> Iterator[Piece]:
-    """So many bytes of the pieces: what lies behind was not read."""
+    """Yield this many bytes of the pieces: the rest was not read."""
     for path, start, length in pieces:
         if amount > 0:
             yield path, start, min(length, amount)
@@ -102,7 +103,7 @@ def first(pieces: Sequence[Piece], amount: int) -> Iterator[Piece]:
 
 
 def main(token: str, order: str) -> None:
-    """Try what the order asks for, in its order."""
+    """Try the ways of the order, in its order."""
     request = json.loads(order)
     answer: dict[str, tuple[int, float, int | None] | None] = {}
     for way, pieces in request["pieces"].items():

@@ -1,7 +1,7 @@
 """vLLM loads a model, generates, and on GPUs sleeps and wakes. Runs under the target's interpreter.
 
-Called with the model's folder, "cuda" or "cpu", and the engine's further arguments as JSON. No CUDA is started in this process
-itself: vLLM would have to start its engine otherwise than it does in a job.
+Called with the model's folder, "cuda" or "cpu", and further engine arguments as JSON. CUDA is not initialised in this
+process: vLLM would then start its engine differently from a job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROMPTS = ["1 + 1 =", "The capital of France is"]
 
 
 def main(model: str, device: str, more: str) -> None:
-    """Climb step by step. What fails ends the child with its traceback."""
+    """Run step by step. A failure ends the child with its traceback."""
     with step("import vllm"):
         vllm = importlib.import_module("vllm")
         engine_class, sampling = (
@@ -48,7 +48,7 @@ def main(model: str, device: str, more: str) -> None:
 
 
 def generate(engine: Any, sampling: Any, name: str) -> None:
-    """As many tokens as are asked for come out of each prompt."""
+    """Check that each prompt yields as many tokens as requested."""
     with step(name):
         answers = engine.generate(PROMPTS, sampling, use_tqdm=False)
         lengths = [len(answer.outputs[0].token_ids) for answer in answers]
@@ -57,7 +57,7 @@ def generate(engine: Any, sampling: Any, name: str) -> None:
 
 
 def used(device: str) -> int | None:
-    """The bytes that all processes together have of the GPUs, as NVML counts them; None where it does not."""
+    """Return the bytes that all processes together hold of the GPUs, as NVML counts them; None if it does not."""
     if device != "cuda":
         return None
     nvml = bindings()
@@ -67,7 +67,7 @@ def used(device: str) -> int | None:
         nvml.nvmlInit()
         handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
         return sum(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles)
-    except nvml.NVMLError:  # a GPU that is divided tells nothing of the whole
+    except nvml.NVMLError:  # a divided GPU reports nothing about the whole
         return None
     finally:
         with contextlib.suppress(nvml.NVMLError):
@@ -75,7 +75,7 @@ def used(device: str) -> int | None:
 
 
 def bindings() -> Any:
-    """NVIDIA's own, or the copy that vLLM brings along; None without either."""
+    """Return NVIDIA's own bindings, or the copy that vLLM ships; None without either."""
     for name in ("pynvml", "vllm.third_party.pynvml"):
         with contextlib.suppress(ImportError):
             return importlib.import_module(name)

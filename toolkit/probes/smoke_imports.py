@@ -1,7 +1,7 @@
 """Imports modules one after the other. Runs under the target's interpreter.
 
-Called with "cuda" or "cpu" and the modules' names. For torch on "cuda" it also asks for the GPUs, which starts CUDA. It ends without
-tidying up: what torch and vLLM do at the end of a process takes a second, and is no part of an import.
+Called with "cuda" or "cpu" and the modules' names. For torch on "cuda" it also counts the GPUs, which initialises CUDA.
+It exits without cleanup: what torch and vLLM do at process exit takes a second, and is not part of an import.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.probes.smoke_steps import step, tell
 
 
 def main(device: str, *modules: str) -> None:
-    """Import them. The first that cannot be imported ends the child with its traceback."""
+    """Import them. The first failure ends the child with its traceback."""
     for name in modules:
         with step(f"import {name}"):
             module = importlib.import_module(name)

@@ -1,7 +1,7 @@
-"""A Ray of its own, an actor, a placement group, and a worker group of verl's. Runs under the target's interpreter.
+"""Starts a private Ray, an actor, a placement group, and a worker group of verl's. Runs under the target's interpreter.
 
-Called with the number of GPUs and of CPUs that Ray is to have. On a machine without GPUs Ray hands out one that is not there:
-what is tried is that verl's workers are placed, named and called.
+Called with the number of GPUs and of CPUs that Ray is to have. On a machine without GPUs Ray hands out a fictitious
+one: this checks that verl's workers are placed, named and called.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 from verl_doctor.toolkit.probes.smoke_steps import step, tell
 
 NAMESPACE = "verl_doctor_smoke"
-STORE = 100 * 1024 * 1024  # bytes of shared memory; Ray wants 75 MB at least
+STORE = 100 * 1024 * 1024  # bytes of shared memory; Ray needs 75 MB at least
 WORD = "VERL_DOCTOR_SMOKE_WORD"
 
 
 def main(gpus: int, cpus: int) -> None:
-    """Climb step by step. What fails ends the child with its traceback."""
+    """Run step by step. A failure ends the child with its traceback."""
     with step("import ray"):
         ray = importlib.import_module("ray")
     with step("start Ray"):
-        # An address of its own: without one Ray looks for a cluster to join, and overwrites what it finds.
+        # Its own address: without one Ray looks for a cluster to join, and overwrites the address that it finds.
         ray.init(
             address="local",
             num_cpus=cpus,
@@ -48,14 +48,14 @@ def main(gpus: int, cpus: int) -> None:
 
 
 def actor(ray: Any) -> None:
-    """One with a name is found by it, has the variables of the runtime_env, and gives back an object through shared memory."""
+    """Check that a named actor is found, has the runtime_env's variables, and returns an object through shared memory."""
 
     class Echo:
         def variable(self, name: str) -> Any:
             return os.environ.get(name)
 
         def many(self) -> bytes:
-            return bytes(2 * 1024 * 1024)  # more than goes without the object store
+            return bytes(2 * 1024 * 1024)  # too large to bypass the object store
 
     made = ray.remote(Echo).options(name="echo", num_cpus=0).remote()
     found = ray.get_actor("echo", namespace=NAMESPACE)
@@ -70,7 +70,7 @@ def actor(ray: Any) -> None:
 
 
 def placed(ray: Any, gpus: int) -> None:
-    """As verl asks for it: a bundle for each GPU, all on one node. Each task sees one GPU, and each another one."""
+    """Place bundles as verl does: one for each GPU, all on one node. Each task sees one GPU, each a different one."""
     group = ray.util.placement_group([{"CPU": 1, "GPU": 1}] * gpus, strategy="STRICT_PACK")
     if not group.wait(60):
         has, free = ray.cluster_resources(), ray.available_resources()
@@ -97,7 +97,7 @@ def placed(ray: Any, gpus: int) -> None:
 
 
 def group(ray: Any, gpus: int) -> None:
-    """Verl's own classes place one worker on each GPU and call them all."""
+    """Place one worker on each GPU with verl's own classes and call them all."""
     base = importlib.import_module("verl.single_controller.base")
     marks = importlib.import_module("verl.single_controller.base.decorator")
     own = importlib.import_module("verl.single_controller.ray.base")

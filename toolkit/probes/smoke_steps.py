@@ -1,4 +1,4 @@
-"""What the children of the smoke test tell: each step as it begins and as it ends. Runs first in them, under the target's interpreter."""
+"""Reports the steps of the smoke test's children, as each begins and ends. Runs first in them, under the target's interpreter."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 
 def tell(**what: Any) -> None:
-    """Write one line down, where nobody else's words are."""
+    """Write one line to a channel without other output."""
     with open(os.environ["VERL_DOCTOR_TOLD"], "a", encoding="utf-8") as file:  # noqa: PTH123 - the target's Python may be old
         file.write(json.dumps(what) + "\n")
 
 
 @contextlib.contextmanager
 def step(name: str) -> Iterator[None]:
-    """Tell that this begins, and how long it took when it went well."""
+    """Report that a step begins, and how long it took if it succeeded."""
     tell(begun=name)
     clock, cpu = time.monotonic(), time.process_time()
     yield

@@ -1,4 +1,4 @@
-"""One operation with tensors on the CPU or on every GPU that the job sees. Runs under the target's interpreter."""
+"""Runs one tensor operation on the CPU or on every GPU that the job sees. Runs under the target's interpreter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIZE = 256
 
 
 def main(kind: str) -> None:
-    """Multiply two matrices of ones on each device: all numbers of the product are their size."""
+    """Multiply two matrices of ones on each device: all numbers of the product equal their size."""
     torch = importlib.import_module("torch")
     names = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if kind == "cuda" else ["cpu"]
     if not names:

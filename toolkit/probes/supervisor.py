@@ -1,11 +1,11 @@
-"""Starts a program and stays above all that it starts, whatever that does to leave: orphans become children of this process, and it ends them.
+"""Starts a program and ends all its descendants, even detached ones: orphans become children of this process.
 
     python supervisor.py VARIABLE
 
-VARIABLE is handed on as it is here. Standard input is a socket. Over it comes what to start, `{"argv": [...], "environ": {...}}` in a line, and back go two numbers, a line
-each: 0 when it runs, else the number of the error (errno); and, when it has ended by itself, its status as wait(2) has it. When
-the other end closes, which it also does when whoever held it is killed, all that is left below this process is killed. Then this process ends
-as the program did.
+VARIABLE is passed on unchanged. Standard input is a socket. It receives what to start, `{"argv": [...], "environ":
+{...}}` in a line, and returns two numbers, a line each: 0 when the program runs, else the error number (errno); and,
+when it has ended by itself, its status as from wait(2). When the other end closes, even because its holder was killed,
+all descendants of this process are killed. Then this process ends as the program did.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
-KILL_TIMEOUT = 10.0  # seconds for what was killed; what hangs in the kernel may never go
-_LOOK = 0.5  # seconds between two looks at orphans that have ended
-_PARENT = 1  # of the fields behind the name in /proc/PID/stat, counted from 0
+KILL_TIMEOUT = 10.0  # seconds for killed processes; a process that hangs in the kernel may never end
+_LOOK = 0.5  # seconds between two checks for ended orphans
+_PARENT = 1  # among the fields after the name in /proc/PID/stat, counted from 0
 
 
 def main() -> None:
-    """Do it all; this process does not come back from here."""
+    """Run everything; does not return."""
     (name,) = sys.argv[1:]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(
                 number, lambda *_: None
-            )  # they are meant for the program; being ignored would be inherited
+            )  # they are meant for the program; ignoring them would be inherited
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     talk = socket.socket(fileno=os.dup(0))
@@ -49,12 +49,12 @@ def main() -> None:
             wanted["argv"],
             env={**wanted["environ"], name: os.environ[name]},
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # some programs end their whole group
+            start_new_session=True,  # some programs kill their whole process group
         )
     except OSError as error:
         _say(talk, error.errno or errno.EIO)
         os._exit(1)
-    os.close(1)  # who reads the output must see where that of the program ends
+    os.close(1)  # readers of the output must see where the program's output ends
     os.close(2)
     _say(talk, 0)
     status = _watch(program.pid, talk)
@@ -66,12 +66,12 @@ def main() -> None:
 
 
 def _say(talk: socket.socket, number: int) -> None:
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # the other end is closed
         talk.sendall(b"%d\n" % number)
 
 
 def _watch(program: int, talk: socket.socket) -> int | None:
-    """Tell when the program ends, and wait until nobody wants to know more. Its status, None when it still runs."""
+    """Report when the program ends, and wait until the other end closes. Return its status, None if it still runs."""
     status = None
     with contextlib.ExitStack() as stack:
         waited = [talk.fileno()]
@@ -88,7 +88,7 @@ def _watch(program: int, talk: socket.socket) -> int | None:
 
 
 def _ended() -> Iterator[tuple[int, int]]:
-    """Children that have ended, and how."""
+    """Yield children that have ended, and how."""
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -98,7 +98,7 @@ def _ended() -> Iterator[tuple[int, int]]:
 
 
 def _end_all() -> None:
-    """Kill children until there are none: those of a child that is killed become ours."""
+    """Kill children until there are none: children of a killed child become ours."""
     deadline = time.monotonic() + KILL_TIMEOUT
     while time.monotonic() < deadline and (children := _children()):
         for pid in children:
@@ -109,7 +109,7 @@ def _end_all() -> None:
 
 
 def _children() -> list[int]:
-    """By number; none of them can have been given to another process, as they are not reaped."""
+    """Return child numbers; none can have been reused, as the children are not reaped."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
 """Trains a tokenizer and writes tables as Parquet. Runs under the target's interpreter, with its tokenizers and pyarrow.
 
-It is handed over as text, so it needs the standard library and these two only. Called with a token, the folder to write
-into, and the file that says what to write.
+It is passed as text, so it needs the standard library and these two only. Called with a token, the folder to write
+into, and the file that specifies what to write.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 
 def write_table(path: Path, rows: list[dict[str, Any]], pictures: str, files: dict[str, bytes]) -> None:
-    """Write rows as Parquet; the column `pictures` is one of pictures for the package `datasets`, which decodes them.
+    """Write rows as Parquet; the column `pictures` holds pictures for the package `datasets`, which decodes them.
 
-    That is said in the footer, in the form that its old and its new releases read. The rows name pictures that lie in `files`.
+    The footer declares that, in the form that its old and its new releases read. The rows name pictures in `files`.
     """
     from pyarrow import Table, parquet  # noqa: PLC0415
 
@@ -31,7 +31,7 @@ def write_table(path: Path, rows: list[dict[str, Any]], pictures: str, files: di
 
 
 def write_tokenizer(folder: Path, texts: list[str], size: int, special: list[str], plain: list[str]) -> None:
-    """Train byte-pair encoding on texts until there are `size` tokens, and write it as Qwen's tokenizers are."""
+    """Train byte-pair encoding on texts until there are `size` tokens, and write it in the form of Qwen's tokenizers."""
     from tokenizers import (  # noqa: PLC0415
         AddedToken,
         Regex,
@@ -70,7 +70,7 @@ def write_tokenizer(folder: Path, texts: list[str], size: int, special: list[str
 
 
 def write(folder: Path, order: Path) -> dict[str, Any]:
-    """Write all, or say what is missing or what went wrong."""
+    """Write everything, or return what is missing or failed."""
     try:
         request = json.loads(order.read_text("utf-8"))
         files = {name: base64.b64decode(content) for name, content in request["files"].items()}

@@ -1,8 +1,8 @@
 """Compiles and links a few lines as the installed Triton would. Runs under the target's interpreter.
 
-Triton is not imported, which takes seconds and a GPU: its functions that look for libcuda and call the compiler are taken
-out of its sources and run. Called with a token, Triton's folder, and the seconds that each run of the compiler may take.
-Needs the standard library only.
+Triton is not imported, which would take seconds and a GPU: its functions that find libcuda and call the compiler are
+extracted from its sources and run. Called with a token, Triton's folder, and the seconds allowed for each run of the
+compiler. Needs the standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-# Where releases have had `_build` and `libcuda_dirs`: 3.0 and later, 2.x.
+# Where releases have `_build` and `libcuda_dirs`: 3.0 and later, 2.x.
 FILES = ("backends/nvidia/driver.py", "runtime/build.py", "common/build.py")
 KNOBS = "knobs.py"
 INCLUDING = (
@@ -35,7 +35,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"](?!hip/)[\w./]+[>"])', re.MULTILIN
 VARIABLE = "TRITON_LIBCUDA_PATH"
 FUNCTION = "cuInit"
 PROGRAM = f"int {FUNCTION}(unsigned int);\nint verl_doctor(void) {{ return {FUNCTION}(0); }}\n"
-MOST_READ = 1_000_000  # bytes of what a compiler says
+MOST_READ = 1_000_000  # bytes of compiler output
 NOT_TAKEN = ("triton", "torch", "setuptools")
 
 
@@ -44,7 +44,7 @@ class HangsError(Exception):
 
 
 class Recorder:
-    """Stands for the module `subprocess`: keeps what compilers are called with, and what they say."""
+    """Replaces the module `subprocess`: records the compilers' arguments and output."""
 
     def __init__(self, patience: float) -> None:
         self.command: list[str] = []
@@ -52,7 +52,7 @@ class Recorder:
         self._patience = patience
 
     def check_call(self, command: list[str], **_: Any) -> int:
-        """Run it as Triton would, and keep the output."""
+        """Run a command as Triton would, and record the output."""
         self.command = list(command)
         code, self.output = self.listen(command)
         if code:
@@ -60,7 +60,7 @@ class Recorder:
         return 0
 
     def listen(self, command: list[str]) -> tuple[int, str]:
-        """The exit code, and what was said. A program that never stops saying something is killed, and so is one that hangs."""
+        """Return the exit code and the output. A program that hangs or prints endlessly is killed."""
         with subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -91,7 +91,7 @@ class Recorder:
 
 
 class Knobs:
-    """Stands for Triton's table of settings: `knobs.nvidia.libcuda_path` is the variable that its source names."""
+    """Replaces Triton's table of settings: `knobs.nvidia.libcuda_path` is the variable that its source names."""
 
     def __init__(self, text: str) -> None:
         self._variables: dict[tuple[str, str], str] = {}
@@ -107,19 +107,19 @@ class Knobs:
         return type("Group", (), {"__getattr__": lambda _, name: self.get(group, name)})()
 
     def get(self, group: str, name: str) -> Any:
-        """The value of one setting, nothing for what no variable sets."""
+        """Return the value of one setting, empty if no variable sets it."""
         variable = self._variables.get((f"{group}_knobs", name))
         return os.environ.get(variable) if variable else ()
 
 
 def end_group(pid: int) -> None:
-    """Kill a compiler with the passes that it has started, which hold the same pipe."""
+    """Kill a compiler and the passes that it started, which hold the same pipe."""
     with contextlib.suppress(OSError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def text_of(path: str) -> str:
-    """The text of a file, nothing when there is none."""
+    """Return the text of a file, "" if it does not exist."""
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
             return file.read()
@@ -128,7 +128,7 @@ def text_of(path: str) -> str:
 
 
 def names_of(path: str, into: dict[str, Any]) -> None:
-    """Take imports, assignments and functions out of a source file, as far as they need no other package."""
+    """Extract imports, assignments and functions from a source file, as far as they need no other package."""
     into["__file__"] = path
     for node in ast.parse(text_of(path)).body:
         match node:
@@ -148,7 +148,7 @@ def names_of(path: str, into: dict[str, Any]) -> None:
 
 
 class Triton:
-    """One installed Triton: its own functions, where it has its headers, and what they include."""
+    """One installed Triton: its own functions, its header folders, and what they include."""
 
     def __init__(self, folder: str, recorder: Recorder) -> None:
         self.names: dict[str, Any] = {}
@@ -164,7 +164,7 @@ class Triton:
         self.headers = list(dict.fromkeys(INCLUDE.findall(including)))
 
     def look_up(self) -> list[str]:
-        """The folders that it would name to the linker for libcuda. Raises what Triton would."""
+        """Return the folders that it would pass to the linker for libcuda. Raises what Triton would."""
         folders = list(self.names["libcuda_dirs"]())
         self.names["libcuda_dirs"] = lambda: folders
         return folders
@@ -191,7 +191,7 @@ def write(path: str, text: str) -> None:
 
 
 def examine(folder: str, private: str, patience: float) -> dict[str, Any]:
-    """Everything that is to be told of the Triton in a folder; `private` is for the files of the compiler."""
+    """Return the full report on the Triton in a folder; `private` is for the compiler's files."""
     recorder = Recorder(patience)
     triton = Triton(folder, recorder)
     if not triton.is_known:
@@ -205,7 +205,7 @@ def examine(folder: str, private: str, patience: float) -> dict[str, Any]:
 
 
 def try_out(triton: Triton, private: str, report: dict[str, Any]) -> None:
-    """Look libcuda up, compile and link against it, and read the headers. Raises `HangsError`."""
+    """Find libcuda, compile and link against it, and read the headers. Raises `HangsError`."""
     recorder = triton.recorder
     try:
         report["folders"] = triton.look_up()
@@ -247,7 +247,7 @@ def try_out(triton: Triton, private: str, report: dict[str, Any]) -> None:
 
 
 def missing(headers: list[str], source: str, check: list[str], recorder: Recorder) -> Iterator[str]:
-    """Those that the compiler does not find, or cannot read."""
+    """Yield those that the compiler does not find, or cannot read."""
     for header in headers:
         write(source, f"#include {header}\n")
         if recorder.listen(check)[0]:

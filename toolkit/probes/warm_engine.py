@@ -1,7 +1,7 @@
-"""vLLM starts once with the job's model and settings, and generates a few tokens, so that what it compiles is in its caches.
+"""vLLM starts once with the job's model and settings, and generates a few tokens, to fill its compilation caches.
 
-Runs under the target's interpreter. Called with the arguments of vLLM's LLM as JSON. Those that this vLLM does not take are
-the caller's to leave out.
+Runs under the target's interpreter. Called with the arguments of vLLM's LLM as JSON. The caller must omit those that
+this vLLM does not accept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 
 
 def main(arguments: str) -> None:
-    """Start, generate, end. What fails ends the child with its traceback."""
+    """Start, generate, end. A failure ends the child with its traceback."""
     vllm = importlib.import_module("vllm")
     engine = vllm.LLM(**json.loads(arguments))
     sampling = vllm.SamplingParams(temperature=1.0, top_p=0.9, max_tokens=8, ignore_eos=True)

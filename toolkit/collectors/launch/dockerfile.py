@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 @dataclass(frozen=True)
 class Env:
-    """One variable of an `ENV` instruction. `value` is None when it depends on what is not known."""
+    """One variable of an `ENV` instruction. `value` is None if it depends on something unknown."""
 
     name: str
     value: str | None
@@ -25,10 +25,10 @@ class Env:
 
 
 def variables_in(text: str) -> Iterator[Env]:
-    """Yield what `ENV` sets in the last build stage and those before it, in order."""
+    """Yield what `ENV` sets in the last build stage and the stages before it, in order."""
     scope = Scope()
     for line, name, rest in _instructions(text):
-        if name == "ARG":  # `docker build --build-arg` may give it another value than its default
+        if name == "ARG":  # `docker build --build-arg` may override the default
             scope.variables[rest.partition("=")[0].strip()] = None
         elif name == "ENV":
             yield from _env(rest, line, scope)
@@ -50,13 +50,13 @@ def _env(rest: str, line: int, scope: Scope) -> Iterator[Env]:
         key = (text if text is not None else word.raw).partition("=")[0]
         if _NAME.fullmatch(key):
             given.append(Env(key, None if text is None else text.partition("=")[2], line + word.line - 1))
-    for env in given:  # variables of one instruction do not see each other
+    for env in given:  # variables of the same instruction do not see each other
         scope.variables[env.name] = env.value
     yield from given
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield line, upper-case name and the rest of each instruction, continued lines joined and comments left out."""
+    """Yield line, upper-case name and the rest of each instruction, with continued lines joined and comments removed."""
     lines = text.splitlines()
     escape = "`" if re.match(r"#\s*escape\s*=\s*`", text) else "\\"
     place = 0

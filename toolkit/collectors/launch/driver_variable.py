@@ -1,4 +1,4 @@
-"""One environment variable as the job's driver has it, which is not what its workers have: they inherit from a raylet."""
+"""One environment variable in the job's driver. Its workers may have another value: they inherit from a raylet."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _USUAL = "/tmp"  # noqa: S108 - it is looked at, not written to
 
 @dataclass(frozen=True)
 class DriverVariable:
-    """`value` is None when it is not set, or when it is not `known`: set to what reading cannot tell, or under a condition only.
+    """One variable. `value` is None if it is not set or not `known`: its value cannot be read, or it is set only conditionally.
 
-    `path` and `line`: where a launch file sets it. `given_by` says who does, for people: "TMPDIR in run.sh:2", "TMPDIR of this shell".
+    `path` and `line`: where a launch file sets it. `given_by` names the source for messages: "TMPDIR in run.sh:2", "TMPDIR of this shell".
     """
 
     value: str | None
@@ -26,7 +26,7 @@ class DriverVariable:
 
 
 def driver_variable(name: str, shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
-    """The last line of the launch files counts, or else this shell. An earlier line is never taken in place of one that is not told."""
+    """Return the variable as the last line that sets it has it, else as in this shell. Never falls back to an earlier line."""
     settings = (
         []
         if isinstance(launch, Unknown)
@@ -45,7 +45,7 @@ def driver_variable(name: str, shell: Mapping[str, str], launch: Launch | Unknow
 
 
 def folder_for_ray(shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
-    """The folder in which Ray makes its own, `ray` (ray/_common/utils.py: get_default_system_temp_dir). A variable that is set to nothing counts."""
+    """Return the parent of Ray's `ray` folder (ray/_common/utils.py: get_default_system_temp_dir). A variable set to "" counts."""
     named = (driver_variable(name, shell, launch) for name in ("RAY_TMPDIR", "TMPDIR"))
     return next(
         (
@@ -58,6 +58,6 @@ def folder_for_ray(shell: Mapping[str, str], launch: Launch | Unknown) -> Driver
 
 
 def temporary_folder(shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
-    """The folder for everybody's temporary files. A variable that is set to nothing does not count (tempfile of Python, tmpfile(3))."""
+    """Return the shared folder for temporary files. A variable set to "" does not count (Python's tempfile, tmpfile(3))."""
     named = driver_variable("TMPDIR", shell, launch)
     return named if named.value or not named.known else DriverVariable(_USUAL)

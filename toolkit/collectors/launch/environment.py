@@ -1,4 +1,4 @@
-"""The environment variables that matter to a job. What smells of a secret is never read."""
+"""The environment variables that matter to a job. Anything that looks like a secret is never read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.system.secret import (
     without_user,
 )
 
-# A name is read when it is one of these or begins with one of the prefixes.
+# A name is read if it is in this set or begins with one of the prefixes.
 _NAMES = frozenset(
     {
         "CC",
@@ -80,8 +80,8 @@ _PREFIXES = (
     "VLLM_",
     "WANDB_",
 )
-_SAID_BY_USERS = "_COMMENT"  # SLURM_JOB_COMMENT is whatever somebody wrote
-# Lists of paths and of hosts, in which `@`, `token:` and the like are parts of names.
+_SAID_BY_USERS = "_COMMENT"  # SLURM_JOB_COMMENT is free text
+# Lists of paths and hosts, in which `@`, `token:` and the like are parts of names.
 _LISTS = re.compile(r"no_proxy|LD_PRELOAD|(?:.*_)?PATH|PYTHONPATH|PYTHONHOME", re.IGNORECASE)
 _BLANKED = "***@"
 _LONGEST_VALUE = 32_768
@@ -89,32 +89,32 @@ _LONGEST_VALUE = 32_768
 
 @dataclass(frozen=True)
 class Variables:
-    """The environment that a job started from here would inherit, as far as it matters.
+    """The relevant part of the environment that a job started from here would inherit.
 
-    `withheld` are names of the same kind that are set, and whose values were not read because the name or the value
-    looks like a secret. Users and passwords inside of URLs are replaced by `***`.
+    `withheld` are the names of relevant variables whose values were not read because the name or the value looks like a
+    secret. Users and passwords in URLs are replaced by `***`.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
     withheld: tuple[str, ...] = ()
 
     def get(self, name: str) -> str:
-        """The value, empty when the variable is not set."""
+        """Return the value, "" if the variable is not set."""
         return self.values.get(name, "")
 
     def names(self) -> tuple[str, ...]:
-        """All that are set, whether their values were read or not."""
+        """Return all names that are set, whether or not their values were read."""
         return (*self.values, *self.withheld)
 
 
 @collector(kept=True)
 def variables(machine: Machine) -> Variables:
-    """Read the variables on the list, and nothing that may be a secret."""
+    """Read the listed variables, except those that may be secrets."""
     return as_far_as_shown(machine.environ)
 
 
 def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> Variables:
-    """Of the environment of any process what may be shown: the variables on the list, and those named in `also`."""
+    """Return the part of any process's environment that may be shown: listed variables and those named in `also`."""
     wanted = sorted(name for name in environ if is_listed(name) or name in also)
     shown = {name: without_user(environ[name]) for name in wanted if not smells_of_secret(name)}
     values = {name: value[:_LONGEST_VALUE] for name, value in shown.items() if is_harmless(name, value)}
@@ -122,12 +122,12 @@ def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> V
 
 
 def is_listed(name: str) -> bool:
-    """Whether a variable of this name may matter to a job, as far as its name tells."""
+    """Whether a variable with this name may matter to a job, judging by the name."""
     return name in _NAMES or (name.startswith(_PREFIXES) and not name.endswith(_SAID_BY_USERS))
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """Whether no secret is in the value of a variable, as far as its look tells. Blanked users and passwords count as none."""
+    """Whether the value looks free of secrets. Masked users and passwords count as harmless."""
     if _LISTS.fullmatch(name):
         return not list_may_hold_secret(value)
     rest = value.replace(_BLANKED, "")

@@ -1,4 +1,4 @@
-"""The launch files and words that were named, read by what each of them is, and turned into the fact, without secrets."""
+"""Reads the given launch files and words, each by its kind, and builds the `Launch` fact without secrets."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _SBATCH_NODES = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--nodes(?:=|\s+)|-N\s*)(?:\d+
 def read_launch(
     target: Target, machine: Machine, load: Callable[[str], str | None] = load_text
 ) -> Launch | Unknown:
-    """Read the files of a target, and the words behind them. Unknown when one of them is no text.
+    """Read the launch files of a target and the words after them. Unknown if a file is not text.
 
-    `load` gives the text of a file, None for what is none: a file may be read that is not written yet.
+    `load` returns the text of a file, None if it is not text; it may supply a file that is not written yet.
     """
     reader = Reader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
     files: list[tuple[str, Kind]] = []
@@ -96,7 +96,7 @@ def read_launch(
 def _hollow(
     command: Command, target: Target, machine: Machine, load: Callable[[str], str | None]
 ) -> Iterator[Word]:
-    """The words that are known once variables that nobody sets are empty, which they are for bash."""
+    """Yield the words that become known once unset variables are empty, as bash treats them."""
     reader = Reader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
     reader.is_empty = lambda name: not is_set_by_others(name)
     scripts = [path for path in target.files if _kind(path) == "shell script"]
@@ -113,9 +113,9 @@ def _hollow(
 
 
 def _nodes_of_batch(text: str) -> int | None:
-    """How many nodes the `#SBATCH` lines of a script ask for, the last one counts; of a range the most.
+    """Return the number of nodes that a script's `#SBATCH` lines request: the last line counts; of a range, the maximum.
 
-    Slurm reads them up to the first command only: https://slurm.schedmd.com/sbatch.html
+    Slurm reads these lines only up to the first command: https://slurm.schedmd.com/sbatch.html
     """
     found = None
     for line in text.splitlines():
@@ -158,7 +158,7 @@ def _launch(
 
 
 def _stopped(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]:
-    """Where bash ends before it comes to the program. What ends one command counts where no program is left."""
+    """Return where bash stops before it reaches the program. An error that ends a single command counts only if no program is left."""
     return tuple(
         ScriptError(stop.path, stop.line, stop.message)
         for stop in reader.stops
@@ -167,7 +167,7 @@ def _stopped(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]
 
 
 def _not_found(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]:
-    """The programs on the way to the job that lie in no folder of the PATH that the script sets itself."""
+    """Return the programs on the way to the job that are in no folder of the PATH that the script sets."""
     if program is None or program.submitted or reader.unread or reader.is_there is None:
         return ()
     paths = [given for given in program.given if given.name == "PATH"]
@@ -194,7 +194,7 @@ def _no_runtime_env(path: str, why: str) -> ScriptError:
 
 
 def _why_not(path: Path) -> str:
-    """Why `load_text` gave nothing."""
+    """Return why `load_text` returned None."""
     try:
         size = path.stat().st_size
     except OSError as error:
@@ -248,7 +248,7 @@ def _command(program: Program) -> Command:
 
 
 def _words(arguments: Iterable[Argument]) -> tuple[Word, ...]:
-    """The words of one command; of one that may be a secret no more than its key."""
+    """Return the words of one command; of a possible secret only its key."""
     words = []
     option = ""
     for argument in arguments:
@@ -259,7 +259,7 @@ def _words(arguments: Iterable[Argument]) -> tuple[Word, ...]:
 
 
 def _word(argument: Argument, option: str = "") -> Word:
-    """The word, or only its key when its value may be a secret. `option` is the one whose value the word may be."""
+    """Return the word, or only its key if its value may be a secret. `option` is the preceding option, if the word may be its value."""
     seen = _seen(argument)
     key, equals, value = seen.partition("=")
     if _OPTION.fullmatch(seen):

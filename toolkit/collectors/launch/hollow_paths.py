@@ -1,4 +1,4 @@
-"""Paths of the job's files that begin with a variable which nobody sets, and that lead nowhere without it."""
+"""Paths of the job's files that begin with an unset variable and do not exist without it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AROUND = " '\"[]"
 
 @dataclass(frozen=True)
 class HollowPath:
-    """A setting whose path is `path` once the variables `names`, which nobody sets, are empty. Nothing is there. `word` is as it is written."""
+    """A setting whose path becomes `path`, which does not exist, once the unset variables `names` are empty. `word` is the source text."""
 
     key: str
     path: str
@@ -30,14 +30,14 @@ class HollowPath:
 
 @dataclass(frozen=True)
 class HollowPaths:
-    """Those of the job's command."""
+    """The hollow paths of the job's command."""
 
     paths: tuple[HollowPath, ...] = ()
 
 
 @collector(kept=True)
 def hollow_paths(launch: Launch) -> HollowPaths | Unknown:
-    """Look whether something exists anyway."""
+    """Find the hollow paths that do not exist."""
     if launch.submitted:
         return Absent("the job runs on another machine")
     return HollowPaths(tuple(found for word in launch.hollow for found in _of(word)))

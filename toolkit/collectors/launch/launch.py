@@ -14,8 +14,8 @@ from verl_doctor.toolkit.facts import Unknown
 
 Kind = Literal["shell script", "runtime_env", "Dockerfile", "command line"]
 
-COMMAND_LINE = "the command line"  # where a word stands that was typed behind `--`
-THIS_SHELL = "this shell"  # where a variable is set that the doctor has, too
+COMMAND_LINE = "the command line"  # the place of a word typed after `--`
+THIS_SHELL = "this shell"  # the place of a variable that verl-doctor has too
 LARGEST = 2_000_000  # bytes of a launch file
 _INTERPOLATION = re.compile(r"(\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}): bad substitution")
 _CHANGES_FOLDER = re.compile(r"(?:^|[;&|(])\s*(?:cd|pushd)\b", re.MULTILINE)
@@ -23,12 +23,11 @@ _CHANGES_FOLDER = re.compile(r"(?:^|[;&|(])\s*(?:cd|pushd)\b", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Setting:
-    """A variable that a file gives to the job, or takes from it (`removed`).
+    """A variable that a file sets for the job or removes from its environment (`removed`).
 
-    `value` is None when reading cannot tell it, or when it may be a secret. `reaches_workers` says that Ray workers get
-    it too (a `runtime_env` does that), not only the process that the script starts; with `by_raylet` they inherit it from a
-    Ray that the script starts. `conditional` says that it stands under a condition or in a loop, so that it may not come
-    to it.
+    `value` is None if it cannot be determined or may be a secret. `reaches_workers`: Ray workers get it too (through a
+    `runtime_env`), not only the process that the script starts; with `by_raylet` they inherit it from a Ray that the
+    script starts. `conditional`: it is under a condition or in a loop and may not be executed.
     """
 
     name: str
@@ -42,16 +41,16 @@ class Setting:
 
     @property
     def in_file(self) -> bool:
-        """Whether a file sets it, rather than the shell or what was typed."""
+        """Whether a file sets it, rather than the shell or the command line."""
         return self.path not in (COMMAND_LINE, THIS_SHELL)
 
 
 @dataclass(frozen=True)
 class Word:
-    """One word of a command as the shell would hand it over. `text` is None when reading cannot tell it.
+    """One word of a command as the shell would pass it. `text` is None if it cannot be determined.
 
-    `written` is how it stands in the file. A word without `text` may be several, or none at all (`$EXTRA_ARGS`).
-    `conditional` says that it is there under a condition only.
+    `written` is its source text. A word without `text` may expand to several words or to none (`$EXTRA_ARGS`).
+    `conditional`: it is present only under a condition.
     """
 
     text: str | None
@@ -63,10 +62,10 @@ class Word:
 
 @dataclass(frozen=True)
 class Command:
-    """The command that starts training: `module` is "verl.trainer.main_ppo", or the path of a script, `words` what follows.
+    """The command that starts training: `module` is "verl.trainer.main_ppo" or the path of a script, `words` are its arguments.
 
-    `launcher` are the words of a launcher of processes (torchrun) with its options, `names` the programs that are called on the way.
-    `folder` is where it starts, "" where that cannot be told.
+    `launcher` are the words of a process launcher (torchrun) with its options, `names` the programs called on the way.
+    `folder` is where the command starts, "" if unknown.
     """
 
     module: str
@@ -83,8 +82,9 @@ class Command:
 class WorkingDir:
     """The `working_dir` of a `runtime_env`: Ray packs that folder, less `excludes`, and sends it to the cluster.
 
-    `folder` is as it is written, relative to where the job is started; None when reading cannot tell it. `path` and `line` are
-    where it is named, and `listed_in` is the YAML file that lists the excludes or could list them, "" when there is none.
+    `folder` is the source text, relative to where the job is started; None if it cannot be determined. `path` and
+    `line` are where it is named; `listed_in` is the YAML file that lists, or could list, the excludes, "" if there is
+    none.
     """
 
     folder: str | None
@@ -96,7 +96,7 @@ class WorkingDir:
 
 @dataclass(frozen=True)
 class ScriptError:
-    """The line at which bash stops in a script, and its words, or what is wrong with a `runtime_env`; line 0: all of it."""
+    """The line at which bash stops in a script and its message, or the fault of a `runtime_env`; line 0: the whole file."""
 
     path: str
     line: int
@@ -104,7 +104,7 @@ class ScriptError:
 
     @property
     def interpolation(self) -> str:
-        """Hydra's interpolation that bash takes for a variable of its own, "" when it stops at something else."""
+        """Return the Hydra interpolation that bash parses as its own variable, "" if it stops at something else."""
         match = _INTERPOLATION.match(self.message)
         return match[1] if match else ""
 
@@ -113,17 +113,16 @@ class ScriptError:
 class Launch:
     """All files and words that the user named, read without running them.
 
-    `settings` are what the command's environment is given, in order; all that was met when there is no command.
-    `others` are further commands that start training. `lost` are overrides that stand where a command should, so that the
-    shell takes them for one. `carriage_returns` are scripts whose lines end as in Windows. `unread` are parts that could not
-    be followed, each a sentence with its line. `refused` are the named scripts that bash cannot parse,
-    and `runtime_env` files that are none; `stopped` is where bash ends before training starts, although it can parse the script.
-    `ray_starts` are the words behind each `ray start`, and
-    `stops_ray` says that a `ray stop` comes before all of them. `submitted` says that the job is
-    handed to `ray job submit`, so that it does not inherit what the script exports. `nodes` is how many a batch script asks
-    Slurm for, None when it does not say. `limits` are the words behind each `ulimit`, "" for one that is not known.
-    `working_dir` is the folder that Ray sends along. `hollow` are words of the command as bash hands them over where it finds
-    variables that nobody sets: empty in their place.
+    `settings` are the variables given to the command, in order; without a command, every variable found. `others` are
+    further commands that start training. `lost` are overrides in the place of a command, which the shell would run as
+    commands. `carriage_returns` are scripts with Windows line ends. `unread` are parts that could not be followed, each
+    a sentence with its line. `refused` are the named scripts that bash cannot parse and invalid `runtime_env` files;
+    `stopped` is where bash stops before training starts in a script that it can parse. `ray_starts` are the words after
+    each `ray start`; `stops_ray`: a `ray stop` precedes all of them. `submitted`: the job is passed to `ray job submit`
+    and does not inherit what the script exports. `nodes` is how many nodes a batch script requests from Slurm, None if
+    it does not specify. `limits` are the words after each `ulimit`, "" for an unknown word. `working_dir` is the folder
+    that Ray sends with the job. `hollow` are the words of the command in which bash replaces unset variables by
+    nothing.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -145,7 +144,7 @@ class Launch:
 
 
 def where_set(name: str, variables: Variables, launch: Launch | Unknown) -> list[Setting]:
-    """Every place that sets a variable for the job, launch files first. What a file takes away again counts in no shell."""
+    """Return every place that sets a variable for the job, launch files first. If a file removes it, the shell's value does not count."""
     given = (
         []
         if isinstance(launch, Unknown)
@@ -158,14 +157,14 @@ def where_set(name: str, variables: Variables, launch: Launch | Unknown) -> list
 
 
 def load_text(path: str, planned: Mapping[str, bytes] | None = None) -> str | None:
-    """Return the text of a launch file with Unix line ends; None when it is no text, too large, or cannot be read.
+    """Return the text of a launch file with Unix line ends; None if it is not text, too large or unreadable.
 
-    What is `planned` for it counts in place of what lies on the disk.
+    The `planned` contents take precedence over the file on disk.
     """
     if planned and path in planned:
         return planned[path].decode("utf-8-sig", "replace").replace("\r\n", "\n")
     try:
-        if not os.path.isfile(path):  # a pipe would be waited for
+        if not os.path.isfile(path):  # reading a pipe would block
             return None
         with open(path, "rb") as file:  # noqa: PTH123
             content = file.read(LARGEST + 1)
@@ -177,14 +176,14 @@ def load_text(path: str, planned: Mapping[str, bytes] | None = None) -> str | No
 
 
 def changes_folder(launch: Launch) -> bool:
-    """Whether a script may start the job in a folder that is not known."""
+    """Whether a script may start the job in an unknown folder."""
     if launch.command is not None and launch.command.folder:
-        return False  # it is known
+        return False
     return any(_CHANGES_FOLDER.search(load_text(path) or "") for path, _ in launch.files)
 
 
 def folder_of(launch: Launch | Unknown, here: Path) -> Path:
-    """Where the job starts: the folder that its script enters, which the script may make itself, or else this one."""
+    """Return where the job starts: the folder that its script enters, and may create, else `here`."""
     if isinstance(launch, Unknown) or launch.command is None or not launch.command.folder:
         return here
     return Path(launch.command.folder)

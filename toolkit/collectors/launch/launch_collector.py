@@ -1,4 +1,4 @@
-"""Collects what the launch files give to the job."""
+"""Collects what the launch files set and start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.target import Target
 
 @collector(kept=True)
 def launch(target: Target, machine: Machine) -> Launch | Unknown:
-    """Read the launch files that were named."""
+    """Read the given launch files."""
     if not target.files and not target.words:
         return Absent("no launch script was named: verl-doctor check LAUNCH_SCRIPT reads one")
     from verl_doctor.toolkit.collectors.launch.files import read_launch  # noqa: PLC0415 - only for a launch file that was named

@@ -1,4 +1,4 @@
-"""Which program a command line starts in the end: behind wrappers such as `nohup`, `torchrun` and `ray job submit`."""
+"""Finds the program that a command line finally starts, after wrappers such as `nohup`, `torchrun` and `ray job submit`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SLURM = (
         "--job-name", "--output", "--error", "--ntasks-per-node", "--mem", "--time", "--gres", "--container-workdir",
         "--container-name", "--jobid", "--account", "--export", "--het-group",
     )  # fmt: skip
-# Options that take the next word as their value, for those wrappers whose own options are skipped.
+# Options that take the next word as their value, for the wrappers whose own options are skipped.
 _WITH_VALUE = {
     "nohup": (),
     "exec": ("-a",),
@@ -44,7 +44,7 @@ _WITH_VALUE = {
     "mpirun": ("-np", "-n", "-H", "-hostfile", "--hostfile", "-x", "--host"),
     "deepspeed": ("--num_gpus", "--num_nodes", "--include", "--exclude", "--hostfile", "--master_port", "--master_addr"),
 }  # fmt: skip
-# Words that belong to the wrapper before its options or its program: `uv run`, `conda run`, `accelerate launch`.
+# Words between a wrapper and its options or program: `uv run`, `conda run`, `accelerate launch`.
 _SUBCOMMAND = {
     "uv": "run",
     "conda": "run",
@@ -66,9 +66,9 @@ _FLAGS_OF_LAUNCHERS = frozenset(
 
 @dataclass(frozen=True)
 class PythonProgram:
-    """A Python module ("verl.trainer.main_ppo") or the path of a script, and what follows.
+    """A Python module ("verl.trainer.main_ppo") or the path of a script, and its arguments.
 
-    `launcher` are the words of a launcher of processes with its options (`torchrun --nproc_per_node=8 -m`), none for a plain Python.
+    `launcher` are the words of a process launcher with its options (`torchrun --nproc_per_node=8 -m`), empty for plain Python.
     """
 
     module: str
@@ -78,7 +78,7 @@ class PythonProgram:
 
 @dataclass(frozen=True)
 class ShellProgram:
-    """A shell with a command text (`bash -c text`) or the path of a script, and the arguments behind it."""
+    """A shell with a command text (`bash -c text`) or the path of a script, and its arguments."""
 
     text: str | None
     path: str | None
@@ -87,11 +87,11 @@ class ShellProgram:
 
 @dataclass(frozen=True)
 class Unwrapped:
-    """The innermost program, and what the wrappers on the way to it gave to its environment.
+    """The innermost program, and what the wrappers around it add to its environment.
 
-    `assigned` are `name=value` words of `env`, `dropped` the names that `env -u` takes away, `runtime_env` the options
-    of `ray job submit` for it, `working_dir` its `--working-dir`, `starts_ray` the words behind `ray start`;
-    `stops_ray`: it is `ray stop`. `names` are the programs on the way and the last one, as they are called.
+    `assigned` are `name=value` words of `env`, `dropped` the names that `env -u` removes, `runtime_env` the `ray job
+    submit` options for it, `working_dir` its `--working-dir`, `starts_ray` the words after `ray start`; `stops_ray`:
+    the program is `ray stop`. `names` are all programs on the way, the last included, as they are called.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -107,7 +107,7 @@ class Unwrapped:
 
 
 def unwrap(argv: Sequence[Argument]) -> Unwrapped:
-    """Find the program behind the wrappers. The program is None when it is neither Python nor a shell."""
+    """Strip the wrappers. The program is None if it is neither Python nor a shell."""
     assigned: list[Argument] = []
     dropped: list[Argument] = []
     files: list[Argument] = []
@@ -180,12 +180,12 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
 
 
 def _name(word: Argument) -> str:
-    """The name of a program without its folder."""
+    """Return the name of a program without its folder."""
     return (word.text or "").rpartition("/")[2]
 
 
 def _inside(words: list[Argument]) -> list[Argument]:
-    """What is run in a container: from the first word that is a Python, a shell or a launcher. Empty when none is."""
+    """Return what runs in a container: from the first word that is a Python, a shell or a launcher. Empty if there is none."""
     for place, word in enumerate(words[1:], 1):
         name = _name(word)
         if _PYTHON.fullmatch(name) or name in _SHELL or name in ("torchrun", "accelerate", "ray"):
@@ -215,7 +215,7 @@ def _env(words: list[Argument], assigned: list[Argument], dropped: list[Argument
 
 
 def _ray_job(words: list[Argument], options: Mapping[str, list[Argument]]) -> list[Argument]:
-    """What follows the options of `ray job submit`, of which the values of these are kept."""
+    """Return the words after the options of `ray job submit`, and store the values of the given `options`."""
     place = 0
     while place < len(words):
         word = words[place]
@@ -240,7 +240,7 @@ def _ray_job(words: list[Argument], options: Mapping[str, list[Argument]]) -> li
 
 
 def _options(words: list[Argument], name: str) -> list[Argument]:
-    """What follows the options of a wrapper."""
+    """Return the words after the options of a wrapper."""
     place = 1
     if len(words) > 1 and words[1].text == _SUBCOMMAND.get(name):
         place = 2
@@ -261,7 +261,7 @@ def _options(words: list[Argument], name: str) -> list[Argument]:
 
 
 def _launcher(words: list[Argument]) -> PythonProgram | None:
-    """`torchrun --nproc_per_node=8 -m module ...`, `accelerate launch script.py ...`."""
+    """Parse `torchrun --nproc_per_node=8 -m module ...`, `accelerate launch script.py ...`."""
     place = 1
     name = _name(words[0])
     if name == "accelerate":

@@ -1,7 +1,7 @@
-"""The `ray start` and `ray job submit` commands in the launch files, and what they tell Ray instead of letting it find out.
+"""The `ray start` and `ray job submit` commands in the launch files, and the values that they set instead of Ray's autodetection.
 
-They are found in the text, wherever they run: behind `srun` or `ssh` too. `Launch.ray_starts` are only those that the script itself
-runs here, as the shell hands over their words.
+They are found in the text, wherever they run, including after `srun` or `ssh`. `Launch.ray_starts` holds only those
+that the script itself runs here, with their words as the shell passes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch, load_text
 from verl_doctor.toolkit.facts import Absent, collector
 from verl_doctor.toolkit.system.secret import BLANKED, may_hold_secret, smells_of_secret, without_user
 
-# To the end of the command; a `#` begins a comment only behind a blank.
+# To the end of the command; `#` begins a comment only after a blank.
 _COMMAND = r"(?<![\w/.#-])(?:\S*/)?ray\s+{}\b((?:(?!\s#)[^\n;&|])*)"
 _START, _SUBMIT = (re.compile(_COMMAND.format(verb)) for verb in ("start", r"job\s+submit"))
 _OPTION = re.compile(r"--([a-z][a-z-]+)(?:=|\s+(?!-))?(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"')]*)")
@@ -22,9 +22,9 @@ _OPTION = re.compile(r"--([a-z][a-z-]+)(?:=|\s+(?!-))?(\"[^\"\n]*\"|'[^'\n]*'|[^
 
 @dataclass(frozen=True)
 class RayStart:
-    """One `ray start`, or `ray job submit`. `options` are as they are written, by name: "num-cpus": "$SLURM_CPUS_PER_TASK".
+    """One `ray start` or `ray job submit`. `options` holds source text by name: "num-cpus": "$SLURM_CPUS_PER_TASK".
 
-    What may be a secret is `***`.
+    Possible secrets are `***`.
     """
 
     path: str
@@ -34,19 +34,19 @@ class RayStart:
 
 @dataclass(frozen=True)
 class RayStarts:
-    """Every `ray start` in the launch files, and every `ray job submit` with its own options, not those of the job."""
+    """Every `ray start` in the launch files, and every `ray job submit` with its own options, without those of the job."""
 
     commands: tuple[RayStart, ...] = ()
     submits: tuple[RayStart, ...] = ()
 
     def gives(self, option: str) -> bool:
-        """Whether one of them has this option."""
+        """Whether any of the commands has this option."""
         return any(option in command.options for command in self.commands)
 
 
 @collector(kept=True)
 def ray_starts(launch: Launch) -> RayStarts | Absent:
-    """Look for the commands in the text: also in one that is handed to `srun` or `ssh`."""
+    """Find the commands in the text, including those passed to `srun` or `ssh`."""
     starts, submits = (
         tuple(found for path, _ in launch.files for found in _commands(path, command))
         for command in (_START, _SUBMIT)
@@ -56,7 +56,7 @@ def ray_starts(launch: Launch) -> RayStarts | Absent:
 
 def _commands(path: str, command: re.Pattern[str]) -> Iterator[RayStart]:
     text = load_text(path) or ""
-    # A continued line becomes one of the same length, so that places still count.
+    # Join continued lines without changing the length, so that offsets remain valid.
     for match in command.finditer(text.replace("\\\n", " \v")):
         start = text.rfind("\n", 0, match.start()) + 1
         if not text[start : match.start()].lstrip().startswith("#"):
@@ -66,7 +66,7 @@ def _commands(path: str, command: re.Pattern[str]) -> Iterator[RayStart]:
 
 
 def _shown(option: str, value: str) -> str:
-    """A value, unless it may be a secret."""
+    """Return the value, `***` if it may be a secret."""
     plain = without_user(value)
     return (
         "***"

@@ -22,11 +22,11 @@ from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Given, Stop, 
 
 
 class NotARuntimeEnvError(Exception):
-    """The text is none. The message says why in a few words."""
+    """The text is not a `runtime_env`. The message gives a short reason."""
 
 
 def variables_in_yaml(text: str) -> Iterator[tuple[str, str | None, int]]:
-    """Yield name, value and line of each entry of `env_vars`. A value that is no text or number is None."""
+    """Yield name, value and line of each entry of `env_vars`. A value that is neither text nor number is None."""
     try:
         top = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as problem:
@@ -62,17 +62,17 @@ _TRAINER = re.compile(r"(?:^|[./])(?:main_\w+|\w*_?trainer|train\w*|run_\w+)(?:\
 # Hydra's overrides, "a.b=c" with "+", "++" or "~" in front, and its own options.
 _OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w/.@-]*=|~[A-Za-z_][\w./]*$")
 _HYDRA_OPTION = re.compile(r"--config-(?:name|path|dir)(?:=|$)|-c[npd]$")
-# A dotted override where a command should stand: the end of a command that was cut off.
+# A dotted override in the place of a command: the rest of a command that was cut off.
 _LOST = re.compile(r"(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.\w+)+=")
 _RUNTIME_VARIABLE = re.compile(r"\+{0,2}(?:[\w.]+\.)?runtime_env\.env_vars\.(\w+)=(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Program:
-    """A Python program that is called, and what its environment was given until then.
+    """A Python program that is called, and the variables given to it up to that point.
 
-    `launcher` starts its processes, `names` are the programs that are called on the way to it, `folder` is where it starts, "" where
-    that cannot be told.
+    `launcher` starts its processes, `names` are the programs called on the way to it, `folder` is where it starts, ""
+    if unknown.
     """
 
     module: str
@@ -89,7 +89,7 @@ class Program:
 
     @property
     def rank(self) -> int:
-        """How surely it starts training: 0 not at all."""
+        """How certainly it starts training; 0: not at all."""
         overrides = sum(1 for word in self.words if _OVERRIDE.match(word.text or word.written))
         options = any(_HYDRA_OPTION.match(word.text or "") for word in self.words)
         from_verl = re.match(r"verl[./]", self.module) is not None or "/verl/" in self.module
@@ -105,10 +105,10 @@ class Program:
 
 @dataclass
 class Reader:
-    """What the named files and words say. `load` returns the text of a file, or None when it cannot be read.
+    """Reads the named files and words. `load` returns the text of a file, or None if it cannot be read.
 
-    `is_there` tells whether a path is there on the machine on which the scripts run; None where that is not known. `is_empty` tells of a
-    variable that nobody sets whether it is taken for empty.
+    `is_there` reports whether a path exists on the machine that runs the scripts, None if unknown. `is_empty` reports
+    whether an unset variable counts as empty.
     """
 
     load: Callable[[str], str | None]
@@ -128,7 +128,7 @@ class Reader:
     stops: list[Stop] = field(default_factory=list)
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
-        """Follow a shell script that is called with these arguments."""
+        """Follow a shell script called with these arguments."""
         scope = Scope(
             self.environ, arguments=list(arguments), script=path, cwd=self.cwd, called=bool(arguments)
         )
@@ -141,14 +141,14 @@ class Reader:
         self.unread += walk.unread
 
     def walk(self, scope: Scope, path: str) -> Walk:
-        """A walk through one file that has not begun."""
+        """Return a walk through one file, not yet begun."""
         scope.is_empty = self.is_empty
         walk = Walk(scope, self.load, path, BUILTINS)
         scope.printed = printed(walk)
         return walk
 
     def follow(self, walk: Walk) -> None:
-        """Look at what was called, and into the scripts among it."""
+        """Record the calls of a walk, and follow the scripts among them."""
         self.limits += walk.limits
         place = 0
         while place < len(walk.calls):
@@ -156,9 +156,9 @@ class Reader:
             place += 1
 
     def command_line(self, words: Sequence[str]) -> None:
-        """A whole command, as it was typed."""
+        """Read a whole command as typed."""
         argv = [Argument(word, COMMAND_LINE, place, word) for place, word in enumerate(words, 1)]
-        if re.match(r"[A-Za-z_]\w*=", words[0]):  # A=b in front, as in a shell
+        if re.match(r"[A-Za-z_]\w*=", words[0]):  # A=b before the command, as in a shell
             argv.insert(0, Argument("env", COMMAND_LINE, 1, ""))
         scope = Scope(self.environ, cwd=self.cwd)
         walk = self.walk(scope, COMMAND_LINE)
@@ -167,7 +167,7 @@ class Reader:
         self.unread += walk.unread
 
     def call(self, walk: Walk, call: Call) -> None:
-        """Note a Python program; follow a shell that is called."""
+        """Record a Python program; follow a shell."""
         unwrapped = unwrap(call.argv)
         first = call.argv[0]
         if _LOST.match(first.text if first.text is not None else first.written):
@@ -178,7 +178,7 @@ class Reader:
         if unwrapped.submits and (folder := submitted_folder(unwrapped, self.load, self.cwd)):
             self.working_dirs.append(folder)
         if unwrapped.starts_ray:
-            # The workers inherit from the raylet, which inherits from this command.
+            # Workers inherit from the raylet, which inherits from this command.
             self.from_raylet += given
             self.ray_starts.append(unwrapped.starts_ray)
         self.stops_ray = self.stops_ray or (unwrapped.stops_ray and not self.ray_starts)
@@ -253,7 +253,7 @@ class Reader:
         self.unread += inner.unread
 
     def from_env(self, unwrapped: Unwrapped, conditional: bool) -> Iterable[Given]:
-        """What `env` gives and takes away."""
+        """Yield what `env` sets and removes."""
         for word in unwrapped.assigned:
             name, _, value = (word.text or "").partition("=")
             yield Given(name, value, word.path, word.line, conditional=conditional)
@@ -263,7 +263,7 @@ class Reader:
                 yield Given(name, None, word.path, word.line, removed=True, conditional=conditional)
 
     def from_job(self, unwrapped: Unwrapped, conditional: bool) -> tuple[Given, ...]:
-        """What `ray job submit` gives to the job and its workers."""
+        """Return what `ray job submit` gives to the job and its workers."""
         found: list[Given] = []
         for word in unwrapped.runtime_env:
             where = f"{word.path}:{word.line}"
@@ -294,7 +294,7 @@ class Reader:
         return tuple(found)
 
     def from_overrides(self, program: PythonProgram, conditional: bool) -> Iterable[Given]:
-        """`+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value` gives a variable to the workers."""
+        """Yield the worker variables set by `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`."""
         for word in program.words:
             match = _RUNTIME_VARIABLE.fullmatch(word.text if word.text is not None else word.written)
             if match:
@@ -302,7 +302,7 @@ class Reader:
                 yield Given(match.group(1), value, word.path, word.line, conditional=conditional)
 
     def runtime_env(self, text: str, path: str) -> list[Given]:
-        """The variables of a `runtime_env` file."""
+        """Return the variables of a `runtime_env` file."""
         try:
             return [Given(name, value, path, line) for name, value, line in variables_in_yaml(text)]
         except NotARuntimeEnvError as problem:
@@ -310,12 +310,12 @@ class Reader:
             return []
 
     def dockerfile(self, text: str, path: str) -> None:
-        """The variables that an image sets."""
+        """Record the variables that an image sets."""
         self.given += [Given(env.name, env.value, path, env.line) for env in variables_in(text)]
 
     @property
     def training(self) -> Program | None:
-        """The program that starts training: the surest, of equals the first."""
+        """Return the program that most certainly starts training; of equals the first."""
         ranked = [program for program in self.programs if program.rank]
         return max(ranked, key=lambda program: program.rank, default=None)
 

@@ -1,4 +1,4 @@
-"""What bash says of a script that it cannot parse: `bash -n` reads it and runs none of it."""
+"""Bash's error for a script that it cannot parse: `bash -n` reads the script without running it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from verl_doctor.toolkit.collectors.launch.launch import ScriptError
 from verl_doctor.toolkit.machine import Machine
 
 _SAID = re.compile(r": line (\d+): (.+)")
-_LONGEST = 100_000  # characters: Linux takes 128 KiB in one argument
+_LONGEST = 100_000  # characters: Linux allows 128 KiB in one argument
 _OTHER_SHELL = re.compile(r"#!.*\b(?!bash\b|sh\b|dash\b)(?:\w*sh|python\S*)\s*$")
 
 
 def refused(path: str, text: str, machine: Machine) -> ScriptError | None:
-    """Ask bash about a script. None when it takes it, when it is for another shell, or when bash gives no answer here."""
+    """Check a script with bash. None if it parses, if it is for another shell, or if bash does not run here."""
     if _OTHER_SHELL.match(text.partition("\n")[0]):
         return None
     syntax_error = _syntax_error((path,), machine)
@@ -22,7 +22,7 @@ def refused(path: str, text: str, machine: Machine) -> ScriptError | None:
 
 
 def refused_text(text: str, machine: Machine) -> tuple[int, str] | None:
-    """As `refused`, for a script that is in no file: the line at which bash stops, and its words."""
+    """Like `refused`, for a script that is not in a file: the line at which bash stops, and its message."""
     if _OTHER_SHELL.match(text.partition("\n")[0]) or len(text) > _LONGEST:
         return None
     return _syntax_error(("-c", text), machine)

@@ -1,4 +1,4 @@
-"""Launch scripts that start verl where reading them does not follow: in a here-document, a substitution, or a string for another machine."""
+"""Launch scripts that start verl where the reader does not follow: in a here-document, a substitution, or a string for another machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STARTS = re.compile(r"^(?!\s*#).*(?:-m\s+verl\.|\bmain_\w*ppo\b)", re.MULTILINE
 
 
 def unread_start(machine: Machine, paths: Iterable[str]) -> str:
-    """Where such a start stands, in words; "" where the files have none."""
+    """Describe where such a start is; "" if the files have none."""
     for path in paths:
         text = machine.read(path) or ""
         if found := _STARTS.search(text):

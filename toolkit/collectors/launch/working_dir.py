@@ -1,6 +1,6 @@
-"""The folder that Ray is to send to the cluster with the job: `working_dir` of a `runtime_env`, and what is left out of it.
+"""The folder that Ray sends to the cluster with the job: `working_dir` of a `runtime_env`, and what is excluded from it.
 
-`ray job submit` takes a file or JSON, and of these and `--working-dir` the option counts
+`ray job submit` takes a file or JSON; `--working-dir` takes precedence over both
 (ray/dashboard/modules/dashboard_sdk.py: parse_runtime_env_args).
 """
 
@@ -23,7 +23,7 @@ _OVERRIDE = re.compile(r"\+{0,2}ray_kwargs\.ray_init\.runtime_env\.working_dir=(
 
 
 def submitted_folder(unwrapped: Unwrapped, load: Callable[[str], str | None], cwd: str) -> WorkingDir | None:
-    """The folder that one `ray job submit` sends; None when it sends none."""
+    """Return the folder that a `ray job submit` sends; None if it sends none."""
     found = _NONE
     for word in unwrapped.runtime_env:
         if word.text is not None:
@@ -37,13 +37,13 @@ def submitted_folder(unwrapped: Unwrapped, load: Callable[[str], str | None], cw
 
 
 def folder_in_file(text: str, path: str) -> WorkingDir | None:
-    """The folder that a `runtime_env` file names; None when it names none."""
+    """Return the folder that a `runtime_env` file names; None if it names none."""
     found = _in_file(text, path)
     return found if found.path else None
 
 
 def folder_of_overrides(words: Iterable[Argument]) -> Iterator[WorkingDir]:
-    """The folder that verl's own `ray.init` is told to send."""
+    """Yield the folders that overrides give to verl's own `ray.init`."""
     for word in words:
         if match := _OVERRIDE.fullmatch(word.text if word.text is not None else word.written):
             folder = match[1].strip("'\"") if word.text is not None else None
@@ -55,7 +55,7 @@ def _in_file(text: str, path: str) -> WorkingDir:
 
 
 def _parsed(text: str, path: str, line: int = 0) -> WorkingDir:
-    """What a `runtime_env` says; `path` stays empty where it names no folder. JSON is YAML, too, and what is neither is told elsewhere."""
+    """Parse a `runtime_env`; `path` stays empty if it names no folder. Valid JSON is YAML too; invalid text is reported elsewhere."""
     try:
         top = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError):

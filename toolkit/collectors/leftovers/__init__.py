@@ -1,1 +1,1 @@
-"""What dead jobs left: processes, files, actors, with the signs of life of each."""
+"""What dead jobs left: processes, files and actors, each with its signs of life."""

@@ -1,4 +1,4 @@
-"""Detached actors and placement groups that finished jobs have left in a Ray cluster, where they hold CPUs and GPUs."""
+"""Detached actors and placement groups that finished jobs left in a Ray cluster, where they hold CPUs and GPUs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LONGEST = 80
 
 @dataclass(frozen=True)
 class LeftActors(Leftovers):
-    """What finished jobs have left in the Ray clusters that are known here, and what looks like it and is kept."""
+    """What finished jobs left in the known Ray clusters, and what looks like it and is kept."""
 
 
 @collector()
 def left_actors(
     clusters: RayClusters, addresses: RayAddresses, interpreter: Interpreter, token: RayToken
 ) -> LeftActors:
-    """Judge what the GCS of each cluster tells. Nothing is asked of anybody."""
+    """Judge what the GCS of each cluster reports. Sends no requests."""
     from verl_doctor.toolkit.collectors.ray.left_in_ray import left_in  # noqa: PLC0415
 
     found, kept = [], []
@@ -52,14 +52,14 @@ def left_actors(
 
 @dataclass(frozen=True)
 class Removals:
-    """How something in one cluster is removed: by which interpreter, and with which token's file."""
+    """How something in a cluster is removed: with which interpreter and which token file."""
 
     cluster: RayCluster
     python: str
     token: str
 
     def of(self, subject: RayActor | RayGroup) -> KillActor | RemoveGroup:
-        """The removal of one actor or group."""
+        """Return the removal of one actor or group."""
         address, session = self.cluster.address, self.cluster.session
         if isinstance(subject, RayActor):
             return KillActor(address, session, subject.actor, self.python, self.token)
@@ -67,7 +67,7 @@ class Removals:
 
 
 def name(subject: RayActor | RayGroup) -> str:
-    """What to call it: its name, its class, and what it holds."""
+    """Return what to call it: its name, its class, and what it holds."""
     if isinstance(subject, RayActor):
         what = f"{subject.name or subject.actor} ({subject.class_name})"
         holds = _amounts(subject.needs)

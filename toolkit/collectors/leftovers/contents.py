@@ -1,4 +1,4 @@
-"""What a leftover consists of, seen through descriptors: nothing that is swapped or linked meanwhile leads anywhere else."""
+"""The contents of a leftover, read through descriptors, so that swapping or linking paths meanwhile cannot redirect the reader."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from verl_doctor.toolkit.system.in_use import InUse, bound_anywhere, open_anywhe
 from verl_doctor.toolkit.system.open_folder import entries, mount_of, opened
 
 _BLOCK = 512  # bytes, the unit of st_blocks
-_DEEPEST = 200  # folders within folders; each is one open descriptor
-# What a job runs in, when it was given to Ray as `working_dir` or `py_modules`: Ray unpacks it there in one go.
+_DEEPEST = 200  # nested folders; each takes one open descriptor
+# A job's `working_dir` or `py_modules`: Ray unpacks them here in one go.
 _UNPACKED = re.compile(r"(?:^|/)runtime_resources/(?:working_dir|py_modules)_files/[^/]+/(?!.*__pycache__).")
 _WHILE_UNPACKED = 60 * 10**9  # nanoseconds
 _NODE = re.compile(r"ray_spilled_objects_([0-9a-f]{16,})")
@@ -20,12 +20,12 @@ _NODE = re.compile(r"ray_spilled_objects_([0-9a-f]{16,})")
 
 @dataclass
 class Contents:
-    """What was seen in one file, socket or folder. Each text is the first entry of that kind, "" when there is none.
+    """What was seen in one file, socket or folder. Each text is the first entry of that kind, "" if there is none.
 
-    `size` is in bytes as the file system counts them, `latest` the last change of anything, in nanoseconds since the epoch.
-    `used` is open somewhere or has somebody bound to it, `untold` cannot be told about. `foreign` belongs to another user, `mounted` is
-    on another mount, and `closed` cannot be looked into. `strange` has no name of those that are expected in it. `nodes` are
-    the nodes of Ray whose spilled objects are in it. `inodes` are device and inode of everything in it.
+    `size` is in bytes as the file system counts them, `latest` the last change of anything, in nanoseconds since the
+    epoch. `used` is open or bound by some process; the state of `untold` is unknown. `foreign` belongs to another user,
+    `mounted` is on another mount, `closed` cannot be read. `strange` has an unexpected name. `nodes` are the Ray nodes
+    whose spilled objects are in it. `inodes` are device and inode of everything in it.
     """
 
     size: int = 0
@@ -44,7 +44,7 @@ class Contents:
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def count(self, path: str, about: os.stat_result) -> None:
-        """Take one entry into account. A file with several names counts once."""
+        """Add one entry. A file with several names counts once."""
         self.latest = max(self.latest, about.st_ctime_ns)
         self.inodes.add((about.st_dev, about.st_ino))
         if about.st_uid != os.geteuid():
@@ -60,7 +60,7 @@ class Contents:
                 self._unpacked.append((about.st_ctime_ns, path))
 
     def ask(self, path: str, answer: InUse) -> None:
-        """Take into account whether one entry is in use."""
+        """Record whether one entry is in use."""
         if answer == "yes":
             self.used = self.used or path
         elif answer == "not told":
@@ -68,7 +68,7 @@ class Contents:
 
     @property
     def written(self) -> str:
-        """What a job wrote last beside its unpacked sources, "" when it wrote nothing."""
+        """Return the last file that a job wrote in addition to its unpacked sources, "" if it wrote none."""
         if not self._unpacked:
             return ""
         (first, _), (last, path) = min(self._unpacked), max(self._unpacked)
@@ -76,9 +76,9 @@ class Contents:
 
 
 def contents_of(name: str, folder: int, expected: re.Pattern[str] | None = None) -> Contents:
-    """Look through what has this name in an open folder, until something in it is in use. Raises OSError when nothing has.
+    """Read the entry of this name in an open folder, until something in it is in use. Raises OSError if it does not exist.
 
-    `expected` fits all paths within it that are not strange; None when nothing is.
+    `expected` matches all paths within it that are not strange; None if no path is strange.
     """
     about = os.stat(name, dir_fd=folder, follow_symlinks=False)
     found = Contents()

@@ -1,6 +1,6 @@
-"""Whether a thing that looks like a leftover is one: a pure judgement over the signs of life that it shows.
+"""Whether a candidate file is a leftover: a pure judgement of the signs of life that it shows.
 
-One is a leftover when everything that could keep it alive was looked at, and nothing does. Whatever could not be seen keeps it.
+A file is a leftover if everything that could keep it alive was checked, and nothing does. Anything that could not be checked keeps it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.leftover import Kept, Leftover, RemovePath, Store
 from verl_doctor.toolkit.text import counted
 
 GRACE = 60.0
-"""Seconds for which a thing is left alone after its last change: a job that starts makes a file before it opens it."""
+"""Seconds for which a file is left alone after its last change: a starting job creates a file before it opens it."""
 
 _EXPECTED = {
     "session folder": "folder",
@@ -24,7 +24,7 @@ _EXPECTED = {
 
 
 def judged(left_file: LeftFile, among: LeftFiles, *, grace: float = GRACE) -> Leftover | Kept:
-    """A leftover with its proof, or why it is kept. `grace` is in seconds."""
+    """Return a leftover with its proof, or why it is kept. `grace` is in seconds."""
     store: Store = "shared memory" if left_file.kind == "shared memory" else "disk"
     why = next(_reasons(left_file, among, grace), "")
     if why:
@@ -42,7 +42,7 @@ def judged(left_file: LeftFile, among: LeftFiles, *, grace: float = GRACE) -> Le
 
 
 def _reasons(left_file: LeftFile, among: LeftFiles, grace: float) -> Iterator[str]:
-    """Why it is kept, the clearest first."""
+    """Yield the reasons to keep it, the clearest first."""
     if not left_file.mine:
         yield f"it belongs to another user (number {left_file.owner})"
     if left_file.type != _EXPECTED[left_file.kind]:
@@ -72,7 +72,7 @@ def _reasons(left_file: LeftFile, among: LeftFiles, grace: float) -> Iterator[st
 
 
 def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
-    """What keeps it from being proven."""
+    """Yield what prevents a proof."""
     if left_file.closed:
         yield f"{_within(left_file.closed)} cannot be looked into"
     if left_file.untold:
@@ -109,7 +109,7 @@ def _proof(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
 
 
 def _uses(left_file: LeftFile) -> Iterator[str]:
-    """What the kernel was asked about it."""
+    """Yield what the kernel reports about its use."""
     is_folder = left_file.type == "folder"
     if left_file.files:
         yield f"has {'anything in it' if is_folder else 'it'} open or mapped"
@@ -118,13 +118,13 @@ def _uses(left_file: LeftFile) -> Iterator[str]:
 
 
 def _and_more(processes: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first processes, and how many more there are."""
     more = len(processes) - 1
     return f"{processes[0]}, and {counted(more, 'more process', 'more processes')}" if more else processes[0]
 
 
 def _within(entry: str) -> str:
-    """An entry as it is spoken of; the thing itself is "it"."""
+    """Return how to refer to an entry; the file or folder itself is "it"."""
     inner = entry.partition("/")[2]
     return inner or "it"
 

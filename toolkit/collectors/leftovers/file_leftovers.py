@@ -1,4 +1,4 @@
-"""Files and folders that dead jobs have left here, each with its proof."""
+"""Files and folders that dead jobs left here, each with its proof."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class FileLeftovers(Leftovers):
 
 @collector()
 def file_leftovers(files: LeftFiles) -> FileLeftovers:
-    """Judge all that was seen."""
+    """Judge all candidates."""
     return judged_all(files)
 
 
 def judged_all(files: LeftFiles) -> FileLeftovers:
-    """Each thing for itself."""
+    """Judge each candidate separately."""
     verdicts = [judged(file, files) for file in files.files]
     return FileLeftovers(
         tuple(verdict for verdict in verdicts if isinstance(verdict, Leftover)),

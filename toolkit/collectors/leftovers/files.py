@@ -1,4 +1,4 @@
-"""Files of dead jobs, perhaps: everything with such a name that lies here, with all signs of life that it shows."""
+"""Candidate files of dead jobs: everything with a matching name on this machine, with all signs of life that it shows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from verl_doctor.toolkit.system.open_folder import reached
 from verl_doctor.toolkit.system.tcp_probe import knock
 
 Seen = Literal["all", "this namespace", "this machine"]
-"""Whose processes are seen of all who can reach a file: all; only those of this container; only those of this machine."""
+"""Which processes are seen of those that can reach a file: all; only those of this container; only those of this machine."""
 Maker = Literal["", "ended", "started later", "runs", "hidden"]
 Answer = Literal["", "connected", "refused", "silence"]
 
@@ -32,22 +32,22 @@ _ADDRESS = re.compile(r"(?P<host>[\w.-]+):(?P<port>\d{1,5})\s*")
 _PORT_TIMEOUT = 0.5  # seconds for a port
 _LAST_PORT = 65_535
 _TRACKED = re.compile(r"psm_|sem\.mp-|verl_weights_")  # by multiprocessing/resource_tracker.py
-_ROUNDING = 2.0  # seconds between the clock of processes and that of files
+_ROUNDING = 2.0  # seconds between the clocks of processes and of files
 
 
 @dataclass(frozen=True)
 class LeftFile:
-    """One thing that has the name of a leftover, and what life it shows.
+    """One file or folder with the name of a leftover, and the signs of life that it shows.
 
-    `type` is folder, file, socket, link or other; `owner` a user's number, `mine` whether that is this user. `device`, `inode` and
-    `changed` (nanoseconds) tell it from another of the same name. `size` is in bytes, None when it is in use; `latest` the last change of anything in
-    it, in seconds since the epoch.
+    `type` is folder, file, socket, link or other; `owner` is a user's number, `mine` whether that is this user.
+    `device`, `inode` and `changed` (nanoseconds) distinguish it from another of the same name. `size` is in bytes, None
+    if it is in use; `latest` is the last change of anything in it, in seconds since the epoch.
 
-    Signs of life: `uses` are processes that have to do with it; `used` is an entry that the kernel says to be in use, by
-    whomever; `maker` is what became of the process `pid` in its name; `answer` what the address in it answers.
-    What cannot be told: `untold` entries, `seen` says whose processes are seen of all who can reach it.
-    What else may be in it: `foreign` files of other users, `mounted` folders, `closed` ones, and what a job `written` there.
-    Each is one entry, "" when there is none.
+    Signs of life: `uses` are the processes that use it; `used` is an entry that the kernel reports as in use by any
+    process; `maker` is the state of the process `pid` in its name; `answer` is the reply from the address in it.
+    Unknowns: `untold` entries have an unknown state; `seen` states which processes are seen of those that can reach it.
+    Other contents: `foreign` files of other users, `mounted` folders, `closed` (unreadable) ones, and what a job has
+    `written` there. Each is one entry, "" if there is none.
     """
 
     kind: Kind
@@ -80,11 +80,10 @@ class LeftFile:
 
 @dataclass(frozen=True)
 class LeftFiles:
-    """All of them, looked at when it was `now`, in seconds since the epoch.
+    """All candidates, as seen at `now`, in seconds since the epoch.
 
-    `processes` says that all processes were looked through too: who uses something that the kernel says is in use is not
-    worth that. `closed` are processes of jobs of this user that may not be looked into, `nodeless` raylets that do not tell which node
-    they are.
+    `processes`: all processes were searched too, which is skipped if the kernel reports every candidate as in use.
+    `closed` are unreadable processes of this user's jobs; `nodeless` are raylets that do not report their node.
     """
 
     files: tuple[LeftFile, ...] = ()
@@ -101,7 +100,7 @@ def left_files(
     folders: Folders | Unknown,
     spilling: Spilling | Unknown,
 ) -> LeftFiles | Absent:
-    """Look through the folders in which Ray, verl, vLLM and their libraries keep what is temporary."""
+    """Search the folders in which Ray, verl, vLLM and their libraries keep temporary files."""
     known = () if isinstance(folders, Unknown) else folders.folders
     found = places(
         machine,
@@ -115,7 +114,7 @@ def left_files(
 
 
 def look(found: Sequence[Place], machine: Machine) -> LeftFiles:
-    """Look at these things, and at all processes if the kernel does not say of each that it is in use."""
+    """Inspect the candidates, and all processes unless the kernel reports every candidate as in use."""
     seen = [(place, *contents) for place in found if (contents := _contents(place, machine))]
     addresses = {place: _address_in(machine, place) for place in found if place.kind == "address file"}
     answers = {place: _answer(address) for place, address in addresses.items()}
@@ -154,12 +153,12 @@ def look(found: Sequence[Place], machine: Machine) -> LeftFiles:
 
 
 def _contents(place: Place, machine: Machine) -> tuple[os.stat_result, Contents] | None:
-    """What a thing is, and what is in it; None when it has gone."""
+    """Return the state and contents of a candidate; None if it no longer exists."""
     try:
         with reached(str(machine.root), place.folder) as folder:
             about = os.stat(place.entry, dir_fd=folder, follow_symlinks=False)
             if place.kind == "socket" and not stat.S_ISSOCK(about.st_mode):
-                return None  # what has such a name and is no socket is something else
+                return None  # a non-socket with such a name is something else
             mine = about.st_uid == os.geteuid()
             return about, contents_of(place.entry, folder, place.expected) if mine else Contents()
     except OSError:
@@ -209,7 +208,7 @@ def _seen_at(
 
 
 def _mounted_below(place: Place, machine: Machine, mounts: Sequence[FileSystem]) -> str:
-    """A file or folder in it on which something is mounted. Of a file that cannot be seen at the file itself."""
+    """Return a file or folder in it on which something is mounted. For a file, its own stat does not show that."""
     above = os.path.realpath(machine.at(place.folder)) + "/"
     below = f"{above}{place.entry}/"
     paths = (mount.mounted_on for mount in mounts)
@@ -219,7 +218,7 @@ def _mounted_below(place: Place, machine: Machine, mounts: Sequence[FileSystem])
 def _uses(
     place: Place, about: os.stat_result, contents: Contents, address: str, signs: Signs
 ) -> tuple[Use, ...]:
-    """Who has to do with it. A job's named memory may be open nowhere for a while: its tracker still takes it away in the end."""
+    """Return the processes that use it. A job's named memory may be open nowhere for a while; its tracker still removes it in the end."""
     counted = tuple(
         use
         for use, started in signs.trackers
@@ -230,18 +229,18 @@ def _uses(
 
 
 def _words(place: Place, about: os.stat_result, contents: Contents, address: str) -> tuple[str, ...]:
-    """The words by which a process may speak of it: a raylet that knows it by another path tells at least its node."""
+    """Return the words by which a process may refer to it: a raylet that has another path for it names at least its node."""
     mapped = mapped_name(about.st_dev, about.st_ino) if place.kind == "shared memory" else ""
     names = (place.name, place.entry, place.node, *sorted(contents.nodes), address, mapped)
     return tuple(filter(None, dict.fromkeys(names)))
 
 
 def _maker(pid: int, latest: float, machine: Machine, signs: Signs) -> Maker:
-    """What became of the process that a name tells. A number is given again; who has it now made nothing before it started."""
+    """Return the state of the process that a name holds. Numbers are reused; a process cannot have made anything before it started."""
     if started := signs.started.get(pid):
         return "started later" if all(time > latest + _ROUNDING for time in started) else "runs"
     if os.path.exists(machine.at(f"/proc/{pid}")):
-        return "ended"  # it is listed nowhere: a thread of another process, or of the kernel's, or waits to be reaped
+        return "ended"  # not listed: a thread of a process or the kernel, or not yet reaped
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -252,14 +251,14 @@ def _maker(pid: int, latest: float, machine: Machine, signs: Signs) -> Maker:
 
 
 def _seen(mount: FileSystem | None, signs: Signs) -> Seen:
-    """Whose processes are seen. What is mounted here, a container's own layer too, may be in use by who is not seen from here."""
+    """Return which processes are seen. A mount, including a container's own layer, may be in use by processes not visible here."""
     if mount is None or mount.shared:
         return "this machine"
     return "all" if signs.all_seen else "this namespace"
 
 
 def _address_in(machine: Machine, place: Place) -> str:
-    """The address in a file, "" when there is none."""
+    """Return the address in a file, "" if there is none."""
     try:
         with reached(str(machine.root), place.folder) as folder:
             descriptor = os.open(

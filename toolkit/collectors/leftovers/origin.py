@@ -1,4 +1,4 @@
-"""Whose code a process runs: what its interpreter has mapped, not what it calls itself."""
+"""Which package's code a process runs, judged by what its interpreter has mapped, not by its title."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verl_doctor.toolkit.collectors.processes.processes import role_of
 from verl_doctor.toolkit.machine import Machine
 
 _INTERPRETER = re.compile(r"(?:python|pypy)[\d.]*(?:t|d)?(?:-\w+)?")
-# A line of /proc/PID/maps: machine code, of a file that lies in a package. Columns: permissions, offset, device, inode, path.
+# A line of /proc/PID/maps: machine code from a file in a package. Columns: permissions, offset, device, inode, path.
 _CODE = re.compile(
     r"^\S+ \S\Sx\S \S+ \S+ \d+ +(/\S.*?/(vllm|sglang|sgl_kernel|ray|torch))/([^\n]*\.so[\w.]*)$", re.MULTILINE
 )
@@ -19,17 +19,17 @@ _OWN_PREFIXES = frozenset({"VLLM", "sglang", "ray"})
 
 
 def code_of(pid: int, machine: Machine) -> frozenset[str]:
-    """The packages among vLLM, SGLang, Ray and torch of which a process runs machine code. Raises OSError where it may not be looked at."""
+    """Return the packages among vLLM, SGLang, Ray and torch whose machine code a process runs. Raises OSError if access is denied."""
     mapped = machine.at(f"/proc/{pid}/maps").read_text("utf-8", "surrogateescape")
     folders = {(folder, package) for folder, package, _ in _CODE.findall(mapped)}
     return frozenset(package for folder, package in folders if _is_package(pid, folder, machine))
 
 
 def why_foreign(pid: int, command: str, machine: Machine) -> str:
-    """Why a process with this command line is not known to be one of vLLM's, SGLang's or Ray's; "" when it is.
+    """Return why a process with this command line is not known to belong to vLLM, SGLang or Ray; "" if it does.
 
-    Anybody may call a process VLLM::EngineCore. The program must be Python's, it must run code of the package to which such a
-    title belongs, and a prefix of vLLM's titles that is not its own must stand in the environment that it was started with.
+    Any process can use the title VLLM::EngineCore. The program must be Python's and run code of the package to which
+    the title belongs; a non-default prefix of vLLM's titles must be in the environment that it was started with.
     """
     try:
         program = os.readlink(machine.at(f"/proc/{pid}/exe")).removesuffix(" (deleted)")  # noqa: PTH115

@@ -1,8 +1,8 @@
-"""Which helpers of a job have lost it: a judgement over the table of processes and over what they hold in common.
+"""Finds the helpers whose job has ended, from the table of processes and what they share.
 
-A helper is started by a program of its job and ends with it. One is an orphan when it runs code of vLLM, SGLang or Ray, the program
-that started it has ended, nothing that runs holds the other end of anything that it has open, and it shows no sign of life.
-What cannot be shown is kept, and why.
+A helper is started by a program of its job and ends with it. It is an orphan if it runs code of vLLM, SGLang or Ray,
+its parent program has ended, no running process holds the other end of anything that it has open, and it shows no sign
+of life. Anything unproven is kept, with the reason.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from verl_doctor.toolkit.system.process_table import Row
 from verl_doctor.toolkit.system.process_ties import Tie
 
 _ROLES = ("engine", "ray worker", "ray agent")
-# Children of multiprocessing and of torch's compiler, which call themselves nothing; and the one that keeps count of names.
+# Children of multiprocessing and of torch's compiler, which set no title, and multiprocessing's resource tracker.
 _NAMELESS = re.compile(
     r"\S*python\S* (?:-\S+ )*-c from multiprocessing\.(?:spawn|forkserver|resource_tracker|semaphore_tracker) import .*"
     r"|\S*python\S* (?:-\S+ )*\S*/torch/_inductor/compile_worker/__main__\.py .*"
 )
-# What takes over who has lost its parent, beside the first process: it has asked for that (PR_SET_CHILD_SUBREAPER, prctl(2)),
-# which /proc does not tell. Whatever else is a helper's parent has started it, whatever it calls itself.
+# Processes other than the first that adopt orphans: they have requested it (PR_SET_CHILD_SUBREAPER, prctl(2)), which /proc does not show.
+# Any other parent of a helper has started it, whatever its title.
 _TAKES_OVER = re.compile(
     r"systemd|init|tini(?:-static)?|dumb-init|docker-init|catatonit|conmon|containerd-shim\S*|slurmstepd:?|s6-svscan|runit|sinit|appinit"
 )
-# A program of Python's or of Ray's: what reads the log or the terminal is none.
+# A program of Python or Ray; a reader of the log or the terminal is neither.
 _STARTS_HELPERS = re.compile(
     r"(?:python|pypy|ray|vllm|sglang|verl|torchrun|accelerate|deepspeed)", re.IGNORECASE
 )
-# A server answers whoever asks next. SGLang's is what a person starts, and calls itself like its helpers (http_server.py).
+# Servers accept new clients at any time. SGLang's server is started by a person, and its title resembles its helpers' (http_server.py).
 _SERVES = re.compile(r"\S+::(?:APIServer|http_server|tokenizer_worker)\b.*|\S+::APIServer_.*")
 _FIRST = 1
 _ENDED = "ZX"
-HOUSEKEEPING = 0.02  # seconds of a processor in a window: what an idle engine of torch uses
-YOUNG = 60.0  # seconds; a job that starts is left alone
+HOUSEKEEPING = 0.02  # seconds of processor time in a window: what an idle torch engine uses
+YOUNG = 60.0  # seconds; a starting job is left alone
 
 
 @dataclass(frozen=True)
 class Around:
-    """What else is looked at of a helper that has lost its parent.
+    """Further evidence about a helper that has lost its parent.
 
-    `ties` are as `process_ties.ties_of` has them; `age` is in seconds; `session` says whether the Ray session of one of Ray's
-    processes is alive, None when that cannot be told; `debugger` is the number of the process that traces it, or 0.
-    `elsewhere` and `foreign` are why it counts as another container's, and as nobody's of vLLM, SGLang or Ray: "" when it does not.
-    `abandoned` says that the kernel knows of an end of a pipe or connection of its own that has nobody at the other end.
-    `life` are the signs of life that it shows by itself, `activity` those of a while in which all of them are watched together.
-    `rendezvous` are those whose listeners only they themselves connect to, as torch.distributed has them.
+    `ties` are as returned by `process_ties.ties_of`; `age` is in seconds; `session`: whether the Ray session of a Ray
+    process is alive, None if unknown; `debugger` is the number of the process that traces it, or 0. `elsewhere` and
+    `foreign` are why it counts as another container's, and as not belonging to vLLM, SGLang or Ray, else "".
+    `abandoned`: it holds an end of a pipe or connection whose other end, according to the kernel, is closed. `life` are
+    the signs of life that it shows on its own, `activity` those seen while all helpers are watched together.
+    `rendezvous` are processes whose listeners only they connect to, as in torch.distributed.
     """
 
     ties: Callable[[Collection[int]], Mapping[int, Collection[Tie]]]
@@ -66,10 +66,10 @@ class Around:
 
 @dataclass(frozen=True)
 class Orphans:
-    """The helpers that nobody needs, each with what became of its parent, and those that are kept, each with why.
+    """The orphaned helpers, each with the state of its parent, and the kept helpers, each with the reason.
 
-    Parents come before their children, and children of multiprocessing last: its tracker of names waits for all others, and
-    then takes away what shared memory they have left.
+    Parents precede their children. Children of multiprocessing come last: its resource tracker waits for all others and
+    then removes the shared memory that they left.
     """
 
     left: tuple[tuple[Row, str], ...] = ()
@@ -77,7 +77,7 @@ class Orphans:
 
 
 def orphans(table: Iterable[Row], around: Around) -> Orphans:
-    """Judge all helpers of this user. Those whose parent runs are not spoken of."""
+    """Judge all helpers of this user. Helpers with a running parent are omitted."""
     rows = {row.pid: row for row in table}
     sessions = {pid: around.session(rows[pid]) for pid in _adrift(rows) if is_of_ray(rows[pid])}
     adrift = _adrift(rows, {pid for pid, alive in sessions.items() if alive})
@@ -117,9 +117,9 @@ def _keep_what_may_be_a_daemon(
     ties: Mapping[int, Collection[Tie]],
     around: Around,
 ) -> None:
-    """Keep what may have been started without a job: nothing of it leads to anything that has ended.
+    """Keep what may have been started without a job: nothing about it refers to anything that has ended.
 
-    Ray's own are known by their dead session. What belongs together with one that has lost its job has lost it, too.
+    Ray's own processes are recognised by their dead session. What is connected to a helper that has lost its job has lost it too.
     """
     left = set(adrift) - set(reasons)
     lost = {pid for pid in left if is_of_ray(rows[pid]) or around.abandoned(rows[pid])}
@@ -131,7 +131,7 @@ def _keep_what_may_be_a_daemon(
 def _keep_what_lives(
     adrift: Collection[int], reasons: dict[int, str], rows: Mapping[int, Row], around: Around
 ) -> None:
-    """Keep what shows life, by itself or while it is watched. What torch.distributed does without a job is none."""
+    """Keep what shows life, on its own or while watched. Activity of torch.distributed without a job does not count."""
     left = set(adrift) - set(reasons)
     inner = around.rendezvous(left)
     for pid in sorted(left):
@@ -147,7 +147,7 @@ def _keep_what_lives(
 
 
 def _activity(activity: Activity, *, housekeeping: bool) -> str:
-    """What an activity shows, "" for none. Threads of torch and ZeroMQ wake up now and then to look for others."""
+    """Return what an activity shows, "" for none. Threads of torch and ZeroMQ wake up now and then to check on their peers."""
     if activity.hidden:
         return "what it does may not be looked at"
     if activity.transfers:
@@ -165,7 +165,7 @@ def _connected(
     rows: Mapping[int, Row],
     ties: Mapping[int, Collection[Tie]],
 ) -> set[int]:
-    """These, and those `among` others that belong together with them: children, and whom a pipe or connection leads to."""
+    """Return the given processes and those `among` the others connected to them: children, and peers by pipe or connection."""
     found = set(known)
     while True:
         more = {
@@ -181,19 +181,19 @@ def _connected(
 
 
 def is_helper(row: Row) -> bool:
-    """Whether a process is one of this user's that belongs to a job which started it."""
+    """Whether a process is this user's and belongs to a job that started it."""
     return row.mine and row.state not in _ENDED and is_called_helper(row.command)
 
 
 def is_called_helper(command: str) -> bool:
-    """Whether a command line is that of a helper, and not of a server."""
+    """Whether a command line belongs to a helper, and not to a server."""
     if _NAMELESS.fullmatch(command, 0, 4096):
         return True
     return role_of(command) in _ROLES and not _SERVES.fullmatch(command)
 
 
 def is_nameless(row: Row) -> bool:
-    """Whether it is a child of multiprocessing that tells nothing about its job."""
+    """Whether it is a child of multiprocessing, which shows nothing about its job."""
     return _NAMELESS.fullmatch(row.command, 0, 4096) is not None
 
 
@@ -203,14 +203,14 @@ def is_of_ray(row: Row) -> bool:
 
 
 def _adrift(rows: Mapping[int, Row], alive: Collection[int] = ()) -> set[int]:
-    """The helpers that were started by what has ended, or by another such helper; not those of Ray that are `alive`.
+    """Return the helpers started by an ended process or by another such helper, without Ray's that are `alive`.
 
-    A worker of Ray may have been started through another program: those of a Ray that runs must be among the `alive`.
+    A Ray worker may have been started through another program: the workers of a running Ray must be in `alive`.
     """
     helpers = {pid for pid, row in rows.items() if is_helper(row)} - {_FIRST}
 
     def is_lost(pid: int) -> bool:
-        for _ in rows:  # a table that was read while numbers changed hands may have a circle in it
+        for _ in rows:  # a table read while numbers were reused may contain a cycle
             if pid not in helpers or pid in alive:
                 break
             pid = rows[pid].parent
@@ -229,7 +229,7 @@ def _may_start_helpers(row: Row) -> bool:
 
 
 def _follow_parents(adrift: set[int], rows: Mapping[int, Row], ties: Mapping[int, Collection[Tie]]) -> None:
-    """Leave out what has a pipe to its parent, as a child of multiprocessing has to the one that started it."""
+    """Drop helpers with a pipe to their parent, such as children of multiprocessing, from `adrift`."""
     living = {
         pid
         for pid in adrift
@@ -249,7 +249,7 @@ def _follow_parents(adrift: set[int], rows: Mapping[int, Row], ties: Mapping[int
 
 
 def _reason(row: Row, rows: Mapping[int, Row], adrift: Collection[int], around: Around) -> str:
-    """Why one of them is kept, whatever it is tied to."""
+    """Return why a helper is kept regardless of its ties."""
     if row.parent not in rows:
         return "its parent is not seen from here: it was started from outside of this container, or /proc hides it"
     if where := around.elsewhere(row):
@@ -274,7 +274,7 @@ def _keep_what_is_tied(
     rows: Mapping[int, Row],
     ties: Mapping[int, Collection[Tie]],
 ) -> None:
-    """Keep what can reach something that runs, and what can reach that: until nothing changes any more."""
+    """Keep what can reach a running process, transitively, until nothing changes."""
     changed = True
     while changed:
         changed = False
@@ -309,7 +309,7 @@ def _held(
 
 
 def _only_listens(tie: Tie, rows: Mapping[int, Row]) -> bool:
-    """Whether at the other end is what writes the log or the terminal: tee, a shell, the runtime of a container."""
+    """Whether the other end only receives the log or the terminal output: tee, a shell, a container runtime."""
     if not tie.standard:
         return False
     return tie.other == 0 or (tie.other in rows and not _may_start_helpers(rows[tie.other]))
@@ -322,7 +322,7 @@ def _keep_what_is_nameless(
     ties: Mapping[int, Collection[Tie]],
     proven: Collection[int],
 ) -> None:
-    """Keep children of multiprocessing that belong to no engine and to no worker of Ray: they may be anybody's."""
+    """Keep children of multiprocessing that belong to no engine and no Ray worker: their job is unknown."""
     left = set(adrift) - set(reasons)
     known = _connected(left & set(proven), left, rows, ties)
     reasons |= dict.fromkeys(left - known, "nothing tells to which job it belonged")
@@ -336,7 +336,7 @@ def _fate_of_parent(row: Row, rows: Mapping[int, Row], left: Collection[int]) ->
 
 
 def _depth(pid: int, rows: Mapping[int, Row]) -> int:
-    """How many ancestors a process has."""
+    """Return how many ancestors a process has."""
     depth = 0
     while pid in rows and rows[pid].parent != pid and depth < len(rows):
         depth, pid = depth + 1, rows[pid].parent

@@ -1,4 +1,4 @@
-"""Where dead jobs leave files, and by which names they are known. Names that fit nothing here are nobody's leftovers."""
+"""Where dead jobs leave files, and the names that identify them. A name that matches nothing here is never a leftover."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from verl_doctor.toolkit.machine import Machine
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - it is looked at
 _TEMPORARY = "/tmp"  # noqa: S108 - it is looked at
 _MOST = 20_000  # entries of one folder
-_MOST_LINKS = 10  # on the way to one
-_LARGEST = 4_194_304  # what the number of a process stays below: PID_MAX_LIMIT of include/linux/threads.h
+_MOST_LINKS = 10  # followed to resolve a path
+_LARGEST = 4_194_304  # numbers of processes are below it: PID_MAX_LIMIT of include/linux/threads.h
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 BEING_REMOVED = ".verl-doctor-removes-"
-"""What this doctor puts before the name of a thing, and 16 hexadecimal digits, while it looks at it for the last time."""
+"""Prefix of a name, followed by 16 hexadecimal digits, while verl-doctor checks the file for the last time."""
 
 DOOMED = ".verl-doctor-removed-"
-"""What it puts there in place of that when it has decided: from then on the thing is taken apart."""
+"""Prefix that replaces it once the decision is made: from then on the file is being removed."""
 
-# In a folder of Ray's (ray/_private/node.py). The last number of a session is that of the process that made it.
+# In a Ray folder (ray/_private/node.py). The last number of a session is the process that made it.
 _OF_RAY: tuple[tuple[Kind, str], ...] = (
     ("session folder", r"session_\d{4}(?:-\d\d){2}_\d\d(?:-\d\d){2}_\d{6}_(?P<pid>\d+)"),
     ("address file", r"ray_current_cluster"),
 )
-# In a folder for temporary files: those of a trainer that derives from verl; verl's sockets by which weights go to vLLM
+# In a folder for temporary files: those of a trainer derived from verl; verl's sockets for sending weights to vLLM
 # (verl/workers/rollout/vllm_rollout); vLLM's own (vllm/utils/network_utils.py: get_open_zmq_ipc_path).
 _TEMPORARIES: tuple[tuple[Kind, str], ...] = (
     ("session folder", r"verl_ray_(?:[\w.-]+_)?(?P<pid>\d+)|verl_ray_[\w.-]+"),
@@ -37,14 +37,14 @@ _TEMPORARIES: tuple[tuple[Kind, str], ...] = (
     ("socket", r"verl_vllm_zmq_(?P<pid>\d+)(?:_[\w.-]+)?\.ipc"),
     ("socket", _UUID),
 )
-# What Ray itself puts into a session, of any release (ray/_private/node.py, services.py; ray/dashboard), and what lies beside sessions.
+# What any release of Ray puts into a session (ray/_private/node.py, services.py; ray/dashboard), and what lies next to sessions.
 _IN_SESSION = (
     r"(?:logs|sockets|metrics|runtime_resources|profile|ray_spilled_objects\w*|\w*ports?_\w+|[\w.-]+\.(?:json|lock|pid)(?:\.lock)?)"
     r"(?:/.*)?"
 )
 _BESIDE_SESSIONS = rf"ray_current_cluster|session_latest|\w+\.lock|prom_metrics_service_discovery\.json|session_[\d_-]+(?:/{_IN_SESSION})?"
 _SPILLED_OBJECTS = r"ray_spilled_objects\w*(?:/.*)?|[0-9a-f]{28,}(?:-multi-\d+)?"
-# By how the name of a folder begins. Such a name alone does not tell that it holds nothing of the user's own.
+# By the prefix of a folder's name. The name alone does not show that it holds nothing of the user's.
 _EXPECTED = {
     "session_": re.compile(_IN_SESSION, re.DOTALL),
     "verl_ray_": re.compile(rf"ray|(?:ray/)?(?:{_BESIDE_SESSIONS})", re.DOTALL),
@@ -54,8 +54,8 @@ _EXPECTED = {
 _SPILLED: tuple[tuple[Kind, str], ...] = (
     ("spill folder", r"ray_spilled_objects(?:_(?P<node>[0-9a-f]{16,}))?"),
 )
-# multiprocessing's segments and semaphores (vLLM's queues), verl's weights, NCCL's, torch's and vLLM's own, the semaphores of joblib's loky, and
-# those of CUDA's driver, whose names have the user and the process in hexadecimal digits (seen with driver 580.159 on an H200).
+# Segments and semaphores of multiprocessing (vLLM's queues), verl's weights, segments of NCCL, torch and vLLM, the semaphores of joblib's
+# loky, and those of CUDA's driver, whose names hold the user and the process in hexadecimal digits (seen with driver 580.159 on an H200).
 _SEGMENTS: tuple[tuple[Kind, str], ...] = (
     ("shared memory", r"psm_[0-9a-f]{8,16}|sem\.mp-[\w-]{8}|verl_weights_[0-9a-f]{8,}|nccl-[A-Za-z0-9]{6}"),
     ("shared memory", r"sem\.loky-(?P<pid>\d+)-[\w-]+"),
@@ -66,10 +66,10 @@ _SEGMENTS: tuple[tuple[Kind, str], ...] = (
 
 @dataclass(frozen=True)
 class Place:
-    """One thing that has the name of a leftover. `folder` is a path without links.
+    """A file or folder with the name of a leftover. `folder` is a path without links.
 
-    `pid` is the process that its name tells, `node` the node of Ray; `name` is its first name, also when a doctor has
-    begun to remove it.
+    `pid` is the process in its name, `node` the Ray node; `name` is its original name, even after verl-doctor has begun
+    to remove it.
     """
 
     kind: Kind
@@ -81,24 +81,24 @@ class Place:
 
     @property
     def put_aside(self) -> bool:
-        """Whether a doctor has moved it for a last look, and was ended before it had decided."""
+        """Whether verl-doctor moved it for a last check and was stopped before it decided."""
         return self.entry.startswith(BEING_REMOVED)
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """Return its path."""
         return f"{self.folder.rstrip('/')}/{self.entry}"
 
     @property
     def expected(self) -> re.Pattern[str] | None:
-        """What fits all paths within it that Ray makes; None when anything may be in it."""
+        """Return the pattern of all paths within it that Ray creates; None if anything may be in it."""
         return next((known for begin, known in _EXPECTED.items() if self.name.startswith(begin)), None)
 
 
 def places(
     machine: Machine, ray: Iterable[str], temporary: Iterable[str], spill: Iterable[str]
 ) -> tuple[Place, ...]:
-    """All things with such a name, in folders that are known to be Ray's, for temporary files, or for spilled objects."""
+    """Return all candidates in the folders known to hold Ray's files, temporary files or spilled objects."""
     temporaries = _real(machine, [_TEMPORARY, *temporary])
     own = [_TEMPORARY + f"/ray-{os.geteuid()}", *ray, *(f"{folder}/ray" for folder in temporaries)]
     folders = [
@@ -113,7 +113,7 @@ def places(
 
 
 def place_at(path: str) -> Place | None:
-    """What the name of a thing says that it is; None for a name that no leftover has."""
+    """Identify a file by its name; None if no leftover has such a name."""
     folder, _, entry = path.rpartition("/")
     return next(_named(folder, entry, (*_OF_RAY, *_TEMPORARIES, *_SPILLED, *_SEGMENTS)), None)
 
@@ -124,7 +124,7 @@ def _real(machine: Machine, paths: Iterable[str]) -> list[str]:
 
 
 def _is_led_by_others(path: str, machine: Machine, most: int = _MOST_LINKS) -> bool:
-    """Whether a link of another user's is on the way to a path: he would say where something is looked for and removed."""
+    """Whether the path passes through another user's link, who could then choose what is searched and removed."""
     way = "/"
     for step in filter(None, path.split("/")):
         way = os.path.normpath(f"{way}/{step}")
@@ -142,7 +142,7 @@ def _is_led_by_others(path: str, machine: Machine, most: int = _MOST_LINKS) -> b
 
 
 def _rays_below(machine: Machine, folders: Iterable[str]) -> Iterator[str]:
-    """Folders of Ray's in this user's own folders, as RAY_TMPDIR=/tmp/x gives them."""
+    """Yield Ray's folders in this user's own folders, as with RAY_TMPDIR=/tmp/x."""
     for folder in folders:
         for name in _names(machine, folder):
             path = f"{folder}/{name}/ray"

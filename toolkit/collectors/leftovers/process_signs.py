@@ -1,7 +1,8 @@
-"""Which running processes have to do with something that has a name: who has it open, or names it in what it was started with.
+"""Which running processes use a file: those that have it open, or name it in their command line or environment.
 
-Names are compared, not paths: the same folder has other paths in another container. Where no path leads to it any more, as from a
-mount that was taken away, the numbers of files do. All threads are looked at: each may have a folder and descriptors of its own.
+Names are compared, not paths: in another container the same folder has other paths. Files that no path reaches any
+more, as after an unmount, are matched by device and inode. All threads are searched: each may have its own folder and
+descriptors.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _WATCHED = re.compile(r"\bino:([0-9a-f]+)")  # of inotify and fanotify
 
 @dataclass(frozen=True)
 class Use:
-    """One process that has to do with a name: "has it open", "has it mapped", "works in it", "names it..."."""
+    """One process that uses a name: "has it open", "has it mapped", "works in it", "names it..."."""
 
     pid: int
     title: str
@@ -61,10 +62,11 @@ class Use:
 class Signs:
     """What all processes show at one moment.
 
-    `uses` are by name. `started` are the times, in seconds since the epoch, at which the processes that have a number in some
-    namespace started. `closed` are processes that may not be looked into, `nodeless` raylets that do not tell which node they are,
-    `in_flight` where a descriptor is on its way from one process to another, and may lead to anything. `trackers` keep count of this user's named shared memory, also of what nobody has open: who, and when it
-    started. `all_seen` says that no process of this machine can be outside of what is seen here.
+    `uses` are by name. `started` holds the start times, in seconds since the epoch, of the processes with a given
+    number in any namespace. `closed` are processes that may not be inspected, `nodeless` raylets that do not report
+    their node, `in_flight` the places where a descriptor, which may refer to anything, is being passed between
+    processes. `trackers` manage this user's named shared memory, including what no process has open: each with its
+    start time. `all_seen`: no process of this machine can be invisible here.
     """
 
     uses: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
@@ -76,22 +78,22 @@ class Signs:
     all_seen: bool = False
 
     def of(self, *names: str) -> tuple[Use, ...]:
-        """Who has to do with any of these names."""
+        """Return the processes that use any of these names."""
         return tuple({use.pid: use for name in reversed(names) for use in self.uses.get(name, ())}.values())
 
 
 def numbered(device: int, inode: int) -> str:
-    """What a file is called by its numbers, among the names of `Signs.uses`."""
+    """Return the name of a file by its numbers, as in `Signs.uses`."""
     return f"{device}:{inode}"
 
 
 def signs_of(
     names: Collection[str], machine: Machine, inodes: Collection[tuple[int, int]] = frozenset()
 ) -> Signs:
-    """Look through all processes but this one.
+    """Search all processes except this one.
 
-    `names` are words of letters, digits, "_", "." and "-", or such a word, ":" and a number, or what `mapped_name` gives.
-    `inodes` are devices and inodes of files, which are found as `numbered` calls them.
+    `names` are words of letters, digits, "_", "." and "-", such a word followed by ":" and a number, or results of
+    `mapped_name`. `inodes` are devices and inodes of files, which are found under their `numbered` names.
     """
     looking = _Looking(machine, _sockets(machine), frozenset(inodes))
     wanted = _Names(names)
@@ -106,7 +108,7 @@ def signs_of(
         if not any(known.pid == use.pid for known in uses[name]):
             uses[name].append(use)
 
-    # Where something is mounted is a matter of its own: here only what is mounted counts, and from which folders it is made.
+    # Leave out the mount points: only what is mounted counts, and the folders that it is made of.
     here = "\n".join(_WHERE.sub(r"\1", line) for line in looking.mounts("self").splitlines())
     for name in wanted.within(here):
         count(name, Use(own, "this machine", "has it mounted elsewhere"))
@@ -144,14 +146,14 @@ def signs_of(
 
 
 def _numbers_of(pid: int, machine: Machine) -> set[int]:
-    """Its numbers, here and in the namespaces within; none of a thread of the kernel's."""
+    """Return its numbers, here and in nested namespaces; empty for a kernel thread."""
     status = machine.read(f"/proc/{pid}/status") or ""
     inner = _NUMBERS.search(status)
     return {pid, *map(int, inner[1].split() if inner else ())} if has_memory(status) else set()
 
 
 def _is_dead(row: Row, machine: Machine) -> bool:
-    """Whether it has ended and waits for its parent to notice. Its other threads may go on when the first one has ended."""
+    """Whether it has ended and is not yet reaped. Other threads may run on after the first one has ended."""
     if row.state not in _ENDED:
         return False
     try:
@@ -161,12 +163,12 @@ def _is_dead(row: Row, machine: Machine) -> bool:
 
 
 def mapped_name(device: int, inode: int) -> str:
-    """What a file is called where it is mapped: a semaphore was made under another name, which has gone (sem_open(3))."""
+    """Return the name under which a file is mapped: a semaphore is created under another name, which is then removed (sem_open(3))."""
     return f" {os.major(device):02x}:{os.minor(device):02x} {inode} "
 
 
 class _Names:
-    """Names to look for in texts of any length: thousands of names cost no more than one."""
+    """Names to find in texts of any length, at the same cost for thousands as for one."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._by_word: dict[bytes, list[str]] = defaultdict(list)
@@ -174,14 +176,14 @@ class _Names:
             self._by_word[_WORD.findall(name)[-1].encode("ascii")].append(name)
 
     def within(self, text: str) -> list[str]:
-        """Those that a text holds: as whole words, or as far as they are no words, as they are."""
+        """Return the names found in a text: as whole words, or as substrings if they are not words."""
         words = set(text.encode("utf-8", "replace").translate(_BETWEEN_WORDS).split())
         found = (name for word in words & self._by_word.keys() for name in self._by_word[word])
         return [name for name in found if _WORD.fullmatch(name) or name in text]
 
 
 def _sockets(machine: Machine) -> dict[str, str]:
-    """The paths of bound sockets, by what a descriptor of one is called."""
+    """Return the paths of bound sockets, by the link text of their descriptors."""
     return {
         f"socket:[{unix_socket.inode}]": unix_socket.path
         for unix_socket in unix_sockets(machine)
@@ -198,7 +200,7 @@ class _Looked:
 
 
 class _Looking:
-    """A look through many processes. What is on its way between them is collected."""
+    """A search through many processes. Collects descriptors in transit between them."""
 
     def __init__(
         self, machine: Machine, sockets: Mapping[str, str], inodes: frozenset[tuple[int, int]]
@@ -210,7 +212,7 @@ class _Looking:
         self._waiting: list[str] = []
 
     def at(self, pid: int) -> _Looked | None:
-        """What a process uses; None when it may not be looked into. The first that fits is what is said."""
+        """Return what a process uses; None if it may not be inspected. The first match is reported."""
         try:
             return steadily(pid, self._machine, lambda: self._look(pid))
         except FileNotFoundError:
@@ -246,7 +248,7 @@ class _Looking:
         return _Looked(tuple(texts), tuple(found))
 
     def mounts(self, process: str) -> str:
-        """What is mounted where a process or thread lives, "" when that is known already: a folder may have another name there."""
+        """Return the mounts seen by a process or thread, "" if already known: a folder may have another name there."""
         namespace = _link(self._machine, f"/proc/{process}/ns/mnt")
         if namespace in self._mounts:
             return ""
@@ -254,7 +256,7 @@ class _Looking:
         return self._machine.read(f"/proc/{process}/mountinfo") or ""
 
     def in_flight(self) -> Iterator[str]:
-        """Where descriptors are on their way: in messages that wait at sockets which are seen, or at sockets that nobody is seen to hold."""
+        """Yield where descriptors are in transit: in messages queued at visible sockets, or at sockets without a visible holder."""
         yield from self._waiting
         if not self._inodes:
             return
@@ -290,7 +292,7 @@ class _Looking:
         texts: list[tuple[str, str]],
         found: list[tuple[str, int, int]],
     ) -> None:
-        """Look closer at one descriptor, where more than its name counts."""
+        """Inspect one descriptor, if more than its name matters."""
         if link == "anon_inode:[io_uring]":
             texts.append(("has it open (io_uring)", self._machine.read(f"{folder}/fdinfo/{name}") or ""))
         if not self._inodes or not link.startswith(("/", "socket:", "anon_inode:")):
@@ -313,7 +315,7 @@ class _Looking:
         yield from self._same("has it as its root", f"{folder}/root")
 
     def _same(self, how: str, path: str) -> Iterator[tuple[str, int, int]]:
-        """Whether a link of /proc leads to one of the files. Nothing is asked of another machine, which may not answer."""
+        """Yield the file that a link of /proc refers to, if it is one of those searched. Avoids remote file systems, which may hang."""
         place = file_system_of(self._machine, _link(self._machine, path), follow=False)
         if place is not None and place.shared:
             return

@@ -1,4 +1,4 @@
-"""Processes of jobs that have ended: engines and workers that nobody needs any more, with what shows it, and those in doubt."""
+"""Processes of ended jobs: engines and workers without a job, with the evidence, and doubtful ones."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _SOCKET_TIMEOUT = 1.0  # seconds for a socket on this machine
 
 @dataclass(frozen=True)
 class LeftProcesses(Leftovers):
-    """What is left of jobs that have ended, in the order in which it is to end, and what looks like it and is kept."""
+    """What is left of ended jobs, in the order in which to end it, and what looks like it and is kept."""
 
 
 @collector(timeout=30)
 def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Unknown:
-    """Judge the helpers in the table of processes. `gpus` say how much of their memory each one holds."""
+    """Judge the helpers in the table of processes. `gpus` reports how much GPU memory each one holds."""
     booted = boot_time(machine)
     if booted is None:
         return Unknown("there is no table of processes under /proc")
@@ -65,7 +65,7 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     if not any(map(is_called_helper, commands(machine).values())):
         return LeftProcesses()
-    # A raylet, or a helper's child, in the middle of execve would count as not there.
+    # A raylet or a helper's child in the middle of execve would count as missing.
     called = commands(machine, settled_command)
     table = [row for pid, command in called.items() if (row := row_of(pid, machine, command))]
     found = orphans(
@@ -101,7 +101,7 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
 
 
 def name(row: Row) -> str:
-    """What to call a process: its title and its number."""
+    """Return what to call a process: its title and its number."""
     pattern = _MODULE if is_nameless(row) else _AGENT if role_of(row.command) == "ray agent" else None
     module = pattern.search(row.command) if pattern else None
     title = module[0] if module else row.title.rpartition("/")[2]
@@ -120,10 +120,11 @@ def _proof(row: Row, fate: str, booted: int) -> Iterator[str]:
 
 
 def is_session_alive(row: Row, table: Iterable[Row], machine: Machine) -> bool | None:
-    """Whether one of the Ray sessions in whose folders this process has files is alive; None when that cannot be told.
+    """Whether any Ray session in whose folders this process has files is alive; None if unknown.
 
-    One is when its raylet answers, or when a raylet or GCS server names it. Whoever started the process is in the same table,
-    also where the session's folder was removed; where the table does not have all, only a refusal shows that nobody is there.
+    A session is alive if its raylet answers, or if a raylet or GCS server names it. The process that started this one
+    is in the same table, even if the session's folder was removed; if the table is incomplete, only a refused
+    connection proves that nothing listens.
     """
     sessions = set(_SESSION.findall(row.command)) | set(_open_sessions(row.pid, machine))
     if not sessions:
@@ -142,7 +143,7 @@ def is_session_alive(row: Row, table: Iterable[Row], machine: Machine) -> bool |
 
 
 def _raylets(session: str, machine: Machine) -> list[Path] | None:
-    """The sockets of a session's raylet; None where its folder may not be looked into."""
+    """Return the sockets of a session's raylet; None if its folder may not be read."""
     folder = machine.at(f"{session}/sockets")
     try:
         return [folder / name for name in os.listdir(folder) if name.startswith("raylet")]  # noqa: PTH208
@@ -160,7 +161,7 @@ def _open_sessions(pid: int, machine: Machine) -> Iterator[str]:
 
 
 def _answers(path: Path) -> bool:
-    """Whether somebody listens there. Only a refusal shows that nobody does."""
+    """Whether a process listens there. Only a refused connection proves that none does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(_SOCKET_TIMEOUT)
         try:
@@ -173,7 +174,7 @@ def _answers(path: Path) -> bool:
 
 
 def _elsewhere(pid: int, machine: Machine) -> str:
-    """Why a process counts as another container's, "" when it lives where this program does."""
+    """Return why a process counts as another container's, "" if it is in the same container as this program."""
     try:
         own, its = (
             [os.readlink(machine.at(f"/proc/{owner}/ns/{kind}")) for kind in _NAMESPACES]  # noqa: PTH115
@@ -189,9 +190,9 @@ def _elsewhere(pid: int, machine: Machine) -> str:
 
 
 def _rendezvous(pids: Collection[int], machine: Machine) -> set[int]:
-    """Those of them that torch.distributed has brought together: one listens, and all who have come to it are among them.
+    """Return those that torch.distributed has connected: one listens, and all its clients are among them.
 
-    Each of them runs code of torch. Their other listeners on TCP, by which their backends find each other, belong to that.
+    Each of them runs torch code. Their other TCP listeners, by which their backends find each other, belong to it.
     """
     torch = {pid for pid in pids if _runs_torch(pid, machine)}
     ports = {
@@ -235,7 +236,7 @@ def _runs_torch(pid: int, machine: Machine) -> bool:
 
 
 def _held(gpus: Gpus | Unknown) -> Mapping[int, int]:
-    """Bytes of GPU memory by process."""
+    """Return bytes of GPU memory by process."""
     held: dict[int, int] = {}
     for device in gpus.devices if isinstance(gpus, Gpus) else ():
         for holder in device.holders:
@@ -250,7 +251,7 @@ def _size(pid: int, held: Mapping[int, int], machine: Machine) -> tuple[int, Sto
 
 
 def resident(pid: int, machine: Machine) -> int:
-    """Bytes of memory that a process has, 0 when it has ended."""
+    """Return the resident memory of a process in bytes, 0 if it has ended."""
     return _number(_RESIDENT, pid, machine) * 1024
 
 

@@ -26,20 +26,20 @@ _KEY = "chat_template"
 _FILES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates", "tekken.json")
 _CONFIGS = (_CONFIG, "processor_config.json", "preprocessor_config.json")
 _TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
-# A model's own code may make a tokenizer of anything.
+# A model's own code may build a tokenizer from any file.
 _OF_TOKENIZER = re.compile(
     r"token|vocab|merges|spiece|sentencepiece|tekken|\.(?:model|tiktoken|bpe|py)$", re.IGNORECASE
 )
 _FIRST_WITHOUT_DEFAULTS = Version(
     "4.44"
-)  # transformers before that had templates of its own for some tokenizers
+)  # transformers before that had built-in templates for some tokenizers
 
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """`folder` is that of the tokenizer, `found_in` the file that holds the template, "" when none does.
+    """`folder` is the tokenizer's, `found_in` the file with the template, "" if none has it.
 
-    `has_tokenizer`: the folder has some file of a tokenizer.
+    `has_tokenizer`: the folder has at least one tokenizer file.
     """
 
     folder: str
@@ -55,7 +55,7 @@ def chat_template(
     configuration: Configuration,
     packages: Packages | Unknown,
 ) -> ChatTemplate | Unknown:
-    """Look for a template in each place. A tokenizer of the model's own code may have one that no file shows."""
+    """Look for a template in each place. A tokenizer in the model's own code may define one that no file shows."""
     named = named_model(machine, target, launch, configuration)
     if isinstance(named, Unknown):
         return named
@@ -87,7 +87,7 @@ def chat_template(
 
 
 def _lacks_tokenizer(folder: Path) -> bool:
-    """Whether a model's folder has no file of a tokenizer, whatever its kind. False where it cannot be listed."""
+    """Whether a model's folder has no tokenizer file of any kind. False if it cannot be listed."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 - names alone
     except OSError:

@@ -1,4 +1,4 @@
-"""How many positions the model of the job has: the longest sequence that it was made for."""
+"""The number of positions of the job's model: the longest sequence that it was designed for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ModelContext:
 def model_context(
     machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> ModelContext | Unknown:
-    """Read it from the model's config.json, as verl does (workers/rollout/utils.py, get_max_position_embeddings)."""
+    """Read the length from the model's config.json, as verl does (workers/rollout/utils.py, get_max_position_embeddings)."""
     named = named_model(machine, target, launch, configuration)
     if isinstance(named, Unknown):
         return named

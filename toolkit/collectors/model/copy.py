@@ -1,4 +1,4 @@
-"""How the installed verl copies a model into shared memory (`use_shm`): whether the processes of a node wait for the one that copies."""
+"""How the installed verl copies a model into shared memory (`use_shm`): whether the processes of a node wait for the copying process."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse,
 
 _FILE = "utils/fs.py"
 _COPIES = "copy_to_shm"  # since verl 0.4.0
-_MOVES = frozenset({"os.rename", "os.replace", "shutil.move"})  # what is finished, into place
+_MOVES = frozenset({"os.rename", "os.replace", "shutil.move"})  # move a finished copy into place
 
 
 @dataclass(frozen=True)
 class ModelCopy:
-    """`guarded`: the copy is made under a lock, or moved into place when it is whole. `read_from` is the file that says so."""
+    """`guarded`: the copy is made under a lock, or moved into place when complete. `read_from` is the file that shows it."""
 
     guarded: bool
     read_from: str
@@ -26,7 +26,7 @@ class ModelCopy:
 
 @collector(kept=True)
 def model_copy(verl: VerlTrees) -> ModelCopy | Unknown:
-    """Read the function that copies, and where its file calls it."""
+    """Read the function that copies, and its callers in the same file."""
     path = Path(verl.imported.folder, _FILE)
     source = read(path)
     tree = parse(source, path) if isinstance(source, bytes) else source
@@ -40,7 +40,7 @@ def model_copy(verl: VerlTrees) -> ModelCopy | Unknown:
 
 
 def _reached(functions: dict[str, ast.FunctionDef]) -> Iterator[ast.FunctionDef]:
-    """The function, and what it calls of its own file."""
+    """Yield the function and what it calls in its own file."""
     wanted, seen = [_COPIES], {_COPIES}
     while wanted:
         function = functions[wanted.pop()]
@@ -52,7 +52,7 @@ def _reached(functions: dict[str, ast.FunctionDef]) -> Iterator[ast.FunctionDef]
 
 
 def _guards(function: ast.FunctionDef) -> bool:
-    """Whether it takes a lock, or moves something into place."""
+    """Whether the function takes a lock or moves a file into place."""
     calls = (dotted(node.func) for node in walk(function) if isinstance(node, ast.Call))
     return any(name in _MOVES or _is_lock(name) for name in calls)
 

@@ -1,4 +1,4 @@
-"""What this verl and this job demand of the data: columns, kinds of files, rows, and sources that can be scored."""
+"""What this verl and this job require of the data: columns, file types, rows, and sources that can be scored."""
 
 from __future__ import annotations
 
@@ -43,14 +43,13 @@ _OWN_DATASET = "data.custom_cls.path"
 
 @dataclass(frozen=True)
 class DataDemands:
-    """The demands, as verl's sources and the command's overrides say.
+    """The requirements, from verl's sources and the command's overrides.
 
-    `kinds` are the endings of files that verl's data set reads; empty when it does not look at them. `prompt`, `source` and
-    `truth` name columns, empty when the job does not need them (a reward manager of its own, or a model that gives the reward).
-    A reward function of the job's own (`own_score`) is still given them.
-    `batch` is the number of rows of the first step, 0 when it cannot be told, and `batch_from` where that is written.
-    `most_rows` is a limit that the command sets, 0 for none. `source_by` is the setting that names the column of sources, "" where
-    its name is fixed.
+    `kinds` are the file extensions that verl's data set reads; empty if it does not check them. `prompt`, `source` and
+    `truth` name columns, empty if the job does not need them (its own reward manager, or a reward model). A reward
+    function of the job (`own_score`) still receives them. `batch` is the number of rows of the first step, 0 if
+    unknown, and `batch_from` where it is set. `most_rows` is a limit set by the command, 0 for none. `source_by` is the
+    setting that names the source column, "" if the name is fixed.
     """
 
     read_from: str
@@ -69,7 +68,7 @@ class DataDemands:
 class ScoredSources:
     """Which of the data's sources verl's own reward function scores.
 
-    `refused` are those for which it raises NotImplementedError; `names` are all that its text mentions.
+    `refused` are those for which it raises NotImplementedError; `names` are all that its source text mentions.
     """
 
     refused: tuple[str, ...]
@@ -81,7 +80,7 @@ class ScoredSources:
 def data_demands(
     verl: VerlTrees, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> DataDemands | Unknown:
-    """Read verl's data set, its reward manager and its defaults, and what the command sets over them."""
+    """Read verl's data set, its reward manager, its defaults and the command's overrides."""
     command = launch.command if isinstance(launch, Launch) else None
     if command is not None and "sft" in command.module:
         return Absent(f"{command.module} trains on other columns than the reward-based trainers")
@@ -95,7 +94,7 @@ def data_demands(
     managed = _managed_by_verl(values)
     prompt = _overridden(values, "data.prompt_key", "prompt")
     manager = next((text for name in _MANAGERS if (text := _text(tree, name)) is not None), "")
-    reads_key = "reward_fn_key" in manager or not manager  # from 0.7 on the name of the column is fixed
+    reads_key = "reward_fn_key" in manager or not manager  # from 0.7 on the column's name is fixed
     source = _overridden(values, _SOURCE, SOURCE_KEY) if reads_key else SOURCE_KEY
     truth = 'non_tensor_batch["reward_model"]["ground_truth"]'
     asks = any(truth in text for text in (_text(tree, name) or "" for name in _MANAGERS))
@@ -116,7 +115,7 @@ def data_demands(
 
 @collector()
 def scored_sources(verl: VerlTrees, demands: DataDemands, tables: DataTables) -> ScoredSources | Unknown:
-    """Follow verl's reward function for each source in the data."""
+    """Trace verl's reward function for each source in the data."""
     if not demands.source or demands.own_score:
         return Absent("verl's own reward function is not called: the job brings a reward of its own")
     path = Path(verl.imported.folder, _SCORES)
@@ -138,7 +137,7 @@ def scored_sources(verl: VerlTrees, demands: DataDemands, tables: DataTables) ->
 
 @dataclass(frozen=True)
 class _Text:
-    """Answers `data_source.startswith("aime")` and its kin, and nothing else."""
+    """Evaluates `data_source.startswith("aime")` and similar calls only."""
 
     value: str
     name: str
@@ -154,7 +153,7 @@ class _Text:
 
 
 def _names(function: ast.FunctionDef, parameter: str) -> Iterator[str]:
-    """The texts with which the function compares the source."""
+    """Yield the texts with which the function compares the source."""
     for node in walk(function):
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Name) and node.left.id == parameter:
             for part in walk(node.comparators[0]):
@@ -163,19 +162,19 @@ def _names(function: ast.FunctionDef, parameter: str) -> Iterator[str]:
 
 
 def _managed_by_verl(values: LaunchValues) -> bool:
-    """Whether verl's own reward manager reads the rows: none of the user's, and no model that gives the reward."""
+    """Whether verl's own reward manager reads the rows: no manager of the user's and no reward model."""
     by_model = any(text_of(values, key).lower() == "true" for key in _REWARD_MODEL)
     return not by_model and given(values, *_OWN_MANAGER) is None
 
 
 def _overridden(values: LaunchValues, key: str, default: str) -> str:
-    """A column's name: as the command sets it; empty when it sets what cannot be told."""
+    """Return a column's name as the command sets it; empty if it sets an unknown value."""
     override = given(values, key)
     return default if override is None else override.text
 
 
 def _batch(values: LaunchValues, tree: Tree) -> tuple[int, str]:
-    """The rows of one step: what the command says, or the default in verl's configuration."""
+    """Return the rows of one step: from the command, or the default in verl's configuration."""
     override = given(values, "data.gen_batch_size", "data.train_batch_size")
     if override is not None:
         return _number(override), override.key

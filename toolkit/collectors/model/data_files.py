@@ -1,4 +1,4 @@
-"""The data files that the job would read: where they are, and whether they are what their names say."""
+"""The data files that the job would read: where they are, and whether their contents match their names."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ Trouble = Literal[
 _KEYS: tuple[tuple[str, Role], ...] = (("data.train_files", "train"), ("data.val_files", "val"))
 _MAGIC = b"PAR1"  # Parquet begins and ends with it
 _MOST = 200  # files of one pattern
-_SMALLEST_PARQUET = 12  # bytes: both, and the length of the footer between them
+_SMALLEST_PARQUET = 12  # bytes: both magics, and the length of the footer between them
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file. `named_by` is the option or key that names it, `place` the launch file with its line, if it has one.
+    """One file. `named_by` is the option or key that names it, `place` the launch file and line, if any.
 
-    `beside` is the table that may have been meant: it lies beside, or in the folder that is named. `kind` is the ending of its name. `trouble` is empty when nothing is wrong as far as its first and last bytes show.
+    `beside` is the table that may have been meant: next to it, or in the named folder. `kind` is the extension. `trouble` is empty if its
+    first and last bytes show no fault.
     """
 
     path: str
@@ -51,7 +52,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DataFiles:
-    """Every file that is named, each once for each role. `elsewhere` are addresses of other file systems (`hdfs://...`)."""
+    """Every named file, once for each role. `elsewhere` are addresses on other file systems (`hdfs://...`)."""
 
     files: tuple[DataFile, ...]
     elsewhere: tuple[str, ...] = ()
@@ -61,7 +62,7 @@ class DataFiles:
 def data_files(
     machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> DataFiles | Unknown:
-    """Look at the files named with --data and in the launch command."""
+    """Check the files named with --data and in the launch command."""
     here = folder_of(launch, machine.cwd)
     folders = (here, *(path.parent for path in target.files))
     named = [_looked_at(path, "named", "--data", "", 0) for path in target.data]
@@ -95,7 +96,7 @@ def data_files(
 
 
 def _matching(path: Path) -> list[Path]:
-    """The files that a pattern stands for, as `datasets` expands it; the path itself when it is none."""
+    """Return the files that match a pattern, as `datasets` expands it; the path itself if it is not a pattern."""
     if os.path.exists(path) or not glob.has_magic(str(path)):
         return [path]
     found = list(islice(glob.iglob(str(path), recursive=True), _MOST))  # noqa: PTH207 - Path cannot match absolute patterns
@@ -118,7 +119,7 @@ def _looked_at(
 
 
 def _only_table(folder: Path, role: Role) -> str:
-    """The only table in a folder that is named after what it is for; "" where there is none, or more."""
+    """Return the only table in a folder that is named after its role; "" if there is none, or more than one."""
     names = {"train": ("train",), "val": ("val", "test", "dev")}.get(role, ())
     found = (
         [path for path in sorted(folder.glob("*.parquet")) if path.stem.split("-")[0].startswith(names)]
@@ -130,7 +131,7 @@ def _only_table(folder: Path, role: Role) -> str:
 
 
 def _trouble(path: Path, kind: str) -> tuple[Trouble, str]:
-    """What the size, the first and the last bytes of a file say against it."""
+    """Return the fault shown by a file's size, first and last bytes."""
     try:
         if os.path.isdir(path):
             return "folder", ""
@@ -157,7 +158,7 @@ def _trouble(path: Path, kind: str) -> tuple[Trouble, str]:
 
 
 def _missing_part(path: Path) -> Iterator[str]:
-    """The first folder on the way that is not there: the mistake is often further up."""
+    """Yield the first missing folder of the path: the mistake is often further up."""
     for parent in reversed(path.parents):
         if not os.path.isdir(parent):
             yield f"there is no folder {parent}"

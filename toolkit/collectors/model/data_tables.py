@@ -1,4 +1,4 @@
-"""What is in the data files: columns, rows, features of the package `datasets`, and the names of data sources."""
+"""The contents of the data files: columns, rows, features of the package `datasets`, and the names of data sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIMIT = 30.0  # seconds: importing pyarrow takes about one
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `kind` is its type in words such as list<struct<role: string, content: string>>."""
+    """One column. `kind` is its type as text, such as list<struct<role: string, content: string>>."""
 
     name: str
     kind: str
@@ -29,11 +29,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """What one file holds.
+    """The contents of one file.
 
-    `rows` is None when they were not all counted. `features` are the types that `datasets` wrote into the footer. `sources`
-    are the names of data sources in the first 100,000 rows. `unreadable` says why the file could not be read although its
-    first and last bytes are right; everything else is empty then.
+    `rows` is None if they were not all counted. `features` are the types that `datasets` wrote into the footer.
+    `sources` are the names of data sources in the first 100,000 rows. `unreadable` is why the file could not be read
+    although its first and last bytes are right; everything else is then empty.
     """
 
     file: DataFile
@@ -44,7 +44,7 @@ class Table:
     unreadable: str = ""
 
     def kind(self, name: str) -> str:
-        """The kind of a column; empty when there is none of this name."""
+        """Return the type of a column; empty if there is no such column."""
         return next((column.kind for column in self.columns if column.name == name), "")
 
 
@@ -55,7 +55,7 @@ class DataTables:
     tables: tuple[Table, ...]
 
     def of(self, *roles: Role) -> tuple[Table, ...]:
-        """The tables that were read and have one of these roles."""
+        """Return the tables that were read and have one of these roles."""
         return tuple(table for table in self.tables if table.file.role in roles and not table.unreadable)
 
 
@@ -67,7 +67,7 @@ def data_tables(
     launch: Launch | Unknown,
     configuration: Configuration | Unknown,
 ) -> DataTables | Unknown:
-    """Let the target's own pyarrow read the footers: what it cannot read, verl cannot either."""
+    """Read the footers with the target's own pyarrow: what it cannot read, verl cannot either."""
     sound = [file for file in files.files if not file.trouble]
     if not sound:
         return Absent("none of the data files can be opened")

@@ -21,7 +21,7 @@ _TABLE = "_FEATURE_TYPES"
 
 @dataclass(frozen=True)
 class DatasetsFeatures:
-    """The names that may stand as `_type` in a footer, and what is installed."""
+    """The names allowed as `_type` in a footer, and what is installed."""
 
     version: str
     names: tuple[str, ...]
@@ -30,7 +30,7 @@ class DatasetsFeatures:
 
 @collector(kept=True)
 def datasets_features(interpreter: Interpreter, packages: Packages | Unknown) -> DatasetsFeatures | Unknown:
-    """Read the table of feature types, and the classes beside it: `generate_from_dict` looks in both."""
+    """Read the table of feature types, and the classes next to it: `generate_from_dict` searches both."""
     paths = (Path(entry, _FEATURES) for entry in interpreter.sys_path)
     path = next((path for path in paths if os.path.isfile(path)), None)
     if path is None:

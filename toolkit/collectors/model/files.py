@@ -1,7 +1,7 @@
-"""The weight files of a model: how they are kept, how large they are, what their headers and the index say. No weight is read.
+"""The weight files of a model: their format and size, and the contents of their headers and the index. No weight is read.
 
-https://huggingface.co/docs/safetensors: eight bytes with the length of a JSON header, which has the kind, the shape and the
-place of each tensor. The reader of the format refuses a file that ends elsewhere than its last tensor.
+https://huggingface.co/docs/safetensors: eight bytes with the length of a JSON header, which holds the type, shape and
+position of each tensor. The reader of the format refuses a file that does not end with its last tensor.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from verl_doctor.toolkit.collectors.model.weight_files import INDEX, Format, for
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.process.collector_lock import TURNS
 
-_LONGEST_HEADER = 100_000_000  # bytes, as the format has it
+_LONGEST_HEADER = 100_000_000  # bytes, the limit of the format
 _MOST_OF_A_HEADER = (
     16 * 1024 * 1024
-)  # bytes that are read of it: one of 100,000 tensors has 11 MB, and Python needs 25 times that
+)  # bytes read of it: a header of 100,000 tensors has 11 MB, and Python needs 25 times that
 _MOST_FILES = 1000
 _MOST_NAMES = 5  # of tensors, as examples
-_READERS = 8  # headers that are read at once: each is three round trips on a network file system
+_READERS = 8  # headers read at once: each takes three round trips on a network file system
 OPEN_TIMEOUT = 3.0
-"""Seconds for all files of a model: each is opened, which is a round trip on a network file system."""
+"""Seconds for all files of a model: opening each takes a round trip on a network file system."""
 
 
 @dataclass(frozen=True)
 class WeightFile:
-    """A file, `size` bytes long. What a header says is empty for other formats, and for a header that was not read.
+    """A file of `size` bytes. Fields from the header are empty for other formats and for an unread header.
 
-    `ends` is where the last tensor ends in the file, `kinds` how many bytes the tensors of each kind ("BF16") take, `trouble`
-    why the file cannot be read, `linked` whether it is a link, as in the cache of the model hub.
+    `ends` is where the last tensor ends in the file, `kinds` how many bytes the tensors of each type ("BF16") take,
+    `trouble` why the file cannot be read, `linked` whether it is a link, as in the cache of the model hub.
     """
 
     name: str
@@ -54,11 +54,11 @@ class WeightFile:
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The weight files of a folder, in order, and what the index of the shards says, where there is one.
+    """The weight files of a folder, in order, and the contents of the index of shards, if there is one.
 
-    `indexed` names the shards of the index. `lost` are tensors of the index that none of its shards holds (not told when a
-    header could not be read), `twice` those that two of them hold: as many as `lost_count` and `twice_count` say, of which the
-    first are named, each with the shard of the index.
+    `indexed` names the shards of the index. `lost` are tensors of the index that no shard holds (empty if a header
+    could not be read), `twice` those that two shards hold. `lost_count` and `twice_count` are their totals; only the
+    first are named, each with its shard in the index.
     """
 
     folder: str
@@ -70,29 +70,29 @@ class ModelFiles:
     twice_count: int = 0
 
     def of(self, *formats: Format) -> tuple[WeightFile, ...]:
-        """The files of some formats."""
+        """Return the files in the given formats."""
         return tuple(file for file in self.files if file.format in formats)
 
     @property
     def index(self) -> str:
-        """The path of the index, whether there is one or not."""
+        """Return the path of the index, even if it does not exist."""
         return f"{self.folder}/{INDEX}"
 
     @property
     def loaded(self) -> tuple[WeightFile, ...]:
-        """What is read when the model is loaded."""
+        """Return the files that are read when the model is loaded."""
         names = loaded((file.name for file in self.files), self.indexed)
         return tuple(file for file in self.files if file.name in names)
 
     @property
     def bytes(self) -> int:
-        """How large the files are that are read when the model is loaded."""
+        """Return the total size of the files that are read when the model is loaded."""
         return sum(file.size for file in self.loaded)
 
 
 @collector(timeout=10)
 def model_files(model: Model) -> ModelFiles | Unknown:
-    """List the weights, and read the header of each and the index."""
+    """List the weights, and read each header and the index."""
     folder = Path(model.folder)
     try:
         files = list(_weight_files(folder))
@@ -110,7 +110,7 @@ def model_files(model: Model) -> ModelFiles | Unknown:
 
 
 def _weight_files(folder: Path) -> Iterator[WeightFile]:
-    """The files whose names say that they are weights, with their sizes."""
+    """Yield the files with names of weights, with their sizes."""
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries[:_MOST_FILES]:
@@ -120,7 +120,7 @@ def _weight_files(folder: Path) -> Iterator[WeightFile]:
         linked = entry.is_symlink()
         try:
             seen = entry.stat()
-            if stat.S_ISREG(seen.st_mode):  # what is none is told of the model's folder
+            if stat.S_ISREG(seen.st_mode):  # others are reported with the model's folder
                 yield WeightFile(entry.name, kind, seen.st_size, linked=linked)
         except OSError as error:
             lost = "it is a link that leads nowhere" if linked else error.strerror or str(error)
@@ -128,7 +128,7 @@ def _weight_files(folder: Path) -> Iterator[WeightFile]:
 
 
 def _with_header(folder: Path, file: WeightFile, deadline: float) -> tuple[WeightFile, frozenset[str] | None]:
-    """A file with what its header says, and the names of its tensors; None where these are not known."""
+    """Return a file with the data of its header, and the names of its tensors; None if they are unknown."""
     if file.format != "safetensors" or file.trouble or time.monotonic() > deadline:
         return file, None
     if not file.size:
@@ -153,12 +153,12 @@ def _with_header(folder: Path, file: WeightFile, deadline: float) -> tuple[Weigh
     except OSError as error:
         return replace(file, trouble=error.strerror or str(error)), None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        # A pointer of Git LFS is another rule's.
+        # Another rule reports a Git LFS pointer.
         return (file if is_pointer(path) else replace(file, trouble="its header cannot be understood")), None
 
 
 def _place(offsets: Any) -> tuple[int, int]:
-    """Where a tensor begins and ends. Raises ValueError where that is no place in a file."""
+    """Return where a tensor begins and ends. Raises ValueError if that is not a position in a file."""
     begin, end = offsets
     if type(begin) is not int or type(end) is not int or not 0 <= begin <= end:
         raise ValueError("this is no place")
@@ -166,7 +166,7 @@ def _place(offsets: Any) -> tuple[int, int]:
 
 
 def _header(path: Path, size: int) -> tuple[Mapping[str, Any] | None, int]:
-    """The header of a file, None where it is too long to be read here, and where the tensors begin. Raises ValueError where there is none."""
+    """Return the header of a file, None if it is too long to read, and where the tensors begin. Raises ValueError if there is no header."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length <= min(_LONGEST_HEADER, size - 8):
@@ -177,7 +177,7 @@ def _header(path: Path, size: int) -> tuple[Mapping[str, Any] | None, int]:
 
 
 def _with_index(found: ModelFiles, held: Mapping[str, frozenset[str]], weight_map: object) -> ModelFiles:
-    """Compare the index with what the shards hold, as far as their headers were read."""
+    """Compare the index with the contents of the shards whose headers were read."""
     if not isinstance(weight_map, dict) or not weight_map:
         return found
     where = {str(tensor): str(shard) for tensor, shard in weight_map.items()}

@@ -1,4 +1,4 @@
-"""Models that the job names as the model hub does, and whether its cache has them while the hub may not be asked."""
+"""Models that the job names by their model hub name, and whether the cache has them while the job is offline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class HubModel:
 
 @dataclass(frozen=True)
 class HubModels:
-    """`offline` is the variable that keeps the job from the hub, with its value and, where a launch file sets it, its place. `cache` is a folder."""
+    """`offline` is the variable that keeps the job offline, its value and, if a launch file sets it, its place. `cache` is a folder."""
 
     models: tuple[HubModel, ...]
     offline: str
@@ -44,7 +44,7 @@ class HubModels:
 
 @collector()
 def hub_models(configuration: Configuration, job: JobVariables, machine: Machine) -> HubModels | Unknown:
-    """Look into the cache of the job, whose place its variables may change."""
+    """Search the job's cache, whose location its variables may change."""
     offline = next((name for name in _OFFLINE if job.get(name).upper() in _ON), "")
     if not offline:
         return Absent("the job may ask the model hub")
@@ -75,7 +75,7 @@ def _has_critic(there: Configuration) -> bool:
 
 
 def _cache(machine: Machine, job: JobVariables) -> Path:
-    """The folder of huggingface_hub's cache, as its constants.py finds it."""
+    """Return the folder of huggingface_hub's cache, as its constants.py computes it."""
     given = replace(machine, environ={**machine.environ, **job.values})
     home = job.get("HF_HOME") or f"{job.get('XDG_CACHE_HOME') or given.home + '/.cache'}/huggingface"
     named = job.get("HF_HUB_CACHE") or job.get("HUGGINGFACE_HUB_CACHE") or f"{home}/hub"
@@ -83,7 +83,7 @@ def _cache(machine: Machine, job: JobVariables) -> Path:
 
 
 def _is_cached(cache: Path, name: str) -> bool:
-    """Whether the cache has a snapshot of it, whole or not. True where that cannot be seen."""
+    """Whether the cache has a snapshot of the model, complete or not. True if that cannot be determined."""
     try:
         return bool(os.listdir(cache / f"models--{name.replace('/', '--')}" / "snapshots"))  # noqa: PTH208
     except FileNotFoundError:

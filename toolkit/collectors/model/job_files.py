@@ -1,4 +1,4 @@
-"""What lies under the paths that the job names: whether it is there, and so much of what it is that nodes can be compared."""
+"""The paths that the job names: whether they exist, and enough about their contents to compare nodes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _MOST = 2000  # files of one folder: a model has one or two hundred
 class JobFile:
     """A path that the job names, on this machine.
 
-    `state` says whether it is there. `files` and `size`, in bytes, are what it holds: a folder's own files, not those of
-    folders below it. `names` is a digest of their names and sizes, so that two lists of shards can be compared. `changed` is
-    when the youngest was written, in seconds since the epoch. `mount` is the kind of the file system.
+    `state` is whether it exists. `files` and `size` (bytes) describe its contents: a folder's own files, without
+    subfolders. `names` is a digest of their names and sizes, to compare two lists of shards. `changed` is the time of
+    the latest write, in seconds since the epoch. `mount` is the type of the file system.
     """
 
     path: str
@@ -58,7 +58,7 @@ def job_files(
     configuration: Configuration | Unknown,
     data: DataFiles | Unknown,
 ) -> JobFiles | Absent:
-    """Look at the model's folder and at the data files, and into none of them."""
+    """Check the model's folder and the data files without opening them."""
     model = named_model(machine, target, launch, configuration)
     named: list[tuple[Path, What]] = []
     if not isinstance(model, Unknown):
@@ -71,7 +71,7 @@ def job_files(
 
 
 def seen(path: Path, what: What, machine: Machine) -> JobFile:
-    """Look at a path, and into none of its files."""
+    """Check a path without opening any file."""
     try:
         found = sorted(islice(_files(path), _MOST))
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def seen(path: Path, what: What, machine: Machine) -> JobFile:
 
 
 def _files(path: Path) -> Iterator[tuple[str, int, int]]:
-    """Name, size and time of a file, or of each file in a folder."""
+    """Yield name, size and time of a file, or of each file in a folder."""
     if not os.path.isdir(path):
         status = path.stat()
         yield path.name, status.st_size, int(status.st_mtime)

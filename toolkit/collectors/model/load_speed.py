@@ -1,4 +1,4 @@
-"""How fast the weights of the model are read here, measured with pieces that are not in the page cache: up to 240 MiB, in about 4 s."""
+"""How fast the model's weights are read here, measured on parts that are not in the page cache: up to 240 MiB, in about 4 s."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from verl_doctor.toolkit.machine import Machine
 
 @dataclass(frozen=True)
 class Speed:
-    """So many bytes were read in so many seconds."""
+    """Bytes read and the seconds taken."""
 
     bytes: int
     seconds: float
 
     @property
     def rate(self) -> float:
-        """Bytes per second; 0 when nothing was read."""
+        """Return bytes per second; 0 if nothing was read."""
         return self.bytes / self.seconds if self.seconds > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class LoadSpeed:
-    """One folder's speed, for each way of reading; None: the file system cannot, or it came to nothing in time.
+    """The speed of one folder for each way of reading; None if the file system does not support it or nothing was read in time.
 
-    `mapped` is what loaders get that map a file, page fault after page fault; `parallel` what several readers get through the page
-    cache, and `direct` past it. `warm` is a mapping of what is in memory. `left` are bytes that the trial could not take out of the
-    page cache again.
+    `mapped` is the speed of loaders that map a file, page fault after page fault; `parallel` of several readers through
+    the page cache, and `direct` past it. `warm` is a mapping of cached data. `left` are bytes that the trial could not
+    remove from the page cache.
     """
 
     folder: str
@@ -43,13 +43,13 @@ class LoadSpeed:
 
     @property
     def best(self) -> float:
-        """The most bytes per second that this path gives to anybody, 0 where nothing was measured."""
+        """Return the highest speed of this path in bytes per second, 0 if nothing was measured."""
         return max((speed.rate for speed in (self.mapped, self.parallel, self.direct) if speed), default=0.0)
 
 
 @collector(timeout=25)
 def load_speed(machine: Machine, files: ModelFiles, storage: ModelStorage) -> LoadSpeed | Unknown:
-    """Read a little of it in each way, and take out of the page cache what that brought there."""
+    """Read some of it in each way, and remove from the page cache what that added."""
     from verl_doctor.toolkit.collectors.model.read_trial import tried  # noqa: PLC0415 - with --deep only
 
     if storage.in_memory:

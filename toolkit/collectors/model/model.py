@@ -1,4 +1,4 @@
-"""The model that the job would train: what its configuration says, and whether its files are there."""
+"""The model that the job would train: its configuration, and whether its files exist."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 
-# What `git clone` leaves without git-lfs: three lines of text, the first of which is this.
+# What `git clone` leaves without git-lfs: three lines of text, of which this is the first.
 LFS_MARK = b"version https://git-lfs.github.com/spec/"
-_LARGEST_CONFIG = 16 * 1024 * 1024  # bytes; an index of shards of a large model has one or two
+_LARGEST_CONFIG = 16 * 1024 * 1024  # bytes; the index of shards of a large model has one or two MiB
 _PATHS = ("actor_rollout_ref.model.path", "model.path", "model.partial_pretrain")
 
 Trouble = Literal["missing", "pointer", "damaged"]
@@ -35,7 +35,7 @@ Trouble = Literal["missing", "pointer", "damaged"]
 
 @dataclass(frozen=True)
 class BadFile:
-    """A file of the model that is not there, is a Git LFS pointer, or cannot be understood."""
+    """A file of the model that is missing, is a Git LFS pointer, or cannot be parsed."""
 
     name: str
     trouble: Trouble
@@ -46,12 +46,13 @@ class BadFile:
 class Model:
     """A model's folder.
 
-    `named_by` is the option or key that names it. Numbers are 0 and texts empty when the configuration does not say. Of a
-    model with several parts they are those of its language model. `head_size` is the size of one attention head as vLLM
-    computes it, `layers` and `kv_heads` are the layers and the heads of each whose keys and values are kept: 0 for a model that
-    does not keep those of every token in every layer. `mla`: it has multi-head latent attention (a `kv_lora_rank`). `own_code`: it brings Python code of its own
-    (`auto_map`). `without_weights`: the folder holds no weights at all. `place` and `line` are where a launch file names it.
-    `beside` is the one model that may have been meant where the folder holds none.
+    `named_by` is the option or key that names it. Values that the configuration does not give are 0 and "". For a model
+    with several parts they describe its language model. `head_size` is the size of one attention head as vLLM computes
+    it, `layers` and `kv_heads` are the layers and the heads of each whose keys and values are kept: 0 for a model that
+    does not keep those of every token in every layer. `mla`: it has multi-head latent attention (a `kv_lora_rank`).
+    `own_code`: it ships its own Python code (`auto_map`). `without_weights`: the folder holds no weights at all.
+    `place` and `line` are where a launch file names it. `beside` is the only model that may have been meant if the
+    folder holds none.
     """
 
     folder: str
@@ -81,7 +82,7 @@ class Model:
 def model(
     machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> Model | Unknown:
-    """Read the configuration of the model that is named with --model or in the launch command."""
+    """Read the configuration of the model named with --model or in the launch command."""
     named = named_model(machine, target, launch, configuration)
     if isinstance(named, Unknown):
         return named
@@ -91,7 +92,7 @@ def model(
 
 @dataclass(frozen=True)
 class NamedModel:
-    """The folder of the job's model, whether it is there or not; `cached`: a part of the hub that was fetched before."""
+    """The folder of the job's model, whether it exists or not; `cached`: an earlier download from the hub."""
 
     folder: Path
     by: str
@@ -103,7 +104,7 @@ class NamedModel:
 def named_model(
     machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> NamedModel | Unknown:
-    """Which model the job would train, and who names it."""
+    """Find which model the job would train, and what names it."""
     if target.model is not None:
         return NamedModel(target.model, target.model_by)
     override = given(launch_values(launch, configuration), *_PATHS)
@@ -117,7 +118,7 @@ def named_model(
     if not os.path.isdir(folder):
         looks_local = override.text.startswith(("/", "~", "./", "../", "$"))
         cached = None if looks_local else cached_snapshot(override.text, machine)
-        if cached is not None:  # what is not there yet would be fetched
+        if cached is not None:  # a missing model would be downloaded
             return NamedModel(cached, override.key, cached=True, place=override.path, line=override.line)
         if not looks_local:
             return Absent(f"{override.text} is not a folder here: a name on the model hub, not in its cache")
@@ -125,7 +126,7 @@ def named_model(
 
 
 def cached_snapshot(name: str, machine: Machine) -> Path | None:
-    """The folder where the package huggingface_hub keeps the last version of a model; None when it is not there."""
+    """Return the folder where huggingface_hub keeps the last version of a model; None if it does not exist."""
     environ = machine.environ
     home = Path(environ.get("HF_HOME") or Path(machine.home, ".cache", "huggingface"))
     cache = Path(environ.get("HF_HUB_CACHE") or home / "hub")
@@ -139,7 +140,7 @@ def cached_snapshot(name: str, machine: Machine) -> Path | None:
 
 
 def read_model(folder: Path, named_by: str) -> Model:
-    """Read a model's folder. Weights are looked at, not read."""
+    """Read a model's folder. Weights are listed, not read."""
     if not os.path.isdir(folder):
         return Model(str(folder), named_by, bad_files=(BadFile("", "missing"),), beside=model_beside(folder))
     config = read_json(folder / "config.json")
@@ -174,7 +175,7 @@ def read_model(folder: Path, named_by: str) -> Model:
 
 
 def read_json(path: Path) -> dict[str, Any] | BadFile:
-    """A JSON object from a file, or what is wrong with the file."""
+    """Return a JSON object from a file, or the fault of the file."""
     try:
         seen = path.stat()
         if not stat.S_ISREG(seen.st_mode):
@@ -196,7 +197,7 @@ def read_json(path: Path) -> dict[str, Any] | BadFile:
 
 
 def _ends_as_json(path: Path) -> bool:
-    """Whether a file ends as a JSON object does; it may be too long to be read. True where it cannot be read."""
+    """Whether a file ends like a JSON object; it may be too long to be read. True if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 64))
@@ -207,7 +208,7 @@ def _ends_as_json(path: Path) -> bool:
 
 
 def is_pointer(path: Path) -> bool:
-    """Whether a file is what Git LFS leaves in place of the real one."""
+    """Whether a file is a Git LFS pointer instead of the real file."""
     try:
         seen = path.stat()
         if not stat.S_ISREG(seen.st_mode) or seen.st_size > 1024:
@@ -219,7 +220,7 @@ def is_pointer(path: Path) -> bool:
 
 
 def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
-    """Pointers in place of weights or of a tokenizer, and shards that the index names and that are not there."""
+    """Yield pointers in place of weights or of a tokenizer, and shards that the index names and that are missing."""
     there = set(files)
     for name in sorted(there):
         if format_of(name) and not _is_file(folder / name):
@@ -230,7 +231,7 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
             yield BadFile(name, "pointer")
         elif name == "tokenizer.json" and not _ends_as_json(folder / name):
             yield BadFile(name, "damaged", "it ends in the middle: the last sign is no }")
-    # Pickles are read where there are no safetensors.
+    # Pickles are read if there are no safetensors.
     file = (
         INDEX if any(name.endswith(".safetensors") for name in there) or INDEX in there else INDEX_OF_PICKLES
     )
@@ -248,7 +249,7 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a file, or a link that leads nowhere: what is behind that is another rule's."""
+    """Whether it is a file, or a broken link, whose target another rule checks."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:
@@ -263,18 +264,18 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _head_size(config: Mapping[str, Any]) -> int:
-    """`head_dim`, or the hidden size divided among the heads (vllm ModelConfig.get_head_size)."""
+    """Return `head_dim`, or the hidden size divided among the heads (vllm ModelConfig.get_head_size)."""
     heads = _number(config, "num_attention_heads")
     return _number(config, "head_dim") or (_number(config, "hidden_size") // heads if heads else 0)
 
 
 def _kv_heads(config: Mapping[str, Any]) -> int:
-    """As many as there are heads where the configuration does not say (vllm ModelConfig.get_total_num_kv_heads)."""
+    """Return the number of KV heads, by default of attention heads (vllm ModelConfig.get_total_num_kv_heads)."""
     return _number(config, "num_key_value_heads") or _number(config, "num_attention_heads")
 
 
 def _keeps_every_token(config: Mapping[str, Any]) -> bool:
-    """Whether every layer attends to all tokens: none slides a window, is linear, or keeps something else than keys and values."""
+    """Whether every layer attends to all tokens: no sliding window, no linear attention, and only keys and values in the cache."""
     kinds = {str(kind) for key in ("layer_types", "layers_block_type") for kind in _list(config, key)}
     slides = _number(config, "sliding_window") and config.get("use_sliding_window", True)
     return not slides and not _number(config, "kv_lora_rank") and kinds <= {"full_attention", "attention"}

@@ -1,4 +1,4 @@
-"""The models besides the one that is trained: the critic's and the reward model's, where the job reads them."""
+"""The models other than the trained one: the critic's and the reward model's, if the job reads them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _REWARD = (
     ("reward.reward_model.enable", "reward.reward_model.model_path"),
     ("reward_model.enable", "reward_model.model.path"),
 )
-_LOCAL = ("/", "~")  # a name on the model hub begins with neither
+_LOCAL = ("/", "~")  # names on the model hub begin with neither
 
 
 @dataclass(frozen=True)
 class OtherModel:
-    """A model's folder: the key that names it, the path as it is written, why the job reads it, and whether it is there."""
+    """A model's folder: the key that names it, the path as written, why the job reads it, and whether it exists."""
 
     key: str
     path: str
@@ -30,14 +30,14 @@ class OtherModel:
 
 @dataclass(frozen=True)
 class OtherModels:
-    """Those that the job reads for certain and that are named by a local path."""
+    """The models that the job certainly reads and that are named by a local path."""
 
     models: tuple[OtherModel, ...]
 
 
 @collector(kept=True)
 def other_models(configuration: Configuration, machine: Machine) -> OtherModels | Unknown:
-    """Look whether the folders are there. Where the job trains no critic, verl does not read the critic's."""
+    """Check whether the folders exist. If the job trains no critic, verl does not read the critic's."""
     if not configuration.program.endswith("/trainer/main_ppo.py"):
         return Absent("another program than verl's main_ppo is started, which may read other models")
     found = []
@@ -50,7 +50,7 @@ def other_models(configuration: Configuration, machine: Machine) -> OtherModels 
 
 
 def _read(there: Configuration) -> Iterator[tuple[str, str]]:
-    """The keys of the models that the job needs, and what needs them (verl/trainer/ppo/utils.py, need_critic)."""
+    """Yield the keys of the models that the job needs, and what needs them (verl/trainer/ppo/utils.py, need_critic)."""
     wanted, estimator = there.get("critic.enable"), there.get("algorithm.adv_estimator")
     if wanted is True:
         yield _CRITIC, "critic.enable is set"

@@ -1,8 +1,8 @@
-"""Measuring how fast weights are read here: a few pieces that nothing has read yet, in each way in which loaders read.
+"""Measures how fast weights are read here: a few parts that nothing has read yet, in each way that loaders use.
 
-What the trial brings into the page cache it takes out again, and it touches nothing that is cached: the user's other files
-keep their place, and what is measured is the disk. Who takes the pieces' pages out is POSIX_FADV_DONTNEED, for ranges of which not
-one page was cached before.
+The trial removes from the page cache what it added, and touches nothing that was cached: the user's other files stay
+cached, and the measurement is of the disk. POSIX_FADV_DONTNEED removes the pages, for ranges of which no page was
+cached before.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from verl_doctor.toolkit.system.page_cache import Residency, residency
 from verl_doctor.toolkit.text import in_bytes
 
 MIB = 1024 * 1024
-_REGION = 40 * MIB  # read in one go: readers that read ahead reach their speed
-_MOST_REGIONS = 2  # of each way, which makes 240 MiB for the three
+_REGION = 40 * MIB  # read in one go: enough for readers with read-ahead to reach full speed
+_MOST_REGIONS = 2  # for each way, 240 MiB for all three
 _COLD_WAYS = ("direct", "parallel", "mapped")
-# Advice doubles the device's read-ahead. A page fault reads around it, half of that before; elsewhere the next window is under
-# way while one is read (mm/filemap.c do_sync_mmap_readahead, mm/readahead.c): one before the region, four behind.
+# Advice doubles the device's read-ahead. A page fault reads around it, half of that before; otherwise the next window is in flight while
+# the current one is read (mm/filemap.c do_sync_mmap_readahead, mm/readahead.c): one before the region, four after.
 _WINDOWS = 5
 _UNTOLD_READ_AHEAD = 8 * MIB  # bytes
-_PIECES = 4  # of a region that is read side by side
-_LIMIT = 1.0  # seconds of each way
-_GRACE = 5.0  # seconds, for a read that takes long and for the process
-_LOOKS = 256  # places of which is asked whether they are cached: each opens a file
+_PIECES = 4  # of a region, read in parallel
+_LIMIT = 1.0  # seconds for each way
+_GRACE = 5.0  # seconds, for a slow read and the process
+_LOOKS = 256  # places checked for being cached: each opens a file
 _NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A part of a file that was not in the page cache: a region that is read, and around it what the kernel may fetch as well."""
+    """A part of a file that was not in the page cache: a region to read, and around it what the kernel may fetch as well."""
 
     path: str
     start: int
@@ -49,17 +49,18 @@ class Slot:
 
     @property
     def region(self) -> int:
-        """Where the region begins."""
+        """Return where the region begins."""
         return self.start + self.before
 
 
 def tried(
     machine: Machine, paths: Sequence[str], read_ahead: int | None
 ) -> tuple[Mapping[str, Any], int | None] | Unknown:
-    """What `probes.read_speed` answers for cold pieces of these files, and how many bytes of them stay in the cache afterwards.
+    """Return the result of `probes.read_speed` for uncached parts of these files, and how many bytes of them stay in the cache.
 
-    `read_ahead` is that of the device, in bytes. Where the kernel does not tell what is cached, as of files of another user, pieces are taken as
-    they come, and only those ways count whose bytes had to be fetched; what was read ahead of them then stays in the cache, nobody knows how much.
+    `read_ahead` is the device's, in bytes. If the kernel does not report what is cached, as for files of another user,
+    arbitrary parts are read, and only ways whose bytes had to be fetched count; an unknown amount of read-ahead then
+    stays in the cache.
     """
     window = _pages(_UNTOLD_READ_AHEAD if read_ahead is None else read_ahead)
     slots = _spread(list(_slots(paths, window)), _LOOKS)
@@ -87,7 +88,7 @@ def tried(
 
 
 def _measured(machine: Machine, pieces: Mapping[str, Any]) -> Mapping[str, Any] | Unknown:
-    """What the child answers, or why it did not."""
+    """Return the child's result, or why it failed."""
     order = {"seconds": _LIMIT, "pieces": {**pieces, "again": pieces["mapped"]}}
     limit = _LIMIT * (len(pieces) + 1) + _GRACE
     heard = ask_child(machine, sys.executable, read_speed, json.dumps(order), timeout=limit)
@@ -100,7 +101,7 @@ def _measured(machine: Machine, pieces: Mapping[str, Any]) -> Mapping[str, Any] 
 
 
 def _was_fetched(answer: object) -> bool:
-    """Whether nearly all that one way has read came from a disk or a server."""
+    """Whether nearly all that was read in one way came from a disk or a server."""
     match answer:
         case [int(amount), _, int(fetched)]:
             return amount > 0 and fetched >= _NEARLY_ALL * amount
@@ -116,7 +117,7 @@ def _slot_length(window: int) -> int:
 
 
 def _cold(slots: Sequence[Slot]) -> list[Slot] | Unknown:
-    """Those of which nothing is cached, or why the kernel does not tell."""
+    """Return the slots of which nothing is cached, or why the kernel does not report it."""
     found = []
     for slot in slots:
         held = _held(slot)
@@ -135,7 +136,7 @@ def _slots(paths: Sequence[str], window: int) -> Iterator[Slot]:
 
 
 def _spread(slots: Sequence[Slot], number: int) -> list[Slot]:
-    """So many of them, at equal distances: the beginning of a disk is faster than its end."""
+    """Pick this number of slots at equal distances: the beginning of a disk is faster than its end."""
     number = min(number, len(slots))
     return [slots[place * len(slots) // number] for place in range(number)]
 
@@ -148,7 +149,7 @@ def _pieces(way: str, slots: Sequence[Slot]) -> list[tuple[str, int, int]]:
 
 
 def _taken_out(slot: Slot) -> int:
-    """Take a slot out of the page cache, and return how much of it stays."""
+    """Remove a slot from the page cache, and return how much of it stays."""
     held = _held(slot, take_out=True)
     return 0 if isinstance(held, Unknown) else held.cached
 

@@ -1,4 +1,4 @@
-"""What lies under the paths that the user's configuration names as those of this cluster (`Sites`)."""
+"""The state of the paths that the user's configuration lists for this cluster (`Sites`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from verl_doctor.toolkit.system.sites import Site, Sites, is_elsewhere, is_place
 
 @dataclass(frozen=True)
 class SitePlace:
-    """One path of this cluster, on this machine. `path` is without variables and `~`; the others say nothing where it is not `set`.
+    """One path of this cluster, on this machine. `path` has variables and `~` expanded; the other fields apply only if `set`.
 
-    `set` is false for what an example file holds in place of a path. `elsewhere`: it is an address, and was not looked at.
-    `writes`: the job writes there; `not_writable` says why it could not, "" when it could. `free` and `wanted_free` are in
-    bytes, None and 0 when nobody told. `shared`: other machines may see the same files. `content` is what lies there.
+    `set` is false for a placeholder from an example file. `elsewhere`: it is an address, and was not checked. `writes`:
+    the job writes there; `not_writable` is why it cannot, else "". `free` and `wanted_free` are in bytes, None and 0 if
+    unknown. `shared`: other machines may see the same files. `content` is what the path holds.
     """
 
     name: str
@@ -35,13 +35,13 @@ class SitePlace:
 
     @property
     def state(self) -> str:
-        """Whether it is there, missing or unreadable; "" where nobody looked."""
+        """Return whether it exists, is missing or unreadable; "" if not checked."""
         return self.content.state if self.content else ""
 
 
 @dataclass(frozen=True)
 class SitePlaces:
-    """All of them, and the file that names them."""
+    """All paths, and the file that lists them."""
 
     places: tuple[SitePlace, ...]
     named_in: str
@@ -49,7 +49,7 @@ class SitePlaces:
 
 @collector()
 def site_places(sites: Sites, machine: Machine) -> SitePlaces | Absent:
-    """Look at each path, and into none of the files."""
+    """Check each path without opening any file."""
     if not sites.sites:
         return Absent("no paths of this cluster are named in [tool.verl-doctor.sites]")
     return SitePlaces(tuple(_place(site, machine) for site in sites.sites), sites.path)

@@ -18,7 +18,7 @@ class ModelSize:
 
 @collector()
 def model_size(files: ModelFiles) -> ModelSize | Unknown:
-    """Add up the tensors of the weights that are loaded."""
+    """Add up the tensors of the loaded weights."""
     if not files.of("safetensors"):
         return Absent(f"{files.folder} has no weights in the format safetensors")
     if any(file.ends is None for file in files.loaded):

@@ -1,4 +1,4 @@
-"""What the weights of the model lie on, how it is mounted, and how much of them the page cache holds. Nothing is read of them."""
+"""The file system of the model's weights, how it is mounted, and how much of the weights is in the page cache. No weight is read."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from verl_doctor.toolkit.process.collector_lock import TURNS
 from verl_doctor.toolkit.system.file_systems import file_system_of, read_ahead
 from verl_doctor.toolkit.system.page_cache import Residency, residency
 
-# Options of a mount that say how it reads: nfs(5), and 9p in the kernel's documentation.
+# Mount options that affect reading: nfs(5), and 9p in the kernel's documentation.
 _TELLING = ("rsize", "nconnect", "vers", "proto", "noac", "fsc", "msize", "cache")
 _COPIES = "/dev/shm/verl-cache"  # noqa: S108 - it is looked at, not written to
 _READERS = 8
-_MOST_PAGE_BY_PAGE = 1 << 30  # bytes that are looked at where only mincore tells
+_MOST_PAGE_BY_PAGE = 1 << 30  # bytes checked if only mincore reports
 
 
 @dataclass(frozen=True)
 class ModelStorage:
-    """The file system below the weights, as far as the kernel tells of it: `kind` is "" where it does not.
+    """The file system of the weights, as the kernel reports it: `kind` is "" if it does not.
 
-    `shared`: other machines see it too, over a network; `in_memory`: it is memory. `options` are those of the mount that say how it
-    reads. `read_ahead` is in bytes, `rotational` as the block device says (virtual ones often say nonsense), None for neither.
-    `bytes` are those that are loaded, `cached` how many of them are in the page cache; None where this is not known, and
-    `untold` says why. `in_shared_memory`: verl has copied the weights there before (`use_shm`) and would take that copy.
+    `shared`: other machines see it too, over a network; `in_memory`: it is memory. `options` are the mount options that
+    affect reading. `read_ahead` is in bytes, `rotational` as the block device reports it (virtual ones are often
+    wrong), None if unknown. `bytes` is the size of the loaded files, `cached` how much of it is in the page cache; None
+    if unknown, with the reason in `untold`. `in_shared_memory`: verl has copied the weights there before (`use_shm`)
+    and would use that copy.
     """
 
     folder: str
@@ -50,12 +51,12 @@ class ModelStorage:
 
     @property
     def cold(self) -> int:
-        """The bytes that must come from the disk; all where the kernel does not tell."""
+        """Return the bytes that must come from the disk; all if the kernel does not report."""
         return 0 if self.in_memory else self.bytes - (self.cached or 0)
 
     @property
     def where(self) -> str:
-        """The file system in words: "nfs4 (/models)"."""
+        """Describe the file system: "nfs4 (/models)"."""
         return (
             f"{self.kind} ({self.mounted_on})" if self.kind else "a file system that the kernel does not name"
         )
@@ -63,7 +64,7 @@ class ModelStorage:
 
 @collector(timeout=10)
 def model_storage(machine: Machine, files: ModelFiles) -> ModelStorage:
-    """Ask the kernel about the mount, and about each file."""
+    """Query the kernel about the mount and each file."""
     paths = [f"{files.folder}/{file.name}" for file in files.loaded if file.size]
     mount = file_system_of(machine, paths[0] if paths else files.folder)
     cached, untold = _cached(paths, files.bytes)
@@ -90,7 +91,7 @@ def model_storage(machine: Machine, files: ModelFiles) -> ModelStorage:
 
 
 def _copied(machine: Machine, files: ModelFiles) -> bool:
-    """Whether all weights lie where verl copies them (copy_to_shm in verl/utils/fs.py), each as large as the original."""
+    """Whether all weights are where verl copies them (copy_to_shm in verl/utils/fs.py), each as large as the original."""
     name = hashlib.md5(os.path.abspath(files.folder).encode(), usedforsecurity=False).hexdigest()
     copy = machine.at(f"{_COPIES}/{name}") / Path(files.folder).name
     try:
@@ -108,7 +109,7 @@ def _rotational(machine: Machine, number: str) -> bool | None:
 
 
 def _cached(paths: Sequence[str], size: int) -> tuple[int | None, str]:
-    """How many bytes of the files are cached; or None and why that is not known."""
+    """Return how many bytes of the files are cached; or None and the reason."""
     deadline = time.monotonic() + OPEN_TIMEOUT
 
     def look(path: str) -> Residency | Unknown:

@@ -1,4 +1,4 @@
-"""Whether the installed transformers and vLLM know the model at hand: read from their tables."""
+"""Whether the installed transformers and vLLM support the model, read from their tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.source import Unreadable, constant_keys, parse, read, walk
 from verl_doctor.toolkit.target import Target
 
-# The table of model types; since transformers 5 most of it lies in the second file.
+# The table of model types; since transformers 5 most of it is in the second file.
 _CONFIGURATIONS = ("models/auto/configuration_auto.py", "models/auto/auto_mappings.py")
 _REGISTRY = "model_executor/models/registry.py"
 _REMOVED = "_PREVIOUSLY_SUPPORTED_MODELS"
@@ -26,7 +26,7 @@ _ELSEWHERE = "_OOT_SUPPORTED_MODELS"
 
 @dataclass(frozen=True)
 class TransformersSupport:
-    """Whether transformers has a configuration class for the model's type. `nearest` are known types spelled alike."""
+    """Whether transformers has a configuration class for the model's type. `nearest` are known types with similar names."""
 
     version: str
     known: bool
@@ -38,8 +38,8 @@ class TransformersSupport:
 class VllmSupport:
     """Whether vLLM has an implementation of one of the model's architectures.
 
-    `removed_after` is the last release that had it, empty when vLLM does not say that it ever had one. `falls_back`: what
-    it does not know, vLLM runs with transformers' own implementation, if that is written for it.
+    `removed_after` is the last release that had it, empty if vLLM records none. `falls_back`: vLLM runs unknown
+    architectures with transformers' own implementation, if that supports it.
     """
 
     version: str
@@ -95,7 +95,7 @@ def vllm_support(model: Model, vllm: VllmTree) -> VllmSupport | Unknown:
 
 
 def _transformers(target: Target, interpreter: Interpreter | Unknown) -> Path | None:
-    """The folder of transformers: the tree that was named, or the first on the path."""
+    """Return the folder of transformers: the given tree, or the first on the path."""
     if (named := dict(target.libraries).get("transformers")) is not None:
         return named
     for entry in interpreter.sys_path if isinstance(interpreter, Interpreter) else ():
@@ -106,7 +106,7 @@ def _transformers(target: Target, interpreter: Interpreter | Unknown) -> Path | 
 
 
 def _types(path: Path) -> Iterator[str]:
-    """The first of each pair of texts whose second names a configuration class."""
+    """Yield the first of each pair of texts whose second names a configuration class."""
     source = read(path)
     tree = parse(source, path) if isinstance(source, bytes) else source
     for node in walk(tree) if isinstance(tree, ast.Module) else ():
@@ -123,7 +123,7 @@ def _types(path: Path) -> Iterator[str]:
 
 
 def _tables(path: Path) -> dict[str, dict[str, str]] | Unknown:
-    """The literal dictionaries of a module whose names end in `_MODELS`, with their texts."""
+    """Return the literal dictionaries of a module whose names end in `_MODELS`, with their texts."""
     source = read(path)
     tree = parse(source, path) if isinstance(source, bytes) else source
     if isinstance(tree, Unreadable):

@@ -1,8 +1,9 @@
-"""Which files of a model's folder hold weights, by their names, and which of these a loader reads.
+"""Which files of a model's folder hold weights, judging by their names, and which of these a loader reads.
 
-transformers reads the first format that is there, safetensors first, and of it the shards of the index
-(modeling_utils.py). Mistral publishes a second copy of the same weights, `consolidated*.safetensors`: it is read where there is
-no other. vLLM with `load_format=auto` prefers that copy since 0.12, where it loads weights itself (default_loader.py).
+transformers reads the first format that exists, safetensors first, and of it the shards of the index
+(modeling_utils.py). Mistral publishes a second copy of the same weights, `consolidated*.safetensors`: it is read if
+there is no other. vLLM with `load_format=auto` prefers that copy since 0.12, if it loads weights itself
+(default_loader.py).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ENDINGS: Mapping[str, Format] = {
     ".gguf": "gguf",
 }
 """In the order in which a loader prefers them."""
-# Pickles that a trainer leaves beside the weights (vllm filter_files_not_needed_for_inference).
+# Pickles that a trainer saves next to the weights (vllm filter_files_not_needed_for_inference).
 _OF_TRAINERS = re.compile(
     r"(training_args\.bin|optimizer\.(bin|pt)|scheduler\.pt|scaler\.pt|rng_state(_\d+)?\.pth)$"
 )
@@ -32,13 +33,13 @@ _SHARD = re.compile(r"(.*-)(\d{5})(-of-)(\d{5})(\.\w+)")
 
 
 def format_of(name: str) -> Format | None:
-    """The format of a file of weights; None for any other file."""
+    """Return the format of a weight file; None for any other file."""
     ending = f".{name.rpartition('.')[2]}"
     return None if _OF_TRAINERS.search(name) else ENDINGS.get(ending)
 
 
 def loaded(names: Iterable[str], indexed: Collection[str] = ()) -> set[str]:
-    """What of a folder is read when the model is loaded: the shards of the index that are there, else all of one format."""
+    """Return the files that are read when the model is loaded: the existing shards of the index, else all of one format."""
     weights = [name for name in names if format_of(name)]
     for ending in ENDINGS:
         found = {name for name in weights if name.endswith(ending)}
@@ -49,7 +50,7 @@ def loaded(names: Iterable[str], indexed: Collection[str] = ()) -> set[str]:
 
 
 def missing_shards(names: Iterable[str]) -> list[str]:
-    """The shards that are not there, though the names of others count them: model-00001-of-00003.safetensors."""
+    """Return the missing shards, as counted in the names of others: model-00001-of-00003.safetensors."""
     there = set(names)
     wanted = set()
     for name in there:

@@ -1,4 +1,4 @@
-"""Shapes in the headers of the weights beside those that config.json implies, for families whose layers have plain names."""
+"""Shapes in the weights' headers and those that config.json implies, for families whose layers have plain names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN = frozenset({"BF16", "F16", "F32"})
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A tensor, its shape in the weights, the one that config.json implies, and the entries of config.json that decide it."""
+    """A tensor, its shape in the weights, the shape that config.json implies, and the entries of config.json that determine it."""
 
     tensor: str
     found: tuple[int, ...]
@@ -33,7 +33,7 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class WeightShapes:
-    """The tensors of the model in `folder` whose shape is another."""
+    """The tensors of the model in `folder` with a different shape."""
 
     folder: str
     mismatches: tuple[Mismatch, ...] = ()
@@ -41,7 +41,7 @@ class WeightShapes:
 
 @collector(kept=True)
 def weight_shapes(model: Model) -> WeightShapes | Unknown:
-    """Compare the tensors of the first layer and the vocabulary's."""
+    """Compare the tensors of the first layer and of the vocabulary."""
     folder = Path(model.folder)
     config = read_json(folder / "config.json")
     if isinstance(config, BadFile):

@@ -1,4 +1,4 @@
-"""How this machine is connected: its interfaces and their addresses, what its own name resolves to, and the default route."""
+"""How this machine is connected: its interfaces and their addresses, the addresses of its own name, and the default route."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ARP_TYPES: dict[str, Kind] = {
     "778": "tunnel",  # GRE
     "65534": "tunnel",  # no link layer: tun, WireGuard
 }
-# DEVTYPE in /sys/class/net/NAME/uevent, as the kernel's drivers name themselves.
+# DEVTYPE in /sys/class/net/NAME/uevent, as the kernel's drivers set it.
 _DEVICE_TYPES: dict[str, Kind] = {
     "bond": "bond",
     "bridge": "bridge",
@@ -51,16 +51,16 @@ _DEVICE_TYPES: dict[str, Kind] = {
     "wireguard": "tunnel",
     "wlan": "wireless",
 }
-_RESOLVING = 2.5  # seconds; the resolver's own limit is 5 s for each server and try
+_RESOLVING = 2.5  # seconds; the resolver's own limit is 5 s per server and attempt
 _GATEWAY = 0x2  # RTF_GATEWAY
 _UP = 0x1  # RTF_UP
 
 
 @dataclass(frozen=True)
 class Interface:
-    """One network interface. `up` says that it is switched on and has a carrier.
+    """One network interface. `up`: it is switched on and has a carrier.
 
-    `addresses` are without a scope, those of IPv4 first, as getifaddrs(3) gives them to NCCL and gloo.
+    `addresses` have no scope; IPv4 comes first, as getifaddrs(3) returns them to NCCL and gloo.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Resolved:
-    """What the resolver answers to a name, in its order. `failed` says why there is no answer, "" when there is one."""
+    """The resolver's result for a name, in its order. `failed` is the reason for a failure, else ""."""
 
     name: str
     addresses: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Resolved:
 class Network:
     """`host` is this machine's own name, `hosts_line` the line of `/etc/hosts` that gives it an address, 0 for none.
 
-    `interfaces` are in the kernel's order. `default` is the interface of the default route, "" when there is none.
+    `interfaces` are in the kernel's order. `default` is the interface of the default route, "" if there is none.
     """
 
     host: Resolved
@@ -92,11 +92,11 @@ class Network:
     hosts_line: int = 0
 
     def interface(self, name: str) -> Interface | None:
-        """The interface with this name."""
+        """Return the interface with this name."""
         return next((each for each in self.interfaces if each.name == name), None)
 
     def owner_of(self, address: str) -> Interface | None:
-        """The interface that has this address; loopback has all of 127.0.0.0/8."""
+        """Return the interface with this address; loopback has all of 127.0.0.0/8."""
         for each in self.interfaces:
             if address in each.addresses or (each.kind == "loopback" and _is_loopback(address)):
                 return each
@@ -105,7 +105,7 @@ class Network:
 
 @collector(timeout=8)
 def network(machine: Machine) -> Network | Unknown:
-    """Ask the kernel and the resolver. Only the resolver may send anything, to look up this machine's name."""
+    """Query the kernel and the resolver. Only the resolver may send anything, to look up this machine's name."""
     if sys.platform != "linux":
         return Absent("network interfaces are looked at on Linux only")
     name = socket.gethostname()
@@ -122,7 +122,7 @@ def network(machine: Machine) -> Network | Unknown:
 
 
 def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
-    """Ask the resolver as a job would, and give up waiting after `limit` seconds: a dead name server is asked for long."""
+    """Resolve a name as a job would, for at most `limit` seconds: a dead name server takes long to time out."""
     answer: list[Resolved] = []
 
     def ask() -> None:
@@ -145,9 +145,9 @@ def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
 
 
 def source_towards(address: str) -> str:
-    """The address of this machine from which another one is reached, by its own routes; "" without a route.
+    """Return the address of this machine from which another is reached, by its own routes; "" without a route.
 
-    A datagram socket that is connected sends nothing: the kernel only looks up the route.
+    Connecting a datagram socket sends nothing: the kernel only looks up the route.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
@@ -168,7 +168,7 @@ def is_address(text: str) -> bool:
 
 
 def with_port(host: str, port: int) -> str:
-    """As one writes both in a word: 10.0.0.1:6379, [::1]:6379; without a port that is 0."""
+    """Join both as usual: 10.0.0.1:6379, [::1]:6379; port 0 is omitted."""
     host = f"[{host}]" if ":" in host and port else host
     return f"{host}:{port}" if port else host
 
@@ -189,7 +189,7 @@ def _interfaces(machine: Machine) -> Iterator[Interface]:
 
 
 def kind_of(machine: Machine, name: str) -> Kind:
-    """What an interface is, from what its driver leaves below `/sys/class/net`."""
+    """Return the kind of an interface, from its driver's entries below `/sys/class/net`."""
     folder = f"/sys/class/net/{name}"
     number = (machine.read(f"{folder}/type") or "").strip()
     if number in _ARP_TYPES:
@@ -214,7 +214,7 @@ def kind_of(machine: Machine, name: str) -> Kind:
 
 
 def _default_route(machine: Machine) -> str:
-    """The interface of the default route with the lowest metric, of IPv4 or else of IPv6 (proc_pid_net(5))."""
+    """Return the interface of the default route with the lowest metric, of IPv4 or else of IPv6 (proc_pid_net(5))."""
     found = []
     for line in (machine.read("/proc/net/route") or "").splitlines()[1:]:
         fields = line.split()
@@ -230,7 +230,7 @@ def _default_route(machine: Machine) -> str:
 
 
 def _line_in_hosts(text: str, name: str) -> int:
-    """The first line that gives this name an address: hosts(5)."""
+    """Return the first line that gives this name an address: hosts(5)."""
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if name.lower() in (word.lower() for word in words[1:]):
@@ -239,7 +239,7 @@ def _line_in_hosts(text: str, name: str) -> int:
 
 
 def _plain(address: str) -> str:
-    """Without the scope of a link-local address ("fe80::1%eth0")."""
+    """Strip the scope of a link-local address ("fe80::1%eth0")."""
     return address.partition("%")[0]
 
 

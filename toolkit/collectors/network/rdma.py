@@ -1,4 +1,4 @@
-"""InfiniBand and RoCE adapters: their ports as the kernel lists them, and whether a job may use them."""
+"""InfiniBand and RoCE adapters: their ports as listed by the kernel, and whether a job may use them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _NO_GID = re.compile(r"[0:]*")
 class Port:
     """One port of an adapter. `state` is "ACTIVE", "INIT" or "DOWN", `link` "InfiniBand" or "Ethernet" (RoCE).
 
-    `physical` is "LinkUp", "Polling" or "Disabled", `rate` as the driver says it ("400 Gb/sec (4X NDR)"). `gids` are the filled
-    entries of its table of addresses: index and type, "RoCE v2" or "IB/RoCE v1".
+    `physical` is "LinkUp", "Polling" or "Disabled", `rate` as the driver reports it ("400 Gb/sec (4X NDR)"). `gids` are
+    the filled entries of its address table: index and type, "RoCE v2" or "IB/RoCE v1".
     """
 
     adapter: str
@@ -42,7 +42,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Rdma:
-    """`devices` are the `/dev/infiniband/uverbs*` that are here, `closed` those of them that this user may not open."""
+    """`devices` are this machine's `/dev/infiniband/uverbs*`, `closed` those that this user may not open."""
 
     ports: tuple[Port, ...]
     devices: tuple[str, ...] = ()
@@ -50,13 +50,13 @@ class Rdma:
 
     @property
     def active(self) -> tuple[Port, ...]:
-        """The ports that can carry data."""
+        """Return the ports that can carry data."""
         return tuple(port for port in self.ports if port.active)
 
 
 @collector()
 def rdma(machine: Machine) -> Rdma | Unknown:
-    """Read `/sys/class/infiniband`, and try the permissions of `/dev/infiniband`."""
+    """Read `/sys/class/infiniband`, and check access to `/dev/infiniband`."""
     adapters = _entries(machine, _CLASS)
     if not adapters and not _entries(machine, "/sys/class"):
         return Unknown("this container hides /sys, where InfiniBand and RoCE adapters are listed")
@@ -94,7 +94,7 @@ def _ports(machine: Machine, adapter: str) -> Iterator[Port]:
 
 
 def _gids(machine: Machine, folder: str) -> Iterator[tuple[int, str]]:
-    """The entries that hold an address. The type of an empty one cannot be read, nor can that of one a container may not see."""
+    """Yield the entries that hold an address. The type is unreadable if the entry is empty or not visible in this container."""
     for index in sorted(int(name) for name in _entries(machine, f"{folder}/gids") if name.isdigit()):
         gid = (machine.read(f"{folder}/gids/{index}") or "").strip()
         if not _NO_GID.fullmatch(gid):

@@ -1,4 +1,4 @@
-"""How many sources of the large packages have a bytecode cache that the target's Python would look for."""
+"""How many sources of the large packages have a bytecode cache that the target's Python would use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.installed.listings import Listings
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
-# The packages that a verl job imports in every process and that are large enough to be felt.
+# Packages that every process of a verl job imports and that are large enough to matter.
 _OF_THE_JOB = ("torch", "transformers", "vllm", "ray", "verl", "sglang")
 _PACKAGES = (
     *_OF_THE_JOB,
@@ -38,9 +38,9 @@ class PackageBytecode:
 class Bytecode:
     """The caches of the large packages.
 
-    `writable` says whether this user could write caches where Python would look for them; `prefix` is the folder that
-    `PYTHONPYCACHEPREFIX` names, empty when caches lie beside their sources. `installs` are those folders around the
-    packages that an installer fills, and not a checkout or somebody's home.
+    `writable`: this user could write caches where Python would look for them. `prefix` is the folder in
+    `PYTHONPYCACHEPREFIX`, empty if caches are stored with their sources. `installs` are the folders of the packages
+    that an installer fills, not a checkout or a home folder.
     """
 
     packages: tuple[PackageBytecode, ...]
@@ -50,12 +50,12 @@ class Bytecode:
 
     @property
     def sources(self) -> int:
-        """The number of sources of all packages together."""
+        """Return the total number of sources."""
         return sum(package.sources for package in self.packages)
 
     @property
     def missing(self) -> int:
-        """The number of sources without a cache, of all packages together."""
+        """Return the total number of sources without a cache."""
         return sum(package.missing for package in self.packages)
 
 
@@ -63,8 +63,8 @@ class Bytecode:
 def bytecode(interpreter: Interpreter, variables: Variables, listings: Listings) -> Bytecode | Unknown:
     """Count sources and caches by listing folders.
 
-    No cache is opened: one that is older than its source counts as present, which is rare and costs one compilation.
-    Every folder of the packages is listed, nothing is sampled: about 0.1 s for torch, vLLM, transformers and Ray.
+    Caches are not opened: one that is older than its source counts as present, which is rare and costs one compilation.
+    All folders of the packages are listed, without sampling: about 0.1 s for torch, vLLM, transformers and Ray.
     """
     if not interpreter.cache_tag:
         return Unknown("this Python keeps no bytecode caches")
@@ -84,7 +84,7 @@ def bytecode(interpreter: Interpreter, variables: Variables, listings: Listings)
 
 
 def _package_folders(interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
-    """Where an import finds the packages: in a folder of PYTHONPATH before site-packages."""
+    """Yield where an import finds the packages: a folder of PYTHONPATH precedes site-packages."""
     for name in _PACKAGES:
         for entry in dict.fromkeys((*interpreter.sys_path, *interpreter.site_packages)):
             folder = Path(entry, name)
@@ -126,7 +126,7 @@ def _cached(folder: str, tag: str) -> set[str]:
 
 
 def _writable(place: Path) -> bool:
-    """Whether this user may write here, or where the first missing folder would have to be made."""
+    """Whether this user may write here, or where the first missing folder would be created."""
     while not os.path.exists(place) and place != place.parent:
         place = place.parent
     return os.access(place, os.W_OK)

@@ -1,4 +1,4 @@
-"""NVIDIA's wheels of CUDA's libraries: for which CUDA each is, and which of them write the same files."""
+"""NVIDIA's wheels of CUDA libraries: the CUDA version of each, and which of them write the same files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.facts import collector
 from verl_doctor.toolkit.index.records import RecordFile
 
 _SUFFIXED = re.compile(r"(nvidia-[a-z0-9-]+?)-cu(\d\d)")
-# From CUDA 13 on the wheels of the toolkit's own libraries have no suffix (pypi.org/project/cuda-toolkit).
+# From CUDA 13 on, the wheels of the toolkit's own libraries have no suffix (pypi.org/project/cuda-toolkit).
 _PLAIN = re.compile(
     r"nvidia-(?:cublas|cuda-(?:cccl|crt|culibos|cuobjdump|cupti|cuxxfilt|nvcc|nvrtc|opencl|profiler-api|runtime|sanitizer-api)"
     r"|cufft|cufile|curand|cusolver|cusparse|npp|nvfatbin|nvjitlink|nvjpeg|nvml-dev|nvptxcompiler|nvtx|nvvm)"
@@ -24,7 +24,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class CudaWheel:
-    """An installed wheel of NVIDIA's with libraries of CUDA. `cuda` is the major version that it is for."""
+    """An installed NVIDIA wheel with CUDA libraries. `cuda` is the major version that it is for."""
 
     name: str
     version: str
@@ -33,7 +33,7 @@ class CudaWheel:
 
 @dataclass(frozen=True)
 class SharedFiles:
-    """Wheels that install the same files, of which the last one has written them: their names, and the first few files."""
+    """Wheels that install the same files, of which the last one installed wins: their names, and the first few files."""
 
     wheels: tuple[str, ...]
     files: tuple[str, ...]
@@ -41,7 +41,7 @@ class SharedFiles:
 
 @dataclass(frozen=True)
 class CudaWheels:
-    """All of them."""
+    """All CUDA wheels, and the files that several of them install."""
 
     wheels: tuple[CudaWheel, ...]
     shared: tuple[SharedFiles, ...] = ()
@@ -49,7 +49,7 @@ class CudaWheels:
 
 @collector(kept=True)
 def cuda_wheels(packages: Packages) -> CudaWheels:
-    """Go by the names, as NVIDIA gives them, and by RECORD where several have one name but for the suffix."""
+    """Classify by NVIDIA's wheel names, and by RECORD if names differ only in the suffix."""
     runtime = packages.get(_RUNTIME)
     plain = (
         int(major) if runtime and (major := runtime.version.partition(".")[0]).isdecimal() else _UNSUFFIXED
@@ -73,7 +73,7 @@ def cuda_wheels(packages: Packages) -> CudaWheels:
 
 
 def _common(locations: list[str]) -> tuple[str, ...]:
-    """The first libraries that all of these RECORDs list, from the same folder of packages."""
+    """Return the first libraries that all of these RECORDs list, from the same site-packages folder."""
     lists = [
         {
             f"{Path(location).parent}/{file.path}"

@@ -1,4 +1,4 @@
-"""What a tree's `.gitignore` files leave out, without git: a copied tree may have lost its `.git`, and a node may have no git.
+"""What a tree's `.gitignore` files exclude, without git: a copied tree may lack its `.git`, and a node may lack git.
 
 The patterns are those of gitignore(5).
 """
@@ -21,17 +21,17 @@ class _Pattern:
 
 @dataclass(frozen=True)
 class Ignored:
-    """The patterns that hold in a folder, from the top of the tree down. The last one that matches decides."""
+    """The patterns that apply in a folder, from the top of the tree down. The last match decides."""
 
     patterns: tuple[_Pattern, ...] = ()
 
     def below(self, folder: str, text: str) -> Ignored:
-        """With those of the `.gitignore` of one more folder, a path below the tree ("" for its top)."""
+        """Add the patterns of one more folder's `.gitignore`; the folder is a path below the tree ("" for its top)."""
         found = (_pattern(line, folder) for line in text.splitlines())
         return Ignored((*self.patterns, *(pattern for pattern in found if pattern is not None)))
 
     def leaves_out(self, path: str, *, is_folder: bool) -> bool:
-        """Whether a path below the tree is left out. Who asks has not entered a folder that is."""
+        """Whether a path below the tree is excluded. The caller must not have entered an excluded folder."""
         left_out = False
         for pattern in self.patterns:
             if (
@@ -44,7 +44,7 @@ class Ignored:
 
 
 def ignored(lines: Iterable[str]) -> Ignored:
-    """Patterns that hold everywhere."""
+    """Parse patterns that apply everywhere."""
     return Ignored().below("", "\n".join(lines))
 
 
@@ -69,7 +69,7 @@ def _pattern(line: str, folder: str) -> _Pattern | None:
 
 
 def _expression(text: str) -> str:
-    """A pattern of the shell as a regular expression: `**` is any folders, `*` and `?` stay within one name."""
+    """Convert a shell pattern to a regular expression: `**` matches any folders, `*` and `?` stay within one name."""
     *folders, last = text.split("/")
     found = ""
     for number, name in enumerate(folders):
@@ -82,9 +82,9 @@ def _expression(text: str) -> str:
 
 
 def _of_name(text: str, prefix: str) -> str:
-    """One name's part of a pattern. All stars but the last take as little as they can and never more, so that nothing is tried twice.
+    """Convert the part of a pattern within one name. All stars but the last match as little as possible, without backtracking.
 
-    That is how `fnmatch.translate` does it; atomic groups are there since Python 3.11 alone.
+    `fnmatch.translate` does the same; atomic groups exist only since Python 3.11.
     """
     first, *rest = _between_stars(text)
     found = first
@@ -95,7 +95,7 @@ def _of_name(text: str, prefix: str) -> str:
 
 
 def _between_stars(text: str) -> list[str]:
-    """What stands between the stars, as regular expressions."""
+    """Return the parts between the stars, as regular expressions."""
     parts, at = [""], 0
     while at < len(text):
         if text[at] == "*":

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.text import canonical
 
-# Which extra of verl brings what a setting chooses, as of verl 0.9.1.
+# Which extra of verl provides what a setting chooses, as of verl 0.9.1.
 _EXTRAS = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "megatron": "mcore", True: "gpu"}
 _OPENCVS = (
     "opencv-contrib-python-headless",
@@ -30,7 +30,7 @@ _OPENCVS = (
 
 @dataclass(frozen=True)
 class Broken:
-    """A distribution whose files cannot be left as they are: its metadata folders, and the version to put there, "" for none."""
+    """A distribution whose files must be replaced: its metadata folders, and the version to install, "" for none."""
 
     name: str
     version: str
@@ -40,10 +40,11 @@ class Broken:
 
 @dataclass(frozen=True)
 class InstallNeeds:
-    """`extras` are those of verl that the job needs, `engine` is an installed engine that this verl cannot use.
+    """`extras` are the extras of verl that the job needs, `engine` is an installed engine that this verl cannot use.
 
-    `ray` is the version of the cluster that the job joins, `cuda` the first number of the newest CUDA that the driver serves; each
-    is empty where nothing asks for it. `left_over` are folders that pip moved away and did not come to remove: they confuse it.
+    `ray` is the version of the cluster that the job joins, `cuda` the major version of the newest CUDA that the driver
+    supports; each is empty if nothing requires it. `left_over` are folders that pip renamed and failed to remove: they
+    confuse it.
     """
 
     extras: tuple[str, ...] = ()
@@ -65,7 +66,7 @@ def install_needs(
     records: Records | Unknown,
     interpreter: Interpreter | Unknown,
 ) -> InstallNeeds:
-    """Gather them from what is known already."""
+    """Gather the needs from known facts."""
     joined = None if isinstance(clusters, Unknown) else clusters.chosen
     closure = () if isinstance(requirements, Unknown) else requirements.closure
     return InstallNeeds(
@@ -83,7 +84,7 @@ def install_needs(
 
 
 def _extras(packages: Packages, engines: ChosenEngines | Unknown) -> Iterator[str]:
-    """The extras of what the job chooses; where that is not known, of the engines that are installed."""
+    """Yield the extras of what the job chooses; if that is unknown, of the installed engines."""
     verl = packages.get("verl")
     offered = {canonical(extra): extra for extra in verl.extras} if verl is not None else {}
     chosen = () if isinstance(engines, Unknown) else engines.engines
@@ -98,7 +99,7 @@ def _extras(packages: Packages, engines: ChosenEngines | Unknown) -> Iterator[st
 
 
 def _unusable_engine(packages: Packages, uses: VllmUses | Unknown) -> str:
-    """The vLLM that is installed, if every job of this verl breaks at it."""
+    """Return the installed vLLM if every job of this verl fails with it."""
     installed = packages.get(*VLLM_NAMES)
     if installed is None or isinstance(uses, Unknown):
         return ""
@@ -107,7 +108,7 @@ def _unusable_engine(packages: Packages, uses: VllmUses | Unknown) -> str:
 
 
 def _twice(packages: Packages) -> Iterator[Broken]:
-    """What has two metadata folders. Beside an editable install the other one goes, else both do."""
+    """Yield what has two metadata folders. With an editable install only the other folder is removed, else both."""
     for spare in packages.duplicates:
         there = packages.get(spare.name)
         if there is None or (there.version == spare.version and not there.editable):
@@ -123,7 +124,7 @@ def _twice(packages: Packages) -> Iterator[Broken]:
 
 
 def _is_admitted(candidate: Distribution, packages: Packages) -> bool:
-    """Whether everything that is installed can live with this version, and this version with that."""
+    """Whether this version and everything installed meet each other's requirements."""
     specifiers = (
         requirement.specifier
         for other in packages.distributions
@@ -146,7 +147,7 @@ def _is_admitted(candidate: Distribution, packages: Packages) -> bool:
 
 
 def _with_files_missing(packages: Packages, records: Records | Unknown) -> Iterator[Broken]:
-    """What lacks files that a job may run. A package that somebody has edited is left: its edits would be lost."""
+    """Yield what lacks files that a job may run. An edited package is left alone: its edits would be lost."""
     drifts = () if isinstance(records, Unknown) else records.drifts
     edited = {drift.package for drift in drifts if drift.state == "changed" and not drift.lost}
     lacking: dict[str, list[Drift]] = {}
@@ -161,7 +162,7 @@ def _with_files_missing(packages: Packages, records: Records | Unknown) -> Itera
 
 
 def _several_opencvs(packages: Packages, closure: tuple[str, ...]) -> Iterator[Broken]:
-    """All but one go, and that one is put there again: the last one had overwritten its files."""
+    """Yield all but one for removal, and that one for reinstallation: the last one installed had overwritten its files."""
     there = [found for name in _OPENCVS if (found := packages.get(name)) is not None]
     if len(there) < 2:
         return
@@ -182,6 +183,6 @@ def _left_over(sites: Iterable[str]) -> Iterator[str]:
 
 
 def relative_to(prefix: str, location: str) -> str:
-    """The path of metadata inside an environment, "" when it lies elsewhere."""
+    """Return the path of metadata within an environment, "" if it is elsewhere."""
     top, real = os.path.realpath(prefix), os.path.realpath(location)
     return os.path.relpath(real, top) if real.startswith(f"{top}/") else ""

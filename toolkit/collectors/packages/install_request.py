@@ -1,4 +1,4 @@
-"""What an installer must be asked for so that verl's and vLLM's requirements agree. Pure: nobody is asked here."""
+"""What to request from an installer so that verl's and vLLM's requirements agree. Pure: nothing is run here."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, Packages
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet
 
-# What a job needs is PKG101's judgement. It stands here because the dry run needs it too, and the engine imports no rule.
+# PKG101 judges what a job needs. It is defined here because the dry run needs it too, and the engine imports no rule.
 ENGINES = frozenset({"vllm", "sglang"})
-# Named by extras only, yet verl's trainer imports it unguarded: a worker dies of that after 28 s (verl 0.9.1, 2026-11).
+# Named by extras only, yet verl's trainer imports it unguarded: a worker crashes after 28 s (verl 0.9.1, 2026-11).
 _UNDECLARED = frozenset({"transferqueue"})
-# Without these verl.trainer.main_ppo does not come to its first step.
+# Without these verl.trainer.main_ppo does not reach its first step.
 ESSENTIAL = frozenset(
     [
         "torch",
@@ -36,8 +36,8 @@ ESSENTIAL = frozenset(
     ]
 )
 _COMPARED_AT_IMPORT = "transformers checks this version at import and stops, so vLLM and verl fail too"
-# Who refuses to run with another version of what, whatever else is true. transformers: dependency_versions_check.py,
-# read in 5.10.4, seen to refuse in 5.9.0. Compiled modules are bound to one torch: verl#2033, vllm#35462, prime-rl#1893.
+# Which package refuses to run with another version of which, whatever else holds. transformers: dependency_versions_check.py, read in
+# 5.10.4, seen to refuse in 5.9.0. Compiled modules require one torch: verl#2033, vllm#35462, prime-rl#1893.
 REFUSES = {
     **{
         ("transformers", name): _COMPARED_AT_IMPORT
@@ -67,7 +67,7 @@ _NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 @dataclass(frozen=True)
 class Wishes:
-    """What one command asks for: the pins of what stays, and what must be changed or added."""
+    """The requests of one command: the pins of what stays, and what must be changed or added."""
 
     keeps: tuple[str, ...]
     wanted: tuple[str, ...]
@@ -79,12 +79,12 @@ def required(unmet: Unmet) -> bool:
 
 
 def wishes_of(packages: Packages, requirements: Requirements) -> Wishes:
-    """What keeps most, without any extra."""
+    """Return the requests that keep the most, without any extra."""
     return attempts(packages, requirements)[0]
 
 
 def stopping(requirements: Requirements) -> tuple[str, ...]:
-    """The requirements without which no job starts: what a package refuses to run with, and what is missing and essential."""
+    """Return the requirements without which no job starts: those that a package enforces, and missing essential ones."""
     return tuple(_joined(unmet for unmet in requirements.unmet if required(unmet) and _stops(unmet)))
 
 
@@ -99,9 +99,9 @@ def attempts(
     unusable: str = "",
     ray: str = "",
 ) -> list[Wishes]:
-    """What to ask for, from what keeps most to what keeps least: verl, its engine and torch as they are, if that can be.
+    """Return requests from those that keep the most to those that keep the least: verl, its engine and torch unchanged, if possible.
 
-    `extras` are those of verl, `unusable` is an engine that cannot stay, `ray` the version that a cluster runs.
+    `extras` are verl's, `unusable` is an engine that cannot stay, `ray` the version that a cluster runs.
     """
     engines = tuple(name for name in VLLM_NAMES if name != unusable)
     everything = ("verl", *engines, "torch")
@@ -132,7 +132,7 @@ def _wishes(
 def _keeps(
     packages: Packages, requirements: Requirements, kept: tuple[str, ...], extras: tuple[str, ...]
 ) -> Iterator[str]:
-    """Pin what stays as installed, and torch unless it is what one of the others cannot live with."""
+    """Yield pins of what stays as installed, including torch unless it is incompatible with one of the others."""
     contradicted = {unmet.name for unmet in requirements.unmet if not unmet.extra and unmet.by in kept}
     for name in kept:
         distribution = packages.get(name)
@@ -142,9 +142,9 @@ def _keeps(
 
 
 def _wanted(requirements: Requirements, keeps: tuple[str, ...], going: frozenset[str]) -> Iterator[str]:
-    """Name what has a wrong version, or is missing although no metadata asks for it; the installer finds the rest.
+    """Yield what has a wrong version, or is missing although no metadata requires it; the installer finds the rest.
 
-    What a package wants that will itself be changed, or that may go, does not count: its successor may want something else.
+    Requirements of a package that will itself be changed or may be removed do not count: its successor may require something else.
     """
     kept = {_NAME.split(pin, 1)[0] for pin in keeps}
     named = [
@@ -157,7 +157,7 @@ def _wanted(requirements: Requirements, keeps: tuple[str, ...], going: frozenset
 
 
 def _joined(unmet: Iterable[Unmet]) -> Iterator[str]:
-    """One requirement for each name, with all that is wanted of it."""
+    """Yield one requirement for each name, with all its specifiers."""
     specifiers: dict[str, list[str]] = {}
     for each in unmet:
         specifiers.setdefault(each.name, []).append(each.wanted)

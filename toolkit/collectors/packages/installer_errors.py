@@ -1,4 +1,4 @@
-"""What pip and uv say when they fail, understood: the telling line among many."""
+"""Parses the error output of pip and uv: finds the decisive line among many."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 _LONGEST_REASON = 400  # characters
-# How pip 22 to 26 and uv 0.4 to 0.13 say that an index could not be asked. Asked first, because pip goes on to say that
-# there is no such version.
+# How pip 22 to 26 and uv 0.4 to 0.13 report an unreachable index. Checked first, because pip goes on to report that there is no such
+# version.
 _NO_ANSWER = re.compile(
     r"Retrying \(Retry\(|Failed to fetch|error sending request|network was disabled|Credentials not correct",
     re.IGNORECASE,
@@ -28,9 +28,9 @@ _PIP_BY = re.compile(r"\(from (?!versions:)([^()]+)\)")
 _PIP_CLASH = re.compile(r"Cannot install [^\n]*conflicting dependencies")
 _PIP_CAUSES = re.compile(r"^The conflict is caused by:\n((?:[ \t]+\S[^\n]*(?:\n|\Z))+)", re.MULTILINE)
 _PIP_OTHER_PYTHON = re.compile(r"Package '[^\n]*requires a different Python: [^\n]*")
-# What pip says besides, and what says nothing.
+# Further output of pip that explains nothing.
 _BESIDES = re.compile(r"error: *(?:Ignored the following|ResolutionImpossible|Exception:)", re.IGNORECASE)
-# uv draws an arrow up to 0.10, later it writes "cause:".
+# uv draws an arrow up to 0.10; later it prints "cause:".
 _UV_REASON = re.compile(
     r"No solution found.*?(?:╰─▶|cause:) (.*?)(?=\n\s*\n|\n\s*hint:|\Z)", re.DOTALL | re.IGNORECASE
 )
@@ -40,7 +40,7 @@ _UV_NONE = re.compile(r"there (?:is|are) no versions? of ([^\s,]+)|(\S+) was not
 
 @dataclass(frozen=True)
 class Complaint:
-    """An installer's failure, understood: the telling line, and the requirement that no index meets, if that is why."""
+    """An installer's parsed failure: the decisive line, and the requirement that no index meets, if that is the reason."""
 
     outcome: Literal["unsatisfiable", "unanswered"]
     reason: str
@@ -48,11 +48,11 @@ class Complaint:
 
 
 def understood(output: str) -> Complaint:
-    """Find the telling line of what pip or uv said before it failed.
+    """Find the decisive line of the output of pip or uv before it failed.
 
-    Only what is known to mean so is called unsatisfiable. Anything else leaves the question open.
+    Only messages known to mean it are called unsatisfiable. Anything else leaves the question open.
     """
-    if clash := _pip_clash(output):  # an index must have answered, perhaps at the second try
+    if clash := _pip_clash(output):  # an index must have answered, perhaps at the second attempt
         return clash
     if unreachable := _NO_ANSWER.search(output):
         cause = _CAUSE.search(output)
@@ -90,7 +90,7 @@ def _uv_complaint(output: str) -> Complaint | None:
 
 
 def _pinned(reason: str, name: str) -> str:
-    """The requirement on a package that exists nowhere, as uv names it further on."""
+    """Return the requirement on a package that does not exist, as uv names it further on."""
     found = re.search(rf"(?:depends? on|you require) ({re.escape(name)}[^\s,]*)", reason)
     return found[1] if found else name
 
@@ -114,7 +114,7 @@ def _not_offered(wanted: str, by: str) -> Complaint:
 
 
 def _error_line(output: str) -> str:
-    """The first line that is called an error and tells something, otherwise the last line."""
+    """Return the first line marked as an error that has content, else the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error:") and not _BESIDES.match(line)]
     return errors[0][len("error:") :] if errors else lines[-1] if lines else "it failed and said nothing"

@@ -1,4 +1,4 @@
-"""What the doctor itself changed in this environment, as its journals tell."""
+"""What verl-doctor itself changed in this environment, according to its journals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.target import Target, journal_homes
 
 @dataclass(frozen=True)
 class ChangedFile:
-    """A file that a transaction wrote: where it lies, and the SHA-256 of what was written."""
+    """A file that a transaction wrote: its path, and the SHA-256 of the content."""
 
     path: str
     after: str
@@ -20,7 +20,7 @@ class ChangedFile:
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """One transaction. `time` is UTC in ISO 8601, `fix` and `code` say what it repaired, `state` what became of it."""
+    """One transaction. `time` is UTC in ISO 8601, `fix` and `code` identify the repair, `state` is its outcome."""
 
     id: str
     time: str
@@ -32,12 +32,12 @@ class JournalEntry:
 
 @dataclass(frozen=True)
 class JournalHistory:
-    """All transactions in the environment's journal and in the user's, oldest first in each."""
+    """All transactions in the environment's and the user's journal, each oldest first."""
 
     entries: tuple[JournalEntry, ...] = ()
 
     def author(self, path: str, sha256: str) -> JournalEntry | None:
-        """The transaction that gave a file exactly this content and was not taken back."""
+        """Return the transaction that gave a file exactly this content and was not undone."""
         for entry in reversed(self.entries):
             if entry.state != "undone" and ChangedFile(path, sha256) in entry.files:
                 return entry
@@ -46,7 +46,7 @@ class JournalHistory:
 
 @collector(kept=True)
 def journal_history(target: Target) -> JournalHistory | Unknown:
-    """Read both journals. No journal is an empty one."""
+    """Read both journals. A missing journal is an empty one."""
     try:
         found = [
             _entry(entry) for home in dict.fromkeys(journal_homes(target)) for entry in journal.entries(home)

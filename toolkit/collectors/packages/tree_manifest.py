@@ -1,6 +1,6 @@
-"""The manifest of the tree that verl is imported from: what a copy of it on another cluster must hold.
+"""The manifest of the tree that verl is imported from: what a copy of it on another cluster must contain.
 
-In a snapshot it says what the tree was where the job worked.
+In a snapshot it records the tree of the machine on which the job worked.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __pycache__/
 verl-doctor.toml
 """.splitlines()
 )
-"""What no comparison of two copies of a tree is about."""
+"""What a comparison of two copies of a tree ignores."""
 
 _LARGE = 64 * 2**20  # bytes; of a larger file the ends are read
 _END = 2**20
@@ -74,15 +74,15 @@ _LONGEST = (
 _BELOW = re.compile(r"\.|(?!\.{1,2}(?:/|\Z))[^/\0]+(?:/(?!\.{1,2}(?:/|\Z))[^/\0]+)*")
 
 Bare = Callable[[str, bytes], bytes | None]
-"""Of a file's path and content what both clusters should have alike, None where that is all of it."""
+"""The part of a file's path and content that both clusters should share, None if that is all of it."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One file. `path` is below the tree, `mode` its permission bits, `digest` that of its content or of where a link leads.
+    """One file. `path` is below the tree, `mode` its permission bits, `digest` of its content or of its link target.
 
-    `bare` is the digest of what is not one cluster's own: of a file without its patches. A "pointer" stands for a file
-    that Git LFS has not fetched.
+    `bare` is the digest of the part that is not specific to one cluster: of a file without its patches. A "pointer"
+    stands for a file that Git LFS has not fetched.
     """
 
     path: str
@@ -93,13 +93,13 @@ class Entry:
     bare: str
 
     def line(self) -> str:
-        """The entry as a line of text."""
+        """Return the entry as a line of text."""
         kind = self.kind.replace(" ", "-")
         return f"{kind} {self.mode:o} {self.size} {self.digest} {self.bare} {self.path}"
 
 
 def entry_of(line: str) -> Entry:
-    """An entry back from its line. Raises ValueError when it is none, or of no file below a tree."""
+    """Parse an entry from its line. Raises ValueError if it is invalid, or not of a file below a tree."""
     written, mode, size, digest, bare, path = line.split(" ", 5)
     kind = written.replace("-", " ")
     if kind not in _KINDS:
@@ -110,7 +110,7 @@ def entry_of(line: str) -> Entry:
 
 
 def entries(top: Path, bare: Bare = lambda *_: None) -> Iterator[Entry]:
-    """Every file of a tree, folder by folder in the order of the names. A link to a folder is an entry, and not entered."""
+    """Yield every file of a tree, folder by folder in the order of the names. A link to a folder is an entry, and not followed."""
     waiting: list[tuple[str, Ignored]] = [("", JUNK)]
     while waiting:
         below, rules = waiting.pop()
@@ -150,7 +150,7 @@ def _entry(path: str, there: os.DirEntry[str], bare: Bare) -> Entry | None:
             return Entry(path, kind, 0, 0, digest, digest)
         status = there.stat(follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
-            return None  # a socket or a pipe is no part of a tree
+            return None  # a socket or a pipe is not part of a tree
         size, mode = status.st_size, stat.S_IMODE(status.st_mode)
         with open(there.path, "rb") as file:  # noqa: PTH123 - see above
             if size > _LARGE:
@@ -174,7 +174,7 @@ def _digest(content: bytes) -> str:
 
 
 def without_our_table(content: bytes) -> bytes | None:
-    """Of a `pyproject.toml` what it says to others than this doctor, whose table holds one cluster's paths. None when it is no TOML."""
+    """Return a `pyproject.toml` without verl-doctor's table, which holds one cluster's paths. None if it is not TOML."""
     try:
         document = toml.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -195,8 +195,8 @@ _OF_A_CHECKOUT = (".git", ".gitignore")
 class TreeManifest:
     """The files below `folder`, a line for each (`tree_manifest.Entry`). `package` is the package's folder below it, "" for itself.
 
-    `installed`: an installer put it there, and keeps its own list of the files. Raises ValueError when a line is damaged,
-    or when there are more than a tree may have.
+    `installed`: an installer put it there, and keeps its own list of the files. Raises ValueError if a line is damaged,
+    or if there are too many files.
     """
 
     folder: str
@@ -211,13 +211,13 @@ class TreeManifest:
             pass
 
     def entries(self) -> Iterator[Entry]:
-        """All files."""
+        """Yield all files."""
         return map(entry_of, self.lines)
 
 
 @collector(timeout=120, kept=True)
 def tree_manifest(trees: VerlTrees, markers: Markers | Unknown, marker: Marker) -> TreeManifest | Unknown:
-    """Read every file of the checkout that holds the imported verl, or of the installed package."""
+    """Read every file of the checkout that contains the imported verl, or of the installed package."""
     tree = trees.imported
     top = top_of(tree)
     package = os.path.relpath(tree.folder, top)
@@ -235,7 +235,7 @@ def tree_manifest(trees: VerlTrees, markers: Markers | Unknown, marker: Marker) 
 
 
 def top_of(tree: Tree) -> Path:
-    """The folder that is copied as a whole: the checkout around the package, or the package alone where there is none."""
+    """Return the folder that is copied as a whole: the checkout around the package, or the package alone."""
     folder = Path(tree.folder)
     if tree.project:
         return Path(tree.project)
@@ -247,7 +247,7 @@ def top_of(tree: Tree) -> Path:
 
 
 def _bare(top: Path, markers: Markers | Unknown, ours: str) -> Bare:
-    """Of files with marked lines the text without the patches, of a file of paths the names, of `pyproject.toml` what is not for this doctor."""
+    """Return what to compare: marked files without patches, of a file of paths the names, `pyproject.toml` without verl-doctor's part."""
     marked: dict[str, dict[int, str]] = {}
     for line in () if isinstance(markers, Unknown) else markers.lines:
         marked.setdefault(os.path.relpath(line.path, top), {})[line.line] = line.marker

@@ -27,9 +27,8 @@ _PLATFORM = re.compile(
 class Wheel:
     """One installed wheel that is not pure Python.
 
-    `tags` are the compatibility tags that it was installed by (PEP 425). `built_for` are the interpreters that its
-    extension modules carry in their names ("cpython-311"), which is what Python itself goes by; empty for modules of
-    the stable ABI.
+    `tags` are the compatibility tags that it was installed by (PEP 425). `built_for` are the interpreters in the names
+    of its extension modules ("cpython-311"), which Python itself checks; empty for modules of the stable ABI.
     """
 
     name: str
@@ -48,13 +47,13 @@ class Wheels:
 
 @collector(timeout=10, kept=True)
 def wheels(packages: Packages) -> Wheels:
-    """Read WHEEL, and RECORD where WHEEL does not say that the package is pure Python."""
+    """Read WHEEL, and RECORD if WHEEL does not mark the package as pure Python."""
     found = (_wheel(distribution) for distribution in packages.distributions)
     return Wheels(tuple(wheel for wheel in found if wheel is not None))
 
 
 def platforms_of(tags: Iterable[str]) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield the least glibc and the processor of each Linux platform that the tags name."""
+    """Yield the minimum glibc and the processor of each Linux platform in the tags."""
     for platform in (part for tag in tags for part in tag.rpartition("-")[2].split(".")):
         if match := _PLATFORM.fullmatch(platform):
             if match["major"]:
@@ -79,7 +78,7 @@ def _wheel(distribution: Distribution) -> Wheel | None:
 
 def _read(distribution: Distribution, name: str) -> bytes:
     path = f"{distribution.location}/{name}"
-    if look(path) is None:  # a pipe would be waited for
+    if look(path) is None:  # reading a pipe would block
         return b""
     try:
         with Path(path).open("rb") as file:

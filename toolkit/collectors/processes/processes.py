@@ -1,4 +1,4 @@
-"""The processes of a job that are running here: Ray's, vLLM's and SGLang's, told by what they call themselves."""
+"""The processes of a job that are running here: Ray's, vLLM's and SGLang's, recognised by their titles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.system.process_table import boot_time, command_of, numb
 
 Role = Literal["raylet", "gcs_server", "ray agent", "ray worker", "engine", "trainer"]
 
-# In order; the first that fits counts. A title is what setproctitle(3) made of the command line, or the program.
+# In order; the first match counts. A title is set with setproctitle(3), or is the program.
 _ROLES: tuple[tuple[Role, re.Pattern[str]], ...] = (
     ("raylet", re.compile(r"(?:\S*/)?raylet(?: .*)?")),
     ("gcs_server", re.compile(r"(?:\S*/)?gcs_server(?: .*)?")),
@@ -43,9 +43,9 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class Process:
-    """One process. `mine` says that it runs as this user, so that its limits and environment may be read.
+    """One process. `mine`: it runs as this user, so that its limits and environment may be read.
 
-    `title` is the first word of its command line, which holds no arguments and so no secrets; `started` is in seconds
+    `title` is the first word of its command line, without arguments and so without secrets; `started` is in seconds
     since the epoch.
     """
 
@@ -64,13 +64,13 @@ class Processes:
     running: tuple[Process, ...] = ()
 
     def of(self, role: Role) -> tuple[Process, ...]:
-        """Those with this role."""
+        """Return the processes with this role."""
         return tuple(process for process in self.running if process.role == role)
 
 
 @collector()
 def processes(machine: Machine) -> Processes | Unknown:
-    """Look through the table of processes. One that ends meanwhile is left out."""
+    """Search the table of processes. A process that ends meanwhile is left out."""
     booted = boot_time(machine)
     if booted is None:
         return Unknown("there is no table of processes under /proc")
@@ -82,7 +82,7 @@ def processes(machine: Machine) -> Processes | Unknown:
 
 
 def _process(pid: int, booted: int, machine: Machine) -> Process | None:
-    """A process with a role; None for any other. `booted` is when the machine started, in seconds since the epoch."""
+    """Return a process with a role; None for any other. `booted` is when the machine started, in seconds since the epoch."""
     command = command_of(pid, machine)
     role = role_of(command)
     row = row_of(pid, machine, command) if role else None
@@ -92,5 +92,5 @@ def _process(pid: int, booted: int, machine: Machine) -> Process | None:
 
 
 def role_of(command: str) -> Role | None:
-    """What a process with this command line is to a job."""
+    """Return the role of a process with this command line."""
     return next((role for role, pattern in _ROLES if pattern.fullmatch(command, 0, 4096)), None)

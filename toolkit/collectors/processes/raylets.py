@@ -1,4 +1,4 @@
-"""The raylets that run here: the processes of which Ray's workers are children, and so inherit the environment."""
+"""The raylets that run here: the parents of Ray's workers, which inherit their environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.process_table import command_of
 
-# Of the command line only these are read: it also holds the agents' commands. Addresses and a name, no secrets.
+# Only these are read from the command line, which also holds the agents' commands. Addresses and a name, no secrets.
 _OPTIONS = {
     "address": re.compile(r"--node_ip_address=([\w.:\[\]-]+)"),
     "cluster": re.compile(r"--gcs-address=([\w.:\[\]-]+)"),
@@ -21,16 +21,16 @@ _OPTIONS = {
 }
 
 ADDRESS_FILE = "ray_current_cluster"
-"""Where the last `ray start` on a machine left the address of its cluster, in Ray's folder."""
+"""The file in Ray's folder in which the last `ray start` on a machine left the address of its cluster."""
 
 
 @dataclass(frozen=True)
 class Raylet:
     """One raylet of this user.
 
-    `address` is the node's, `cluster` that of the control store (GCS) which it belongs to, `session` the name of its
-    folder; each is empty when the command line does not say. `age` is in seconds, and does not tell two raylets apart. `variables` is the environment that
-    it was started with, filtered as this shell's is.
+    `address` is the node's, `cluster` is the address of its control store (GCS), `session` the name of its folder; each
+    is empty if the command line does not give it. `age` is in seconds, and does not identify a raylet. `variables` is
+    the environment that it was started with, filtered like this shell's.
     """
 
     pid: int
@@ -43,7 +43,7 @@ class Raylet:
 
 @dataclass(frozen=True)
 class Raylets:
-    """The raylets of this user, oldest first, and the `hidden` ones: those of other users, or that could not be read."""
+    """The raylets of this user, oldest first, and the `hidden` ones: those of other users, or unreadable ones."""
 
     running: tuple[Raylet, ...] = ()
     hidden: int = 0
@@ -51,7 +51,7 @@ class Raylets:
 
 @collector()
 def raylets(processes: Processes, machine: Machine) -> Raylets | Unknown:
-    """Read the environment of every raylet that runs as this user. It is that of its start, not that of its shell now."""
+    """Read the environment of every raylet of this user: as it was at its start, not as its shell's is now."""
     found = processes.of("raylet")
     if not found:
         return Absent("no raylet runs on this machine")
@@ -77,9 +77,9 @@ def _of_this_user(found: tuple[Process, ...], machine: Machine) -> Iterator[Rayl
 
 
 def environ_of(pid: int, machine: Machine) -> dict[str, str] | None:
-    """The environment that a raylet was started with, secrets and all; None when it may not be read, or has ended.
+    """Return the environment that a raylet was started with, including secrets; None if it may not be read, or has ended.
 
-    While a repair of the job's environment is judged, it is that of a raylet which is started again.
+    While a repair of the job's environment is judged, it is the environment of a restarted raylet.
     """
     text = machine.read(f"/proc/{pid}/environ")
     if not text:

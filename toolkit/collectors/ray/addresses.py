@@ -1,9 +1,9 @@
-"""Where the address of a Ray cluster is said, which of the places `ray.init()` would take, and whether somebody answers there.
+"""Where the address of a Ray cluster is given, which of the places `ray.init()` would use, and whether anything answers there.
 
-The order is Ray's own (ray/_private/services.py: canonicalize_bootstrap_address, get_ray_address_from_environment; the same from Ray
-2.10 to 2.60): an address that the program gives; RAY_ADDRESS; the file `ray_current_cluster` that every start of a head on this machine
-writes; and with "auto" the raylets that run here, which come before the file when they belong to one cluster. Ray tries an address that
-does not answer forever, so each is tried here, for less than a second.
+The order is Ray's own (ray/_private/services.py: canonicalize_bootstrap_address, get_ray_address_from_environment; the
+same from Ray 2.10 to 2.60): an address given by the program; RAY_ADDRESS; the file `ray_current_cluster`, written by
+every start of a head on this machine; and with "auto" the raylets that run here, which precede the file if they belong
+to one cluster. Ray retries an unanswered address forever, so each is tried here, for less than a second.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ Source = Literal[
 
 _KEYS = ("ray_kwargs.ray_init.address", "ray_init.address")
 _TEMP_DIR = ("ray_kwargs.ray_init._temp_dir", "ray_init._temp_dir")
-_PORT = "6379"  # of a head that is given none (ray/scripts/scripts.py)
+_PORT = "6379"  # default port of a head (ray/scripts/scripts.py)
 _OUTSIDE = "8.8.8.8"  # Ray takes its own address from the route there (ray/_private/services.py: get_node_ip_address); nothing is sent
 _RESOLVING, _KNOCKING = 0.8, 0.8  # seconds
 _ANYWHERE = ("", "auto")
 UNTOLD = "(not told)"
-"""The text of a place that says an address which reading cannot tell."""
+"""The text of a place whose address cannot be determined."""
 
 _RAYLETS = {
     "address": re.compile(r"--gcs-address=([\w.:\[\]-]+)"),
@@ -68,10 +68,10 @@ _USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class LocalRay:
-    """The processes on this machine that belong to one cluster: its raylets, and its GCS server, 0 when that is elsewhere.
+    """The processes on this machine that belong to one cluster: its raylets, and its GCS server, 0 if that is elsewhere.
 
-    `address` is that of the GCS. `user` runs them, `mine` says that this is the user who runs the doctor. `started` is when the
-    first of them was, in seconds since the epoch.
+    `address` is the GCS's. `user` runs them, `mine`: that is the user who runs verl-doctor. `started` is when the first
+    of them started, in seconds since the epoch.
     """
 
     address: str
@@ -87,7 +87,7 @@ class LocalRay:
 class AddressFile:
     """The file that names the last cluster whose head was started here. `age` is in seconds; `owner` is its user.
 
-    `readable` is False when this user may not read it: then Ray stops with PermissionError.
+    `readable` is False if this user may not read it: then Ray stops with PermissionError.
     """
 
     path: str
@@ -99,11 +99,11 @@ class AddressFile:
 
 @dataclass(frozen=True)
 class Place:
-    """One place where an address is said: `text` as it stands there, `host` and `port` in it, "" and 0 where it names none ("auto").
+    """One place that gives an address: `text` as written, `host` and `port` in it, "" and 0 if it names none ("auto").
 
-    `said_by` is for people: "RAY_ADDRESS of this shell". `path` and `line` are where a launch file says it. `reply` is what came of one
-    TCP connection, "" when there was nothing to try, and `error` the kernel's word for it. An address that reading the launch files
-    cannot tell is `UNTOLD`.
+    `said_by` is for messages: "RAY_ADDRESS of this shell". `path` and `line` are where a launch file gives it. `reply`
+    is the result of one TCP connection, "" if there was nothing to try, and `error` the kernel's error name. An address
+    that the launch files do not reveal is `UNTOLD`.
     """
 
     source: Source
@@ -118,12 +118,12 @@ class Place:
 
     @property
     def address(self) -> str:
-        """Host and port, "" when none are named."""
+        """Return host and port, "" if none are named."""
         return with_port(self.host, self.port) if self.host and self.port else ""
 
     @property
     def trouble(self) -> str:
-        """Why the connection failed, in words; "" if it succeeded or there was nothing to try."""
+        """Describe why the connection failed; "" if it succeeded or there was nothing to try."""
         if self.reply in ("", "connected"):
             return ""
         return {
@@ -137,7 +137,9 @@ class Place:
 class RayAddresses:
     """All places in Ray's order of precedence; the clusters with processes here; and the file with an address.
 
-    `folder` is where Ray keeps that file: its `_temp_dir`, or RAY_TMPDIR, TMPDIR or /tmp with `ray` below it; `UNTOLD` if that is. The addresses at which the launch script starts or joins a head come last. `submitted`: Ray itself starts the driver (`ray job submit`) and gives it the address; RAY_ADDRESS is then that of the service that accepts jobs.
+    `folder` is where Ray keeps that file: its `_temp_dir`, or `ray` below RAY_TMPDIR, TMPDIR or /tmp; `UNTOLD` if unknown. The addresses at
+    which the launch script starts or joins a head come last. `submitted`: Ray itself starts the driver (`ray job submit`) and gives it the
+    address; RAY_ADDRESS is then the address of the service that accepts jobs.
     """
 
     places: tuple[Place, ...] = ()
@@ -147,14 +149,14 @@ class RayAddresses:
     submitted: bool = False
 
     def of(self, source: Source) -> Place | None:
-        """The first place of one kind."""
+        """Return the first place of one kind."""
         return next((place for place in self.places if place.source == source), None)
 
     @property
     def taken(self) -> Place | None:
-        """The place from which `ray.init()` of the job takes its address, also one that says "local"; None when it starts a new Ray.
+        """Return the place that gives the job's `ray.init()` its address, including "local"; None if it starts a new Ray.
 
-        --ray-address, which only the doctor knows, goes before all. A `ray start` in the launch script writes the file again.
+        --ray-address, an option of verl-doctor only, takes precedence. A `ray start` in the launch script rewrites the file.
         """
         if self.submitted:
             return self.of("--ray-address")
@@ -174,12 +176,12 @@ class RayAddresses:
 
     @property
     def head(self) -> Place | None:
-        """Where the launch script starts a head of its own: who answers there now is another one."""
+        """Return where the launch script starts a head: anything that answers there now is another head."""
         place = self.of("ray start --head")
         return place if place is not None and place.address else None
 
     def ray_at(self, address: str) -> LocalRay | None:
-        """The processes here that belong to the cluster with this address."""
+        """Return the processes here that belong to the cluster with this address."""
         return next((local_ray for local_ray in self.running if local_ray.address == address), None)
 
 
@@ -193,7 +195,7 @@ def ray_addresses(
     processes: Processes | Unknown,
     machine: Machine,
 ) -> RayAddresses | Unknown:
-    """Look at all places, and try each address once."""
+    """Collect all places, and try each address once."""
     if all(tree.module != "ray" for tree in trees.trees):
         return Absent("Ray is not installed in this environment")
     running = tuple(local_rays(processes, machine))
@@ -233,7 +235,7 @@ def _place(source: Source, said_by: str, text: str, path: str = "", line: int = 
 
 
 def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Place]:
-    """RAY_ADDRESS as the job's driver has it."""
+    """Yield RAY_ADDRESS as the job's driver has it."""
     found = driver_variable("RAY_ADDRESS", variables.values, launch)
     if found.value or not found.known:
         said_by = "RAY_ADDRESS" if found.path else "RAY_ADDRESS of this shell"
@@ -241,7 +243,7 @@ def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Place]
 
 
 def _starts(launch: Launch | Unknown) -> Iterator[Place]:
-    """The heads that the launch script joins, and those that it starts on this machine."""
+    """Yield the heads that the launch script joins, and those that it starts on this machine."""
     for words in () if isinstance(launch, Unknown) else launch.ray_starts:
         perhaps = any(word.conditional for word in words)
         address = option(words, "--address")
@@ -255,7 +257,7 @@ def _starts(launch: Launch | Unknown) -> Iterator[Place]:
 
 
 def _own_address(words: tuple[Word, ...]) -> str:
-    """The address of the head that these words of `ray start --head` start on this machine."""
+    """Return the address of the head that these words of `ray start --head` start on this machine."""
     port, host = option(words, "--port"), option(words, "--node-ip-address")
     number = _PORT if port is None else port.text or ""
     own = source_towards(_OUTSIDE) or "127.0.0.1" if host is None else host.text or ""
@@ -263,7 +265,7 @@ def _own_address(words: tuple[Word, ...]) -> str:
 
 
 def _folder(machine: Machine, launch: Launch | Unknown) -> str:
-    """Ray's folder as its driver computes it."""
+    """Return Ray's folder as its driver computes it."""
     chosen = folder_for_ray(machine.environ, launch)
     if chosen.value is None:
         return UNTOLD
@@ -286,13 +288,13 @@ def _file(machine: Machine, folder: str) -> AddressFile | None:
 
 
 def local_rays(processes: Processes | Unknown, machine: Machine) -> Iterator[LocalRay]:
-    """The clusters that have a raylet or a GCS server here, the oldest first: other users' too, as Ray itself finds them."""
+    """Yield the clusters with a raylet or a GCS server here, oldest first, including other users', as Ray itself finds them."""
     found: dict[str, LocalRay] = {}
     for process in (
         () if isinstance(processes, Unknown) else (*processes.of("gcs_server"), *processes.of("raylet"))
     ):
         local_ray = _local_ray(process, machine)
-        # A head that a driver's ray.init started may not name its port: then the session tells whose it is.
+        # A head started by a driver's ray.init may not name its port; then the session identifies its cluster.
         known = next(
             (key for key, ray in found.items() if local_ray.session and ray.session == local_ray.session),
             local_ray.address,
@@ -335,7 +337,7 @@ def _name_of(user: int) -> str:
 
 
 def _tried(places: Iterable[Place]) -> Iterator[Place]:
-    """The same with what came of a connection: one to each address, all at once."""
+    """Add the result of a connection to each place: one to each address, all at once."""
     places = list(places)
     addresses = sorted({(place.host, place.port) for place in places if place.host and place.port})
     if not addresses:

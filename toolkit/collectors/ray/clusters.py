@@ -1,7 +1,7 @@
-"""What the Ray clusters that this machine knows of are made of, read from their control store (GCS) without joining them.
+"""The contents of the Ray clusters known to this machine, read from their control store (GCS) without joining them.
 
-A child of the target's interpreter reads it with the target's own Ray, and registers no job. It needs no dashboard. The token of a
-cluster that wants one is handed on by the name of its file.
+A child of the target's interpreter reads it with the target's own Ray, and registers no job. It needs no dashboard. The
+token of a cluster that requires one is passed as the name of its file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST = 4  # clusters; each costs a process that imports Ray
 _READING, _LIMIT = (
     4.0,
     20.0,
-)  # seconds: for the answers, and for all of it; importing Ray from a network disk takes long
+)  # seconds: for the replies, and in total; importing Ray from a network disk takes long
 _TABLES = ("nodes", "jobs", "actors", "groups")
 _NOT_LET_IN = ("AuthenticationError", "InvalidAuthToken", "Unauthenticated")
 _WITHHELD = "(withheld: it may hold a secret)"
@@ -35,12 +35,12 @@ _WITHHELD = "(withheld: it may hold a secret)"
 
 @dataclass(frozen=True)
 class RayCluster:
-    """One cluster. `address` is that of its GCS, `also` are further spellings of it; `session` is its name for itself.
+    """One cluster. `address` is its GCS's, `also` are other spellings of it; `session` is its own name.
 
-    `ray` and `python` are the versions that started it, "" when they could not be learned. `by_driver`: a driver's `ray.init` started
-    it, and it ends with that driver. `token`: it wants to see one. `refused` says why nothing could be read of it, and `silent` that
-    it was asked and gave no answer. `unread` are
-    the tables ("nodes", "jobs", "actors", "groups") that could not be, and `untold` says of each thing that could not why.
+    `ray` and `python` are the versions that started it, "" if unknown. `by_driver`: a driver's `ray.init` started it,
+    and it ends with that driver. `token`: it requires a token. `refused` is why nothing could be read of it; `silent`:
+    it did not reply. `unread` are the tables ("nodes", "jobs", "actors", "groups") that could not be read, and `untold`
+    gives the reason for each.
     """
 
     address: str
@@ -62,39 +62,39 @@ class RayCluster:
 
     @property
     def alive(self) -> tuple[RayNode, ...]:
-        """The nodes that are alive."""
+        """Return the nodes that are alive."""
         return tuple(node for node in self.nodes if node.alive)
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Those in which there is a driver or an actor."""
+        """Return the namespaces that have a driver or an actor."""
         jobs = (job.namespace for job in self.jobs if not job.finished)
         actors = (actor.namespace for actor in self.actors if actor.state != "DEAD")
         return tuple(sorted({*jobs, *actors} - {""}))
 
     def job(self, identity: str) -> RayJob | None:
-        """The job with this number."""
+        """Return the job with this number."""
         return next((job for job in self.jobs if job.job == identity), None)
 
     def knows(self, part: str) -> bool:
-        """Whether a table ("nodes", "jobs", "actors", "groups") was read: when it was not, being empty says nothing."""
+        """Whether a table ("nodes", "jobs", "actors", "groups") was read: if not, its being empty means nothing."""
         return not self.refused and part not in self.unread
 
 
 Choice = Literal["named", "found", "new"]
-"""How a job comes to its Ray: an address names it, it joins one that it finds, or it starts one of its own."""
+"""How a job gets its Ray: an address names it, it joins a Ray that it finds, or it starts its own."""
 
 
 @dataclass(frozen=True)
 class RayClusters:
-    """The clusters that answer where an address is said; `joined` is the address of the one that a job started from here would join."""
+    """The clusters that answer at known addresses; `joined` is the address that a job started from here would join."""
 
     clusters: tuple[RayCluster, ...] = ()
     joined: str = ""
     choice: Choice = "found"
 
     def at(self, address: str) -> RayCluster | None:
-        """The cluster with this address."""
+        """Return the cluster with this address."""
         return next(
             (cluster for cluster in self.clusters if address and address in (cluster.address, *cluster.also)),
             None,
@@ -102,12 +102,12 @@ class RayClusters:
 
     @property
     def chosen(self) -> RayCluster | None:
-        """The one that a job started from here would join."""
+        """Return the cluster that a job started from here would join."""
         return self.at(self.joined)
 
     @property
     def concerned(self) -> tuple[RayCluster, ...]:
-        """Those in which a job that hangs is a matter of this target: none where it starts a Ray of its own, all where chance chooses."""
+        """Return the clusters in which a hanging job concerns this target: none if it starts its own Ray, all if chance decides."""
         if self.choice == "found":
             return self.clusters
         return tuple(
@@ -119,7 +119,7 @@ class RayClusters:
 def ray_clusters(
     addresses: RayAddresses, token: RayToken, interpreter: Interpreter, machine: Machine
 ) -> RayClusters | Unknown:
-    """Ask the GCSes that answer, all at once: that of the job first, then others that are named, then those of this user's raylets."""
+    """Query the GCSes that answer, all at once: the job's first, then other named ones, then those of this user's raylets."""
     taken = addresses.taken
     foreign = {ray.address for ray in addresses.running if not ray.mine}
     places = [
@@ -138,7 +138,7 @@ def ray_clusters(
             lambda address: read_cluster(machine, interpreter.executable, address, token), queried
         )
         clusters = tuple(_once(found))
-    # Who answers where the script starts a head is not the one that the job will join.
+    # A cluster that answers where the script starts a head is not the one that the job will join.
     joined = taken.address if taken is not None and taken.source != "ray start --head" else ""
     return RayClusters(clusters, joined, _choice(taken))
 
@@ -151,7 +151,7 @@ def _choice(taken: Place | None) -> Choice:
 
 
 def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:
-    """One entry for the spellings of one cluster's address."""
+    """Yield one entry for all spellings of a cluster's address."""
     different: dict[str, RayCluster] = {}
     for cluster in found:
         key = cluster.cluster or cluster.address
@@ -161,7 +161,7 @@ def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:
 
 
 def read_cluster(machine: Machine, python: str, address: str, token: RayToken) -> RayCluster:
-    """Ask without a token, and with one only when that is what the cluster wants: so it is known whether it does."""
+    """Query without a token first, and with one only if the cluster requires it: this shows whether it does."""
     reported = _ask(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
     wants = any(word in str(reported.get("refused", "")) for word in _NOT_LET_IN)
     if wants and token.there:
@@ -204,7 +204,7 @@ def _restored(address: str, reported: Mapping[str, Any]) -> RayCluster:
 
 
 def _table(kind: type[Any], entries: list[dict[str, Any]] | None) -> tuple[Any, ...]:
-    """The entries as facts, by their identity: a GCS tells them in any order. The child gives the fields by name; lists become tuples."""
+    """Convert the entries to facts, sorted by identity, as a GCS uses any order. The child names the fields; lists become tuples."""
     names = [field.name for field in fields(kind)]
     return tuple(
         kind(
@@ -219,5 +219,5 @@ def _table(kind: type[Any], entries: list[dict[str, Any]] | None) -> tuple[Any, 
 
 
 def _without_secret(job: RayJob) -> RayJob:
-    """A job's command line may hold a password."""
+    """Mask a job's command line, which may hold a password."""
     return replace(job, entrypoint=_WITHHELD) if may_hold_secret(job.entrypoint) else job

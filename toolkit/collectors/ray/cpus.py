@@ -1,8 +1,8 @@
-"""How many CPUs the installed Ray would hand out on this node when nobody tells it.
+"""How many CPUs the installed Ray would hand out on this node by default.
 
-Ray counts CPUs in `get_num_cpus` of ray/_private/utils.py: those of the machine, or what a few files of the control groups
-say, whose names stand in that function. It asks neither for the affinity, in which Slurm puts a job, nor for the groups
-below the one that is mounted (ray-project/ray#34846, #50474). So the files are read here as that Ray would.
+Ray counts CPUs in `get_num_cpus` of ray/_private/utils.py: those of the machine, or the values in a few control group
+files that the function names. It considers neither the affinity, which Slurm sets for a job, nor the groups below the
+mounted one (ray-project/ray#34846, #50474). So the files are read here as that Ray would read them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _QUOTA, _PERIOD, _MAX, _SET = (
     "cpuset_file_name",
 )
 _MACHINES_OWN = "RAY_USE_MULTIPROCESSING_CPU_COUNT"
-# What a Ray that counts otherwise would name.
+# Names that a Ray with another way of counting would use.
 _OTHER_WAYS = frozenset({"sched_getaffinity", "process_cpu_count", "cpu_affinity"})
 
 
 @dataclass(frozen=True)
 class RayCpus:
-    """The CPUs that Ray would count here, and which `version` of Ray. `read_from` is the file that says so, or the variable."""
+    """The CPUs that Ray would count here, and which `version` of Ray. `read_from` is the file, or the variable, that sets the number."""
 
     counted: int
     read_from: str
@@ -43,14 +43,14 @@ class RayCpus:
 
 @dataclass(frozen=True)
 class CpuFiles:
-    """The files that a Ray asks for the CPUs of a container, by the name of the parameter whose default they are."""
+    """The files in which Ray looks up the CPUs of a container, by the parameter whose default they are."""
 
     named: Mapping[str, str]
 
 
 @collector()
 def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCpus | Unknown:
-    """Read which files the installed Ray looks at, and those files."""
+    """Read which files the installed Ray uses, and those files."""
     tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
     if tree is None:
         return Absent("Ray is not installed in this environment")
@@ -72,7 +72,7 @@ def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCp
 
 
 def files_asked(path: Path) -> CpuFiles | Unknown:
-    """Which files this Ray asks."""
+    """Return the files that this Ray reads."""
     source = read(path)
     tree = parse(source, path) if isinstance(source, bytes) else source
     if isinstance(tree, Unreadable):
@@ -100,7 +100,7 @@ def files_asked(path: Path) -> CpuFiles | Unknown:
 
 
 def _cpu_limits(machine: Machine, files: Mapping[str, str]) -> Iterator[tuple[float, str]]:
-    """The numbers that Ray takes from these files, each with its file: a quota of version 1 or else of 2, and a set."""
+    """Yield the numbers that Ray takes from these files, each with its file: a quota of version 1 or else of 2, and a set."""
     texts = {name: (machine.read(path) or "").strip() for name, path in files.items()}
     quota, period = texts.get(_QUOTA, ""), texts.get(_PERIOD, "")
     if quota and period:

@@ -1,8 +1,8 @@
-"""How the engine process of verl's async rollout gets to the Ray that holds its workers.
+"""How the engine process of verl's async rollout reaches the Ray that holds its workers.
 
-verl 0.4 and 0.5 start vLLM's engine as a child of a Ray actor, and the child calls `ray.init` and looks for named actors. Which
-Ray that is depends on verl's source, on vLLM, which puts the actor's own address into RAY_ADDRESS in some cases
-(vllm-project/vllm#15324), and on what the actor's environment says.
+verl 0.4 and 0.5 start vLLM's engine as a child of a Ray actor, and the child calls `ray.init` and looks up named
+actors. Which Ray it joins depends on verl's source, on vLLM, which puts the actor's own address into RAY_ADDRESS in
+some cases (vllm-project/vllm#15324), and on the actor's environment.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from verl_doctor.toolkit.sources.python.source import (
 
 _ROLLOUTS = "workers"  # below verl's top package, in every release that has an engine process
 _WORD = b"list_named_actors"
-# Where vLLM chooses how its processes are started: 0.8, 0.9 to 0.11, and later.
+# Where vLLM chooses how to start its processes: 0.8, 0.9 to 0.11, and later.
 _VLLM = ("utils.py", "utils/__init__.py", "utils/system_utils.py")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An environment variable that must have a value; `default` is what counts when it is not set."""
+    """An environment variable that must have a value; `default` applies if it is not set."""
 
     variable: str
     value: str
@@ -50,14 +50,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class EngineRay:
-    """The function in verl's `path` that calls `ray.init` in `line`, in the engine process, and looks for `prefix`... actors.
+    """The function in verl's `path` that calls `ray.init` in `line`, in the engine process, and looks up `prefix`... actors.
 
-    `address` and `namespace` are what it gives to `ray.init`, as text, "" when nothing. `chosen_by` must hold for this
-    engine process to be used at all; `unclear` is a condition for it that could not be read. `address_given`: verl puts the address
-    of the parent's own Ray into RAY_ADDRESS. `also` are the lines in which the function counts what it has found, and in which
-    the parent gives it the name of its workers.
-    vLLM does so in `vllm` unless one of `vllm_unless` holds before, or a condition of `vllm_after`; `vllm` is "" when it
-    never does, and `vllm_unknown` says why it could not be read.
+    `address` and `namespace` are the source text of its arguments to `ray.init`, "" for none. `chosen_by` must hold for
+    this engine process to be used at all; `unclear` is a condition for it that could not be read. `address_given`: verl
+    puts the address of the parent's own Ray into RAY_ADDRESS. `also` are the lines in which the function counts the
+    actors found, and in which the parent gives it the name of its workers. vLLM does so in `vllm` unless one of
+    `vllm_unless` holds before, or a condition of `vllm_after`; `vllm` is "" if it never does, and `vllm_unknown` is why
+    it could not be read.
     """
 
     path: str
@@ -134,7 +134,7 @@ def _with_vllm(found: EngineRay, files: list[Path], why: str) -> EngineRay:
 
 
 def _conditions(tree: ast.Module, lookup: EngineLookup) -> Iterator[ast.expr]:
-    """What must hold for the executor whose process looks for actors to be handed to vLLM."""
+    """Yield the conditions for passing vLLM the executor whose process looks up actors."""
     for name in _executors(tree, lookup):
         for use, above in _uses(tree, name):
             for inner, around in zip((use, *above), above, strict=False):
@@ -148,7 +148,7 @@ def _conditions(tree: ast.Module, lookup: EngineLookup) -> Iterator[ast.expr]:
 
 
 def _executors(tree: ast.Module, lookup: EngineLookup) -> Iterator[str]:
-    """The classes whose engine process runs the function: those around it, or those that call it and derive from an executor."""
+    """Yield the classes whose engine process runs the function: those around it, or executors that call it."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             calls = (dotted(part.func) for part in walk(node) if isinstance(part, ast.Call))
@@ -158,7 +158,7 @@ def _executors(tree: ast.Module, lookup: EngineLookup) -> Iterator[str]:
 
 
 def _uses(node: ast.AST, name: str, *above: ast.AST) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
-    """Where a class is named, other than to be compared with, and the nodes around that, innermost first."""
+    """Yield where a class is named, except in comparisons, and the enclosing nodes, innermost first."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Name) and child.id == name and not isinstance(node, ast.Compare):
             yield child, (node, *above)
@@ -166,7 +166,7 @@ def _uses(node: ast.AST, name: str, *above: ast.AST) -> Iterator[tuple[ast.AST, 
 
 
 def _names(tree: ast.Module) -> Mapping[str, tuple[str, str]]:
-    """Names that get the value of an environment variable: the variable, and its default."""
+    """Return names assigned from an environment variable: the variable, and its default."""
     found = {}
     for node in statements(tree):
         if (
@@ -179,7 +179,7 @@ def _names(tree: ast.Module) -> Mapping[str, tuple[str, str]]:
 
 
 def _choice(condition: ast.expr, names: Mapping[str, tuple[str, str]]) -> Choice | None:
-    """`os.environ.get("NAME", "default") == "value"`, or the same of a name that got it."""
+    """Parse `os.environ.get("NAME", "default") == "value"`, or a comparison of a name assigned from it."""
     match condition:
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=str(value))]):
             variable = _variable(left, names)
@@ -198,11 +198,11 @@ def _variable(node: ast.expr, names: Mapping[str, tuple[str, str]]) -> tuple[str
     return names.get(dotted(node)) if dotted(node) else None
 
 
-# --- whether vLLM tells the address
+# --- whether vLLM passes the address
 
 
 def _obstacles(tree: ast.Module, statement: ast.stmt) -> tuple[tuple[Choice, ...], tuple[str, ...]]:
-    """What keeps vLLM's function from coming to a statement: variables that make it return before, and earlier branches."""
+    """Return what keeps vLLM's function from reaching a statement: variables that make it return early, and earlier branches."""
     unless: list[Choice] = []
     after: list[str] = []
     for function in statements(tree):

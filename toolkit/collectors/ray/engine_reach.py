@@ -1,4 +1,4 @@
-"""Which Ray the engine process of verl's async rollout would join, beside the Ray in which its workers are."""
+"""Which Ray the engine process of verl's async rollout would join, compared with the Ray of its workers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _READ_BY_RAY = ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR")
 
 @dataclass(frozen=True)
 class EngineReach:
-    """`told_by` is the file that hands the address of the workers' Ray on to the engine process, "" when nothing does.
+    """`told_by` is the file that passes the address of the workers' Ray to the engine process, "" if nothing does.
 
-    `unsure` says when that file does not, or why it is not known whether one does, "" when it is certain. `joins` is the address that
-    Ray takes when it is not told, "" when it starts a new Ray, and `said_by` where that is said. `because` says why
-    nothing hands it on. `job` is the address of the cluster that the workers are in, "" when the job starts its own, and
-    "auto" when only that there is one is known.
+    `unsure` is when that file does not, or why it is unknown whether a file does, "" if it is certain. `joins` is the
+    address that Ray uses if none is passed, "" if it starts a new Ray, and `said_by` where that is given. `because` is
+    why nothing passes it. `job` is the address of the workers' cluster, "" if the job starts its own, and "auto" if a
+    cluster exists at an unknown address.
     """
 
     told_by: str = ""
@@ -38,17 +38,17 @@ class EngineReach:
 
     @property
     def strays(self) -> bool:
-        """Whether the engine process gets into another Ray than its workers are in, when it is not told."""
+        """Whether the engine process joins another Ray than its workers' if no address is passed."""
         return not self.joins or not (AUTO in (self.joins, self.job) or same_ray(self.joins, self.job))
 
     @property
     def astray(self) -> bool:
-        """Whether it is certain that it gets into another Ray."""
+        """Whether it certainly joins another Ray."""
         return self.strays and not self.told_by and not self.unsure
 
 
 def same_ray(first: str, other: str) -> bool:
-    """Whether two addresses may be those of one GCS: a name, or loopback, may stand for any host."""
+    """Whether two addresses may belong to one GCS: a name, or loopback, may stand for any host."""
     (host, _, port), (another, _, its_port) = first.rpartition(":"), other.rpartition(":")
     vague = not (is_address(host) and is_address(another)) or "127.0.0.1" in (host, another)
     return port == its_port and (host == another or vague)
@@ -62,7 +62,7 @@ def engine_reach(
     raylets: Raylets | Unknown,
     machine: Machine,
 ) -> EngineReach | Unknown:
-    """Follow the environment of the actor that starts the engine process to what Ray makes of it there."""
+    """Follow the environment of the actor that starts the engine process, and what Ray makes of it there."""
     if not all(_holds(choice, environment) for choice in engine.chosen_by):
         names = " and ".join(f"{choice.variable}={choice.value}" for choice in engine.chosen_by)
         return Absent(f"this engine process is only used with {names}")
@@ -94,7 +94,7 @@ def _left_to_ray(
     raylets: Raylets | Unknown,
     machine: Machine,
 ) -> EngineReach | Unknown:
-    """Add what `ray.init` takes of itself in the engine process, which has the environment of its parent."""
+    """Add what `ray.init` chooses by default in the engine process, which has its parent's environment."""
     from verl_doctor.toolkit.collectors.variables.ray_environment import address, address_file  # noqa: PLC0415 - it reads verl's sources
 
     seen = {name: environment.worker(name) for name in _READ_BY_RAY}
@@ -115,7 +115,7 @@ def _left_to_ray(
 
 
 def _any_here(named: str, said_by: str, job: str, raylets: Raylets | Unknown) -> tuple[str, str]:
-    """What "auto" takes: the only Ray that runs here, of several the one that the address file names, or any."""
+    """Return what "auto" picks: the only Ray here, among several the one in the address file, or any."""
     running = () if isinstance(raylets, Unknown) else raylets.running
     others = sorted(
         {raylet.cluster for raylet in running if raylet.cluster and not same_ray(raylet.cluster, job)}
@@ -133,7 +133,7 @@ def _writes_address(launch: Launch | Unknown, environment: EffectiveEnvironment)
 
 
 def _constant(text: str) -> str | None:
-    """The text in a string's source, "" for none, None for an expression that reading cannot tell."""
+    """Evaluate a string's source, "" for none, None for an expression that cannot be evaluated."""
     if not text:
         return ""
     node = parse_expression(text)
@@ -145,6 +145,6 @@ def _constant(text: str) -> str | None:
 
 
 def _holds(choice: Choice, environment: EffectiveEnvironment) -> bool:
-    """Whether a variable has a value in the actor; one that cannot be told has not."""
+    """Whether a variable has a value in the actor; false if unknown."""
     value = environment.worker(choice.variable)
     return not value.untold and (choice.default if value.text is None else value.text) == choice.value

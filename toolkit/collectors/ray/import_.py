@@ -1,4 +1,4 @@
-"""How long a process of the target takes to import Ray: each Ray worker does it before it registers."""
+"""How long a process of the target takes to import Ray, as each Ray worker does before it registers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIMIT = 45
 
 @dataclass(frozen=True)
 class RayImport:
-    """Seconds from the start of the interpreter to its end. `ended` is False when it was stopped."""
+    """Seconds from the start of the interpreter to its end. `ended` is False if it was stopped."""
 
     seconds: float
     ended: bool = True
@@ -22,7 +22,7 @@ class RayImport:
 
 @collector(timeout=_LIMIT + 10)
 def ray_import(interpreter: Interpreter, trees: LibraryTrees, machine: Machine) -> RayImport | Unknown:
-    """Import it once. What was read a moment ago is in the page cache, so a first import may take longer still."""
+    """Import it once. Recently read files are in the page cache, so a first import may take longer still."""
     if all(tree.module != "ray" for tree in trees.trees):
         return Absent("Ray is not installed in this environment")
     try:

@@ -1,4 +1,4 @@
-"""Which arguments the installed `ray.init()` takes, and how small an object store may be, read from Ray's sources."""
+"""The arguments that the installed `ray.init()` takes, and the smallest object store it allows, read from Ray's sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC
 from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
 
 KEY = "ray_kwargs.ray_init"
-"""Where verl keeps the arguments of `ray.init()`, since 0.6. Of `ray_init`, as it was before, it handed on `num_cpus` alone."""
+"""Where verl keeps the arguments of `ray.init()`, since 0.6. From `ray_init`, used before, it passed only `num_cpus`."""
 
 _FOLDER = "runtime_env.working_dir"
 _SMALLEST = "OBJECT_STORE_MINIMUM_MEMORY_BYTES"
@@ -23,9 +23,9 @@ _SMALLEST = "OBJECT_STORE_MINIMUM_MEMORY_BYTES"
 
 @dataclass(frozen=True)
 class RayInitArguments:
-    """The names, hidden ones included, and where they were read, as "path:line". `smallest_store` is in bytes, 0 when it is not known.
+    """The names, including hidden ones, and where they were read, as "path:line". `smallest_store` is in bytes, 0 if unknown.
 
-    `missing_folder` is the `working_dir` of the job's runtime environment that is not there.
+    `missing_folder` is the `working_dir` of the job's runtime environment if it does not exist.
     """
 
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ class RayInitArguments:
 def ray_init_arguments(
     libraries: LibraryTrees, configuration: Configuration, machine: Machine
 ) -> RayInitArguments | Unknown:
-    """Read the signature of `init`, and what it takes out of `**kwargs`."""
+    """Read the signature of `init`, and the names that it reads from `**kwargs`."""
     folder = next((Path(tree.folder) for tree in libraries.trees if tree.module == "ray"), None)
     if folder is None:
         return Absent("Ray is not installed in this environment")
@@ -57,7 +57,7 @@ def ray_init_arguments(
 
 
 def _gone(configuration: Configuration, machine: Machine) -> str:
-    """The folder that is named for all nodes and is not here. A relative one depends on where the job starts."""
+    """Return the folder named for all nodes if it is missing here. A relative path depends on where the job starts."""
     named = configuration.get(f"{KEY}.{_FOLDER}")
     path = machine.expanded(named) if isinstance(named, str) and "://" not in named else ""
     return (
@@ -68,7 +68,7 @@ def _gone(configuration: Configuration, machine: Machine) -> str:
 
 
 def _taken_out(node: ast.FunctionDef, kwargs: str) -> list[str]:
-    """The names that are taken out of, or looked up in, `**kwargs`."""
+    """Return the names that are popped from, or looked up in, `**kwargs`."""
     return [
         part.args[0].value
         for part in walk(node)

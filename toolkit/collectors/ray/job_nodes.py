@@ -1,4 +1,4 @@
-"""Over how many nodes the job spreads, and where its head is: from the launch files, the environment, and Ray if it runs here."""
+"""How many nodes the job uses, and where its head is: from the launch files, the environment, and Ray if it runs here."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ _RESOLVING = 3.0  # seconds for all names together
 
 @dataclass(frozen=True)
 class Head:
-    """A machine that the job is to meet at, and who says so.
+    """The machine at which the job's nodes meet, and what names it.
 
-    `address` is "" when the `host` has none that is known, `port` 0 when none is named. `source` is the address of this
-    machine from which it is reached and `interface` the interface that has it; both "" without a route. `mine`: it is this machine.
+    `address` is "" if the address of `host` is unknown, `port` 0 if none is named. `source` is the address of this
+    machine from which it is reached and `interface` the interface that has it; both "" without a route. `mine`: it is
+    this machine.
     """
 
     host: str
@@ -57,10 +58,10 @@ class RayHere:
 
 @dataclass(frozen=True)
 class JobNodes:
-    """`nodes` is how many the job asks for, None when nobody says; `said_by` who does.
+    """`nodes` is how many nodes the job requests, None if not specified; `said_by` is what specifies it.
 
-    `interface` is the one over which the other nodes are reached: towards the head, or where the head itself listens, or
-    else the default route's; "" when that cannot be told. `rays` run here already.
+    `interface` leads to the other nodes: towards the head, or where the head itself listens, or else the default
+    route's; "" if unknown. `rays` run here already.
     """
 
     nodes: int | None = None
@@ -71,7 +72,7 @@ class JobNodes:
 
     @property
     def several(self) -> str:
-        """Why this job runs on more than one machine; "" when it does not, or when nothing says so."""
+        """Return why this job runs on more than one machine; "" if it does not, or if nothing shows it."""
         if self.nodes is not None:
             return f"{self.said_by}={self.nodes}" if self.nodes > 1 else ""
         away = next((head for head in self.heads if head.address and not head.mine), None)
@@ -87,7 +88,7 @@ def job_nodes(
     raylets: Raylets | Unknown,
     machine: Machine,
 ) -> JobNodes:
-    """Put together what is said of nodes and heads, and look up this machine's routes to the heads."""
+    """Combine the sources on nodes and heads, and look up this machine's routes to the heads."""
     values = launch_values(launch, configuration)
     nodes, said_by = _nodes(variables, values, launch)
     here = _in_this_network(raylets, machine)
@@ -103,7 +104,7 @@ def job_nodes(
 
 
 def endpoint(text: str) -> tuple[str, int] | None:
-    """The host and port in an address such as "ray://head:10001"; the port is 0 when none is named. None when it names no host."""
+    """Parse host and port of an address such as "ray://head:10001"; port 0 if none is named. None if it names no host."""
     if is_address(text):
         return text, 0
     match = _ENDPOINT.fullmatch(text.strip())
@@ -114,7 +115,7 @@ def endpoint(text: str) -> tuple[str, int] | None:
 
 
 def option(words: Sequence[Word], name: str) -> Word | None:
-    """The value of an option, written `--name value` or `--name=value`."""
+    """Return the value of an option, written `--name value` or `--name=value`."""
     for place, word in enumerate(words):
         if word.text == name and place + 1 < len(words):
             return words[place + 1]
@@ -124,7 +125,7 @@ def option(words: Sequence[Word], name: str) -> Word | None:
 
 
 def _nodes(variables: Variables, values: LaunchValues, launch: Launch | Unknown) -> tuple[int | None, str]:
-    """The largest number of nodes that the configuration asks for; where nothing is known of it, what Slurm gave or is asked for."""
+    """Return the largest number of nodes in the configuration; if unknown, what Slurm allocated or is requested to."""
     requested = [given_value for key in _NODES if (given_value := given(values, key)) is not None]
     numbers = [
         (node_value.value, node_value.key) for node_value in requested if isinstance(node_value.value, int)
@@ -165,7 +166,7 @@ def _in_shell(variables: Variables) -> Iterator[Head]:
 
 
 def _in_this_network(raylets: Raylets | Unknown, machine: Machine) -> list[Raylet]:
-    """Those that are in the same network namespace: one of another container on this machine has other interfaces."""
+    """Return the raylets in the same network namespace: another container on this machine has other interfaces."""
 
     def namespace(process: str) -> Path | None:
         try:
@@ -179,14 +180,14 @@ def _in_this_network(raylets: Raylets | Unknown, machine: Machine) -> list[Rayle
 
 
 def _of_raylets(here: Iterable[Raylet]) -> Iterator[Head]:
-    """Where the Rays that run here have their head."""
+    """Yield the heads of the Rays that run here."""
     for raylet in here:
         if found := endpoint(raylet.cluster):
             yield Head(found[0], f"raylet {raylet.pid}", found[1])
 
 
 def _reached(head: Head, network: Network, deadline: float) -> Head:
-    """The same with its address and the way there."""
+    """Add the head's address and the route to it."""
     address = head.host
     if not is_address(address):
         left = deadline - time.monotonic()

@@ -1,7 +1,7 @@
-"""Which actors and placement groups of a Ray cluster finished jobs have left: a judgement over what its GCS tells.
+"""Which actors and placement groups finished jobs left in a Ray cluster: a judgement of what its GCS reports.
 
-The GCS does not know who holds a handle of a detached actor, or looks for it by its name. So nothing is called left over while any
-driver is connected, or while anything runs that is meant to run without one: either may need it.
+The GCS does not record which processes hold a handle of a detached actor, or look it up by its name. So nothing counts
+as left over while any driver is connected, or while anything runs that is meant to run without one: either may need it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.collectors.ray.clusters import RayCluster
 from verl_doctor.toolkit.collectors.ray.state import RayActor, RayGroup, RayJob
 
-YOUNG = 120.0  # seconds since a job has ended; the next one of the same script may be about to connect
-CLEANER = "verl-doctor"  # the namespace of the driver that removes what is left over
+YOUNG = 120.0  # seconds since a job ended; the next one of the same script may be about to connect
+CLEANER = "verl-doctor"  # the namespace of the driver that removes leftovers
 _INTERNAL = "_ray_internal"  # Ray's own namespaces and names begin with it
 _SERVE = "serve"
 _OVER = ("DEAD", "REMOVED")
@@ -21,7 +21,7 @@ _OVER = ("DEAD", "REMOVED")
 
 @dataclass(frozen=True)
 class LeftInRay:
-    """One actor or group: what shows that nobody needs it, or why it is `kept`. `age` are the seconds since its job has ended."""
+    """One actor or group: what shows that it is unused, or why it is `kept`. `age` is the seconds since its job ended."""
 
     subject: RayActor | RayGroup
     proof: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class LeftInRay:
 
 
 def left_in(cluster: RayCluster, now: float, *, mine: bool) -> Iterator[LeftInRay]:
-    """All that finished jobs have left in a cluster. `mine` says that this user started it; `now` is in seconds since the epoch."""
+    """Yield all that finished jobs left in a cluster. `mine`: this user started it; `now` is in seconds since the epoch."""
     everything = _in_doubt(cluster, now, mine=mine)
     left: set[str] = set()
     for actor in cluster.actors:
@@ -45,7 +45,7 @@ def left_in(cluster: RayCluster, now: float, *, mine: bool) -> Iterator[LeftInRa
 
 
 def _is_a_jobs(subject: RayActor | RayGroup, cluster: RayCluster) -> bool:
-    """Whether a job made it that is not connected any more."""
+    """Whether it was created by a job that is no longer connected."""
     job = cluster.job(subject.job)
     return not is_internal(subject.name, subject.namespace) and (job is None or job.finished)
 
@@ -57,7 +57,7 @@ def _judged(subject: RayActor | RayGroup, cluster: RayCluster, now: float, why: 
 
 
 def is_internal(name: str, namespace: str) -> bool:
-    """Whether something is Ray's own, or belongs to Ray Serve, which runs without a driver."""
+    """Whether it belongs to Ray itself, or to Ray Serve, which runs without a driver."""
     return (
         name.startswith((_INTERNAL, "SERVE_"))
         or namespace.startswith((_INTERNAL, "SUPERVISOR_ACTOR_RAY_NAMESPACE", "_dataset_stats_actor"))
@@ -66,7 +66,7 @@ def is_internal(name: str, namespace: str) -> bool:
 
 
 def _in_doubt(cluster: RayCluster, now: float, *, mine: bool) -> str:
-    """Why all that is in a cluster is kept, "" when it need not be."""
+    """Return why everything in a cluster is kept, "" if nothing requires that."""
     if not mine:
         return "another user started this Ray, or it runs on other machines alone: it is theirs to clean"
     if not all(map(cluster.knows, ("jobs", "actors", "groups"))):
@@ -86,7 +86,7 @@ def _in_doubt(cluster: RayCluster, now: float, *, mine: bool) -> str:
 
 
 def _works_alone(actor: RayActor) -> bool:
-    """Whether an actor of Ray Serve, or one that starts a submitted job."""
+    """Whether an actor belongs to Ray Serve or starts a submitted job."""
     return is_internal(actor.name, actor.namespace) and (
         actor.namespace == _SERVE or actor.name.startswith(("SERVE_", f"{_INTERNAL}_job_actor"))
     )

@@ -1,6 +1,6 @@
 """How strictly the installed Ray compares Python versions when a job joins a cluster.
 
-ray/_private/utils.py: check_version_info. The whole version must be the same; later releases can be told otherwise by a variable.
+ray/_private/utils.py: check_version_info. The whole version must be the same; in later releases a variable can relax this.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RayMatch:
 
 @collector(kept=True)
 def ray_match(trees: LibraryTrees, variables: Variables, launch: Launch | Unknown) -> RayMatch | Unknown:
-    """Look whether the installed Ray knows of the variable."""
+    """Check whether the installed Ray reads the variable."""
     tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
     if tree is None:
         return Absent("Ray is not installed in this environment")

@@ -22,15 +22,15 @@ VARIABLES = (
     "RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES",
     "RAY_max_grpc_message_size",
 )
-"""What Ray's own functions go by, too."""
+"""Also used by Ray's own functions."""
 
-_WALK, _LIMIT = 4.0, 12.0  # seconds: for the files, and until the child is ended
-_SMALL = 1 << 20  # bytes of what is not told of
+_WALK, _LIMIT = 4.0, 12.0  # seconds: for the files, and until the child is stopped
+_SMALL = 1 << 20  # bytes; smaller parts are not reported
 
 
 @dataclass(frozen=True)
 class PackagePart:
-    """A part of the package that is no program: a file, or a folder (`name` ends in "/") in which none is, or an environment."""
+    """A part of the package without programs: a file, a folder without any (`name` ends in "/"), or an environment."""
 
     name: str
     size: int
@@ -38,12 +38,12 @@ class PackagePart:
 
 @dataclass(frozen=True)
 class RayPackage:
-    """What would be sent. `size` is that of the archive, in bytes, `files` their number.
+    """What would be sent. `size` is the archive's in bytes, `files` their number.
 
-    `limit` is what the installed Ray takes, for a job that is `submitted` through the dashboard or not. `parts` are
-    the large ones, the largest first; none lies in another. `whole` is False when the time was over before all was counted.
-    `failed` is what Ray's own packing would end with. `listed_in` is the file that lists what to leave out, as `excludes` has
-    it now, "" when there is none. `path` and `line` name the folder.
+    `limit` is what the installed Ray accepts, for a job that is `submitted` through the dashboard or not. `parts` are
+    the large ones, the largest first; none is within another. `whole` is False if time ran out before all was counted.
+    `failed` is the error of Ray's own packing. `listed_in` is the file that lists what to exclude, as `excludes` has it
+    now, "" if there is none. `path` and `line` name the folder.
     """
 
     folder: str
@@ -125,10 +125,10 @@ def parts_of(
     files: Iterable[tuple[str, int]],
     environments: Collection[str] = (),
 ) -> Iterator[PackagePart]:
-    """The large parts, the largest first.
+    """Yield the large parts, the largest first.
 
-    `folders` have a name, a size, and how many programs are in them. A part is the topmost folder without any, or a virtual
-    environment; elsewhere it is a single file.
+    `folders` have a name, a size, and the number of programs in them. A part is the topmost folder without any, or a
+    virtual environment; elsewhere it is a single file.
     """
     sizes = {}
     data = set()

@@ -1,4 +1,4 @@
-"""What a Ray cluster is made of, as its control store (GCS) tells it: nodes, jobs, actors, placement groups."""
+"""The contents of a Ray cluster, as its control store (GCS) reports them: nodes, jobs, actors, placement groups."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class RayNode:
-    """One node. `resources` are its totals by name, `free` what of them nobody has; a dead one has the totals of its life.
+    """One node. `resources` are its totals by name, `free` the unused part; a dead node keeps its last totals.
 
-    `started` and `ended` are in seconds since the epoch, 0 when it has not. `end` is GCS's own word for how a dead one ended:
-    EXPECTED_TERMINATION, UNEXPECTED_TERMINATION, AUTOSCALER_DRAIN_IDLE..., and `died` says why in Ray's words.
+    `started` and `ended` are in seconds since the epoch, 0 if not yet. `end` is the GCS's term for how a dead node
+    ended: EXPECTED_TERMINATION, UNEXPECTED_TERMINATION, AUTOSCALER_DRAIN_IDLE..., and `died` is Ray's message.
     """
 
     node: str
@@ -29,9 +29,9 @@ class RayNode:
 
 @dataclass(frozen=True)
 class RayJob:
-    """One driver that is or was connected. Times are in seconds since the epoch, 0 when it has not ended.
+    """One driver that is or was connected. Times are in seconds since the epoch, 0 if it has not ended.
 
-    `address` is the node on which the driver ran, `pid` its process there, and `worker` Ray's number for that process.
+    `address` is the node on which the driver ran, `pid` its process there, and `worker` Ray's ID for that process.
     """
 
     job: str
@@ -47,16 +47,18 @@ class RayJob:
 
 @dataclass(frozen=True)
 class RayActor:
-    """One actor. `state` is GCS's own word: DEPENDENCIES_UNREADY, PENDING_CREATION, ALIVE, RESTARTING or DEAD.
+    """One actor. `state` is the GCS's own term: DEPENDENCIES_UNREADY, PENDING_CREATION, ALIVE, RESTARTING or DEAD.
 
-    `job` created it; `node` and `pid` say where it runs, empty while it is pending. `detached` ones outlive their job.
-    `started` and `ended` are in seconds since the epoch, 0 when it has not. `needs` are the resources that it asks for, `group` its
-    placement group. `died` says in Ray's words why it has ended, `end` in one word: WORKER_DIED, NODE_DIED, OWNER_DIED, RAY_KILL,
-    OUT_OF_SCOPE (nothing referred to it any more), REF_DELETED, OUT_OF_MEMORY or INIT_FAILED; "" when Ray does not say.
+    `job` created it; `node` and `pid` are where it runs, empty while it is pending. `detached` actors outlive their
+    job. `started` and `ended` are in seconds since the epoch, 0 if not yet. `needs` are the resources that it requests,
+    `group` its placement group. `died` is Ray's message on why it ended, `end` its term: WORKER_DIED, NODE_DIED,
+    OWNER_DIED, RAY_KILL, OUT_OF_SCOPE (no references left), REF_DELETED, OUT_OF_MEMORY or INIT_FAILED; "" if Ray gives
+    none.
 
-    `worker` is Ray's number for its process, `owner` that of the process that made it: when the owner ends, Ray ends the actor unless
-    it is detached. `gpus` are the numbers of its GPUs on its node, as Ray counts them. `variables` are RANK, WORLD_SIZE and WG_PREFIX
-    where its `runtime_env` sets them, and `roles` those that share the process of verl's `WorkerDict`.
+    `worker` is Ray's ID for its process, `owner` the ID of the process that created it: when the owner ends, Ray ends
+    the actor unless it is detached. `gpus` are the numbers of its GPUs on its node, as Ray counts them. `variables` are
+    RANK, WORLD_SIZE and WG_PREFIX if its `runtime_env` sets them, and `roles` those that share the process of verl's
+    `WorkerDict`.
     """
 
     actor: str
@@ -84,12 +86,12 @@ class RayActor:
 
 @dataclass(frozen=True)
 class RayGroup:
-    """One placement group. `state` is GCS's own word: PENDING, PREPARED, CREATED, REMOVED or RESCHEDULING.
+    """One placement group. `state` is the GCS's own term: PENDING, PREPARED, CREATED, REMOVED or RESCHEDULING.
 
-    `bundles` are the resources of each part, `nodes` where each lies, "" for one that has no place yet, and `strategy` says whether
-    they are to lie together: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD. `job` asked for it, and `actor` of that job, "" when its
-    driver did. `waits_for` is GCS's word for its last try to place it: NO_RESOURCES when it waits for others to end, INFEASIBLE when
-    no node that is alive could ever hold it.
+    `bundles` are the resources of each part, `nodes` where each is placed, "" if not placed yet, and `strategy` how
+    they are to be placed: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD. `job` requested it, and `actor` of that job, ""
+    if its driver did. `waits_for` is the GCS's term for its last attempt to place it: NO_RESOURCES if it waits for
+    others to end, INFEASIBLE if no living node could ever hold it.
     """
 
     group: str

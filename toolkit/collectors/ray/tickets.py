@@ -1,6 +1,6 @@
-"""How many CPUs verl asks Ray for with each GPU. Ray's CPUs are tickets: where too few are left it waits, and says nothing.
+"""How many CPUs verl requests from Ray with each GPU. Ray's CPUs are tickets: if too few are left it waits silently.
 
-verl reserves them with the GPU, as many as `RayResourcePool` is given as `max_colocate_count`: in verl/trainer/ppo/ray_trainer.py
+verl reserves them with the GPU, `max_colocate_count` of `RayResourcePool` for each: in verl/trainer/ppo/ray_trainer.py
 up to 0.6, later in verl/single_controller/ray/base.py.
 """
 
@@ -23,7 +23,7 @@ _CLASS, _KEYWORD = "RayResourcePool", "max_colocate_count"
 
 @dataclass(frozen=True)
 class RayTickets:
-    """`of_each_gpu` are the CPUs that are reserved with one GPU, as `read_from` has it."""
+    """`of_each_gpu` are the CPUs reserved with one GPU, as read from `read_from`."""
 
     of_each_gpu: int
     read_from: str
@@ -46,7 +46,7 @@ def _read(paths: list[Path]) -> RayTickets | Unknown:
 
 
 def _numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """What calls give: a number, or a field of the class that they stand in, with its default."""
+    """Yield the argument of each call: a number, or the default of a field of the enclosing class."""
     for scope in [node for node in tree.body if isinstance(node, ast.ClassDef)]:
         defaults = {
             f"self.{node.target.id}": node.value

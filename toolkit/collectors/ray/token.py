@@ -1,6 +1,6 @@
-"""Ray's authentication by token, as a job started from here would use it. The token itself is never read.
+"""Ray's token authentication, as a job started from here would use it. The token itself is never read.
 
-Ray has it since 2.52 (https://docs.ray.io/en/latest/ray-security/token-auth.html). It takes the token from RAY_AUTH_TOKEN, from the
+Ray has it since 2.52 (https://docs.ray.io/en/latest/ray-security/token-auth.html). It reads the token from RAY_AUTH_TOKEN, from the
 file that RAY_AUTH_TOKEN_PATH names, or from ~/.ray/auth_token.
 """
 
@@ -23,10 +23,10 @@ _WITHOUT_BEING_TOLD = "maybe_enable_token_auth_if_token_available"
 
 @dataclass(frozen=True)
 class RayToken:
-    """`mode` is RAY_AUTH_MODE of the job's driver, "" when it is not set. `path` is the file with the token, "" when there is none that can be read.
+    """`mode` is RAY_AUTH_MODE of the job's driver, "" if not set. `path` is the readable file with the token, "" if there is none.
 
-    `in_variable`: RAY_AUTH_TOKEN is set. `known`: the installed Ray has such tokens. `by_itself`: without a `mode` it uses a token that
-    it finds when it starts a head or joins the cluster of this machine, yet not where an address is named.
+    `in_variable`: RAY_AUTH_TOKEN is set. `known`: the installed Ray has such tokens. `by_itself`: without a `mode` it
+    uses a token that it finds when it starts a head or joins the cluster of this machine, but not with a given address.
     """
 
     mode: str = ""
@@ -45,7 +45,7 @@ class RayToken:
 def ray_token(
     trees: LibraryTrees, variables: Variables, launch: Launch | Unknown, machine: Machine
 ) -> RayToken | Unknown:
-    """Look which variables are set, whether the file is there, and whether the installed Ray knows of it."""
+    """Check which variables are set, whether the file exists, and whether the installed Ray supports tokens."""
     tree = next((tree for tree in trees.trees if tree.module == "ray"), None)
     if tree is None:
         return Absent("Ray is not installed in this environment")
@@ -61,7 +61,7 @@ def ray_token(
 
 
 def token_file(machine: Machine) -> str:
-    """The file that holds the user's token; "" when there is none that is readable and not empty."""
+    """Return the file that holds the user's token; "" if none is readable and not empty."""
     named, home = machine.environ.get("RAY_AUTH_TOKEN_PATH"), machine.environ.get("HOME")
     if not named and not home:
         return ""

@@ -1,8 +1,8 @@
-"""The worker groups of verl in a Ray cluster, put together from its actors: which rank is alive, dead, waiting or left behind.
+"""The worker groups of verl in a Ray cluster, assembled from its actors: which rank is alive, dead, waiting or left behind.
 
-verl names the actors of a `RayWorkerGroup` PREFIXCLASS_GROUP:NUMBER, with the number of the placement group and that within it, and
-gives each WG_PREFIX, RANK and WORLD_SIZE (`_create_worker` in verl/single_controller/ray/base.py, the same from verl 0.1 to 0.9.1).
-PREFIX is random, or says what a group is for ("rollout_standalone_0").
+verl names the actors of a `RayWorkerGroup` PREFIXCLASS_GROUP:NUMBER, with the index of the placement group and the
+index in it, and gives each WG_PREFIX, RANK and WORLD_SIZE (`_create_worker` in verl/single_controller/ray/base.py, the
+same from verl 0.1 to 0.9.1). PREFIX is random, or names the purpose of the group ("rollout_standalone_0").
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from verl_doctor.toolkit.collectors.ray.clusters import RayCluster
 from verl_doctor.toolkit.collectors.ray.state import RayActor, RayJob
 
 State = Literal["alive", "starting", "waiting", "restarting", "left behind", "dead"]
-"""What has become of an actor.
+"""The state of an actor.
 
-"starting" ones have their resources and run their constructor, "waiting" ones have not been given any. One that is "left behind"
-runs, and the job that made it has ended.
+A "starting" actor has its resources and runs its constructor; a "waiting" one has no resources yet. An actor that is
+"left behind" runs, although the job that created it has ended.
 """
 
 REGISTER_CENTRE = "_register_center"
-"""How the name of the actor ends that tells a group's ranks where rank 0 is, in verl 0.1 to 0.5.0."""
+"""The name suffix of the actor that tells a group's ranks where rank 0 is, in verl 0.1 to 0.5.0."""
 
 _ENDING = re.compile(r"_(?P<group>\d+):(?P<number>\d+)")
 _FUSED = "FusedWorker_"
@@ -32,7 +32,7 @@ _ROLES = re.compile(r"(actor_rollout_ref|actor_rollout|reward_model|\w+?)(?:_|$)
 
 @dataclass(frozen=True)
 class Member:
-    """One rank of a worker group: the actor that has it, or had it last."""
+    """One rank of a worker group: its current or last actor."""
 
     rank: int
     actor: RayActor
@@ -41,10 +41,10 @@ class Member:
 
 @dataclass(frozen=True)
 class WorkerGroup:
-    """The actors that verl made together, by rank.
+    """The actors that verl created together, by rank.
 
-    `class_name` is without the function that it stands in, `roles` are those that share each process; empty where nobody tells.
-    `world_size` is what the ranks were told, 0 when that is not known.
+    `class_name` omits the enclosing function, `roles` are those that share each process; empty if not reported.
+    `world_size` is the value given to the ranks, 0 if unknown.
     """
 
     prefix: str
@@ -56,33 +56,33 @@ class WorkerGroup:
     world_size: int = 0
 
     def of(self, *states: State) -> tuple[Member, ...]:
-        """The members in one of these states."""
+        """Return the members in one of these states."""
         return tuple(member for member in self.members if member.state in states)
 
     @property
     def absent(self) -> tuple[int, ...]:
-        """The ranks that have no actor: not made yet, or forgotten by Ray."""
+        """Return the ranks without an actor: not created yet, or forgotten by Ray."""
         return tuple(sorted(set(range(self.world_size)) - {member.rank for member in self.members}))
 
     @property
     def lost(self) -> tuple[int, ...]:
-        """The absent ranks that had an actor: verl makes them in order, and a later one is there."""
+        """Return the absent ranks that had an actor: verl creates them in order, and a later rank exists."""
         last = max((member.rank for member in self.members), default=0)
         return tuple(rank for rank in self.absent if rank < last)
 
     @property
     def over(self) -> bool:
-        """Whether nothing of it is there any more."""
+        """Whether nothing of it is left."""
         return all(member.state == "dead" for member in self.members)
 
     @property
     def name(self) -> str:
-        """What to call it: its prefix and its class."""
+        """Return what to call it: its prefix and its class."""
         return f"{self.prefix}{self.class_name}"
 
 
 def worker_groups(cluster: RayCluster) -> tuple[WorkerGroup, ...]:
-    """All groups of the cluster, also those of jobs that have ended, as far as Ray remembers them; the latest first."""
+    """Return all groups of the cluster, including those of ended jobs that Ray remembers; the latest first."""
     found: dict[tuple[str, str, str, str], list[tuple[int, int, RayActor]]] = {}
     for actor in cluster.actors:
         if (place := _place(actor)) is not None:
@@ -95,7 +95,7 @@ def worker_groups(cluster: RayCluster) -> tuple[WorkerGroup, ...]:
 
 
 def state_of(actor: RayActor, ended: Collection[str]) -> State:
-    """What has become of an actor, where these jobs have ended."""
+    """Return the state of an actor, given the ended jobs."""
     if actor.state == "DEAD":
         return "dead"
     if actor.job in ended:
@@ -108,12 +108,12 @@ def state_of(actor: RayActor, ended: Collection[str]) -> State:
 
 
 def ended_jobs(cluster: RayCluster) -> frozenset[str]:
-    """The jobs that are known to have ended."""
+    """Return the jobs known to have ended."""
     return frozenset(job.job for job in cluster.jobs if job.finished)
 
 
 def short_class(actor: RayActor) -> str:
-    """The name of its class, without the function or class that it stands in."""
+    """Return the name of its class, without the enclosing function or class."""
     return actor.class_name.rpartition(".")[2]
 
 
@@ -123,7 +123,7 @@ def is_member(actor: RayActor) -> bool:
 
 
 def _place(actor: RayActor) -> tuple[str, int, int] | None:
-    """Prefix, number of the placement group, number within it; None for what is no member of a worker group."""
+    """Return prefix, index of the placement group and index in it; None if it is no member of a worker group."""
     stem, mark, _ = actor.name.rpartition("_")
     ending = _ENDING.fullmatch(actor.name[len(stem) :]) if mark else None
     cls = short_class(actor)
@@ -155,25 +155,26 @@ def _group(
 
 
 def _age(actor: RayActor) -> tuple[bool, float]:
-    """What comes last is what counts: the one that is there, or else the one that ended last."""
+    """Sort key whose maximum counts: the living actor, or else the one that ended last."""
     return actor.state != "DEAD", actor.ended
 
 
 def _fused_roles(cls: str) -> Iterator[str]:
-    """The roles in the name of a fused worker: "FusedWorker_actor_rollout_critic" has two."""
+    """Yield the roles in the name of a fused worker: "FusedWorker_actor_rollout_critic" has two."""
     if cls.startswith(_FUSED):
         yield from (match[1] for match in _ROLES.finditer(cls.removeprefix(_FUSED)))
 
 
 def others(cluster: RayCluster) -> tuple[RayActor, ...]:
-    """The actors that are members of no worker group and have not ended."""
+    """Return the actors that are members of no worker group and have not ended."""
     return tuple(actor for actor in cluster.actors if actor.state != "DEAD" and not is_member(actor))
 
 
 def makers(cluster: RayCluster) -> Mapping[str, RayActor | RayJob]:
-    """Who may have made an actor, and keeps it unless it is detached: actors and drivers that are there, by Ray's number of the process.
+    """Return the living actors and drivers that may have created, and so keep, an actor that is not detached, by Ray's ID of the process.
 
-    An `owner` that is not among them may be a task, with which Ray ends what it made. Who else holds a handle the GCS does not know.
+    An `owner` that is not among them may be a task: Ray ends what a task created with it. The GCS does not report other holders of a
+    handle.
     """
     found: dict[str, RayActor | RayJob] = {
         maker.worker: maker for maker in cluster.jobs if not maker.finished

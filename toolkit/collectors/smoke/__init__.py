@@ -1,1 +1,1 @@
-"""What a climb of the smoke test showed, as a fact."""
+"""The results of a smoke test, as a fact."""

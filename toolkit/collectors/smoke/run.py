@@ -1,7 +1,7 @@
-"""What `verl-doctor smoke` has tried, rung by rung. That command alone provides it: it takes minutes, and starts Ray and vLLM.
+"""The results of `verl-doctor smoke`, rung by rung. Only that command provides them: it takes minutes, and starts Ray and vLLM.
 
-Why a fact: so each kind of failure is a rule like any other. `rules` and `explain` know it, a user can ignore it with a reason, and whoever reads
-reports finds it where all findings are. What the rungs saw is observed, so it is no business of the rules how.
+As a fact, each kind of failure is a rule like any other: `rules` and `explain` list it, a user can ignore it with a
+reason, and it appears in reports with all other findings. Rules need not know how the rungs observed it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Device = Literal["cpu", "cuda"]
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that a rung has done, and how many seconds it took. `cpu` are those of the processors, None when nobody counted."""
+    """One action of a rung, and its duration in seconds. `cpu` is processor seconds, None if not measured."""
 
     name: str
     seconds: float
@@ -27,7 +27,7 @@ class Step:
 
 @dataclass(frozen=True)
 class SmokeRung:
-    """One rung: how far it was climbed, and in how many seconds. See `smoke.rung.Outcome`; `log` is a path, "" when none is kept."""
+    """One rung: how far it got, and in how many seconds. See `smoke.rung.Outcome`; `log` is a path, "" if none is kept."""
 
     number: int
     name: str
@@ -45,7 +45,7 @@ class SmokeRung:
 
 @dataclass(frozen=True)
 class SmokeRun:
-    """One climb. `chosen_by` says why it was on this device; `model` is what was loaded, "" for a tiny one of the doctor's."""
+    """One run of the ladder. `chosen_by` is why it ran on this device; `model` is what was loaded, "" for verl-doctor's own tiny model."""
 
     device: Device
     chosen_by: str
@@ -54,11 +54,11 @@ class SmokeRun:
 
     @property
     def broken(self) -> SmokeRung | None:
-        """The first rung that breaks."""
+        """Return the first rung that breaks."""
         return next((rung for rung in self.rungs if rung.status == "failed"), None)
 
 
 @collector()
 def smoke_run() -> SmokeRun | Absent:
-    """Nothing is tried here."""
+    """Nothing is run here."""
     return Absent("verl-doctor smoke tries it")

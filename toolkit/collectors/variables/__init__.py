@@ -1,14 +1,14 @@
-"""Environment variables: who sets, reads and changes them on the way to the workers.
+"""Environment variables: what sets, reads and changes them on the way to the workers.
 
-Several facts know variables. Which one to use depends on the question:
+Several facts hold variables. Which one to use depends on the question:
 
 | question | fact |
 |---|---|
 | what does this shell have? | `Variables` |
-| which lines of launch files set or remove a variable? | `Launch.settings`; with the shell as one more place: `checks.shared.variables.places` |
-| what will each worker have, who decides it, is that certain? | `EffectiveEnvironment` |
-| which one value counts for the job? | `JobVariables`: the workers' where it is certain, else the driver's |
-| which value do gloo, NCCL or vLLM get, NCCL's own files included? | `NetworkVariables` |
+| which lines of launch files set or remove a variable? | `Launch.settings`; including the shell: `checks.shared.variables.places` |
+| what will each worker have, what decides it, is that certain? | `EffectiveEnvironment` |
+| which single value counts for the job? | `JobVariables`: the workers' if certain, else the driver's |
+| which value do gloo, NCCL or vLLM get, including NCCL's own files? | `NetworkVariables` |
 | what does the driver have itself? Its workers inherit from a raylet | `launch.driver_variable` |
-| what does a child need that stands for a process of the job? | `child_environ` |
+| which environment does a child need that stands in for a process of the job? | `child_environ` |
 """

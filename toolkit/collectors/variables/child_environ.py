@@ -1,4 +1,4 @@
-"""The environment of a child that stands for the process which the job starts with."""
+"""The environment of a child that stands in for the first process of the job."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from verl_doctor.toolkit.machine import Machine
 def child_environ(
     machine: Machine, variables: Variables, job: JobVariables, rollout: RolloutModule | Unknown | None = None
 ) -> dict[str, str]:
-    """This shell's variables, with what the launch files set and without what they take away.
+    """Return this shell's variables with the launch files' settings and removals applied.
 
-    With `rollout` it stands for a process that has begun to start vLLM: what verl gives to variables without a value counts.
-    What a launch file sets to something that reading cannot tell stays as it is in the shell.
+    With `rollout` it stands in for a process that has begun to start vLLM: verl's defaults for unset variables are
+    included. A variable that a launch file sets to an unknown value keeps its value in the shell.
     """
     taken = set(variables.values) - set(job.values) - set(job.untold)
     kept = {name: value for name, value in machine.environ.items() if name not in taken}

@@ -25,7 +25,7 @@ def effective_environment(
     raylets: Raylets | Unknown,
     gpus: GpuKinds | Unknown,
 ) -> EffectiveEnvironment | Unknown:
-    """Follow the job from this shell to its workers. Nothing is run."""
+    """Trace the variables from this shell to the job's workers. Nothing is run."""
     from verl_doctor.toolkit.collectors.variables.effective_reader import resolved_environment  # noqa: PLC0415 - it reads verl's sources
     from verl_doctor.toolkit.collectors.variables.job_parties import Parties  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""What a Ray worker of the job will really see of each variable, and who decides it."""
+"""The value of each variable that a Ray worker of the job will actually see, and what decides it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NOT_TOLD = "reading cannot tell it"
 
 @dataclass(frozen=True)
 class Value:
-    """What one process has under a name: `text`, or None when it is not set there.
+    """The value of a variable in one process: `text`, or None if it is not set there.
 
-    `untold` says why the text is not known, "" when `text` is the truth: it is `WITHHELD`, or reading cannot tell it. With
-    `present` it is certain that the variable is set anyway.
+    `untold` is why the text is unknown, "" if `text` is certain: it is `WITHHELD`, or cannot be determined. With
+    `present` the variable is certainly set anyway.
     """
 
     text: str | None = None
@@ -26,18 +26,18 @@ class Value:
 
     @property
     def whole(self) -> str | None:
-        """The text, when it is known and nothing in it was blanked, so that it can be given to another process."""
+        """Return the text if it is known and unmasked, so that it can be passed to another process."""
         return None if self.untold or BLANKED in (self.text or "") else self.text
 
     @property
     def is_set(self) -> bool | None:
-        """Whether the variable is there; None when that cannot be told."""
+        """Whether the variable is set; None if unknown."""
         if self.untold and not self.present:
             return None
         return self.present or self.text is not None
 
     def differs(self, other: Value) -> bool:
-        """Whether it is certain that two processes have different values."""
+        """Whether two processes certainly have different values."""
         if None in (self.is_set, other.is_set) or self.is_set != other.is_set:
             return None not in (self.is_set, other.is_set)
         return not self.untold and not other.untold and self.text != other.text
@@ -45,9 +45,9 @@ class Value:
 
 @dataclass(frozen=True)
 class Assigned:
-    """A place that gives a variable to some process of the job.
+    """A place that sets a variable for some process of the job.
 
-    `value` is what it gives, `to` says in a few words which process, `path` and `line` where that is written.
+    `value` is the new value, `to` a short description of the process, `path` and `line` where it is written.
     """
 
     value: Value
@@ -58,14 +58,14 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Effective:
-    """One variable, as the parties of the job have it.
+    """One variable, as seen by the processes of the job.
 
-    `driver` is the process that the launch script starts. `raylets` are what the running raylets have, one for each of
-    `EffectiveEnvironment.raylets`, and `workers` what the workers of each see when they start; both have one entry when
-    the job starts its own Ray or nothing is known of the raylets. `decided_by` says whose value the workers see, `path`
-    and `line` where that is written; with "nobody" they do not see it, and it is the driver's value that is written there.
-    `dropped` is what verl would have given, had the driver not set the variable itself. `later` are the processes that
-    verl gives another value, when it creates them or while they run.
+    `driver` is the process that the launch script starts. `raylets` are the values in the running raylets, one for each
+    of `EffectiveEnvironment.raylets`, and `workers` the values that the workers of each start with; both have one entry
+    if the job starts its own Ray or nothing is known of the raylets. `decided_by` is the source of the workers' value,
+    `path` and `line` where that is written; with "nobody" the workers do not see the variable, and the driver's value
+    is written there. `dropped` is the value that verl would have set if the driver had not set the variable itself.
+    `later` are the processes for which verl sets another value, when it creates them or while they run.
     """
 
     name: str
@@ -80,17 +80,17 @@ class Effective:
 
     @property
     def raylet(self) -> Value:
-        """What the raylets have."""
+        """Return the raylets' value."""
         return _common(self.raylets)
 
     @property
     def worker(self) -> Value:
-        """What the workers see."""
+        """Return the workers' value."""
         return _common(self.workers)
 
     @property
     def differs(self) -> bool:
-        """Whether it is certain that not all parties have the same value."""
+        """Whether the processes certainly have different values."""
         first, *others = (self.driver, *self.raylets, *self.workers)
         return any(first.differs(other) for other in others)
 
@@ -105,7 +105,7 @@ class RayletHere:
 
 @dataclass(frozen=True)
 class Clash:
-    """A variable that the `runtime_env` of a job that was handed in gives, and the driver's `ray.init` too."""
+    """A variable set by both a submitted job's `runtime_env` and the driver's `ray.init`."""
 
     name: str
     path: str
@@ -118,11 +118,11 @@ class Clash:
 class EffectiveEnvironment:
     """The variables that matter to the job, by name.
 
-    `raylets` are those that the job would join here, none when it starts its own Ray (`standing` is empty) or when they
-    cannot be read; `standing` says then which cluster it joins. `verl` is the file that gives variables to the workers. `unread`
-    are sentences about what could not be followed. Without `uses_ray` the program
-    starts no Ray, and `workers` are its own processes. `by_script`: the launch script starts Ray itself, so that the
-    workers inherit what it sets before that. `clashes` are variables over which Ray refuses the job.
+    `raylets` are those that the job would join here, empty if it starts its own Ray (`standing` is empty) or if they
+    cannot be read; `standing` then is the cluster that it joins. `verl` is the file that sets variables for the
+    workers. `unread` are sentences about what could not be followed. Without `uses_ray` the program starts no Ray, and
+    `workers` are its own processes. `by_script`: the launch script starts Ray itself, so that the workers inherit what
+    it sets before that. `clashes` are variables for which Ray rejects the job.
     """
 
     rows: tuple[Effective, ...] = ()
@@ -135,17 +135,17 @@ class EffectiveEnvironment:
     clashes: tuple[Clash, ...] = ()
 
     def get(self, name: str) -> Effective | None:
-        """The row of one variable; None when no party sets it."""
+        """Return the row of one variable; None if no process has it."""
         return next((row for row in self.rows if row.name == name), None)
 
     def worker(self, name: str) -> Value:
-        """What the workers see of a variable."""
+        """Return the workers' value of a variable."""
         row = self.get(name)
         return Value() if row is None else row.worker
 
 
 def _common(values: tuple[Value, ...]) -> Value:
-    """One value for all, or the word that they differ."""
+    """Return the common value, or a marker that the values differ."""
     if len(set(values)) == 1:
         return values[0]
     return Value(untold="not the same in all raylets here")

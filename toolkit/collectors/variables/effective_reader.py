@@ -1,4 +1,4 @@
-"""What becomes of each variable on its way from the shell to the workers: the rows of the table, without secrets."""
+"""Traces each variable from the shell to the workers: the rows of the table, without secrets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _UNSET = object()
 
 @dataclass(frozen=True)
 class _Seen:
-    """All that the rows are made of: who has what. `workers` has one entry for each of the `bases`."""
+    """The input of all rows: the variables of each process. `workers` has one entry for each of the `bases`."""
 
     driver: Table
     begun: Start
@@ -58,7 +58,7 @@ class _Seen:
     later: Mapping[str, list[Given]]
 
     def names(self) -> list[str]:
-        """The variables that matter to a job, and those that somebody else than the user gives."""
+        """Return the variables that matter to a job, and those set by anything other than the user."""
         environs = [self.driver, *(base.environ for base in self.bases)]
         shown = {name for environ in environs for name in as_far_as_shown(texts(environ)).names()}
         by_ray = {name for held in self.workers for name, variable in held.items() if variable.by == "Ray"}
@@ -66,7 +66,7 @@ class _Seen:
 
 
 def resolved_environment(parties: Parties) -> EffectiveEnvironment:
-    """Every variable that matters to the job, and what becomes of it."""
+    """Return every variable that matters to the job, and its value in each process."""
     notes: list[str] = []
     job = job_of(parties, notes)
     shell = overlaid(
@@ -130,7 +130,7 @@ def _of_worker(name: str, held: Held | None, base: Base) -> Value:
 
 
 def _later(job: Job, worker: Mapping[str, Held]) -> dict[str, list[Given]]:
-    """What verl gives to other processes than the training workers, or sets while they run, by name."""
+    """Return what verl sets for processes other than the training workers, or while they run, by name."""
     environ = Table({name: held.raw for name, held in worker.items()})
     found: dict[str, list[Given]] = {}
     for given in (*for_servers(job, environ), *while_running(job)):
@@ -139,12 +139,12 @@ def _later(job: Job, worker: Mapping[str, Held]) -> dict[str, list[Given]]:
 
 
 def _begun(job: Job | None, driver: Table, notes: list[str], parties: Parties) -> Start:
-    """The job as it stands before `ray.init`."""
+    """Return the state of the job before `ray.init`."""
     environ = Table(driver)
     if parties.submitted:
         environ.put(
             "RAY_JOB_CONFIG_JSON_ENV_VAR", SOME_TEXT, NOWHERE
-        )  # by it Ray tells the driver of its job
+        )  # with it Ray passes the job to the driver
     if job is None:
         return Start(environ)
     begun = start(job, environ)
@@ -160,7 +160,7 @@ def _begun(job: Job | None, driver: Table, notes: list[str], parties: Parties) -
 
 
 def _clashes(parties: Parties, seen: _Seen) -> Iterator[Clash]:
-    """What a job that was handed in and its driver both give. Older releases of Ray do not look for that."""
+    """Yield what both a submitted job and its driver set. Older releases of Ray do not check for that."""
     if not parties.submitted or parties.ray is None or not may_override(parties.ray):
         return
     if seen.driver.get("RAY_OVERRIDE_JOB_RUNTIME_ENV") == "1":
@@ -172,7 +172,7 @@ def _clashes(parties: Parties, seen: _Seen) -> Iterator[Clash]:
 
 
 def _shown(name: str, raw: Any, why: str = "") -> Value:
-    """A value as it may be shown."""
+    """Return a value in a form that may be shown."""
     if raw is _UNSET:
         return Value()
     seen = as_far_as_shown({name: raw if isinstance(raw, str) else ""}, (name,))

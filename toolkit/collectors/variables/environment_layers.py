@@ -1,4 +1,4 @@
-"""The layers of a worker's environment: the raylet's, over it the `runtime_env`, over it what creates the worker."""
+"""The layers of a worker's environment: the raylet's, then the `runtime_env`, then what the worker's creator sets."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _DEVICES = "Ray gives each the GPUs that it asked for, of those that the raylet 
 
 @dataclass(frozen=True)
 class Held:
-    """What a process has under a name: a text, `SOME_TEXT` or `UNCLEAR`; who gave it, and where that is written.
+    """The value of a name in a process: a text, `SOME_TEXT` or `UNCLEAR`; what set it, and where that is written.
 
-    `why` says why it is not a text, for a person; unless it is `sure` the variable may also not be there.
+    `why` is the reason for messages if it is not a text; unless `sure`, the variable may also be unset.
     """
 
     raw: Any
@@ -56,7 +56,7 @@ class Base:
 
 
 def overlaid(environ: Mapping[str, Any], settings: Iterable[Setting]) -> Table:
-    """An environment with what launch files give and take away; what stands under a condition is unclear."""
+    """Apply the settings and removals of launch files to an environment; conditional ones are unclear."""
     table = Table(environ)
     for setting in settings:
         place = setting.path, setting.line
@@ -69,12 +69,12 @@ def overlaid(environ: Mapping[str, Any], settings: Iterable[Setting]) -> Table:
 
 
 def texts(table: Mapping[str, Any]) -> dict[str, str]:
-    """The names of an environment with their texts; with an empty one where it is not known."""
+    """Return the names of an environment with their texts, "" for an unknown one."""
     return {name: value if isinstance(value, str) else "" for name, value in table.items()}
 
 
 def given_to_job(parties: Parties) -> dict[str, Held]:
-    """The variables of a `runtime_env` of the user's that is no part of verl's configuration."""
+    """Return the variables of the user's `runtime_env` outside verl's configuration."""
     configuration = parties.configuration
     words = () if isinstance(configuration, Unknown) or configuration.refused else configuration.overrides
     from_overrides = {(word.path, word.line, word.key.rpartition(".")[2]) for word in words}
@@ -88,7 +88,7 @@ def given_to_job(parties: Parties) -> dict[str, Held]:
 
 
 def submitted(parties: Parties, shell: Table, job_vars: Mapping[str, Held]) -> Table:
-    """The environment of a driver that the cluster starts: a raylet's, and over it the job's `runtime_env`."""
+    """Return the environment of a driver that the cluster starts: a raylet's, overlaid by the job's `runtime_env`."""
     (first, *_), _ = bases(parties, shell, Start(Table(), address="auto"))
     driver = Table(first.environ)
     driver.open = bool(first.unknown)
@@ -98,11 +98,11 @@ def submitted(parties: Parties, shell: Table, job_vars: Mapping[str, Held]) -> T
 
 
 def bases(parties: Parties, shell: Table, begun: Start) -> tuple[list[Base], str]:
-    """What workers inherit from, and the address of the cluster that the job joins; "" when it starts its own."""
+    """Return the environments that workers inherit from, and the address of the cluster that the job joins; "" if it starts its own."""
     if parties.starts_ray and begun.uses_ray and not parties.ray_address:
         given = [setting for setting in parties.settings if setting.by_raylet]
         return [Base(overlaid(parties.machine.environ, given), "the raylet")], ""
-    at = "auto"  # a driver that the cluster starts is told its address
+    at = "auto"  # the cluster passes its address to a driver that it starts
     if not begun.uses_ray:
         at = ""
     elif parties.ray_address:
@@ -127,7 +127,7 @@ def bases(parties: Parties, shell: Table, begun: Start) -> tuple[list[Base], str
 def worker(
     parties: Parties, job: Job | None, base: Base, begun: Start, job_vars: Mapping[str, Held]
 ) -> dict[str, Held]:
-    """What a training worker has when it starts, layer upon layer."""
+    """Return the environment that a training worker starts with, layer by layer."""
     found = {
         name: Held(value, _giver(base, name), base.environ.places.get(name, NOWHERE))
         for name, value in base.environ.items()
@@ -154,14 +154,14 @@ def worker(
 
 
 def _giver(base: Base, name: str) -> Decider:
-    """Who gives what is inherited: code of verl may have changed the driver's environment."""
+    """Return the source of an inherited variable: verl's code may have changed the driver's environment."""
     return "verl" if base.environ.places.get(name, NOWHERE)[0].endswith(".py") else base.by
 
 
 def _as_ray_sets(given: Mapping[str, Held], base: Base) -> dict[str, Held]:
-    """The variables of a `runtime_env` as Ray sets them in a process that inherits from `base`.
+    """Return the variables of a `runtime_env` as Ray sets them in a process that inherits from `base`.
 
-    One after the other by name, so that a value may speak of an earlier one: a `runtime_env` travels as JSON with sorted
+    Ray sets them in order of their names, so that a value may refer to an earlier one: a `runtime_env` travels as JSON with sorted
     keys (`serialize` in ray/runtime_env/runtime_env.py).
     """
     known: dict[str, Any] = dict(base.environ)

@@ -1,4 +1,4 @@
-"""Where source code sets variables in its own environment, as far as constant names tell: remembered, for it takes long to look."""
+"""Where source code sets variables in its own environment under a constant name. Cached, because the search is slow."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ENVIRON = "os.environ"
 
 @dataclass(frozen=True)
 class Write:
-    """One statement that sets a variable, or takes it away (`removed`).
+    """One statement that sets a variable, or removes it (`removed`).
 
-    `value` is None when it is computed. `within` is the function that it stands in, "Class.method", "" for none; `asked_first`
-    says that this function looks at the variable too, so that it may leave it as it is.
+    `value` is None if it is computed. `within` is the enclosing function, "Class.method", "" for none; `asked_first`:
+    that function also reads the variable and may leave it unchanged.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Write:
 
 @dataclass(frozen=True)
 class Writes:
-    """All of some files."""
+    """All writes in some files."""
 
     found: tuple[Write, ...] = ()
 
 
 def writes(folder: Path, parts: Iterable[str]) -> tuple[Write, ...]:
-    """What the Python sources among these parts of a package, files or folders below `folder`, set."""
+    """Return what the Python sources among these parts of a package, files or folders below `folder`, set."""
     places = [folder / part for part in parts]
     found = remembered(Writes, "writes", places, partial(_writes, places))
     return () if isinstance(found, Unknown) else found.found

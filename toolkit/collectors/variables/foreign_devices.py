@@ -1,4 +1,4 @@
-"""How the verl that would be imported treats AMD's variables of visible devices, which schedulers also set beside NVIDIA GPUs."""
+"""How the verl that would be imported treats AMD's visible-device variables, which schedulers also set for NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, text_of, walk
 
 VARIABLES = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-"""HIP's is compared with CUDA_VISIBLE_DEVICES, ROCR's may not be set beside it."""
+"""HIP's is compared with CUDA_VISIBLE_DEVICES, ROCR's may not be set together with it."""
 
 _FILE = ("single_controller", "base", "worker.py")
 _LONGEST = 10_000  # characters of a statement
@@ -19,7 +19,7 @@ _LONGEST = 10_000  # characters of a statement
 
 @dataclass(frozen=True)
 class ForeignDevices:
-    """`refused` are those of the variables over which a worker stops, `read_from` is the file that does so."""
+    """`refused` are the variables at which a worker stops, `read_from` is the file that does so."""
 
     refused: tuple[str, ...]
     read_from: str
@@ -27,7 +27,7 @@ class ForeignDevices:
 
 @collector(kept=True)
 def foreign_devices(trees: VerlTrees) -> ForeignDevices | Unknown:
-    """Look for an assertion or an exception that names a variable, among verl's own words about its workers."""
+    """Find an assertion or exception that names a variable, among verl's own code for its workers."""
     path = Path(trees.imported.folder, *_FILE)
     source = read(path)
     tree = source if isinstance(source, Unreadable) else parse(source, path)

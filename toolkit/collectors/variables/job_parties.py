@@ -1,4 +1,4 @@
-"""The job whose environment is asked for: what it is put together from, its program, its configuration."""
+"""The job whose environment is traced: its inputs, its program, its configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXECUTOR = "actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_b
 
 @dataclass(frozen=True)
 class Parties:
-    """What a job is put together from. `ray_address` is that of the cluster which --ray-address names, "" without it."""
+    """The inputs from which a job is built. `ray_address` is the cluster's in --ray-address, "" without the option."""
 
     machine: Machine
     launch: Launch | Unknown
@@ -40,7 +40,7 @@ class Parties:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """What the launch files give."""
+        """Return what the launch files set."""
         return () if isinstance(self.launch, Unknown) else self.launch.settings
 
     @property
@@ -50,18 +50,18 @@ class Parties:
 
     @property
     def ray(self) -> Path | None:
-        """The folder of the Ray that the job imports."""
+        """Return the folder of the Ray that the job imports."""
         trees = () if isinstance(self.libraries, Unknown) else self.libraries.trees
         return next((Path(tree.folder) for tree in trees if tree.module == "ray"), None)
 
     @property
     def submitted(self) -> bool:
-        """Whether the driver is started by the cluster (`ray job submit`), not from this shell."""
+        """Whether the cluster starts the driver (`ray job submit`), not this shell."""
         return isinstance(self.launch, Launch) and self.launch.submitted
 
 
 def job_of(parties: Parties, notes: list[str]) -> Job | None:
-    """The program and what decides its way. None without it; what could not be had is added to the `notes`."""
+    """Return the program and what decides its path. None without a program; missing inputs are added to the `notes`."""
     if isinstance(parties.trees, Unknown):
         notes.append(f"what verl gives to the workers is not known: {parties.trees.reason}")
         return None
@@ -103,13 +103,13 @@ def job_of(parties: Parties, notes: list[str]) -> Job | None:
 
 
 def _named(configuration: Configuration, key: str, default: str) -> str:
-    """A name in the configuration: verl's own default where there is no such key, "" when it cannot be told."""
+    """Return a name in the configuration: verl's own default if there is no such key, "" if unknown."""
     value = configuration.get(key)
     return default if value is MISSING else value if isinstance(value, str) else ""
 
 
 def _capability(parties: Parties) -> Any:
-    """What verl would be told of the GPUs where the driver runs. Without GPUs here that is known only if Ray runs here."""
+    """Return the capability that verl reads of the GPUs on the driver's node. Without GPUs here that is known only if Ray runs here."""
     if isinstance(parties.gpus, Unknown):
         no_gpu_at_the_driver = isinstance(parties.gpus, Absent) and not isinstance(parties.raylets, Unknown)
         return (None, None) if no_gpu_at_the_driver else UNCLEAR
@@ -118,6 +118,6 @@ def _capability(parties: Parties) -> Any:
 
 
 def _libraries(parties: Parties) -> dict[str, Path]:
-    """The folders of the packages whose constants verl asks for."""
+    """Return the folders of the packages whose constants verl reads."""
     found = {} if isinstance(parties.torch, Unknown) else {"torch": Path(parties.torch.tree.folder)}
     return found if parties.ray is None else {**found, "ray": parties.ray}

@@ -1,4 +1,4 @@
-"""The variables that the workers of the job will have, as far as that is certain, and else those that it starts with."""
+"""The variables that the workers of the job will certainly have, and otherwise those that the job starts with."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from verl_doctor.toolkit.facts import Unknown, collector
 
 @dataclass(frozen=True)
 class JobVariables:
-    """`values` by name; `places` says where a launch file sets one ("run.sh", 3). `untold` are set to what reading cannot tell."""
+    """`values` by name; `places` is where a launch file sets a variable ("run.sh", 3). `untold` are set to unknown values."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     untold: tuple[str, ...] = ()
 
     def get(self, name: str) -> str:
-        """The value, empty when it is not set or cannot be told."""
+        """Return the value, empty if it is not set or unknown."""
         return self.values.get(name, "")
 
     def has(self, name: str) -> bool:
-        """Whether it is set, to whatever value."""
+        """Whether it is set, to any value."""
         return name in self.values or name in self.untold
 
 
@@ -32,16 +32,16 @@ class JobVariables:
 def job_variables(
     variables: Variables, launch: Launch | Unknown, environment: EffectiveEnvironment | Unknown
 ) -> JobVariables:
-    """Let the launch files change this shell's variables in their order, and take what is certain to reach the workers over both.
+    """Apply the launch files to this shell's variables in order, then what is certain to reach the workers.
 
-    A setting under a condition counts as made.
+    A conditional setting counts as executed.
     """
     values = dict(variables.values)
     places: dict[str, tuple[str, int]] = {}
     untold = set(variables.withheld)
 
     def put(name: str, value: str | None, place: tuple[str, int] | None) -> None:
-        """Set a variable, or with a value of None take it away."""
+        """Set a variable, or remove it if the value is None."""
         values.pop(name, None)
         places.pop(name, None)
         untold.discard(name)

@@ -1,4 +1,4 @@
-"""Modules that the job imports by a name in its settings, or in a file of the user's own, and that are in no folder of its path."""
+"""Modules that the job imports by a name in its settings, or in the user's own files, and that are in no folder of its path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.sources.python.source import parse, read
 
-# Settings whose value is the name of a module, or with "." of something in a module.
+# Settings whose value is a module's name or, with ".", an object in a module.
 _MODULES: tuple[tuple[str, Phase], ...] = (
     ("actor_rollout_ref.model.external_lib", "workers"),
     ("critic.model.external_lib", "workers"),
@@ -41,7 +41,7 @@ _EDITABLE = ("__editable__", "_editable")
 
 @dataclass(frozen=True)
 class MissingModule:
-    """A module's first name, the setting that leads to it, and the file and line that import it: "" and 0 for the setting itself."""
+    """A module's first name, the setting that names it, and the file and line that import it: "" and 0 for the setting itself."""
 
     name: str
     key: str
@@ -52,7 +52,7 @@ class MissingModule:
 
 @dataclass(frozen=True)
 class MissingModules:
-    """Those that are missing for certain."""
+    """The modules that are certainly missing."""
 
     modules: tuple[MissingModule, ...] = ()
 
@@ -65,7 +65,7 @@ def missing_modules(
     job: JobVariables,
     machine: Machine,
 ) -> MissingModules | Unknown:
-    """Look for each in the job's folder, on its PYTHONPATH, and in the environment."""
+    """Look for each module in the job's folder, on its PYTHONPATH, and in the environment."""
     if launch.submitted or changes_folder(launch):
         return Absent("the folder or the machine on which the job starts is not known")
     wanted = [module for module in _wanted(configuration, folder_of(launch, machine.cwd)) if module.name]
@@ -98,7 +98,7 @@ def _wanted(there: Configuration, here: Path) -> Iterator[MissingModule]:
 
 
 def _in_yaml(there: Configuration, here: Path) -> Iterator[MissingModule]:
-    """The modules of tools' classes, and of the agent loop that the job uses."""
+    """Yield the modules of tools' classes, and of the agent loop that the job uses."""
     for key, listed, named in (
         ("actor_rollout_ref.rollout.multi_turn.tool_config_path", "tools", "class_name"),
         ("actor_rollout_ref.rollout.agent.agent_loop_config_path", "", "_target_"),
@@ -114,7 +114,7 @@ def _in_yaml(there: Configuration, here: Path) -> Iterator[MissingModule]:
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """The first names of modules that are imported whenever the file is. What stands in a condition or a `try` may not be."""
+    """Yield the first names of modules imported whenever the file is. Imports in a condition or a `try` may not be executed."""
     for node in tree.body:
         match node:
             case ast.Import(names=aliases):

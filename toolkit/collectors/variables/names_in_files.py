@@ -1,6 +1,6 @@
-"""Names of variables in files, found by their beginnings: in Python sources, and in compiled programs and libraries.
+"""Finds names of variables in files by their prefixes: in Python sources, and in compiled programs and libraries.
 
-A compiled program holds each name that it asks for as a whole string, unless it puts it together when it runs.
+A compiled program holds each name that it reads as a whole string, unless it builds the name at run time.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 
 _WORD = re.compile(rb"[A-Za-z0-9_]+")
 _PIECE = 8 * 1024 * 1024  # bytes read at a time: a library may have a gigabyte
-_LONGEST = 256  # bytes of a name, which may lie across two pieces
-# What follows the known part of a name that is put together: `{kind}` of an f-string or a format, `%s`, or `" +`.
+_LONGEST = 256  # bytes of a name, which may span two pieces
+# What follows the known part of a composed name: `{kind}` of an f-string or a format, `%s`, or `" +`.
 _HOLE = re.compile(rb"""(?:\{[^{}\n"']*\}|%s)([A-Za-z0-9_]*)|["']\s*[+%]""")
 
 
 @dataclass(frozen=True)
 class SourceNames:
-    """What one source file holds of names with the wanted beginnings.
+    """The names in one source file that have the wanted prefixes.
 
-    `words` are whole ones, `built` those that are put together there: what they begin and end with.
+    `words` are whole names, `built` the prefixes and suffixes of names that are composed there.
     """
 
     path: Path
@@ -33,7 +33,7 @@ class SourceNames:
 
 
 def in_sources(files: Iterable[Path], prefixes: Iterable[str]) -> Iterator[SourceNames]:
-    """The source files in which some word begins so. What cannot be read is left out."""
+    """Yield the source files in which some word has a prefix. Unreadable files are skipped."""
     beginnings = [prefix.encode() for prefix in prefixes]
     for path in files:
         try:
@@ -53,9 +53,9 @@ def _is_whole(word: re.Match[bytes]) -> bool:
 
 
 def in_compiled(path: Path, prefixes: Iterable[str], deadline: float) -> frozenset[str]:
-    """The words of a compiled file that begin so, wherever in a longer one they begin. Empty when it cannot be read.
+    """Return the words of a compiled file from a prefix on, wherever in a longer word it occurs. Empty if unreadable.
 
-    Raises TimeoutError when `time.monotonic()` passes the deadline: a large file may lie on a slow share.
+    Raises TimeoutError when `time.monotonic()` passes the deadline: a large file may be on a slow share.
     """
     beginnings = [prefix.encode() for prefix in prefixes]
     found: set[str] = set()
@@ -68,7 +68,7 @@ def in_compiled(path: Path, prefixes: Iterable[str], deadline: float) -> frozens
 
 
 def _pieces(path: Path) -> Iterator[tuple[bytes, bool]]:
-    """The content of a file in pieces that overlap, and whether another one follows. Nothing when it cannot be read."""
+    """Yield the content of a file in overlapping pieces, and whether another one follows. Nothing if it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -86,7 +86,7 @@ def _pieces(path: Path) -> Iterator[tuple[bytes, bool]]:
 
 
 def _words(content: bytes, beginnings: Iterable[bytes]) -> Iterator[re.Match[bytes]]:
-    """Every word, or end of a word, that begins so."""
+    """Yield every word, or end of a word, that begins with a prefix."""
     for beginning in beginnings:
         position = content.find(beginning)
         while position >= 0:

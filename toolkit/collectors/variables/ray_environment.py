@@ -1,4 +1,4 @@
-"""What Ray does with the environment: which cluster a driver joins, and what it changes in that of a worker."""
+"""How Ray uses the environment: which cluster a driver joins, and what it changes for a worker."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 _WRITERS = ("_private/worker.py", "_private/utils.py")
 _SWITCH = re.compile(r"[\"'](RAY_EXPERIMENTAL_NOSET_(\w+))[\"']")
 _NAMED = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-# The maker's module of Ray, and how one says that what it gives away are GPUs (`get_resource_name`).
+# The vendor's module in Ray, and how a module marks its resource as GPUs (`get_resource_name`).
 _NVIDIA = "nvidia_gpu.py"
 _FOR_GPUS = re.compile(r"return [\"']GPU[\"']")
 _LEFT = re.compile(r"\$\{[A-Z0-9_]+\}")
 
 
 def address(requested: object, environ: Mapping[str, str], machine: Machine) -> str:
-    """The address of the cluster that `ray.init(address=asked)` joins; "" when it starts one of its own.
+    """Return the address of the cluster that `ray.init(address=requested)` joins; "" if it starts its own.
 
-    `get_ray_address_from_environment` in ray/_private/services.py: RAY_ADDRESS goes first, then what was asked for, then the
-    file that the last `ray start` on this machine left. "auto" is returned when only that is known.
+    `get_ray_address_from_environment` in ray/_private/services.py: RAY_ADDRESS goes first, then the requested address,
+    then the file that the last `ray start` on this machine left. "auto" is returned if only that is known.
     """
     named = environ.get("RAY_ADDRESS") or (requested if isinstance(requested, str) else "")
     if named == "local":
@@ -41,13 +41,13 @@ def address(requested: object, environ: Mapping[str, str], machine: Machine) -> 
 
 
 def address_file(environ: Mapping[str, str]) -> str:
-    """Where the start of a head writes its address (ray/_common/utils.py: get_default_ray_temp_dir)."""
+    """Return the file in which the start of a head writes its address (ray/_common/utils.py: get_default_ray_temp_dir)."""
     temporary = environ.get("RAY_TMPDIR") or environ.get("TMPDIR") or "/tmp"  # noqa: S108 - Ray's own default
     return f"{temporary}/ray/{ADDRESS_FILE}"
 
 
 def joined(at: str, raylets: tuple[Raylet, ...]) -> tuple[Raylet, ...]:
-    """The raylets here that belong to the cluster at an address."""
+    """Return the raylets here that belong to the cluster at an address."""
     host, _, port = at.rpartition(":")
     return tuple(
         raylet
@@ -57,32 +57,32 @@ def joined(at: str, raylets: tuple[Raylet, ...]) -> tuple[Raylet, ...]:
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of a raylet's environment what its workers inherit: not the allocator that Ray preloads for the raylet alone.
+    """Return the part of a raylet's environment that its workers inherit: not the allocator that Ray preloads for the raylet alone.
 
-    It takes that away itself (src/ray/raylet/main.cc); before Ray 2.45 the mark had another name.
+    Ray removes that itself (src/ray/raylet/main.cc); before Ray 2.45 the marker had another name.
     """
     own = environ.get("RAY_LD_PRELOAD_ON_WORKERS") == "0" or environ.get("RAY_LD_PRELOAD") == "1"
     return {name: value for name, value in environ.items() if not (own and name == "LD_PRELOAD")}
 
 
 def named_in(value: str) -> frozenset[str]:
-    """The variables that Ray puts into a value of `env_vars`."""
+    """Return the variables that Ray expands in a value of `env_vars`."""
     return frozenset(braced or bare for braced, bare in _NAMED.findall(value))
 
 
 def expanded(value: str, environ: Mapping[str, str]) -> str:
-    """What Ray makes of `${NAME}` in a value of `env_vars` (`update_envs` in ray/_private/utils.py).
+    """Expand `${NAME}` in a value of `env_vars` as Ray does (`update_envs` in ray/_private/utils.py).
 
-    It looks in the environment that the worker inherits; what is not set there becomes empty.
+    It reads the environment that the worker inherits; an unset name becomes empty.
     """
     known = _NAMED.sub(lambda match: environ.get(match[1] or match[2], match[0]), value)
     return _LEFT.sub("", known)
 
 
 def for_workers(ray: Path, names: Collection[str]) -> Iterator[Given]:
-    """The variables that Ray's own code sets in a worker which has those `names` already.
+    """Yield the variables that Ray's own code sets in a worker that already has those `names`.
 
-    One that it sets in several ways is unclear.
+    A variable that it sets in several ways is unclear.
     """
     found: dict[str, Given] = {}
     for write in writes(ray, _WRITERS):
@@ -95,10 +95,10 @@ def for_workers(ray: Path, names: Collection[str]) -> Iterator[Given]:
 
 
 def devices_of_workers(ray: Path, *, nvidia: bool) -> Iterator[tuple[str, str, Place]]:
-    """The variables by which Ray gives each worker its accelerators, the switch that forbids it, and the place.
+    """Yield the variables by which Ray gives each worker its accelerators, the switch that forbids it, and the place.
 
-    Of the makers of GPUs Ray asks the one whose GPUs it finds (`get_accelerator_manager_for_resource` in
-    ray/_private/accelerators): where they are NVIDIA's, the variables of the others stay as they are inherited.
+    Of the GPU vendors Ray uses the one whose GPUs it finds (`get_accelerator_manager_for_resource` in
+    ray/_private/accelerators): with NVIDIA GPUs, the variables of the others stay as inherited.
     """
     for path in sorted((ray / "_private" / "accelerators").glob("*.py")):
         source = read(path)
@@ -110,6 +110,6 @@ def devices_of_workers(ray: Path, *, nvidia: bool) -> Iterator[tuple[str, str, P
 
 
 def may_override(ray: Path) -> bool:
-    """Whether this Ray refuses a variable that a job and its driver both give, unless a switch says otherwise."""
+    """Whether this Ray rejects a variable that both a job and its driver set, unless a switch allows it."""
     source = read(ray / "_private" / "worker.py")
     return isinstance(source, bytes) and b"RAY_OVERRIDE_JOB_RUNTIME_ENV" in source

@@ -1,7 +1,7 @@
-"""The experiment trackers of verl that need an account: whether they are installed, and whether there is a key for them.
+"""The experiment trackers of verl that need an account: whether they are installed, and whether a key for them exists.
 
-Keys are never read into the fact: only whether a variable is set, and whether a file has a line for the server. Where they look:
-wandb/sdk/lib/wbauth (0.31), swanlab/sdk/internal/settings (0.10); verl/utils/tracking.py asks for mode and key.
+Keys are never stored in the fact: only whether a variable is set, and whether a file has a line for the server. Where
+they look: wandb/sdk/lib/wbauth (0.31), swanlab/sdk/internal/settings (0.10); verl/utils/tracking.py reads mode and key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from verl_doctor.toolkit.target import Target
 
 _LARGEST = 1_000_000  # characters of a file with credentials
 _HOSTS = {"wandb": "api.wandb.ai", "swanlab": "api.swanlab.cn"}
-# What wandb raises in a process without a terminal, and where (0.15 to 0.31).
+# wandb's error in a process without a terminal, and where it is raised (0.15 to 0.31).
 _REFUSAL = re.compile(rb"No API key configured\. Use|api_key not configured \(no-tty\)")
 _REFUSED_IN = ("sdk/lib/wbauth/authenticate.py", "sdk/wandb_login.py")
 _ANONYMOUS = "WANDB_ANONYMOUS"  # with it an older wandb works without a key
@@ -33,10 +33,10 @@ _OFFLINE = re.compile(r"^\s*mode\s*=\s*(offline|dryrun|disabled)\s*$", re.MULTIL
 
 @dataclass(frozen=True)
 class Tracker:
-    """`key_from` names the variable or file that has a key, "" when none of `looked_at` has. `mode` is what is set, "" for the default.
+    """`key_from` names the variable or file that has a key, "" if none of `looked_at` has. `mode` is what is set, "" for the default.
 
-    `refuses` is where the package raises without a key and without a terminal, as "path:line". It is "" when that was not found,
-    and where the job may have a key that is not seen here: another node's, or one that a script brings.
+    `refuses` is where the package raises without a key and without a terminal, as "path:line". It is "" if that was not
+    found, or if the job may have a key that is not visible here: on another node, or set by a script.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Tracker:
 
     @property
     def mode_variable(self) -> str:
-        """The variable that switches it to another mode."""
+        """Return the variable that switches it to another mode."""
         return f"{self.name.upper()}_MODE"
 
 
 @dataclass(frozen=True)
 class Trackers:
-    """What is known of each. `offline` names a variable which says that there is no network, "" without one."""
+    """All trackers. `offline` names a variable which indicates that there is no network, else ""."""
 
     trackers: tuple[Tracker, ...]
     offline: str = ""
@@ -70,7 +70,7 @@ def trackers(
     interpreter: Interpreter | Unknown,
     raylets: Raylets | Unknown,
 ) -> Trackers | Unknown:
-    """Look for a key where each would find one."""
+    """Look for a key where each tracker would find one."""
     if target.names_no_environment:
         return Unknown("which packages the job imports is not known; name its interpreter with --python")
     there = _Environment(machine, launch)
@@ -92,7 +92,7 @@ def trackers(
 
 
 def _runs_here(launch: Launch | Unknown, variables: JobVariables) -> bool:
-    """Whether the job starts its own Ray on this node, and no script of it may log in."""
+    """Whether the job starts its own Ray on this node, and none of its scripts may log in."""
     if isinstance(launch, Unknown) or launch.submitted or launch.ray_starts or launch.unread:
         return False
     logs_in = any(_LOGS_IN.search(load_text(path) or "") for path, _ in launch.files)
@@ -108,26 +108,26 @@ def _refusals(path: Iterable[str]) -> Iterator[str]:
 
 
 class _Environment:
-    """The job's variables, those included whose values no fact holds; only harmless values are given out."""
+    """The job's variables, including those whose values no fact holds; only harmless values are returned."""
 
     def __init__(self, machine: Machine, launch: Launch | Unknown) -> None:
         self.machine = machine
         self._settings = () if isinstance(launch, Unknown) else launch.settings
 
     def has(self, name: str) -> bool:
-        """Whether a variable is set to something."""
+        """Whether a variable is set and not empty."""
         given = [setting for setting in self._settings if setting.name == name]
         if given:
             return not given[-1].removed and given[-1].value != ""
         return bool(self.machine.environ.get(name))
 
     def harmless(self, name: str) -> str:
-        """The value of a variable that is no secret."""
+        """Return the value of a variable that is not a secret."""
         given = [setting for setting in self._settings if setting.name == name]
         return (given[-1].value or "") if given else self.machine.environ.get(name, "")
 
     def text(self, path: str) -> str:
-        """The text of a file, for a question about it."""
+        """Return the text of a file, for a check of it."""
         try:
             with self.machine.at(path).open(encoding="utf-8", errors="replace") as file:
                 return file.read(_LARGEST)
@@ -142,7 +142,7 @@ def _tracker(name: str, there: _Environment, packages: Packages) -> Tracker:
         (f"{upper}_API_KEY", f"{upper}_IDENTITY_TOKEN_FILE") if name == "wandb" else (f"{upper}_API_KEY",)
     )
     files = tuple(_files(name, there))
-    # swanlab's file has one entry, under the name of whatever server it is.
+    # swanlab's file has one entry, under the name of any server.
     entry = re.compile(rf"\bmachine\s+{re.escape(host) if name == 'wandb' else ''}")
     by_variable = (variable for variable in variables if there.has(variable))
     by_file = (file for file in files if entry.search(there.text(file)))
@@ -151,7 +151,7 @@ def _tracker(name: str, there: _Environment, packages: Packages) -> Tracker:
 
 
 def _files(name: str, there: _Environment) -> Iterator[str]:
-    """Where each looks for a key, as far as the user has a home."""
+    """Yield where each tracker looks for a key, if the user has a home."""
     home = there.machine.home
     if name == "wandb":
         named = there.harmless("NETRC")
@@ -164,7 +164,7 @@ def _files(name: str, there: _Environment) -> Iterator[str]:
 
 
 def _mode(name: str, there: _Environment) -> str:
-    """The mode that a variable sets, or for wandb one of the files that `wandb offline` writes."""
+    """Return the mode set by a variable, or for wandb by one of the files that `wandb offline` writes."""
     if mode := there.harmless(f"{name.upper()}_MODE"):
         return mode
     if name != "wandb":

@@ -1,4 +1,4 @@
-"""Values of variables that vLLM or Ray cannot read: a word where they convert to a number, or none of the choices."""
+"""Values of variables that vLLM or Ray cannot parse: a word in place of a number, or an invalid choice."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.rule import Phase
 
-_USUAL = re.compile(r"[01]?")  # what every conversion takes
+_USUAL = re.compile(r"[01]?")  # accepted by every conversion
 _TABLE = "environment_variables"
 _CONSTANTS = ("_private/ray_constants.py", "_common/constants.py", "_private/services.py")
-# Ray's C++ side reads RAY_<name of an entry of its table> and aborts where a number does not parse to its end
-# (src/ray/common/ray_config.h). The types are compiled; these endings belong to numbers.
+# Ray's C++ side reads RAY_<name of an entry of its table> and aborts if a number does not parse completely (src/ray/common/ray_config.h).
+# The types are compiled; these endings belong to numbers.
 _ENTRY = re.compile(r"RAY_[a-z]\w*_(?:ms|s|secs?|seconds|milliseconds|bytes|mb|size|threshold|interval|percentage|fraction|ratio|retries|attempts|count|limit|num|workers|port|connections)")  # fmt: skip
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
 class UnreadableValue:
-    """A variable, the program that reads it at `read_from`, and what that raises. `phase` is where the job is then."""
+    """A variable, the program that reads it at `read_from`, and the error. `phase` is how far the job has then come."""
 
     name: str
     program: str
@@ -40,7 +40,7 @@ class UnreadableValue:
 
 @dataclass(frozen=True)
 class UnreadableValues:
-    """Those of the job's variables."""
+    """The unreadable values of the job's variables."""
 
     values: tuple[UnreadableValue, ...] = ()
 
@@ -49,7 +49,7 @@ class UnreadableValues:
 def unreadable_values(
     job: JobVariables, vllm: VllmTree | Unknown, interpreter: Interpreter | Unknown
 ) -> UnreadableValues | Unknown:
-    """Follow the conversions in the sources with the values that the job has."""
+    """Evaluate the conversions in the sources with the job's values."""
     given = {name: value for name, value in job.values.items() if not _USUAL.fullmatch(value)}
     of_vllm = {name: value for name, value in given.items() if name.startswith("VLLM_")}
     of_ray = {name: value for name, value in given.items() if name.startswith("RAY_")}
@@ -69,7 +69,7 @@ def unreadable_values(
 
 
 def _in_vllm(path: Path, given: Mapping[str, str]) -> UnreadableValues:
-    """The entries of vLLM's table of variables: every process of the engine evaluates all of them."""
+    """Check the entries of vLLM's table of variables: every process of the engine evaluates all of them."""
     from verl_doctor.toolkit.sources.python.refusals import (  # noqa: PLC0415 - only where such variables are set
         Follower,
         FunctionNode,
@@ -124,7 +124,7 @@ def _in_entries(given: Mapping[str, str]) -> Iterator[UnreadableValue]:
 
 
 def _in_ray(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue]:
-    """`int(os.environ.get(NAME, ...))` where Ray's modules are imported."""
+    """Check `int(os.environ.get(NAME, ...))` executed when Ray's modules are imported."""
     from verl_doctor.toolkit.sources.python.source import dotted, parse, read  # noqa: PLC0415
 
     for path in (folder / name for name in _CONSTANTS):

@@ -1,4 +1,4 @@
-"""Which packages may read a variable, told from how its name begins: where to look, and who must be there to answer."""
+"""Which packages may read a variable, judging by its prefix: where to search, and what must be installed to decide."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Family:
-    """Variables whose names begin alike.
+    """Variables whose names have a common prefix.
 
-    `sources` are import names of packages whose Python sources may read them, the owner first. `compiled` are programs and
-    libraries that may, as patterns below a folder of packages. `owner` must be there, or nothing can be told: an import
-    name, a pattern of `compiled`, or "" when anybody may read them. `built` are beginnings of names that compiled code
-    puts together when it runs, so that they are in no file.
+    `sources` are import names of packages whose Python sources may read them, the owner first. `compiled` are programs
+    and libraries that may, as patterns below a folder of packages. `owner` must be installed, or nothing can be
+    decided: an import name, a pattern of `compiled`, or "" if any program may read them. `built` are prefixes of names
+    that compiled code composes at run time, so that they are in no file.
     """
 
     prefix: str
@@ -26,7 +26,7 @@ _NCCL = "nvidia/nccl/lib/libnccl.so*"
 _OPENBLAS = ("*.libs/lib*openblas*.so*", "torch/lib/lib*openblas*.so*")
 _OPENMP = ("torch/lib/libgomp*", "*.libs/libgomp*", "../../libiomp5.so")
 _TORCH = ("torch/lib/libc10*.so", "torch/lib/libtorch*.so")
-# A build of torch without CUDA knows fewer names than the one on the nodes with GPUs may.
+# A build of torch without CUDA has fewer names than the build on GPU nodes may have.
 _TORCH_FOR_GPUS = "torch/lib/libtorch_cuda*.so"
 _HUGGING_FACE = (
     "huggingface_hub",
@@ -59,5 +59,5 @@ FAMILIES = (
 
 
 def family_of(name: str) -> Family | None:
-    """The family of a variable, None when the doctor does not know who would read it."""
+    """Return the family of a variable, None if its readers are unknown to verl-doctor."""
     return next((family for family in FAMILIES if name.startswith(family.prefix)), None)

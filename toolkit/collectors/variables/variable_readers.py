@@ -1,4 +1,4 @@
-"""Who reads the variables that are set: found in the sources and compiled files of the packages that are there."""
+"""What reads the variables that are set: found in the sources and compiled files of the installed packages."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = ["Reader", "Reading", "VariableReaders", "variable_readers"]
 
 @dataclass(frozen=True)
 class Reading:
-    """One variable, and who reads it: a package, or the launch file itself, which may use it in a command.
+    """One variable, and what reads it: a package, or the launch file itself, which may use it in a command.
 
-    `owner` is the import name of the package whose variable it is, or the library's. `setters` are places where packages
-    set it themselves. `declared` is its entry in vLLM's table of variables when no code asks for that entry. `unclear` says why there may be
-    a reader that was not found, "" when every file that could hold one was searched. `near` is a name spelled nearly so
-    that is read, looked for when this one is not.
+    `owner` is the import name of the package or library that the variable belongs to. `setters` are places where
+    packages set it themselves. `declared` is its entry in vLLM's table of variables if no code uses that entry.
+    `unclear` is why there may be an undetected reader, "" if every file that could hold one was searched. `near` is a
+    similar name that is read, looked up if this one is not read.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Reading:
 
     @property
     def dead(self) -> bool:
-        """Whether it is certain that nobody reads it."""
+        """Whether it is certain that nothing reads it."""
         return not self.readers and not self.unclear
 
 
@@ -53,8 +53,8 @@ class Reading:
 class VariableReaders:
     """The variables of known families that the shell or a launch file sets.
 
-    `folders` are the packages that were searched, by import name. `vllm_warns` says that this vLLM warns about `VLLM_`
-    variables that it does not know.
+    `folders` are the packages that were searched, by import name. `vllm_warns`: this vLLM warns about unknown `VLLM_`
+    variables.
     """
 
     variables: tuple[Reading, ...] = ()
@@ -62,11 +62,11 @@ class VariableReaders:
     vllm_warns: bool = False
 
     def dead(self) -> Iterator[Reading]:
-        """Those that nobody reads."""
+        """Yield the variables that nothing reads."""
         return (reading for reading in self.variables if reading.dead)
 
     def get(self, name: str) -> Reading | None:
-        """What is known of one variable."""
+        """Return what is known of one variable."""
         return next((reading for reading in self.variables if reading.name == name), None)
 
 
@@ -80,7 +80,7 @@ def variable_readers(
     vllm: VllmTree | Unknown,
     listings: Listings,
 ) -> VariableReaders | Unknown:
-    """Search the packages of the target for the variables that are set, and for nothing else."""
+    """Search the packages of the target for the variables that are set, and nothing else."""
     settings = () if isinstance(launch, Unknown) else launch.settings
     set_here = {
         *variables.values,
@@ -122,7 +122,7 @@ def _places(
     verl: VerlTrees | Unknown,
     vllm: VllmTree | Unknown,
 ) -> Places:
-    """Where the packages lie that may read variables of these families."""
+    """Return the locations of packages that may read variables of these families."""
     sites = () if isinstance(interpreter, Unknown) else interpreter.site_packages
     path = () if isinstance(interpreter, Unknown) else (*interpreter.sys_path, *sites)
     named = dict(target.libraries)
@@ -147,7 +147,7 @@ def _state(path: Path) -> tuple[str, int, int]:
 
 
 def _search(names: tuple[str, ...], places: Places) -> VariableReaders | Unknown:
-    """Search for the variables, then for what they lead to: the table entries about them and names spelled nearly so."""
+    """Search for the variables, then for related names: the table entries about them and similar names."""
     try:
         first = Search(names, places)
     except TimeoutError:
@@ -188,7 +188,7 @@ def _reading(
 
 
 def _readers(name: str, traces: Mapping[str, Trace]) -> list[Reader]:
-    """Those who read a variable itself, or ask for a table entry that does."""
+    """Return what reads a variable itself, or uses a table entry that does."""
     if name not in traces:
         return []
     trace = traces[name]
@@ -197,7 +197,7 @@ def _readers(name: str, traces: Mapping[str, Trace]) -> list[Reader]:
 
 
 def _with_own_use(reading: Reading, launch: Launch) -> Reading:
-    """A launch file may use a variable that no package reads: `--port $VLLM_MY_PORT`."""
+    """Add a launch file's own use of a variable that no package reads: `--port $VLLM_MY_PORT`."""
     if reading.readers:
         return reading
     used = re.compile(rf"\$\{{?{re.escape(reading.name)}\b")

@@ -1,4 +1,4 @@
-"""Searching packages for who reads some variables: Python sources first, compiled files for what is left."""
+"""Searches packages for readers of given variables: Python sources first, then compiled files for the rest."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from verl_doctor.toolkit.collectors.variables.variable_families import FAMILIES,
 from verl_doctor.toolkit.sources.python.environment import Mention, mentions
 from verl_doctor.toolkit.sources.python.source import SourceTree, Unreadable, parse
 
-# vLLM's table of variables. What its other lists name is read by nobody.
+# vLLM's table of variables. A name in its other lists does not count as read.
 _TABLE_FILE = "envs.py"
 _WARNING = b"Unknown vLLM environment variable"
-_ALIKE = 0.8  # of difflib: VLLM_LOG_LEVEL is like VLLM_LOGGING_LEVEL
+_ALIKE = 0.8  # ratio of difflib: VLLM_LOG_LEVEL is like VLLM_LOGGING_LEVEL
 _CANDIDATES = 3
-# Who sets variables for its workers, which matters whoever reads them.
+# Sets variables for its workers, which matters whatever reads them.
 _SETTER = "verl"
-# Seconds. From a local disk it is one for each gigabyte.
+# Seconds. A local disk takes about one for each gigabyte.
 _COMPILED_LIMIT = 20.0
-# What reports on an environment, or tests the package, is not what a job runs.
+# Reports on an environment and tests of the package are not what a job runs.
 _BESIDE_THE_JOB = frozenset({"collect_env.py", "conftest.py", "test", "tests", "testing"})
 
 
@@ -41,13 +41,13 @@ class Reader:
 
 @dataclass(frozen=True)
 class Places:
-    """Where packages lie: their folders by import name, and the folders of packages in which compiled files are looked for."""
+    """Where packages are: their folders by import name, and the folders of packages that are searched for compiled files."""
 
     folders: Mapping[str, Path]
     sites: tuple[Path, ...] = ()
 
     def compiled(self, family: Family) -> Iterator[tuple[str, Path]]:
-        """The compiled files that may read variables of a family, in the order of the search, with their patterns."""
+        """Yield the compiled files that may read variables of a family, in the order of the search, with their patterns."""
         for pattern in family.compiled:
             package = pattern.partition("/")[0]
             sites = (self.folders[package].parent,) if package in self.folders else self.sites
@@ -57,7 +57,7 @@ class Places:
 
 @dataclass
 class Trace:
-    """What was found of one variable: who reads and who sets it, table entries about it, and why there may be more."""
+    """The results for one variable: what reads and sets it, table entries about it, and why there may be more."""
 
     readers: list[Reader] = field(default_factory=list)
     setters: list[Reader] = field(default_factory=list)
@@ -66,11 +66,11 @@ class Trace:
 
 
 class Search:
-    """One pass over the packages for the readers of some variables. Files that nobody needs any more are not opened.
+    """One pass over the packages for the readers of some variables. Files are not opened once they are no longer needed.
 
-    `traces` has each of them. `words` are all words seen in sources that begin as a family does, by that beginning;
-    `compiled` those seen in compiled files, which read them. `vllm_warns` says whether this vLLM complains about variables
-    that it does not know. Raises TimeoutError when reading the compiled files takes too long.
+    `traces` has each of the variables. `words` are all words in sources with a family's prefix, by that prefix;
+    `compiled` those in compiled files, which read them. `vllm_warns`: this vLLM warns about unknown variables. Raises
+    TimeoutError if reading the compiled files takes too long.
     """
 
     def __init__(self, names: Iterable[str], places: Places, *, sources_only: bool = False) -> None:
@@ -91,7 +91,7 @@ class Search:
         return [name for name in self.traces if family_of(name) is family]
 
     def _left(self, family: Family) -> list[str]:
-        """The variables of a family without a reader so far."""
+        """Return the variables of a family without a reader so far."""
         return [name for name in self._of(family) if not self.traces[name].readers]
 
     def _read_sources(self, package: str) -> None:
@@ -115,7 +115,7 @@ class Search:
                 self._take_mentions(package, source, names)
 
     def _take_built(self, source: SourceNames, wanted: frozenset[str]) -> None:
-        """Names that this source may put together. To a bare beginning the other half must stand there, too."""
+        """Record names that this source may compose. For a bare prefix the other half must occur there, too."""
         for begin, end in source.built:
             bare = not end and any(family.prefix == begin for family in FAMILIES)
             for name in wanted:
@@ -151,7 +151,7 @@ class Search:
             trace.unclear.append(f"{at} names it")
 
     def _read_compiled(self) -> None:
-        """Look into each compiled file once, for all families at the same time: it may have a gigabyte."""
+        """Search each compiled file once, for all families at the same time: it may have a gigabyte."""
         deadline = time.monotonic() + _COMPILED_LIMIT
         wanted: dict[Path, list[Family]] = {}
         for family in FAMILIES:
@@ -165,7 +165,7 @@ class Search:
                     self.traces[word].readers.append(reader)
 
     def _unseen(self, name: str, family: Family) -> Iterator[str]:
-        """Why a variable without a reader may have one that was not seen."""
+        """Yield why a variable without a reader may have an undetected one."""
         owner = family.owner
         if not owner:
             yield f"any library may read {family.prefix} variables"
@@ -179,13 +179,13 @@ class Search:
 
 
 def alike(name: str, words: Iterable[str]) -> list[str]:
-    """The words that are spelled nearly as a name, the nearest first."""
+    """Return the words most similar to a name, the nearest first."""
     others = [word for word in words if word != name and not word.endswith("_")]
     return difflib.get_close_matches(name, others, _CANDIDATES, _ALIKE)
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The Python sources of a package, and the YAML files of verl, which may ask for a variable with `oc.env`."""
+    """Yield the Python sources of a package, and the YAML files of verl, which may read a variable with `oc.env`."""
     for path in SourceTree(folder, folder.name).files():
         if _BESIDE_THE_JOB.isdisjoint(path.relative_to(folder).parts):
             yield path

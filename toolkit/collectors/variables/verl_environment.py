@@ -1,7 +1,7 @@
-"""The variables that verl gives to the processes of a job, read from its sources: what it hands to `ray.init`, and to actors.
+"""The variables that verl sets for the processes of a job, read from its sources: what it passes to `ray.init`, and to actors.
 
-Nothing here knows a release of verl. Its own code is followed (`python.follow`), with the job's configuration and environment, from
-its main program to `ray.init`; then the functions that create workers and rollout servers.
+Nothing here depends on a release of verl. Its own code is followed (`python.follow`), with the job's configuration and
+environment, from its main program to `ray.init`; then the functions that create workers and rollout servers.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _PLATFORMS = "plugin.platform"
 _ENV_VARS = "env_vars"
 _OF_THE_JOB = ("single_controller", "workers", "checkpoint_engine")
 _ENGINES = ("fsdp", "megatron", "mindspeed", "torchtitan", "veomni", "automodel")
-# Through 0.5 a worker group was created in one long function, and the name of the rollout has always had this ending.
+# Up to 0.5 a worker group was created in one long function; the name of the rollout has always had this suffix.
 _ROLLOUT_FOLDER = "_rollout"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What decides which of verl's code runs. `rollout` and `strategy` are "" when they are not known.
+    """What decides which of verl's code runs. `rollout` and `strategy` are "" if unknown.
 
-    `libraries` are the folders of other packages, whose constants verl asks for. `capability` is the compute capability of the
-    GPUs, `UNCLEAR` when not known.
+    `libraries` are the folders of other packages, whose constants verl reads. `capability` is the compute capability of
+    the GPUs, `UNCLEAR` if unknown.
     """
 
     tree: SourceTree
@@ -53,7 +53,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Given:
-    """A variable that some process is given: `value` is a text, `UNCLEAR`, or None when it is taken away."""
+    """A variable that is set for some process: `value` is a text, `UNCLEAR`, or None if it is removed."""
 
     name: str
     value: Any
@@ -63,9 +63,9 @@ class Given:
 
 @dataclass(frozen=True)
 class Start:
-    """What `ray.init` is called with, when the driver has come there with this environment.
+    """The arguments of `ray.init` once the driver has reached it with this environment.
 
-    `reached` is False when following the program did not lead there; without `uses_ray` it does not even speak of Ray.
+    `reached` is False if following the program did not reach `ray.init`; without `uses_ray` it does not even mention Ray.
     """
 
     environ: Table
@@ -97,21 +97,21 @@ def start(job: Job, environ: Mapping[str, Any]) -> Start:
 
 
 def _speaks_of_ray(program: Path) -> bool:
-    """Whether the word stands in the program: torchrun starts others, such as supervised fine-tuning."""
+    """Whether the program mentions Ray: torchrun starts others, such as supervised fine-tuning."""
     source = read(program)
     return not isinstance(source, bytes) or re.search(rb"\bray\b|\brun_ppo\b", source) is not None
 
 
 def for_workers(job: Job, environ: Table) -> Iterator[Given]:
-    """What the training workers are given when they are created.
+    """Yield what is set for the training workers when they are created.
 
-    `environ` is the environment of the process that creates them, which is a worker itself.
+    `environ` is the environment of the process that creates them, which is itself a worker.
     """
     yield from _created_in(job, f"{job.tree.name}.{_CREATES_WORKERS}", environ, WORKERS)
 
 
 def for_servers(job: Job, environ: Table) -> Iterator[Given]:
-    """What the rollout servers are given when they are created; nothing is told without knowing which rollout it is."""
+    """Yield what is set for the rollout servers when they are created; nothing if the rollout is unknown."""
     if not job.rollout:
         return
     folder = f"{job.tree.name}.workers.rollout.{job.rollout}{_ROLLOUT_FOLDER}"
@@ -121,7 +121,7 @@ def for_servers(job: Job, environ: Table) -> Iterator[Given]:
 
 
 def while_running(job: Job) -> Iterator[Given]:
-    """What verl's workers set in their own environment while they run, as far as a constant name tells."""
+    """Yield what verl's workers set in their own environment while they run, under constant names."""
     for write in writes(job.tree.folder, _OF_THE_JOB):
         path = Path(write.path).relative_to(job.tree.folder)
         if _concerns(path, job):
@@ -131,7 +131,7 @@ def while_running(job: Job) -> Iterator[Given]:
 
 
 def configured(configuration: Configuration) -> Table:
-    """The composed configuration as the program sees it; what reading cannot tell is unclear in it."""
+    """Return the composed configuration as the program sees it; unknown values are unclear in it."""
     places = {
         override.key: (override.path, override.line)
         for override in configuration.overrides
@@ -159,7 +159,7 @@ def configured(configuration: Configuration) -> Table:
 
 
 def _known(job: Job, name: str, given: list[Any], place: Place) -> Any:
-    """What functions return whose sources lead no further."""
+    """Return the results of functions whose sources cannot be followed."""
     last = name.rpartition(".")[2]
     if name == "ray.is_initialized":
         return False
@@ -178,7 +178,7 @@ def _known(job: Job, name: str, given: list[Any], place: Place) -> Any:
 
 
 def _outside(job: Job, name: str) -> Any:
-    """A constant of another package; only names that look like one are worth reading its source for."""
+    """Return a constant of another package; the source is read only for names that look like one."""
     module, _, last = name.rpartition(".")
     top = name.partition(".")[0]
     if top not in job.libraries or not (last.isupper() or module == "torch.version"):
@@ -188,7 +188,7 @@ def _outside(job: Job, name: str) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _constants(folder: Path, package: str, module: str) -> Mapping[str, Any]:
-    """The constants at the top of a module."""
+    """Return the module-level constants."""
     file = SourceTree(folder, package).locate(module)
     source = read(file.path) if file is not None and file.kind in ("module", "package") else None
     tree = parse(source, file.path) if isinstance(source, bytes) and file is not None else None
@@ -204,7 +204,7 @@ def _constants(folder: Path, package: str, module: str) -> Mapping[str, Any]:
 
 
 def _selected(table: Any, key: Any) -> Any:
-    """`OmegaConf.select`: None where there is no such key."""
+    """Evaluate `OmegaConf.select`: None if there is no such key."""
     for step in str(key).split("."):
         if not isinstance(table, Table):
             return UNCLEAR if table is UNCLEAR else None
@@ -213,7 +213,7 @@ def _selected(table: Any, key: Any) -> Any:
 
 
 def _merge(into: Table, other: Any, place: Place) -> None:
-    """As `OmegaConf.merge` does: later ones win, and dictionaries are merged in depth."""
+    """Merge like `OmegaConf.merge`: later values win, and dictionaries are merged recursively."""
     if not isinstance(other, Table):
         other = Table()
         other.open = True
@@ -233,7 +233,7 @@ def _merge(into: Table, other: Any, place: Place) -> None:
 
 
 def _env_vars(runtime_env: Any, place: Place) -> Table:
-    """The variables of a `runtime_env`."""
+    """Return the variables of a `runtime_env`."""
     if not isinstance(runtime_env, Table):
         unknown = Table()
         unknown.open = runtime_env is not None
@@ -245,7 +245,7 @@ def _env_vars(runtime_env: Any, place: Place) -> Table:
 
 
 def _created_in(job: Job, name: str, environ: Table, to: str) -> Iterator[Given]:
-    """Follow each function of a module that speaks of `env_vars`, and see what it gives to the actors it creates."""
+    """Follow each function of a module that mentions `env_vars`, and yield what it sets for the actors it creates."""
     found: list[Given] = []
 
     def call(called: str, given: list[Any], words: Mapping[str, Any], place: Place) -> Any:
@@ -262,7 +262,7 @@ def _created_in(job: Job, name: str, environ: Table, to: str) -> Iterator[Given]
     module = follow.module(name)
     lines = _lines_with(_ENV_VARS, module.path) if module is not None else []
     for function in _functions(module) if module is not None and lines else ():
-        # Looking at its lines first spares going through most functions.
+        # Checking its lines first avoids walking most functions.
         if _spans(function.node, lines) and any(
             isinstance(node, ast.Constant) and node.value == _ENV_VARS for node in walk(function.node)
         ):
@@ -273,7 +273,7 @@ def _created_in(job: Job, name: str, environ: Table, to: str) -> Iterator[Given]
 
 
 def _lines_with(text: str, path: Path) -> list[int]:
-    """The numbers of the lines of a source in which this text stands."""
+    """Return the numbers of a source's lines that contain this text."""
     source = read(path)
     lines = source.splitlines() if isinstance(source, bytes) else ()
     return [number for number, line in enumerate(lines, 1) if text.encode() in line]
@@ -286,7 +286,7 @@ def _spans(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: Iterable[int]) -
 
 
 def _functions(module: Module) -> Iterator[Function]:
-    """The functions of a module, and the methods of its classes."""
+    """Yield the functions of a module, and the methods of its classes."""
     for value in tuple(module.names.values()):
         if isinstance(value, Function) and value.module is module:
             yield value
@@ -297,7 +297,7 @@ def _functions(module: Module) -> Iterator[Function]:
 
 
 def _platform(follow: Follow, job: Job) -> Any:
-    """The object that stands for the kind of accelerator: the class that is registered under its name."""
+    """Return the object for the kind of accelerator: the class that is registered under its name."""
     name = follow.environ.get("VERL_PLATFORM") or (
         "amd" if isinstance(_outside(job, "torch.version.hip"), str) else "nvidia"
     )
@@ -320,7 +320,7 @@ def _is_registered(node: ast.ClassDef, name: str) -> bool:
 
 
 def _concerns(path: Path, job: Job) -> bool:
-    """Whether a file may be a part of this job, and not of one with another engine or rollout."""
+    """Whether a file may be part of this job, and not of a job with another engine or rollout."""
     for part in path.with_suffix("").parts:
         if part.endswith(_ROLLOUT_FOLDER) and job.rollout and part != f"{job.rollout}{_ROLLOUT_FOLDER}":
             return False

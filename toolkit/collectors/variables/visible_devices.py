@@ -1,6 +1,6 @@
 """Which GPUs CUDA_VISIBLE_DEVICES leaves to the job, wherever it is set.
 
-CUDA takes entries up to the first that names no GPU, and none at all when one is repeated:
+CUDA accepts entries up to the first that names no GPU, and none at all if one is repeated:
 https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html,
 pytorch/pytorch torch/cuda/__init__.py (_parse_visible_devices).
 """
@@ -26,9 +26,10 @@ _UUID = re.compile(r"((?:MIG-)?(?:GPU-)?[0-9a-f]{8})(?:-[0-9a-f]+){4}")
 class Choice:
     """One value of the variable and the GPUs that it leaves, by their numbers and in its order.
 
-    `stops_at` is the first entry that names no GPU of this machine; it and what follows is not seen. `repeated` is an
-    entry that stands there twice, `cut` one of which CUDA takes the number at its beginning only ("0 1"). `path` and `line` are where a launch file sets it, `raylet` is the number of the raylet that
-    has it; neither is given for the shell. UUIDs are shortened.
+    `stops_at` is the first entry that names no GPU of this machine; it and all later entries are ignored. `repeated` is
+    an entry that occurs twice, `cut` one of which CUDA parses only the leading number ("0 1"). `path` and `line` are
+    where a launch file sets it, `raylet` is the number of the raylet that has it; neither is given for the shell. UUIDs
+    are shortened.
     """
 
     value: str
@@ -45,7 +46,7 @@ class Choice:
 class VisibleDevices:
     """`devices` are the numbers of the GPUs that a job started from here would see, by `choice`.
 
-    There is none when the variable is not set, or to something that reading the launch files cannot tell.
+    There is no `choice` if the variable is not set, or the launch files set it to an unknown value.
 
     `raylets` are the choices of the raylets that run here: Ray shares those GPUs out among the workers that it starts.
     """
@@ -59,7 +60,7 @@ class VisibleDevices:
 def visible_devices(
     gpus: Gpus, machine: Machine, launch: Launch | Unknown, raylets: Raylets | Unknown
 ) -> VisibleDevices:
-    """Read the shell's value, those that launch files set, of which the last counts, and those of raylets."""
+    """Read the shell's value, the launch files' values, of which the last counts, and the raylets' values."""
     own: Choice | None = None
     if VISIBLE_DEVICES in machine.environ:
         own = chosen(machine.environ[VISIBLE_DEVICES], gpus.devices)
@@ -81,7 +82,7 @@ def visible_devices(
 
 
 def chosen(value: str, devices: Sequence[Device]) -> Choice:
-    """What CUDA would make of a value here. Of a divided GPU it shows one part to a process, however many are named."""
+    """Return what CUDA makes of a value here. A process sees one part of a divided GPU, however many are named."""
     shown = _UUID.sub(r"\1", value)
     found: dict[str, int] = {}
     cut = None
@@ -99,7 +100,7 @@ def chosen(value: str, devices: Sequence[Device]) -> Choice:
 
 
 def _named(entry: str, devices: Sequence[Device]) -> int | None:
-    """The number of the GPU that an entry names, itself or a part of it; None when it names none."""
+    """Return the number of the GPU that an entry names, whole or in part; None if it names none."""
     number = _NUMBER.match(entry)
     if number is not None:
         return int(number[1]) if int(number[1]) < len(devices) else None
@@ -112,7 +113,7 @@ def _named(entry: str, devices: Sequence[Device]) -> int | None:
 
 
 def _same(word: str, beginning: str) -> bool:
-    """Whether a UUID, or the beginning of one, may be that of which we know the beginning."""
+    """Whether a UUID, or the beginning of one, may match the known beginning."""
     return word.startswith(beginning) or (len(word) > len("GPU-") and beginning.startswith(word))
 
 

@@ -1,4 +1,4 @@
-"""The attention backends of the vLLM that is there, and how it treats the names that the user asks for."""
+"""The attention backends of the installed vLLM, and how it treats the names that the user requests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from dataclasses import dataclass
 class Backend:
     """One name of vLLM's enumeration.
 
-    `path` is the dotted name of its class, empty when there is none. `problem` says why that class is not there, empty
-    when it is or cannot be told. `alias_of` is the earlier name with the same value: for Python's `Enum` the two are one.
-    `platforms` are those of vLLM's platform modules that mention the name.
+    `path` is the dotted name of its class, empty if there is none. `problem` is why that class is missing, empty if it
+    exists or that is unknown. `alias_of` is the earlier name with the same value: Python's `Enum` makes the two
+    identical. `platforms` are those of vLLM's platform modules that mention the name.
 
-    What follows is read only for names that are asked for. `supports_head_size`, `is_mla` and `is_sparse` are what the class's
-    own methods answer for the model at hand, `supports_device` what they answer for the GPU; None when that cannot be told.
-    `head_sizes` is its list, if it has one.
-    `lacks` are packages that its module imports and that are not installed beside vLLM.
+    The following is read only for requested names. `supports_head_size`, `is_mla` and `is_sparse` are what the class's
+    own methods return for the model, `supports_device` what they return for the GPU; None if unknown. `head_sizes` is
+    its list, if it has one. `lacks` are packages that its module imports and that are not installed with vLLM.
     """
 
     name: str
@@ -34,14 +33,14 @@ class Backend:
 
 @dataclass(frozen=True)
 class AttentionBackends:
-    """What vLLM's sources say.
+    """The attention backends, according to vLLM's sources.
 
-    `registry`: the enumeration holds class paths (0.11.1 and later); before, each platform decides by name. `platform` is
-    the one that this installation is built for, empty when that cannot be told. `variable_is_read`: VLLM_ATTENTION_BACKEND
-    matters at all; `variable_is_checked`: an unknown value raises. `variable_sets_option`: it is copied over the option, so
-    that both together raise. `old_engine_unless` are the values that keep the V1 engine, where vLLM still has both engines.
-    `options` are the engine arguments that exist. `automatic` is a value that stands for no choice, where there is one.
-    `head_size` is that of the model, 0 when it is not known; `capability` that of the GPUs ("9.0"), empty when it is not.
+    `registry`: the enumeration holds class paths (0.11.1 and later); before, each platform decides by name. `platform`
+    is the one that this installation is built for, empty if unknown. `variable_is_read`: VLLM_ATTENTION_BACKEND has an
+    effect at all; `variable_is_checked`: an unknown value raises. `variable_sets_option`: it is copied over the option,
+    so that both together raise. `old_engine_unless` are the values that keep the V1 engine, if vLLM still has both
+    engines. `options` are the existing engine arguments. `automatic` is a value for "no choice", if there is one.
+    `head_size` is the model's, 0 if unknown; `capability` the GPUs' ("9.0"), empty if unknown.
     """
 
     version: str
@@ -59,11 +58,11 @@ class AttentionBackends:
     capability: str = ""
 
     def get(self, name: str) -> Backend | None:
-        """The backend of this name."""
+        """Return the backend of this name."""
         return next((backend for backend in self.backends if backend.name == name), None)
 
     def is_usable(self, backend: Backend) -> bool:
-        """Whether nothing is known against naming this one here."""
+        """Whether there is no known obstacle to using this backend here."""
         return (
             not backend.problem
             and (bool(backend.path) or not self.registry)
@@ -73,5 +72,5 @@ class AttentionBackends:
 
     @property
     def usable(self) -> tuple[str, ...]:
-        """The names that can be written here."""
+        """Return the names that can be used here."""
         return tuple(backend.name for backend in self.backends if self.is_usable(backend))

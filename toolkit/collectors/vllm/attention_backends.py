@@ -1,4 +1,4 @@
-"""Reading vLLM's attention backends: the enumeration, what the platforms say of it, and the answers of single classes."""
+"""Reads vLLM's attention backends: the enumeration, the platforms' use of it, and the methods of single classes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from verl_doctor.toolkit.sources.python.source import (
 )
 from verl_doctor.toolkit.sources.python.symbols import Class, Function
 
-# Newest first. Until vLLM 0.11.0 the enumeration holds names only, and each platform knows what they mean.
+# Newest first. Up to vLLM 0.11.0 the enumeration holds names only, and each platform interprets them.
 _ENUMERATIONS = (
     ("v1.attention.backends.registry", "AttentionBackendEnum"),
     ("attention.backends.registry", "AttentionBackendEnum"),
     ("platforms.interface", "_Backend"),
 )
 _PLATFORMS = ("cuda", "rocm", "xpu", "tpu", "cpu")
-# These take any class that says it fits; the others know a few names.
+# These accept any class that reports support; the others recognise a few names.
 _ASK_THE_CLASS = ("cuda", "rocm")
 _CHOOSES = "get_attn_backend_cls"
 _V1_NAMES = "V1_BACKENDS"
@@ -54,15 +54,16 @@ def read_backends(
     capability: str = "",
     path: Sequence[str] = (),
 ) -> AttentionBackends | Unknown:
-    """Read everything about attention backends that a vLLM tree says. Classes are read for these names only.
+    """Read everything about attention backends in a vLLM tree. Classes are read for these names only.
 
-    `capability` is the compute capability of the GPUs, such as "9.0". `path` is where Python would look for the packages that they import; without it none is missed.
+    `capability` is the compute capability of the GPUs, such as "9.0". `path` is where Python would search for the packages that they
+    import; without it none counts as missing.
     """
     return _Reading(tree, path, capability).backends(frozenset(names), platform, model)
 
 
 class _Reading:
-    """One look into one tree; files are parsed once."""
+    """One read of one tree; files are parsed once."""
 
     def __init__(self, tree: Tree, path: Sequence[str], capability: str) -> None:
         self._tree = SourceTree(Path(tree.folder), tree.module)
@@ -112,7 +113,7 @@ class _Reading:
         )
 
     def _with_limits(self, backend: Backend, head_size: int, platform: str) -> Backend:
-        """Add what the class says of the model."""
+        """Add the class's support for the model."""
         path = backend.path or (self._path_by_platform(backend.name, platform) if platform else "")
         definition = self._class_at(path)
         if definition is None:
@@ -152,7 +153,7 @@ class _Reading:
         )
 
     def _lacking(self, module: str) -> Iterator[str]:
-        """The packages that a module imports in any case, and that are nowhere on the path."""
+        """Yield the packages that a module imports unconditionally, and that are nowhere on the path."""
         tree = self._module(module.partition(".")[2])
         imported: dict[str, None] = {}
         for node in tree.body if isinstance(tree, ast.Module) else ():
@@ -165,7 +166,7 @@ class _Reading:
                 yield name
 
     def _answer(self, owner: Class, method: str, arguments: tuple[Any, ...], call: Any) -> Any:
-        """What a class method returns for these arguments."""
+        """Return the result of a class method for these arguments."""
         found = self._sources.member_of_class(owner, method)
         if not isinstance(found, Present) or not isinstance(found.definition, Function):
             return UNCLEAR
@@ -191,7 +192,7 @@ class _Reading:
         return definition if isinstance(definition, Class) else None
 
     def _problem(self, path: str) -> str:
-        """Why there is no such class; empty when there is, or when that cannot be told."""
+        """Return why there is no such class; empty if it exists, or if unknown."""
         module, _, name = path.rpartition(".")
         if not path or self._tree.own_name(module) is None:
             return ""
@@ -207,7 +208,7 @@ class _Reading:
         return f"{module} has no {name}" if missing else ""
 
     def _mentioned(self, platform: str, *, registry: bool) -> frozenset[str]:
-        """The names that a platform's module mentions; before the registry only those that its choice knows."""
+        """Return the names that a platform's module mentions; before the registry only those that its selection recognises."""
         tree = self._module(f"platforms.{platform}")
         if not isinstance(tree, ast.Module):
             return frozenset()
@@ -221,7 +222,7 @@ class _Reading:
         )
 
     def _path_by_platform(self, name: str, platform: str) -> str:
-        """The class that a platform returns where it compares the choice with this name, the V1 engine's if there are two."""
+        """Return the class that a platform returns where it compares the choice with this name, the V1 engine's if there are two."""
         tree = self._module(f"platforms.{platform}")
         functions = _functions(tree, _CHOOSES) if isinstance(tree, ast.Module) else iter(())
         found: list[str] = []
@@ -253,7 +254,7 @@ class _Reading:
         return False
 
     def _v1_names(self) -> tuple[str, ...]:
-        """The literal list of values that the V1 engine takes; empty where there is one engine only."""
+        """Return the literal list of values that the V1 engine accepts; empty if there is only one engine."""
         tree = self._module("engine.arg_utils")
         for node in statements(tree) if isinstance(tree, ast.Module) else ():
             if (
@@ -266,7 +267,7 @@ class _Reading:
         return ()
 
     def _options(self) -> tuple[str, ...]:
-        """Those engine arguments about attention backends that exist."""
+        """Return the existing engine arguments about attention backends."""
         tree = self._module("engine.arg_utils")
         arguments = _class(tree, "EngineArgs") if isinstance(tree, ast.Module) else None
         fields = {
@@ -296,7 +297,7 @@ class _Reading:
         return file.path if file is not None else None
 
     def _module(self, module: str) -> ast.Module | Unreadable | None:
-        """The syntax tree of a module, named below `vllm`; None when there is none."""
+        """Return the syntax tree of a module, named below `vllm`; None if it does not exist."""
         if module not in self._parsed:
             file = self._tree.locate(f"{self._tree.name}.{module}")
             if file is None or file.kind not in {"module", "package"}:
@@ -308,7 +309,7 @@ class _Reading:
 
 
 def _members(enumeration: ast.ClassDef) -> Iterator[Backend]:
-    """The names of an enumeration, in order. A value that is no text (`auto()`, `None`) is no class path."""
+    """Yield the names of an enumeration, in order. A value that is not text (`auto()`, `None`) is no class path."""
     first: dict[str, str] = {}
     for node in enumeration.body:
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
@@ -325,7 +326,7 @@ def _members(enumeration: ast.ClassDef) -> Iterator[Backend]:
 
 
 def _where(backend: Backend, platforms: tuple[str, ...], *, registry: bool) -> tuple[str, ...]:
-    """A registered class that no platform mentions is for the one that its name begins with, or for those that ask it."""
+    """Assign a registered class that no platform mentions to the platform in its prefix, or to those that query the class."""
     named = tuple(name for name in _PLATFORMS if backend.name.startswith(f"{name.upper()}_"))
     return platforms or named or (_ASK_THE_CLASS if registry else ())
 
@@ -341,7 +342,7 @@ def _functions(tree: ast.Module, name: str) -> Iterator[ast.AST]:
 
 
 def _compared_names(test: ast.expr) -> set[str]:
-    """The members of the enumeration with which a condition compares for equality."""
+    """Return the enumeration members that a condition compares for equality."""
     found = set()
     for node in walk(test):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Eq, ast.In)):

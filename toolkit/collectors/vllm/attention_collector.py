@@ -21,7 +21,7 @@ def attention_backends(
     interpreter: Interpreter | Unknown,
     resources: Resources,
 ) -> AttentionBackends | Unknown:
-    """Read the enumeration, the platforms and the classes that are asked for."""
+    """Read the enumeration, the platforms and the requested classes."""
     from verl_doctor.toolkit.collectors.vllm.attention_backends import read_backends  # noqa: PLC0415 - only where a backend is named
 
     return read_backends(
@@ -35,6 +35,6 @@ def attention_backends(
 
 
 def _capability(resources: Resources) -> str:
-    """The compute capability that all GPUs share."""
+    """Return the compute capability shared by all GPUs."""
     found = {gpu.capability for gpu in resources.gpus or ()}
     return found.pop() if len(found) == 1 else ""

@@ -1,4 +1,4 @@
-"""Where the user names an attention backend for vLLM: a variable, or an option that verl hands to vLLM."""
+"""Where the user names an attention backend for vLLM: a variable, or an option that verl passes to vLLM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 VARIABLE = "VLLM_ATTENTION_BACKEND"
 OPTIONS = ("attention_backend", "attention_config.backend", "mm_encoder_attn_backend")
-"""The names that vLLM's engine arguments have had for it. The last one concerns the vision tower alone."""
+"""The names that vLLM's engine arguments have had for it. The last one applies to the vision tower only."""
 
 _ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm."
 
@@ -27,8 +27,8 @@ _ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm."
 class Asked:
     """One place that names a backend.
 
-    `by` is the variable or the engine argument, `written` how the user spells it, `name` the backend. `path` is empty for
-    a variable of the shell that the doctor runs in.
+    `by` is the variable or the engine argument, `written` the user's spelling, `name` the backend. `path` is empty for
+    a variable of the shell that verl-doctor runs in.
     """
 
     by: str
@@ -40,12 +40,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class AttentionAsked:
-    """Every place that counts. Of a variable that is set twice, only what the job would see."""
+    """Every place that counts. For a variable that is set twice, only the value that the job would see."""
 
     places: tuple[Asked, ...]
 
     def by(self, *names: str) -> tuple[Asked, ...]:
-        """The places that use this variable or these options."""
+        """Return the places that use this variable or these options."""
         return tuple(place for place in self.places if place.by in names)
 
 
@@ -53,7 +53,7 @@ class AttentionAsked:
 def attention_asked(
     variables: JobVariables, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> AttentionAsked | Unknown:
-    """Look for the variable in this shell and in the launch files, and for the options in the command."""
+    """Find the variable in this shell and in the launch files, and the options in the command."""
     values = launch_values(launch, configuration)
     rollout = text_of(values, "actor_rollout_ref.rollout.name")
     if rollout and "vllm" not in rollout:
@@ -65,7 +65,7 @@ def attention_asked(
 
 
 def _variable(variables: JobVariables) -> Iterator[Asked]:
-    """The value that vLLM would find, which runs in the workers."""
+    """Yield the value that vLLM would find, which runs in the workers."""
     if value := variables.get(VARIABLE):
         yield Asked(VARIABLE, value, VARIABLE, *variables.places.get(VARIABLE, ("", 0)))
 
@@ -83,7 +83,7 @@ def _options(values: LaunchValues) -> Iterator[Asked]:
 
 
 def _flags(launch: Launch | Unknown) -> Iterator[Asked]:
-    """`--attention-backend NAME` and its kin, for commands that start vLLM itself."""
+    """Yield `--attention-backend NAME` and its variants, for commands that start vLLM itself."""
     words = launch.command.words if isinstance(launch, Launch) and launch.command else ()
     flags = {f"--{option.replace('_', '-')}": option for option in OPTIONS}
     for index, word in enumerate(words):

@@ -1,4 +1,4 @@
-"""The names that this vLLM takes for its engine: fields of its argument classes, options of its command line, parameters of LLM."""
+"""The names that this vLLM accepts for its engine: fields of its argument classes, options of its command line, parameters of LLM."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
 
-SECTION = "actor_rollout_ref.rollout.engine_kwargs.vllm"  # what verl hands on to vLLM
-# Where vLLM 0.8 to 0.33 define them. All have the first; what a release lacks of the others is passed over.
+SECTION = "actor_rollout_ref.rollout.engine_kwargs.vllm"  # what verl passes to vLLM
+# Where vLLM 0.8 to 0.33 define them. All have the first; other files missing from a release are skipped.
 _FILES = (
     "engine/arg_utils.py",
     "entrypoints/openai/cli_args.py",
@@ -28,7 +28,7 @@ _ROLLOUT = "workers/rollout/vllm_rollout"
 
 @dataclass(frozen=True)
 class EngineArguments:
-    """`names` are what this vLLM takes, `by_verl` further names that verl's own rollout takes out of `engine_kwargs`."""
+    """`names` are accepted by this vLLM, `by_verl` are further names that verl's own rollout takes out of `engine_kwargs`."""
 
     version: str
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class EngineArguments:
 def engine_arguments(
     configuration: Configuration, vllm: VllmTree, trees: VerlTrees | Unknown
 ) -> EngineArguments | Unknown:
-    """Read them from the sources of the two, which takes longer than most, for a job that hands any on."""
+    """Read them from both sources, which takes longer than most facts, for a job that passes any."""
     if not any(word.key.startswith(SECTION) for word in configuration.overrides):
         return Absent("the job hands vLLM no engine arguments")
     folder = Path(vllm.tree.folder)

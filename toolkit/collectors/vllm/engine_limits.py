@@ -1,4 +1,4 @@
-"""What this vLLM takes as the value of an engine argument, and from which setting verl hands it on."""
+"""The values that this vLLM accepts for an engine argument, and the setting from which verl passes it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EngineLimit:
     choices: tuple[str, ...] = ()
 
     def refuses(self, value: object) -> str:
-        """What the argument takes instead of this value, in words; "" where it takes it."""
+        """Describe what the argument accepts instead of this value; "" if the value is accepted."""
         if isinstance(value, bool):
             return ""
         if isinstance(value, (int, float)):
@@ -76,7 +76,7 @@ def _read(version: str, files: list[Path], server: Path) -> EngineLimits:
 
 
 def _handed(server: Path) -> Iterator[tuple[str, str]]:
-    """The entries `"name": self.config.name` of the table that verl's server makes."""
+    """Yield the entries `"name": self.config.name` of the table that verl's server builds."""
     tree = _parsed(server)
     for node in walk(tree) if tree else ():
         if not isinstance(node, ast.Dict) or not any(isinstance(key, ast.Constant) and key.value == "gpu_memory_utilization" for key in node.keys):  # fmt: skip
@@ -119,7 +119,7 @@ def _bounds(value: ast.expr | None) -> dict[str, float]:
 
 
 def _choices(annotation: ast.expr, aliases: Mapping[str, ast.expr], depth: int = 0) -> list[str] | None:
-    """The texts of a `Literal`, also of one behind an alias; None where any text is taken."""
+    """Return the texts of a `Literal`, also through an alias; None if any text is accepted."""
     match annotation:
         case ast.Name(id=name) if name in aliases and depth < 4:
             return _choices(aliases[name], aliases, depth + 1)

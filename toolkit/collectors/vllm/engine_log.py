@@ -1,8 +1,8 @@
-"""What an engine of vLLM says in its log about its memory, and whether it sleeps.
+"""What a vLLM engine logs about its memory, and whether it sleeps.
 
-The lines are those of `Worker.sleep`, `load_model`, `capture_model` and `ExecutorBase.wake_up` in vllm/v1/worker/gpu_worker.py,
-gpu_model_runner.py and vllm/v1/executor/abstract.py; their words are the same from vLLM 0.8.5 to 0.33. vLLM counts in GiB,
-and `still in use` is what all processes together have of the GPU.
+The lines are logged by `Worker.sleep`, `load_model`, `capture_model` and `ExecutorBase.wake_up` in
+vllm/v1/worker/gpu_worker.py, gpu_model_runner.py and vllm/v1/executor/abstract.py; their text is the same from vLLM
+0.8.5 to 0.33. vLLM counts in GiB, and `still in use` is what all processes together hold of the GPU.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class EngineLog:
-    """What one engine said last, in GiB; None for what it did not say.
+    """The last values that one engine logged, in GiB; None if not logged.
 
-    `freed` is what its last sleep gave back, `in_use` what all processes then had of the GPU. `weights` and `cache` are what it
-    had while awake; `graphs` keep their memory while it sleeps.
+    `freed` is what its last sleep released, `in_use` what all processes then held of the GPU. `weights` and `cache` are
+    what it held while awake; `graphs` keep their memory while it sleeps.
     """
 
     asleep: bool = False
@@ -28,7 +28,7 @@ class EngineLog:
     graphs: float | None = None
 
 
-# A process of vLLM's puts its name and number before each of its lines, and so does Ray, further left.
+# A vLLM process puts its name and number before each of its lines, and so does Ray, further left.
 _SPEAKER = re.compile(r"\([^()]*?\bpid=(\d+)[^()]*\)")
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _WEIGHTS = re.compile(rf"Model loading took {_NUMBER} GiB")
@@ -41,7 +41,7 @@ _WOKE = re.compile(r"It took \S+ seconds to wake up")
 
 
 def read_engine_log(lines: Iterable[str], pids: Collection[int]) -> EngineLog:
-    """What the engine whose processes have these numbers says. Lines that name no speaker count as its own."""
+    """Parse the log of the engine whose processes have these numbers. Lines without a process number count as its own."""
     weights = graphs = cache = freed = in_use = None
     asleep = False
     for line in _spoken_by(lines, pids):

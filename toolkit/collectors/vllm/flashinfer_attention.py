@@ -1,4 +1,4 @@
-"""Whether the vLLM of the target takes FlashInfer for attention on the GPUs of this machine when nobody names a backend."""
+"""Whether the vLLM of the target uses FlashInfer for attention on this machine's GPUs by default."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
 
 NAME = "FLASHINFER"
 _CHOOSES = "platforms/cuda.py"
-# From vLLM 0.11.2 on: the backends that it tries, best first, for a capability and the needs of a model.
+# From vLLM 0.11.2 on: the backends that it tries, best first, for a capability and a model's needs.
 _PRIORITIES = "_get_backend_priorities"
 
 
 @dataclass(frozen=True)
 class FlashInferAttention:
-    """`first` is the backend that vLLM tries first for a model without latent attention; `read_from` is the file that says so."""
+    """`first` is the backend that vLLM tries first for a model without latent attention; `read_from` is the file that shows it."""
 
     version: str
     first: str
@@ -30,7 +30,7 @@ class FlashInferAttention:
 
     @property
     def by_default(self) -> bool:
-        """Whether that is FlashInfer's."""
+        """Whether FlashInfer's backend is first."""
         return self.first == NAME
 
 
@@ -64,7 +64,7 @@ def flashinfer_attention(
 
 
 class _FirstOfList(ast.NodeTransformer):
-    """Lets a function return the name of the first backend of the list that it would return."""
+    """Makes a function return the name of the first backend of the list that it would return."""
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
         elements = node.value.elts if isinstance(node.value, ast.List) else []

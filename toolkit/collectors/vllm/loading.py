@@ -1,6 +1,6 @@
-"""How the installed vLLM reads weights: the load formats that it knows, and its strategies for safetensors, from its sources.
+"""How the installed vLLM reads weights: its load formats and its strategies for safetensors, from its sources.
 
-What it does by itself differs: from 0.20 on it reads ahead where it recognises a network file system, until it changes again.
+The default depends on the release: since 0.20 it reads ahead on a recognised network file system.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _READING = f"{_LOADERS}/weight_utils.py"
 _DEFAULT = f"{_LOADERS}/default_loader.py"
 _ENUMERATION = "LoadFormat"
 _LISTS = ("LoadFormats", "_LOAD_FORMAT_TO_MODEL_LOADER")
-_LAZY = "lazy"  # what is left where no other strategy is asked for
+_LAZY = "lazy"  # the strategy if no other is requested
 
 
 @dataclass(frozen=True)
 class VllmLoading:
-    """`formats` are the values of load_format. `strategies` are those of safetensors_load_strategy, empty before there was one.
+    """`formats` are the values of load_format. `strategies` are those of safetensors_load_strategy, empty if it does not exist.
 
-    `reads_ahead_on` are the file systems on which it prefetches by itself, empty where it never does. `threads`: it has loaders that
-    read several files at a time (`enable_multithread_load`).
+    `reads_ahead_on` are the file systems on which it prefetches by default, empty if it never does. `threads`: it has
+    loaders that read several files at a time (`enable_multithread_load`).
     """
 
     version: str
@@ -65,7 +65,7 @@ def vllm_loading(vllm: VllmTree, _files: ModelFiles) -> VllmLoading | Unknown:
 
 
 def _formats(path: Path) -> tuple[str, ...]:
-    """The texts in the list of load formats of one file, empty where it has none."""
+    """Return the texts in the list of load formats of one file, empty if it has none."""
     source = read(path)
     if not isinstance(source, bytes) or not any(name.encode() in source for name in (_ENUMERATION, *_LISTS)):
         return ()
@@ -94,7 +94,7 @@ def _texts(*nodes: ast.AST | None) -> Iterator[str]:
 
 
 def _compared(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The texts with which a variable is compared, each with its name: `fs_type in ("nfs", "nfs4")`."""
+    """Yield the texts with which a variable is compared, each with its name: `fs_type in ("nfs", "nfs4")`."""
     for node in walk(tree):
         match node:
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq() | ast.In()], comparators=[right]):

@@ -13,7 +13,7 @@ _NAMED_IN_VERSIONS = ("rocm", "xpu", "tpu")
 
 @dataclass(frozen=True)
 class VllmPlatform:
-    """`name` is that of vLLM's platform module: "cuda", "rocm", "xpu", "tpu" or "cpu". `told_by` says what tells it."""
+    """`name` is vLLM's platform module: "cuda", "rocm", "xpu", "tpu" or "cpu". `told_by` is the evidence."""
 
     name: str
     told_by: str
@@ -21,7 +21,7 @@ class VllmPlatform:
 
 @collector(kept=True)
 def vllm_platform(vllm: VllmTree, packages: Packages | Unknown) -> VllmPlatform | Unknown:
-    """Read it from versions: vLLM takes the CPU when its own says so (vllm/platforms), and else what torch is built for."""
+    """Read it from versions: vLLM uses the CPU if its own version says so (vllm/platforms), else what torch is built for."""
     own = f"{vllm.distribution} {vllm.tree.version}" if vllm.distribution else ""
     if "cpu" in own:
         return VllmPlatform("cpu", own)
@@ -39,5 +39,5 @@ def vllm_platform(vllm: VllmTree, packages: Packages | Unknown) -> VllmPlatform 
 
 
 def _is_cuda_runtime(distribution: Distribution) -> bool:
-    """The wheels of torch on the package index are for CUDA, and bring its libraries as packages."""
+    """Whether it is a CUDA library package: the torch wheels on the package index are for CUDA and require these."""
     return distribution.name.startswith("nvidia-cuda-runtime")

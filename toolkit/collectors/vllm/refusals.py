@@ -15,17 +15,18 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, w
 
 EXPANDABLE = "expandable_segments:True"
 _ALLOCATOR = "device_allocator/cumem.py"
-# The engine that AsyncLLM has replaced: a class of its own as long as there are both, an alias since.
+# The engine that AsyncLLM replaced: a class as long as both exist, an alias since.
 _OLD_ENGINE = ("engine/llm_engine.py", "LLMEngine")
 _NEW_ENGINE = ("v1/engine/llm_engine.py", "VLLM_USE_V1")
 
 
 @dataclass(frozen=True)
 class VllmRefusals:
-    """What this vLLM does not start with.
+    """Values with which this vLLM does not start.
 
-    `expandable` is the place (path:line) that refuses `expandable_segments:True` in PYTORCH_CUDA_ALLOC_CONF when sleep mode
-    begins, "" when none does. `old_engine` is the place that refuses VLLM_USE_V1=0 while no V0 engine is left, "" likewise.
+    `expandable` is the place (path:line) that rejects `expandable_segments:True` in PYTORCH_CUDA_ALLOC_CONF when sleep
+    mode begins, "" if there is none. `old_engine` is the place that rejects VLLM_USE_V1=0 once there is no V0 engine,
+    else "".
     """
 
     version: str
@@ -35,7 +36,7 @@ class VllmRefusals:
 
 @collector(timeout=10, kept=True)
 def vllm_refusals(vllm: VllmTree) -> VllmRefusals | Unknown:
-    """Read the files that decide it. What cannot be read refuses nothing."""
+    """Read the files that decide it. An unreadable file counts as rejecting nothing."""
     folder, version = Path(vllm.tree.folder), vllm.tree.version
     files = [folder / file for file in (_ALLOCATOR, _OLD_ENGINE[0], _NEW_ENGINE[0])]
     return remembered(VllmRefusals, version, files, partial(_read, folder, version))
@@ -63,7 +64,7 @@ def _has_old_engine(folder: Path) -> bool:
 
 
 def _refusals(path: Path) -> Iterator[str]:
-    """Where `if not envs.VLLM_USE_V1:` raises."""
+    """Yield where `if not envs.VLLM_USE_V1:` raises."""
     for node in _nodes(path):
         if isinstance(node, ast.If) and ast.unparse(node.test) == f"not envs.{_NEW_ENGINE[1]}":
             for statement in node.body:

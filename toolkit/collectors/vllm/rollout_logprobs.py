@@ -1,7 +1,8 @@
-"""Which log probabilities verl's rollout asks its engine for: an engine that is started instead of verl's is told the same.
+"""The log probabilities that verl's rollout requests: an engine started in place of verl's gets the same setting.
 
-vLLM chooses its sampler by it. Asked for those after top-k and top-p it takes its own, and otherwise, on most GPUs, FlashInfer's,
-which without compiled kernels keeps nvcc busy for minutes: an engine that differs from the job's would try what the job never does.
+vLLM chooses its sampler by it. For log probabilities after top-k and top-p it uses its own, and otherwise, on most
+GPUs, FlashInfer's, which without compiled kernels keeps nvcc busy for minutes: an engine with another setting would try
+what the job never does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _KEY = "actor_rollout_ref.rollout.logprobs_mode"
 
 
 def rollout_logprobs(sampler: VllmSampler | Unknown, values: LaunchValues) -> dict[str, Any]:
-    """The engine's argument `logprobs_mode` as the job gives it, else as this verl gives it; nothing where verl has no such key."""
+    """Return the engine's argument `logprobs_mode` as the job sets it, else verl's default; nothing if verl has no such key."""
     given = values.get(_KEY)
     if given is not None and given.known and given.text:
         return {"logprobs_mode": given.text}

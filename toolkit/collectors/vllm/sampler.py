@@ -1,4 +1,4 @@
-"""Which sampler the vLLM of the target takes on the GPUs of this machine: its own, or FlashInfer's, which must be compiled."""
+"""Which sampler the vLLM of the target uses on this machine's GPUs: its own, or FlashInfer's, which must be compiled."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ VARIABLE = "VLLM_USE_FLASHINFER_SAMPLER"
 
 @dataclass(frozen=True)
 class VllmSampler:
-    """`flashinfer`: its sampler is FlashInfer's as the job is set up, `with_processed` also when log probabilities after top-k and top-p are wanted.
+    """`flashinfer`: the job's sampler is FlashInfer's, `with_processed` also with log probabilities after top-k and top-p.
 
-    `second_runner`: a second model runner, which vLLM takes for some models, asks for FlashInfer's in either case.
-    `can_be_switched`: `VLLM_USE_FLASHINFER_SAMPLER=0` keeps this vLLM from it. `read_from` is the file that decides.
-    `wanted_by_verl` is the default of verl's `logprobs_mode`, "" when it has none: log probabilities are then raw.
+    `second_runner`: a second model runner, which vLLM uses for some models, requires FlashInfer's in either case.
+    `can_be_switched`: `VLLM_USE_FLASHINFER_SAMPLER=0` keeps this vLLM from using it. `read_from` is the file that
+    decides. `wanted_by_verl` is the default of verl's `logprobs_mode`, "" if it has none: log probabilities are then
+    raw.
     """
 
     version: str

@@ -1,4 +1,4 @@
-"""Collects which sampler the installed vLLM takes."""
+"""Collects which sampler the installed vLLM uses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def vllm_sampler(
 
 
 def _default_of_verl(folder: Path) -> str:
-    """What the class of verl's rollout configuration gives to `logprobs_mode`."""
+    """Return the default of `logprobs_mode` in the class of verl's rollout configuration."""
     path = folder / "workers" / "config" / "rollout.py"
     source = read(path)
     tree = source if isinstance(source, Unreadable) else parse(source, path)

@@ -1,6 +1,6 @@
-"""Which sampler a vLLM takes, worked out from its sources: `TopKTopPSampler` chooses its `forward` when it is made.
+"""Determines which sampler a vLLM uses from its sources: `TopKTopPSampler` chooses its `forward` in its constructor.
 
-The conditions changed with nearly each release: a default of the variable, versions of FlashInfer, what the GPU can do.
+The conditions changed with nearly every release: the variable's default, versions of FlashInfer, capabilities of the GPU.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _SECOND_RUNNER = "v1.worker.gpu.sample.sampler"
 _BACKEND = "v1.attention.backends.flashinfer"
 _ASKS = "flashinfer_sampler_supported"
 _METHODS = ("forward_native", "forward_cuda", "forward_cpu", "forward_tpu", "forward_hip", "forward_xpu")
-# FlashInfer 0.7 refuses GPUs with no more than 16 multiprocessors; of those that train only a Jetson is so small.
+# FlashInfer 0.7 refuses GPUs with no more than 16 multiprocessors; of GPUs used for training only a Jetson is so small.
 _MULTIPROCESSORS = 64
 
 
 class SamplerReader:
-    """One look into one vLLM tree, for GPUs of one kind and one release of FlashInfer beside it."""
+    """One read of one vLLM tree, for GPUs of one kind and one installed release of FlashInfer."""
 
     def __init__(self, tree: Tree, capability: Capability, flashinfer: str) -> None:
         self._sources = SourceTree(Path(tree.folder), tree.module)
@@ -48,14 +48,14 @@ class SamplerReader:
 
     @property
     def path(self) -> str:
-        """The file that chooses the sampler; empty when this vLLM has none there."""
+        """Return the file that chooses the sampler; empty if this vLLM has none there."""
         found = self._sources.locate(f"{self._sources.name}.{SAMPLER}")
         return str(found.path) if found else ""
 
     def takes_flashinfer(self, value: str | None, *, processed: bool) -> bool | None:
-        """Whether the sampler would be FlashInfer's, with this value of the variable; None when that cannot be told.
+        """Whether the sampler would be FlashInfer's, with this value of the variable; None if unknown.
 
-        `processed`: log probabilities are wanted as they are after top-k and top-p, which FlashInfer does not give out.
+        `processed`: log probabilities after top-k and top-p are requested, which FlashInfer does not return.
         """
         switch = self._switch(value)
         if self._sampler is None or switch is UNCLEAR:
@@ -69,14 +69,14 @@ class SamplerReader:
         return chosen == "forward_cuda" if isinstance(chosen, str) else None
 
     def second_runner_asks(self) -> bool:
-        """Whether there is a second model runner that asks for FlashInfer's sampler, whatever the log probabilities."""
+        """Whether a second model runner requires FlashInfer's sampler, whatever the log probabilities."""
         runner = self._module(_SECOND_RUNNER)
         return runner is not None and any(
             isinstance(node, ast.Call) and dotted(node.func) == _ASKS for node in walk(runner)
         )
 
     def _switch(self, value: str | None) -> Any:
-        """What `envs` makes of the variable: its entry in the table, evaluated."""
+        """Evaluate the variable's entry in the table of `envs`."""
         if value is not None:
             return bool(int(value)) if value.strip().isdecimal() else UNCLEAR
         tables = (node for node in walk(self._module("envs") or ast.Pass()) if isinstance(node, ast.Dict))
@@ -96,7 +96,7 @@ class SamplerReader:
         }
 
     def _call(self, switch: object) -> Call:
-        """Answers what the constructor, and the function that it asks, call."""
+        """Return an evaluator of the calls in the constructor and in the function that it calls."""
 
         def call(name: str, arguments: tuple[Any, ...]) -> Any:
             owner, _, method = name.rpartition(".")
@@ -113,7 +113,7 @@ class SamplerReader:
                 case "num_compute_units" | "current_device_index":
                     return _MULTIPROCESSORS
                 case "_flashinfer_jit_unsupported_reason":
-                    return None  # the compiler is judged by rules of its own
+                    return None  # other rules judge the compiler
                 case "parse":
                     return _version(arguments)
             return UNCLEAR
@@ -121,7 +121,7 @@ class SamplerReader:
         return call
 
     def _supported(self) -> Any:
-        """What vLLM's own class says of these GPUs."""
+        """Return what vLLM's own class reports for these GPUs."""
         backend = self._module(_BACKEND)
         method = backend and _function(backend, "supports_compute_capability", "FlashInferBackend")
         if not method:
@@ -147,7 +147,7 @@ class SamplerReader:
 
 
 class _Chooses(ast.NodeTransformer):
-    """Makes of a constructor a function that returns the name of the method which becomes `forward`."""
+    """Turns a constructor into a function that returns the name of the method assigned to `forward`."""
 
     def __init__(self, processed: bool) -> None:
         self._processed = processed
@@ -173,7 +173,7 @@ class _Chooses(ast.NodeTransformer):
 
 
 def _function(module: ast.Module, name: str, owner: str = "") -> ast.FunctionDef | None:
-    """A function of a module, or a method of one of its classes."""
+    """Return a function of a module, or a method of one of its classes."""
     for node in statements(module):
         if isinstance(node, ast.ClassDef) and node.name == owner:
             return _function(ast.Module(node.body, []), name)
@@ -188,7 +188,7 @@ def _returning(value: ast.expr) -> ast.FunctionDef:
 
 
 def _default(name: str, arguments: tuple[Any, ...]) -> Any:
-    """Calls in an entry of the table, for a variable that is not set."""
+    """Evaluate calls in an entry of the table, for an unset variable."""
     match name, arguments:
         case "os.getenv" | "os.environ.get", (_, default):
             return default
@@ -198,7 +198,7 @@ def _default(name: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _with(**fields: object) -> Any:
-    """An object that `returned` looks into."""
+    """Return an object for `returned` to inspect."""
     return SimpleNamespace(_fields=tuple(fields), **fields)
 
 

@@ -1,6 +1,6 @@
-"""What this vLLM does about torch's expandable segments, with which the memory pool of its sleep mode cannot work.
+"""How this vLLM handles torch's expandable segments, which are incompatible with the memory pool of its sleep mode.
 
-The incompatibility is pytorch/pytorch#147851. vLLM refuses since #14189, and switches them off for the pool since #40812.
+The incompatibility is pytorch/pytorch#147851. vLLM rejects them since #14189, and switches them off for the pool since #40812.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEIGHBOUR = "device_allocator/alloc_conf.py"
 class SleepAllocator:
     """`does`: it "refuses" to start, "switches" them off while the pool is in use, or "ignores" them.
 
-    `looks_at` are the variables in which it would see them; torch heeds others, too.
+    `looks_at` are the variables in which it would find them; torch reads others, too.
     """
 
     version: str
@@ -55,7 +55,7 @@ def sleep_allocator(vllm: VllmTree) -> SleepAllocator | Unknown:
 
 
 def _read(path: Path) -> tuple[bool, set[str]] | Unreadable:
-    """Whether some assertion is about expandable segments, and all strings of the code; docstrings are none."""
+    """Return whether some assertion is about expandable segments, and all strings of the code except docstrings."""
     source = read(path)
     tree = source if isinstance(source, Unreadable) else parse(source, path)
     if isinstance(tree, Unreadable):

@@ -1,4 +1,4 @@
-"""Engines of vLLM that sleep at this moment, and who holds what of their GPU: their own logs beside NVML's numbers."""
+"""vLLM engines that currently sleep, and what holds their GPU's memory: their own logs compared with NVML's numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verl_doctor.toolkit.system.process_table import row_of
 from verl_doctor.toolkit.system.process_ties import ties_of
 from verl_doctor.toolkit.text import listed
 
-_PART = 4 * 1024 * 1024  # bytes that are read of a log's beginning, and of its end
+_PART = 4 * 1024 * 1024  # bytes read at a log's beginning, and at its end
 _SHOWN = 4
 _ANCESTORS = 3  # an engine's worker, the engine, the server or actor around it
 _LOGS = (".log", ".out", ".err", ".txt")
@@ -26,11 +26,11 @@ _LOGS = (".log", ".out", ".err", ".txt")
 
 @dataclass(frozen=True)
 class SleepingEngine:
-    """One engine process that sleeps, as its log `path` says, and what it and others hold of a GPU now.
+    """One engine process that sleeps, according to its log `path`, and what it and others now hold of a GPU.
 
-    `held` is in MiB and is the whole of this process. `alone` says that the engine has the process to itself; before verl 0.7 it
-    may live in a worker of the trainer. `others` are the other processes on the GPU, `nobody` is what no process that is seen
-    holds, in MiB.
+    `held` is in MiB and covers the whole process. `alone`: the engine has the process to itself; before verl 0.7 it may
+    share a worker of the trainer. `others` are the other processes on the GPU, `nobody` is the memory that no visible
+    process holds, in MiB.
     """
 
     pid: int
@@ -46,14 +46,14 @@ class SleepingEngine:
 
 @dataclass(frozen=True)
 class SleepingEngines:
-    """The engines that sleep, of those whose log was found."""
+    """The sleeping engines, of those whose log was found."""
 
     engines: tuple[SleepingEngine, ...] = ()
 
 
 @collector(timeout=15)
 def sleeping_engines(gpus: Gpus, machine: Machine) -> SleepingEngines | Unknown:
-    """Look for the log of each engine process of this user that holds memory of a GPU, and read whether it sleeps."""
+    """Find the log of each engine process of this user that holds GPU memory, and read whether it sleeps."""
     engines = [
         (device, holder)
         for device in gpus.devices
@@ -92,7 +92,7 @@ def sleeping_engines(gpus: Gpus, machine: Machine) -> SleepingEngines | Unknown:
 
 
 def _said_by(pid: int, machine: Machine) -> tuple[str, EngineLog] | None:
-    """The log in which this engine speaks of its memory, and what it says; None when there is none."""
+    """Return the log in which this engine reports its memory, and its values; None if there is none."""
     line = list(_line_of(pid, machine))
     for path in dict.fromkeys(_logs_of(line, machine)):
         log = read_engine_log(_lines(path), line)
@@ -102,7 +102,7 @@ def _said_by(pid: int, machine: Machine) -> tuple[str, EngineLog] | None:
 
 
 def _line_of(pid: int, machine: Machine) -> Iterator[int]:
-    """A process and those that it descends from, as far as they may be the same engine or the actor around it."""
+    """Yield a process and its ancestors, as far as they may be the same engine or the actor around it."""
     row = row_of(pid, machine)
     for _ in range(_ANCESTORS):
         if row is None or row.pid <= 1 or not row.mine:
@@ -112,7 +112,7 @@ def _line_of(pid: int, machine: Machine) -> Iterator[int]:
 
 
 def _logs_of(line: Collection[int], machine: Machine) -> Iterator[Path]:
-    """Files to which these processes write: their output, what reads their output writes, then what is named like a log."""
+    """Yield files to which these processes write: their output, what the reader of their output writes, then files named like a log."""
     for pid in line:
         yield from _written_by(pid, machine, {"1", "2"})
     readers = {
@@ -128,7 +128,7 @@ def _logs_of(line: Collection[int], machine: Machine) -> Iterator[Path]:
 
 
 def _written_by(pid: int, machine: Machine, names: Collection[str] = ()) -> Iterator[Path]:
-    """The regular files that a process has open for writing, or those of its descriptors of these names."""
+    """Yield the regular files that a process has open for writing, or those at the given descriptors."""
     folder = machine.at(f"/proc/{pid}/fd")
     with suppress(OSError):
         for link in sorted(folder.iterdir()):
@@ -142,7 +142,7 @@ def _written_by(pid: int, machine: Machine, names: Collection[str] = ()) -> Iter
 
 
 def _lines(path: Path) -> list[str]:
-    """The beginning of a log, where an engine starts, and its end, where it last fell asleep."""
+    """Return the beginning of a log, where an engine starts, and its end, where it last fell asleep."""
     try:
         with path.open("rb") as file:
             begin = file.read(_PART)

@@ -1,4 +1,4 @@
-"""Which attention the trainer asks transformers for, and whether it is installed."""
+"""Which attention the trainer requests from transformers, and whether it is installed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STRATEGIES = ("actor_rollout_ref.actor.strategy", "model.strategy", "engine.str
 _DEFAULT_IN = ("workers/config/model.py", "workers/fsdp_workers.py")
 # What transformers imports for each name (transformers/utils/import_utils.py).
 _NEEDS = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_interface"}
-# What newer transformers takes, with the package `kernels`, in place of one that is missing.
+# The package with which newer transformers replaces a missing one.
 _KERNELS = "kernels"
 _USUAL = frozenset({"flash_attention_2", "sdpa", "eager"})
 _FALLS_BACK = b"kernels-community/flash-attn"
@@ -33,12 +33,12 @@ _FALLBACK_IN = ("modeling_flash_attention_utils.py", "modeling_utils.py")
 
 @dataclass(frozen=True)
 class TrainerAttention:
-    """The attention of the model that is trained.
+    """The attention of the trained model.
 
-    `name` is what transformers is asked for, `written` the key or verl's file that says so, with its place. `needs` is the
-    package for it, empty when there is none; `installed` whether it, or what transformers takes in its place, is there.
-    `known` are the names that transformers has, read for an unusual name only. `critic` is the same for the critic, None where the job
-    trains none or it is not known.
+    `name` is what transformers is given, `written` the key or verl's file that sets it, with its place. `needs` is the
+    package for it, empty if there is none; `installed`: that package, or transformers' replacement for it, is
+    installed. `known` are the names that transformers accepts, read for an unusual name only. `critic` is the same for
+    the critic, None if the job trains none or it is unknown.
     """
 
     name: str
@@ -79,7 +79,7 @@ def trainer_attention(
 def _of_model(
     override: Given | None, verl: VerlTrees, interpreter: Interpreter
 ) -> TrainerAttention | Unknown:
-    """What the command asks for, or else verl's default."""
+    """Return what the command requests, or else verl's default."""
     if override is not None:
         if not override.known:
             return Unknown(f"the value of {override.key} cannot be told from the launch script")
@@ -90,7 +90,7 @@ def _of_model(
 
 
 def _trains_critic(there: Configuration) -> bool:
-    """Whether verl builds a critic with FSDP (verl/trainer/ppo/utils.py: need_critic) whose model takes the settings of the actor's."""
+    """Whether verl builds an FSDP critic (verl/trainer/ppo/utils.py: need_critic) whose model uses the actor's settings."""
     enabled = there.get("critic.enable")
     wanted = enabled is True or (enabled in (None, MISSING) and there.get("algorithm.adv_estimator") == "gae")
     strategy = there.get("critic.strategy")
@@ -110,7 +110,7 @@ def _fact(
 
 
 def _known(interpreter: Interpreter) -> Iterator[str]:
-    """The keys of `AttentionInterface._global_mapping`, and the one that needs no entry there."""
+    """Yield the keys of `AttentionInterface._global_mapping`, and the name that needs no entry there."""
     for path in (Path(entry, "transformers", "modeling_utils.py") for entry in interpreter.sys_path):
         content = read(path)
         tree = parse(content, path) if isinstance(content, bytes) else None
@@ -122,7 +122,7 @@ def _known(interpreter: Interpreter) -> Iterator[str]:
 
 
 def _has_substitute(interpreter: Interpreter) -> bool:
-    """Whether transformers would take a kernel from the hub instead: it knows how to, and has the package for it."""
+    """Whether transformers would use a kernel from the hub instead: it supports that, and has the package for it."""
     if not is_on_path(_KERNELS, interpreter.sys_path):
         return False
     files = [Path(entry, "transformers", name) for entry in interpreter.sys_path for name in _FALLBACK_IN]
@@ -131,7 +131,7 @@ def _has_substitute(interpreter: Interpreter) -> bool:
 
 
 def _defaults(folder: Path) -> Iterator[tuple[str, Path, int]]:
-    """The second argument of `.get("attn_implementation", ...)` where verl loads the actor."""
+    """Yield the second argument of `.get("attn_implementation", ...)` where verl loads the actor."""
     for name in _DEFAULT_IN:
         path = folder / name
         content = read(path)

@@ -1,4 +1,4 @@
-"""The first rows of data files, in files of the private folder: a data set of many gigabytes is read as far as a batch goes."""
+"""Copies the first rows of data files to the private folder: of a data set of many gigabytes only a batch is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AT_LEAST = 8  # rows of each file
 
 @dataclass(frozen=True)
 class Excerpt:
-    """`rows` of the files, and whether these are all that they have."""
+    """`rows` of the files, and whether these are all rows."""
 
     paths: list[str]
     rows: int
@@ -22,7 +22,7 @@ class Excerpt:
 
 
 def excerpt(paths: Iterable[str], wanted: int, folder: str) -> Excerpt:
-    """Copy the first rows of Parquet and JSON-lines files; others stay where they are, and so do those that cannot be read."""
+    """Copy the first rows of Parquet and JSON-lines files; other files and unreadable ones stay where they are."""
     found: list[str] = []
     rows, whole = 0, True
     for number, path in enumerate(paths):
@@ -40,7 +40,7 @@ def excerpt(paths: Iterable[str], wanted: int, folder: str) -> Excerpt:
 
 
 def _copy(source: str, place: Path, limit: int) -> tuple[int, bool] | None:
-    """How many rows were copied, and whether these are all; None where the file is left to verl."""
+    """Return how many rows were copied, and whether these are all; None if the file is left to verl."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if source.endswith(".parquet"):
         return _parquet(source, place, limit)

@@ -1,4 +1,4 @@
-"""Finds functions and classes of verl by the places that releases have kept them in."""
+"""Finds functions and classes of verl by their locations in different releases."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from verl_doctor.toolkit.probes.construction.stages import NotHereError
 
 
 def find(*places: str) -> Any:
-    """The first of these objects that the installed tree has. A place is `module:name` or `module:Class.method`.
+    """Return the first of these objects that the installed tree has. A place is `module:name` or `module:Class.method`.
 
-    Raises NotHereError when none has it. What an import of an existing module raises is raised on: it would end the job, too.
+    Raises NotHereError if none exists. Errors in importing an existing module propagate: they would end the job, too.
     """
     for place in places:
         module, _, path = place.partition(":")
@@ -26,7 +26,7 @@ def find(*places: str) -> Any:
 
 
 def has(*places: str) -> bool:
-    """Whether one of them is there."""
+    """Whether one of them exists."""
     try:
         find(*places)
     except NotHereError:
@@ -44,12 +44,12 @@ def _module(name: str) -> Any:
 
 
 def called(function: Callable[..., Any], **known: Any) -> Any:
-    """Call a function with those of the known arguments that it takes by name: releases add and remove some."""
+    """Call a function with those of the known arguments that it accepts: releases add and remove some."""
     return function(**taken(function, known))
 
 
 def taken(function: Callable[..., Any], known: dict[str, Any]) -> dict[str, Any]:
-    """Those of the arguments that a function takes. Raises NotHereError when it needs one that is not known."""
+    """Return the arguments that a function accepts. Raises NotHereError if it requires an unknown argument."""
     parameters = inspect.signature(function).parameters.values()
     named = {
         parameter.name
@@ -70,10 +70,10 @@ def taken(function: Callable[..., Any], known: dict[str, Any]) -> dict[str, Any]
 
 
 def plain(cls: Any) -> Any:
-    """The class behind a Ray actor's."""
+    """Return the class wrapped by a Ray actor class."""
     metadata = getattr(cls, "__ray_metadata__", None)
     actor = metadata.modified_class if metadata is not None else cls
-    # Ray derives a class from the one that is decorated.
+    # Ray derives a class from the decorated class.
     return (
         next((base for base in actor.__mro__[1:] if base.__name__ == actor.__name__), actor)
         if metadata

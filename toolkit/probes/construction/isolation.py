@@ -1,7 +1,8 @@
-"""Keeps the construction from doing anything outside its private folder: no network, no file elsewhere, no Ray, no log.
+"""Keeps the construction from any effect outside its private folder: no network, no file elsewhere, no Ray, no log.
 
-Three layers: the kernel's (Landlock forbids writing, a network namespace of its own has nobody to talk to), where it lets a user have
-them; Python's audit hooks, which also tell what was refused; and variables that send caches into the private folder.
+Three layers: the kernel's, if it permits them to a user (Landlock forbids writing, a private network namespace has no
+peers); Python's audit hooks, which also report what was refused; and variables that redirect caches to the private
+folder.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ _REMOVES = frozenset(
 
 
 class RefusedError(PermissionError):
-    """Something outside the private folder was to be written."""
+    """An attempt to write outside the private folder."""
 
 
 class NoNetworkError(OSError):
-    """Something was to come over the network."""
+    """An attempt to use the network."""
 
 
 class Isolation:
-    """`refused` is what was refused since the last look: sentences, the newest last. `executed` are the files whose code was run."""
+    """`refused` are the refusals since the last `taken`: sentences, the newest last. `executed` are the files whose code was run."""
 
     def __init__(self, private: str) -> None:
         self.private = os.path.realpath(private)
@@ -50,7 +51,7 @@ class Isolation:
         self._allowed = (self.private, "/dev", "/proc/self", f"/proc/{os.getpid()}")
 
     def begin(self) -> None:
-        """Put up all layers. What the kernel does not offer is left out."""
+        """Set up all layers. Those that the kernel does not support are left out."""
         with contextlib.suppress(OSError, AttributeError, ValueError):
             _own_network()
         with contextlib.suppress(OSError, AttributeError, ValueError):
@@ -58,7 +59,7 @@ class Isolation:
         sys.addaudithook(self._audit)
 
     def taken(self) -> list[str]:
-        """What was refused, and begin again."""
+        """Return the refusals, and start over."""
         refused, self.refused = self.refused, []
         return refused
 
@@ -116,7 +117,7 @@ def _is_near(host: str) -> bool:
 
 
 def caches(private: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the child: the user's home and models, read; every cache that is written in the private folder."""
+    """Return variables of the child: the user's home and models for reading; every cache that is written in the private folder."""
     home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
     hub = environ.get("HF_HOME") or f"{home}/.cache/huggingface"
     own = {
@@ -150,9 +151,9 @@ def caches(private: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _home(private: str, home: str) -> str:
-    """A home in the private folder, in which all that lies in the user's can be read.
+    """Make a home in the private folder, through which everything in the user's home can be read.
 
-    A library that makes a new folder of its own there, as CuPy does while it is imported, makes it in private.
+    A library that creates its own folder there, as CuPy does on import, creates it in the private one.
     """
     folder = home_in(private)
     Path(folder).mkdir(exist_ok=True)
@@ -163,12 +164,12 @@ def _home(private: str, home: str) -> str:
 
 
 def home_in(private: str) -> str:
-    """Where the private home lies."""
+    """Return the path of the private home."""
     return f"{private}/home"
 
 
 def no_ray() -> None:
-    """Let whatever would start or join Ray fail."""
+    """Make every start or join of Ray fail."""
     import ray
 
     def init(*_: Any, **__: Any) -> None:
@@ -178,10 +179,10 @@ def no_ray() -> None:
 
 
 def _own_network() -> None:
-    """A network of this process's own, with a loopback and nobody else. Raises OSError where the kernel does not let it."""
+    """Enter a private network with a loopback and no peers. Raises OSError if the kernel does not permit it."""
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.geteuid(), os.getegid()
-    # Root would lose the right to read other users' files in a user namespace, and needs none.
+    # Root would lose access to other users' files in a user namespace, and needs none.
     flags = _NEW_NETWORK if user == 0 else _NEW_NETWORK | _NEW_USER
     if libc.unshare(flags) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
@@ -196,7 +197,7 @@ def _own_network() -> None:
 
 
 def _write_below(folders: Iterable[str]) -> None:
-    """Let this process and its children write below these folders only. Raises OSError where the kernel has no Landlock."""
+    """Restrict writing by this process and its children to these folders. Raises OSError if the kernel has no Landlock."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     abi = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)

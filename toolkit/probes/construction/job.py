@@ -1,4 +1,4 @@
-"""What the stages know of the job and hand to each other."""
+"""The job, as the stages share it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 @dataclass
 class Job:
-    """One job. `config` is what Hydra composed, with what the construction takes out of it (`taken_out`).
+    """One job. `config` is Hydra's composition, without the keys that the construction removes (`taken_out`).
 
-    `folder` is where the job is started, `private` the only folder that may be written. Each stage fills in what it made.
+    `folder` is where the job is started, `private` the only writable folder. Each stage adds its results.
     """
 
     module: str
@@ -36,7 +36,7 @@ class Job:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def value(self, key: str, default: Any = None) -> Any:
-        """The value of a dotted key; the default where there is none."""
+        """Return the value of a dotted key; the default if there is none."""
         from omegaconf import OmegaConf
 
         found = OmegaConf.select(self.config, key, default=default)
@@ -55,7 +55,7 @@ class Job:
         return True
 
     def set(self, key: str, value: Any) -> None:
-        """Set a key that is there."""
+        """Set an existing key."""
         from omegaconf import OmegaConf, open_dict
 
         if self.has(key):
@@ -64,10 +64,10 @@ class Job:
 
     @property
     def world(self) -> int:
-        """How many GPUs the trainer has."""
+        """Return how many GPUs the trainer has."""
         return self.gpus_of_node * int(self.value("trainer.nnodes", 1))
 
     @property
     def gpus_of_node(self) -> int:
-        """How many of them are on one node."""
+        """Return how many of them are on one node."""
         return int(self.value("trainer.n_gpus_per_node", 1))

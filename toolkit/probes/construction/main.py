@@ -1,4 +1,4 @@
-"""Runs the stages one after the other and prints a line of JSON behind a token as each begins and ends."""
+"""Runs the stages in sequence and prints a line of JSON after a token as each begins and ends."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from verl_doctor.toolkit.probes.construction.stages import (
     Stage,
 )
 
-# Those that declare stages, in the order in which the stages run.
+# The modules that declare stages, in the order in which the stages run.
 _MODULES = ("program", "model", "data", "rollout", "prompts", "reward", "training", "world", "algorithm")
 _QUIET = {NotHereError: "not there", NotNeededError: "not needed", NotJudgedError: "not judged"}
-_GRACE = 5.0  # seconds for a stage that does not hear that its time is over: it is in C code
+_GRACE = 5.0  # seconds for a stage in C code, which cannot notice its time limit
 
 
 def run(token: str, request: Mapping[str, Any]) -> None:
-    """Build the job, and end at once: what verl has begun may hang at exit."""
+    """Build the job, and exit at once: what verl has started may hang at exit."""
     stream = os.dup(1)
-    sys.dont_write_bytecode = True  # beside the files of the user
+    sys.dont_write_bytecode = True  # next to the user's files
     private = request["private"]
     _into_file(f"{private}/output")
     home = os.environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
@@ -49,7 +49,7 @@ def run(token: str, request: Mapping[str, Any]) -> None:
     if request["environ"]:
         os.environ.update(request["environ"])
     _first_on_path(request["folder"], request["tree"])
-    tempfile.tempdir = None  # of before
+    tempfile.tempdir = None  # cached before
     isolation = Isolation(private)
     isolation.begin()
     os.chdir(request["folder"])
@@ -69,7 +69,7 @@ def run(token: str, request: Mapping[str, Any]) -> None:
 
 
 class Run:
-    """One pass over the stages. `skip` are those that ended an earlier pass, `most` seconds a stage may take however long its own limit is."""
+    """One pass over the stages. `skip` are those that ended an earlier pass, `most` is the maximum of seconds for any stage."""
 
     def __init__(
         self,
@@ -88,14 +88,14 @@ class Run:
         self.states: dict[str, str] = {}
 
     def tell(self, **event: Any) -> None:
-        """Print one event, whole."""
+        """Print one complete event."""
         text = json.dumps(event).replace(
             self._private_home, self._home
-        )  # what is printed names the user's own
+        )  # printed text names the user's own home
         os.write(self._stream, f"\n{self._token}{text}\n".encode())
 
     def all(self) -> None:
-        """Run what can be run."""
+        """Run all stages that can run."""
         for stage in STAGES.values():
             self._run_stage(stage)
         own = sorted(files_of_user(self.isolation.executed, self.job.folder))
@@ -103,7 +103,7 @@ class Run:
 
     def _run_stage(self, stage: Stage) -> None:
         if stage.name in self.skip:
-            self.states[stage.name] = "skipped"  # what needs it is not reached
+            self.states[stage.name] = "skipped"  # its dependents are not reached
             return
         missing = next((need for need in stage.needs if self.states.get(need) != "ok"), None)
         if missing is not None:
@@ -131,12 +131,12 @@ class Run:
         self.tell(event="end", stage=name, state=state, seconds=round(seconds, 2), **more)
 
     def _over(self, stage: Stage, begun: float) -> None:
-        """End the process: the stage does not hear that its time is over."""
+        """End the process: the stage does not react to its time limit."""
         self._end(stage.name, "hangs", time.monotonic() - begun)
         os._exit(3)
 
     def _judged(self, error: BaseException) -> tuple[str, dict[str, Any]]:
-        """The state of a stage that ended in an exception, and what is told about it."""
+        """Return the state of a stage that ended in an exception, and its report."""
         for kind, state in _QUIET.items():
             if isinstance(error, kind):
                 return state, {"text": str(error)}
@@ -148,7 +148,7 @@ class Run:
                 return "not judged", {**more, "text": f"{refused[-1]}, which is not done here"}
             return "hangs", more
         ours = any(isinstance(cause, (RefusedError, NoNetworkError)) for cause in causes(error))
-        if refused:  # what was refused may have become another error on its way
+        if refused:  # a refusal may have become another error on its way
             return "not judged", {**more, "text": f"{refused[-1]}, which is not done here"}
         if ours or (self._denied(error) or needs_network(error)):
             why = "it needs the network" if needs_network(error) else "it writes outside a private folder"
@@ -156,7 +156,7 @@ class Run:
         return "breaks", more
 
     def _denied(self, error: BaseException) -> bool:
-        """Whether the kernel refused a file that is not ours."""
+        """Whether the kernel refused access to a file that is not ours."""
         return any(
             isinstance(cause, OSError)
             and cause.errno in (1, 13, 30)
@@ -168,7 +168,7 @@ class Run:
 
 
 class _Limit:
-    """A time limit around a stage: an exception in it, and `over` where that is not heard."""
+    """A time limit around a stage: an exception in it, and `over` if that has no effect."""
 
     def __init__(self, seconds: float, over: Any) -> None:
         self._seconds = seconds
@@ -190,7 +190,7 @@ def _raise(*_: object) -> None:
 
 
 def _into_file(path: str) -> None:
-    """Send what libraries print into a file: the pipe is for events. How the process crashes goes to the parent."""
+    """Redirect the libraries' output to a file: the pipe is for events. Crash reports of the process go to the parent."""
     faulthandler.enable(os.fdopen(os.dup(2), "w"))
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(file, 1)
@@ -198,7 +198,7 @@ def _into_file(path: str) -> None:
 
 
 def _first_on_path(folder: str, tree: str) -> None:
-    """The job's folder first, as `python -m` has it, and the tree that is examined where Python would not find it."""
+    """Put the job's folder first, as `python -m` does, and add the examined tree if Python would not find it."""
     sys.path[:] = [entry for entry in sys.path if entry not in ("", folder)]
     if tree not in map(os.path.realpath, sys.path):
         sys.path.insert(0, tree)

@@ -1,4 +1,4 @@
-"""Describes an exception: its class, its text, the lines of verl, of vLLM and of the user that led to it."""
+"""Describes an exception: its class, its message, the lines of verl, of vLLM and of the user that caused it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OFFLINE = ("OfflineModeIsEnabled", "LocalEntryNotFoundError", "ConnectionError"
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The exception and those that it was raised from, or while handling."""
+    """Yield the exception and those that it was raised from, or while handling."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -30,14 +30,14 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def root(error: BaseException) -> BaseException:
-    """What Hydra wraps when a class refuses its arguments, else the exception itself."""
+    """Return the exception that Hydra wraps when a class rejects its arguments, else the exception itself."""
     while type(error).__name__ == "InstantiationException" and error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def needs_network(error: BaseException) -> str:
-    """The class of an exception that says that something was to come over the network; "" when none does."""
+    """Return the class of an exception that shows an attempt to use the network; "" if there is none."""
     for cause in causes(error):
         names = {base.__name__ for base in type(cause).__mro__}
         if found := next((name for name in _OFFLINE if name in names), ""):
@@ -46,7 +46,7 @@ def needs_network(error: BaseException) -> str:
 
 
 def described(error: BaseException, home: str) -> Mapping[str, Any]:
-    """All that the parent needs. `home` is the job's folder: code below it is the user's."""
+    """Return all that the parent needs. `home` is the job's folder: code below it is the user's."""
     cause = root(error)
     frames = _frames(cause, home)
     return {
@@ -58,7 +58,7 @@ def described(error: BaseException, home: str) -> Mapping[str, Any]:
 
 
 def _text(error: BaseException, frames: list[dict[str, Any]]) -> str:
-    """What an exception says: its text, or the line of a bare `assert`."""
+    """Return the message of an exception, or the line of a bare `assert`."""
     text = " ".join(str(error).split())
     if not text and frames:
         line = frames[-1]["text"]
@@ -73,7 +73,7 @@ def _text(error: BaseException, frames: list[dict[str, Any]]) -> str:
 
 
 def _key(error: BaseException) -> str:
-    """The key of the configuration that OmegaConf or Hydra names."""
+    """Return the configuration key that OmegaConf or Hydra names."""
     keys = (getattr(cause, "full_key", None) for cause in causes(error))
     return next((key for key in keys if isinstance(key, str) and key), "")
 
@@ -96,7 +96,7 @@ def _frames(error: BaseException, home: str) -> list[dict[str, Any]]:
 
 
 def owner(file: str, home: str) -> str:
-    """Whose code a file is: "verl", "vllm", "user" or "" for libraries and what is no file."""
+    """Return the owner of a file: "verl", "vllm", "user", or "" for libraries and what is not a file."""
     real = os.path.realpath(file)
     for name in ("verl", "vllm"):
         package = getattr(sys.modules.get(name), "__file__", None)
@@ -110,7 +110,7 @@ def owner(file: str, home: str) -> str:
 
 @functools.cache
 def _installed_into() -> tuple[str, ...]:
-    """The other folders of the path that an installer has filled, such as one of `pip install --target` on PYTHONPATH."""
+    """Return the other folders of the path filled by an installer, such as a `pip install --target` folder on PYTHONPATH."""
     return tuple(
         os.path.realpath(entry) + os.sep
         for entry in filter(os.path.isdir, sys.path)
@@ -119,7 +119,7 @@ def _installed_into() -> tuple[str, ...]:
 
 
 def files_of_user(files: Iterable[str], home: str) -> set[str]:
-    """Those of these files that are neither a library's, nor verl's, nor vLLM's."""
+    """Return the files that belong neither to a library, nor to verl, nor to vLLM."""
     return {
         file for file in files if file.endswith(".py") and not _is_ours(file) and owner(file, home) == "user"
     }

@@ -1,7 +1,7 @@
-"""One rank of a world of any size: a process group in which nobody else is, and what FSDP makes of a module without weights.
+"""One rank of a world of any size: a process group without other members, and how FSDP lays out a module without weights.
 
-FSDP2 is torch's own `fully_shard` on `meta`. FSDP1 moves weights to a GPU while it wraps; a stand-in wraps by torch's own
-recursion and keeps how many elements each flat parameter has on this rank.
+FSDP2 is torch's own `fully_shard` on `meta`. FSDP1 moves weights to a GPU while it wraps; a stand-in wraps by torch's
+own recursion and records how many elements each flat parameter has on this rank.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from unittest import mock
 from verl_doctor.toolkit.probes.construction.stages import NotJudgedError
 
 _HALF = 2  # bytes of an element of the usual compute type
-_ALIGNMENT = 16  # bytes at which FSDP1 begins each parameter that keeps its own form
+_ALIGNMENT = 16  # bytes: FSDP1's alignment of each parameter that keeps its own form
 
 
 @dataclass
 class Laid:
-    """A module as FSDP laid it over the world: what this rank keeps of it.
+    """A module as FSDP distributed it over the world: what this rank keeps of it.
 
-    `gathered` are the bytes of the outermost unit and the largest other one, whole and in the type of computing: they are on the GPU
-    at once. `always_away` says that FSDP itself keeps everything in the host's memory.
+    `gathered` are the bytes of the outermost unit and the largest other unit, unsharded and in the compute type: they
+    are on the GPU at the same time. `always_away`: FSDP itself keeps everything in the host's memory.
     """
 
     kind: str
@@ -40,19 +40,19 @@ class Laid:
 
 @dataclass
 class Recorder:
-    """What was laid over the world, the newest last, and the meshes that were made: name, dimensions."""
+    """The modules distributed over the world, the newest last, and the meshes that were made: name, dimensions."""
 
     laid: list[Laid] = field(default_factory=list)
     meshes: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def mesh(self, name: str, mesh: Any) -> None:
-        """Keep the dimensions of a mesh."""
+        """Record the dimensions of a mesh."""
         if mesh is not None:
             names = mesh.mesh_dim_names or [str(number) for number in range(mesh.ndim)]
             self.meshes[name] = {dim: mesh.size(number) for number, dim in enumerate(names)}
 
     def stand_in(self, stack: ExitStack, module: Any) -> None:
-        """Replace what a module of verl lays models over GPUs with."""
+        """Replace the functions with which a module of verl distributes models over GPUs."""
         stack.enter_context(mock.patch.object(module, "FSDP", self._flat_class()))
         for name in ("get_device_id", "get_torch_device"):
             if hasattr(module, name):
@@ -72,7 +72,7 @@ class Recorder:
             stack.enter_context(mock.patch.object(module, "apply_fsdp2", applied))
 
     def _flat_class(self) -> Any:
-        """A class that is called as FSDP1 is."""
+        """Return a class with FSDP1's call signature."""
         from torch import nn
 
         recorder = self
@@ -103,7 +103,7 @@ class Recorder:
 
 @contextlib.contextmanager
 def rank_of(size: int, local: int) -> Iterator[None]:
-    """Be rank 0 of a world in which nobody is waited for: `size` ranks, `local` of them on a node."""
+    """Be rank 0 of a world without waiting for others: `size` ranks, `local` of them on a node."""
     import torch.distributed as dist
 
     try:
@@ -124,9 +124,9 @@ def rank_of(size: int, local: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def models_of_shapes(built: list[Any]) -> Iterator[None]:
-    """Let `from_pretrained` build models on `meta` by their configuration alone; `built` gets them.
+    """Make `from_pretrained` build models on `meta` from their configuration alone; `built` collects them.
 
-    The attention is the plainest one: none changes a shape, and some demand a GPU.
+    The attention is the simplest one: none changes a shape, and some require a GPU.
     """
     import torch
     from transformers import PreTrainedModel
@@ -144,19 +144,19 @@ def models_of_shapes(built: list[Any]) -> Iterator[None]:
 
 
 def bytes_of(tensors: Any) -> int:
-    """The bytes of tensors on this rank, of each once."""
+    """Return the bytes of tensors on this rank, counting each once."""
     each = {id(tensor): tensor for tensor in tensors}
     return sum(local(tensor).numel() * tensor.element_size() for tensor in each.values())
 
 
 def local(tensor: Any) -> Any:
-    """The part of a distributed tensor that this rank has."""
+    """Return this rank's part of a distributed tensor."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
 @contextlib.contextmanager
 def _on_meta_only() -> Iterator[None]:
-    """Let FSDP2 take `meta` for its device, and divide a tensor without making the parts of all other ranks."""
+    """Make FSDP2 use `meta` as its device, and split a tensor without making the parts of all other ranks."""
     import torch
 
     names = ("torch.distributed.fsdp", "torch.distributed._composable.fsdp")
@@ -184,7 +184,7 @@ def _attribute(module: str, name: str) -> Any:
 
 
 class _Chunks:
-    """The parts of a tensor, as `torch.chunk` makes them, each when it is asked for: there may be a thousand."""
+    """The parts of a tensor, as `torch.chunk` makes them, each made on access: there may be a thousand."""
 
     def __init__(self, tensor: Any, number: int, dim: int) -> None:
         self._tensor, self._number, self._dim = tensor, number, dim
@@ -205,7 +205,7 @@ def _of_fsdp2(model: Any, given: Mapping[str, Any]) -> Laid:
     mesh = given.get("mesh")
     units: dict[int, list[Any]] = {}
     owners = [module for module in model.modules() if hasattr(module, "_get_fsdp_state")]
-    for module in reversed(owners):  # the innermost first: each parameter belongs to one
+    for module in reversed(owners):  # the innermost first: each parameter belongs to a single unit
         taken = {id(parameter) for group in units.values() for parameter in group}
         units[id(module)] = [
             parameter
@@ -226,7 +226,7 @@ def _of_fsdp2(model: Any, given: Mapping[str, Any]) -> Laid:
 
 
 def _of_fsdp1(module: Any, given: Mapping[str, Any]) -> tuple[Laid, list[Any]]:
-    """How FSDP1 would wrap a module, and its flat parameters on this rank."""
+    """Return how FSDP1 would wrap a module, and its flat parameters on this rank."""
     import torch
     from torch import nn
 
@@ -277,7 +277,7 @@ def _wrap_children(module: Any, policy: Any, unit: Any) -> None:
 
 
 def _shards(given: Mapping[str, Any]) -> int:
-    """Over how many ranks FSDP1 spreads a parameter."""
+    """Return over how many ranks FSDP1 spreads a parameter."""
     import torch.distributed as dist
 
     mesh = given.get("device_mesh")
@@ -287,7 +287,7 @@ def _shards(given: Mapping[str, Any]) -> int:
 
 
 def _at_once(sizes: list[int]) -> int:
-    """The outermost unit, which is last, stays gathered while the others come and go, one after the other."""
+    """Return the peak: the outermost unit, which is last, stays gathered while the others come and go in sequence."""
     return (sizes[-1] if sizes else 0) + max(sizes[:-1], default=0)
 
 

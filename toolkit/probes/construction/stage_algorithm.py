@@ -1,4 +1,4 @@
-"""What the algorithm names: estimator, losses, penalties; micro batches of the real lengths; trackers; the checkpoint to resume from."""
+"""The algorithm's parts: estimator, losses, penalties; micro batches of the real lengths; trackers; the checkpoint to resume from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CORE = "verl.trainer.ppo.core_algos"
 
 @stage("algorithm", "import", "resolution")
 def algorithm(job: Job) -> None:
-    """The functions behind the names, called on two numbers."""
+    """Call the named functions on two numbers."""
     if job.kind != "ppo":
         raise NotNeededError("an SFT job has no estimator")
     find(f"{_CORE}:get_adv_estimator_fn")(_named(job, "algorithm.adv_estimator"))
@@ -43,14 +43,14 @@ def algorithm(job: Job) -> None:
 
 
 def _named(job: Job, key: str) -> Any:
-    """The value of a setting, which what is raised next is about."""
+    """Return the value of a setting, to which the next error is attributed."""
     job.notes["key"] = key
     return job.value(key)
 
 
 @stage("micro batches", "agent loops")
 def micro_batches(job: Job) -> None:
-    """Dynamic micro batches of the prompts' real lengths, with the shortest response that there can be."""
+    """Build dynamic micro batches of the prompts' real lengths, with the shortest possible response."""
     import torch
     from tensordict import TensorDict
 
@@ -78,7 +78,7 @@ def micro_batches(job: Job) -> None:
 
 @stage("trackers", "import", "resolution", seconds=45)
 def trackers(job: Job) -> None:
-    """The tracking of verl with the job's trackers, of which nothing is started."""
+    """Construct verl's tracking with the job's trackers, without starting any."""
     named = job.value("trainer.logger")
     names = [named] if isinstance(named, str) else [str(name) for name in named or ()]
     if not names:
@@ -111,7 +111,7 @@ _TRACKERS = {
 
 
 def _packages(names: list[str]) -> list[str]:
-    """The modules that these trackers import, as far as they are installed: one that is not is left to verl's error."""
+    """Return the installed modules that these trackers import: a missing one is left to verl's error."""
     found: list[str] = []
     for name in names:
         modules = _TRACKERS.get(name, ())
@@ -123,7 +123,7 @@ def _packages(names: list[str]) -> list[str]:
 
 @stage("resuming", "data sets")
 def resuming(job: Job) -> None:
-    """The checkpoint that the job resumes from, as the trainer finds it."""
+    """Find the checkpoint that the job resumes from, as the trainer does."""
     trainer = job.trainer
     if job.kind != "ppo" or not hasattr(trainer, "_load_checkpoint"):
         raise NotHereError("the trainer of this job finds its checkpoint elsewhere")
@@ -144,9 +144,9 @@ def resuming(job: Job) -> None:
 
 
 class _Loads:
-    """Stands for a group of workers that loads a checkpoint: the folder must be there."""
+    """Stands in for a group of workers that loads a checkpoint: the folder must exist."""
 
     def load_checkpoint(self, local_path: Any = None, *_: Any, **__: Any) -> None:
-        """Raise FileNotFoundError where the folder is not there."""
+        """Raise FileNotFoundError if the folder does not exist."""
         if isinstance(local_path, str) and not os.path.isdir(local_path):
             raise FileNotFoundError(2, "there is no checkpoint", local_path)

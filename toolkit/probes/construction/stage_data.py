@@ -14,7 +14,7 @@ _REMOTE = ("hdfs://", "s3://", "gs://", "oss://", "tos://", "http://", "https://
 
 @stage("data sets", "model", seconds=90, users=True)
 def data_sets(job: Job) -> None:
-    """The data sets with their filters, the samplers and the loaders, over the first rows of each file."""
+    """Build the data sets with their filters, the samplers and the loaders, over the first rows of each file."""
     if not job.has("data"):
         raise NotNeededError("the job has no data")
     parts = {key: _shortened(job, key) for key in ("data.train_files", "data.val_files") if job.value(key)}
@@ -42,7 +42,7 @@ def data_sets(job: Job) -> None:
 
 
 def _judge_empty(job: Job, error: Exception) -> None:
-    """Say it where the filters leave no row. Raises NotJudgedError where there are more rows than were read."""
+    """Report that the filters leave no row. Raises NotJudgedError if there are more rows than were read."""
     rows = getattr(job.trainer, "train_dataset", None)
     if rows is None or not hasattr(rows, "__len__") or len(rows):
         return
@@ -53,7 +53,7 @@ def _judge_empty(job: Job, error: Exception) -> None:
 
 @stage("first batch", "data sets", seconds=60, users=True)
 def first_batch(job: Job) -> None:
-    """The first batch of the training data."""
+    """Build the first batch of the training data."""
     loader = getattr(job.trainer, "train_dataloader", None)
     if loader is None:
         raise NotHereError("the data sets of this job have no loader here")
@@ -73,7 +73,7 @@ def first_batch(job: Job) -> None:
 
 @stage("first validation batch", "data sets", seconds=60, users=True)
 def first_validation_batch(job: Job) -> None:
-    """The first batch of the validation data, where the job validates."""
+    """Build the first batch of the validation data, if the job validates."""
     loader = getattr(job.trainer, "val_dataloader", None)
     frequency = job.value("trainer.test_freq", 0)
     validates = job.value("trainer.val_before_train", default=False) or (
@@ -101,7 +101,7 @@ def _shortened(job: Job, key: str) -> Excerpt:
 
 
 def _filters(job: Job) -> bool:
-    """Whether rows may be left out."""
+    """Whether filters may drop rows."""
     return bool(job.value("data.filter_overlong_prompts", default=False) or job.value("data.custom_cls.path"))
 
 
@@ -159,7 +159,7 @@ def _sft(job: Job) -> None:
 
 
 class _Loaders:
-    """The loaders of an SFT job: a batch of one row each, or of two where the job has a collator."""
+    """The loaders of an SFT job: a batch of one row each, or of two if the job has a collator."""
 
     def __init__(self, job: Job, sets: dict[str, Any]) -> None:
         self.train_dataset = sets.get("train")
@@ -178,7 +178,7 @@ def _rows(job: Job, data: Any) -> Any:
 
 
 def _proto(batch: Any) -> Any:
-    """As verl hands batches on; what no protocol takes stays as it is."""
+    """Return the batch as verl passes it on; unchanged if no protocol accepts it."""
     if not isinstance(batch, dict) or not has("verl:DataProto"):
         return batch
     try:

@@ -15,7 +15,7 @@ _REMOTE = ("hdfs://", "s3://", "gs://", "oss://", "tos://", "http://", "https://
 
 @stage("model", "resolution", seconds=60)
 def model(job: Job) -> None:
-    """The model's configuration, its tokenizer and processor, as the trainer loads them."""
+    """Load the model's configuration, its tokenizer and processor, as the trainer does."""
     section = "actor_rollout_ref.model" if job.kind == "ppo" else "model"
     path = job.value(f"{section}.path") or job.value(f"{section}.partial_pretrain")
     if isinstance(path, str) and path.startswith(_REMOTE):
@@ -29,7 +29,7 @@ def model(job: Job) -> None:
 
 @stage("critic's model", "resolution")
 def critic_model(job: Job) -> None:
-    """What the critic trains, where the algorithm has one."""
+    """Load what the critic trains, if the algorithm has one."""
     if job.kind != "ppo" or not needs_critic(job):
         raise NotNeededError("the job trains no critic")
     if isinstance(path := job.value("critic.model.path"), str) and path.startswith(_REMOTE):
@@ -45,7 +45,7 @@ def critic_model(job: Job) -> None:
 
 @stage("reward model", "resolution")
 def reward_model(job: Job) -> None:
-    """The tokenizer and configuration of the reward model, where there is one."""
+    """Load the tokenizer and configuration of the reward model, if there is one."""
     section = next((key for key in ("reward.reward_model", "reward_model") if job.has(key)), "")
     if not section or not job.value(f"{section}.enable", default=False):
         raise NotNeededError("the job has no reward model")
@@ -59,7 +59,7 @@ def reward_model(job: Job) -> None:
 
 @stage("configuration classes", "resolution")
 def classes(job: Job) -> None:
-    """Every section that the trainer and its workers turn into one of verl's classes."""
+    """Convert every section that the trainer and its workers turn into one of verl's classes."""
     from omegaconf import OmegaConf
 
     if not has("verl.utils.config:omega_conf_to_dataclass"):
@@ -79,14 +79,14 @@ def classes(job: Job) -> None:
     for key in there:
         section = OmegaConf.create(
             OmegaConf.to_container(OmegaConf.select(config, key), resolve=True)
-        )  # the ref of a worker is changed before it is converted
+        )  # the ref of a worker is changed before conversion
         if key.endswith(".ref"):
             _as_worker(section, OmegaConf.select(config, "actor_rollout_ref.actor"))
         find("verl.utils.config:omega_conf_to_dataclass")(section)
 
 
 def _as_worker(ref: Any, actor: Any) -> None:
-    """Name the reference's settings as the actor's are named, which the worker does (verl/workers/engine_workers.py)."""
+    """Rename the reference's settings to the actor's names, as the worker does (verl/workers/engine_workers.py)."""
     if "ppo_mini_batch_size" not in ref and not has("verl.workers.engine_workers:ActorRolloutRefWorker"):
         raise NotHereError("the reference of this release is no section of its own")
     ref.ppo_mini_batch_size = actor.ppo_mini_batch_size
@@ -100,7 +100,7 @@ def _as_worker(ref: Any, actor: Any) -> None:
 
 
 def critic_config(job: Job, workers: Any) -> Any:
-    """The critic's configuration as the trainer makes it (verl/trainer/ppo/v1/trainer_base.py)."""
+    """Return the critic's configuration as the trainer builds it (verl/trainer/ppo/v1/trainer_base.py)."""
     section = find("verl.utils.config:omega_conf_to_dataclass")(copied(job, "critic"))
     cls = workers.TrainingWorkerConfig
     given = {
@@ -115,14 +115,14 @@ def critic_config(job: Job, workers: Any) -> Any:
 
 
 def copied(job: Job, key: str) -> Any:
-    """A section that workers may change."""
+    """Return a copy of a section, which workers may change."""
     from omegaconf import OmegaConf
 
     return OmegaConf.create(OmegaConf.to_container(OmegaConf.select(job.config, key), resolve=True))
 
 
 def convert(job: Job, key: str) -> Any:
-    """A section as the object of its class."""
+    """Return a section as the object of its class."""
     from omegaconf import OmegaConf
 
     return find("verl.utils.config:omega_conf_to_dataclass")(OmegaConf.select(job.config, key))
@@ -137,7 +137,7 @@ def _of_class(job: Job, section: str) -> Any:
 
 
 class _Loaded:
-    """What a release without a class for models has in several variables."""
+    """Bundles what a release without a model class keeps in several variables."""
 
     def __init__(self, local_path: str, tokenizer: Any, processor: Any, hf_config: Any) -> None:
         self.local_path, self.tokenizer = local_path, tokenizer

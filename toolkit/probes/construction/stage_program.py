@@ -15,7 +15,7 @@ from verl_doctor.toolkit.probes.construction.stages import NotHereError, NotJudg
 
 @stage("composition", seconds=60)
 def composition(job: Job) -> None:
-    """Compose what `@hydra.main` would hand to the program."""
+    """Compose what `@hydra.main` would pass to the program."""
     from hydra import compose, initialize_config_dir
 
     with initialize_config_dir(config_dir=job.config_folder, version_base=None):
@@ -25,7 +25,7 @@ def composition(job: Job) -> None:
 
 @stage("import", "composition", seconds=180, users=True)
 def imported(job: Job) -> None:
-    """Import the program, and with it verl, torch and what they need."""
+    """Import the program, including verl, torch and their dependencies."""
     if job.module.endswith(".py") or "/" in job.module:
         spec = importlib.util.spec_from_file_location("job_program", job.module)
         if spec is None or spec.loader is None:
@@ -39,7 +39,7 @@ def imported(job: Job) -> None:
 
 @stage("resolution", "import")
 def resolution(job: Job) -> None:
-    """Follow all interpolations, as the task runner does before anything else."""
+    """Resolve all interpolations, as the task runner does first."""
     from omegaconf import OmegaConf
 
     if job.has("transfer_queue.enable") and job.value("trainer.use_v1") is True:
@@ -49,7 +49,7 @@ def resolution(job: Job) -> None:
 
 @stage("validation", "resolution")
 def validation(job: Job) -> None:
-    """The validation of verl: a function from 0.6 on, a method of the trainer before."""
+    """Run verl's validation: a function from 0.6 on, a method of the trainer before."""
     if job.kind != "ppo":
         raise NotNeededError("verl validates PPO's configuration only")
     given = {
@@ -67,7 +67,7 @@ def validation(job: Job) -> None:
 
 @stage("trainer", "validation")
 def trainer(job: Job) -> None:
-    """The trainer's class for the mode, its sampler and callbacks."""
+    """Find the trainer's class for the mode, its sampler and callbacks."""
     OmegaConf = _omegaconf()  # noqa: N806
     if job.kind != "ppo" or not job.value("trainer.use_v1", default=False):
         raise NotNeededError("the job has no trainer of verl's second generation")
@@ -79,7 +79,7 @@ def trainer(job: Job) -> None:
 
 @stage("roles", "validation")
 def roles(job: Job) -> None:
-    """The workers' classes that the job's strategies choose."""
+    """Find the worker classes that the job's strategies choose."""
     if job.kind != "ppo":
         raise NotNeededError("an SFT job has no roles")
     if job.value("trainer.use_v1", default=False):

@@ -1,4 +1,4 @@
-"""The agent loops: their tools, chat template, prompt lengths and sampling parameters, on the first rows with answers made up here."""
+"""The agent loops: their tools, chat template, prompt lengths and sampling parameters, on the first rows with made-up responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORKERS = ("verl.experimental.agent_loop.agent_loop:AgentLoopWorkerBase", "verl
 
 @stage("agent loops", "first batch", seconds=60, users=True)
 def agent_loops(job: Job) -> None:
-    """Run the agent loop of each of the first rows; the engine answers at once."""
+    """Run the agent loop of each of the first rows; the engine responds at once."""
     job.outputs = _generated(job, job.batch, validate=False)
     mask = job.outputs.batch["attention_mask"]
     job.lengths = [int(length) for length in mask.sum(dim=1)]
@@ -28,7 +28,7 @@ def agent_loops(job: Job) -> None:
 
 @stage("agent loops in validation", "first validation batch", "agent loops", seconds=60, users=True)
 def in_validation(job: Job) -> None:
-    """The same for the first rows of the validation data."""
+    """Do the same for the first rows of the validation data."""
     _generated(job, job.validation_batch, validate=True)
 
 
@@ -66,7 +66,7 @@ def _worker(job: Job) -> Any:
 
 
 class _Rayless(mock.MagicMock):
-    """Stands for Ray where a worker of agent loops asks who it is."""
+    """Stands in for Ray where an agent loop worker queries its identity."""
 
 
 def _longest_first(batch: Any) -> list[int]:
@@ -78,7 +78,7 @@ def _longest_first(batch: Any) -> list[int]:
 
 
 class _Client:
-    """What agent loops ask for tokens: verl's own server with a canned engine, or canned tokens where no server was made."""
+    """The source of tokens for agent loops: verl's own server with a canned engine, or canned tokens if no server was made."""
 
     def __init__(self, job: Job) -> None:
         tokenizer = job.tokenizer
@@ -92,7 +92,7 @@ class _Client:
             self._server.engine = CannedEngine(tokens)
 
     async def generate(self, **request: Any) -> Any:
-        """The tokens of one answer."""
+        """Return the tokens of one response."""
         if self._server is not None:
             known = inspect.signature(self._server.generate).parameters
             return await self._server.generate(**{k: v for k, v in request.items() if k in known})

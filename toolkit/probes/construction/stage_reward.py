@@ -15,7 +15,7 @@ _ROWS = 4
 
 @stage("reward manager", "model", seconds=45, users=True)
 def reward_manager(job: Job) -> None:
-    """The reward manager, with the user's function where the job names one."""
+    """Build the reward manager, with the user's function if the job names one."""
     if job.kind != "ppo":
         raise NotNeededError("an SFT job has no reward")
     load = find("verl.trainer.ppo.reward:load_reward_manager")
@@ -26,7 +26,7 @@ def reward_manager(job: Job) -> None:
 
 @stage("reward", "reward manager", "first batch", seconds=30, users=True)
 def reward(job: Job) -> None:
-    """The scores of the first rows, for an answer made up here."""
+    """Score the first rows, with a made-up response."""
     if any(job.value(f"{key}.enable", default=False) for key in ("reward.reward_model", "reward_model")):
         raise NotJudgedError("a reward model scores the answers, and it needs a GPU")
     manager = job.notes["reward"]
@@ -52,7 +52,7 @@ async def _single(manager: Any, data: Any) -> None:
 
 
 def _number(value: Any) -> Any:
-    """What a tensor of rewards takes: a number, or what has one."""
+    """Convert to a number, as a tensor of rewards does; return anything else unchanged."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -60,7 +60,7 @@ def _number(value: Any) -> Any:
 
 
 def _answered(job: Job) -> Any:
-    """The first rows with answers, as the rollout hands them to the reward."""
+    """Return the first rows with responses, as the rollout passes them to the reward."""
     import torch
 
     batch = job.batch
@@ -86,7 +86,7 @@ def _answered(job: Job) -> Any:
 
 
 def _with_rows(tensors: dict[str, Any], fields: dict[str, Any], batch: Any) -> Any:
-    """A batch of these tensors, with what each row has beside its prompt."""
+    """Return a batch of these tensors, with each row's fields other than its prompt."""
     data = find("verl:DataProto").from_dict(tensors=tensors, non_tensors=fields)
     data.meta_info = {**getattr(batch, "meta_info", {}), "global_steps": 0}
     return data

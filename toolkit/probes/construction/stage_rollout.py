@@ -23,16 +23,16 @@ _SERVERS = "verl.workers.rollout.vllm_rollout.vllm_async_server"
 
 
 class ArgumentsRefusedError(Exception):
-    """The engine's command line does not take an argument."""
+    """The engine's command line does not accept an argument."""
 
 
 class _Reached(BaseException):
-    """The engine's configuration was made; nothing is started."""
+    """Raised once the engine's configuration is made; nothing is started."""
 
 
 @stage("rollout classes", "resolution", seconds=120)
 def rollout_classes(job: Job) -> None:
-    """The classes that the job's rollout names."""
+    """Find the classes that the job's rollout names."""
     if job.kind != "ppo":
         raise NotNeededError("the job has no rollout")
     name, mode = job.value(f"{_ROLLOUT}.name"), job.value(f"{_ROLLOUT}.mode", "sync")
@@ -53,7 +53,7 @@ def rollout_classes(job: Job) -> None:
 
 @stage("engine", "rollout classes", "model", "configuration classes", seconds=90)
 def engine(job: Job) -> None:
-    """The engine's configuration, by the code of verl's server and vLLM's own checks."""
+    """Build the engine's configuration, with the code of verl's server and vLLM's own checks."""
     if job.value(f"{_ROLLOUT}.name") != "vllm":
         raise NotHereError(f"the engine {job.value(f'{_ROLLOUT}.name')} is not configured here")
     if has(f"{_SERVERS}:vLLMHttpServer"):
@@ -128,7 +128,7 @@ def _restore(environ: dict[str, str]) -> None:
 
 
 async def _launched(server: Any) -> None:
-    """Launch the server as far as the engine's configuration."""
+    """Launch the server up to the engine's configuration."""
     if not hasattr(server, "run_server"):
         raise NotJudgedError("the server of this release starts its engine in one piece")
 
@@ -140,7 +140,7 @@ async def _launched(server: Any) -> None:
 
 
 def _configured(args: Any) -> Any:
-    """The engine's configuration of these arguments. What only a GPU allows is left out where there is none."""
+    """Return the engine's configuration for these arguments. Without a GPU, what needs one is left out."""
     from vllm import AsyncEngineArgs
     from vllm.platforms import current_platform
 
@@ -161,7 +161,7 @@ def _configured(args: Any) -> Any:
 
 
 def _inspect_here() -> None:
-    """Let vLLM look at the model's class in this process: the one that it would start for that imports vLLM anew, for ten seconds."""
+    """Make vLLM inspect the model's class in this process: the process that it would start for that imports vLLM again, for ten seconds."""
     if has("vllm.model_executor.models.registry:_run_in_subprocess"):
         registry: Any = importlib.import_module("vllm.model_executor.models.registry")
         registry._run_in_subprocess = _here
@@ -172,7 +172,7 @@ def _here(function: Any) -> Any:
 
 
 def _extension(job: Job) -> None:
-    """The class that verl, or the job, adds to the engine's workers."""
+    """Find the class that verl, or the job, adds to the engine's workers."""
     chosen = getattr(getattr(job.notes["engine"], "parallel_config", None), "worker_extension_cls", "")
     if chosen:
         module, _, name = chosen.rpartition(".")
@@ -180,7 +180,7 @@ def _extension(job: Job) -> None:
 
 
 def give_adapter(job: Job) -> None:
-    """What verl has the engine's workers do with an adapter that the trainer sends, for one without a tensor."""
+    """Run what verl has the engine's workers do with an adapter from the trainer, for an adapter without a tensor."""
     rank = job.value(f"{_MODEL}.lora.rank", 0) or job.value(f"{_MODEL}.lora_rank", 0)
     made: Any = job.notes["engine"]
     if not rank or not getattr(made, "lora_config", None) or job.value(f"{_MODEL}.lora.merge", default=False):
@@ -199,7 +199,7 @@ def give_adapter(job: Job) -> None:
 
 
 def _adapters_worker(made: Any) -> Any:
-    """What of an engine's worker handles adapters, without a device."""
+    """Return the part of an engine's worker that handles adapters, without a device."""
     cls = find("vllm.lora.worker_manager:LRUCacheWorkerLoRAManager")
     worker = object.__new__(cls)
     worker.lora_config = made.lora_config
@@ -214,7 +214,7 @@ def _adapters_worker(made: Any) -> Any:
 
 
 def _class_in_engine(made: Any) -> Any:
-    """The class of vLLM's that the engine makes of the model."""
+    """Return the vLLM class that the engine builds from the model."""
     registry = find("vllm.model_executor.models:ModelRegistry")
     resolve = registry.resolve_model_cls
     given = {"architectures": made.model_config.architectures, "model_config": made.model_config}
@@ -228,11 +228,11 @@ class CannedEngine:
         self._tokens = tokens
 
     async def list_loras(self) -> set[int]:
-        """None is loaded."""
+        """Return no adapters: none is loaded."""
         return set()
 
     async def generate(self, **request: Any) -> Any:
-        """One output of vLLM's, whole."""
+        """Yield one complete vLLM output."""
         self._demand(request.get("prompt"), request.get("sampling_params"))
         tokens = self._tokens[: getattr(request.get("sampling_params"), "max_tokens", None) or None]
         logprobs = [{token: types.SimpleNamespace(logprob=-1.0)} for token in tokens]

@@ -1,4 +1,4 @@
-"""The trainer's workers and engine on `meta` tensors, in a process group of the job's size that has nobody else in it."""
+"""The trainer's workers and engine on `meta` tensors, in a process group of the job's size without other members."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from verl_doctor.toolkit.probes.construction.stages import NotHereError, NotJudg
 
 _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
-_LONGEST_HEADER = 100_000_000  # bytes, as safetensors has it
+_LONGEST_HEADER = 100_000_000  # bytes, the limit of safetensors
 
 
 class MismatchError(RuntimeError):
-    """The shapes of the weights are not those of the model."""
+    """The weights' shapes differ from the model's."""
 
 
 @stage("weights", "model", seconds=60)
 def weights(job: Job) -> None:
-    """The model on `meta`, with the attention that counts, and its shapes against the headers of the weights."""
+    """Build the model on `meta`, with the attention that counts, and compare its shapes with the headers of the weights."""
     config = job.hf_config
     if config is None:
         raise NotJudgedError("the model's configuration is not known")
@@ -54,7 +54,7 @@ def weights(job: Job) -> None:
 
 @stage("training engine", "weights", "configuration classes", seconds=60)
 def training_engine(job: Job) -> None:
-    """The workers that the trainer starts: device meshes, adapters, optimizer and learning rate, without a weight or a GPU."""
+    """Build the workers that the trainer starts: device meshes, adapters, optimizer and learning rate, without a weight or a GPU."""
     if job.kind != "ppo":
         _tuning_engine(job)
         return
@@ -74,7 +74,7 @@ def training_engine(job: Job) -> None:
 
 
 def _tuning_engine(job: Job) -> None:
-    """The engine of an SFT job, by its trainer's own code."""
+    """Build the engine of an SFT job, with its trainer's own code."""
     cls = plain(find(f"{job.module}:SFTTrainer", "verl.trainer.sft_trainer:SFTTrainer"))
     if not hasattr(cls, "_build_engine") or not hasattr(cls, "_build_config"):
         raise NotHereError("the SFT trainer of this release builds its engine in one piece")
@@ -89,7 +89,7 @@ def _tuning_engine(job: Job) -> None:
 
 
 def _shared_loader(job: Job, trainer: Any) -> None:
-    """The loader of one rank, which takes its part of a batch."""
+    """Build the loader of one rank, which takes its part of a batch."""
     rows = getattr(job.trainer, "train_dataset", None)
     if rows is None or not hasattr(trainer, "_build_dataloader"):
         return
@@ -108,7 +108,7 @@ def _adapted(job: Job) -> bool:
 
 
 def _stand_ins(stack: ExitStack) -> None:
-    """What would touch a GPU or Ray, replaced; of an engine what is built before FSDP takes over is left."""
+    """Replace what would use a GPU or Ray; of an engine only what is built before FSDP remains."""
     import torch
 
     stack.enter_context(mock.patch.object(torch.cuda, "set_device"))
@@ -129,7 +129,7 @@ def _stand_ins(stack: ExitStack) -> None:
 
 
 def _reset(worker: Any) -> None:
-    """What `initialize` of an engine does before it shards the module."""
+    """Do what `initialize` of an engine does before it shards the module."""
     engine = worker.engine
     if not hasattr(engine, "_build_module"):
         return
@@ -147,7 +147,7 @@ def _reset(worker: Any) -> None:
 
 
 def _wrapped(engine: Any, module: Any) -> None:
-    """What FSDP is told of the module: the layers that it wraps, and the types of its numbers."""
+    """Compute FSDP's arguments for the module: the layers that it wraps, and the types of its numbers."""
     config = engine.engine_config
     policy = find("verl.utils.fsdp_utils:get_fsdp_wrap_policy")
     given = {"module": module, "config": config.wrap_policy, "is_lora": getattr(engine, "_is_lora", False)}
@@ -159,7 +159,7 @@ def _wrapped(engine: Any, module: Any) -> None:
 
 @contextlib.contextmanager
 def _meta_models() -> Iterator[None]:
-    """Let models come without weights: `from_pretrained` builds them of their configuration."""
+    """Allow models without weights: `from_pretrained` builds them from their configuration."""
     from transformers import PreTrainedModel
 
     def empty(cls: Any, /, _path: Any = None, *_: Any, config: Any = None, **more: Any) -> Any:
@@ -204,7 +204,7 @@ def _auto_class(config: Any) -> Any:
 
 
 def _without_gpu(config: Any) -> None:
-    """Flash attention demands a GPU where it is installed: without one its shapes are those of another attention."""
+    """Replace flash attention, which requires a GPU where it is installed: its shapes equal those of another attention."""
     import torch
 
     if torch.cuda.is_available() or not importlib.util.find_spec("flash_attn"):
@@ -214,7 +214,7 @@ def _without_gpu(config: Any) -> None:
 
 
 def _shapes(folder: str) -> dict[str, tuple[int, ...]]:
-    """The shapes in the headers of the model's safetensors, floating point only. Raises MismatchError for a file that is none."""
+    """Return the shapes in the headers of the model's safetensors, floating point only. Raises MismatchError for an invalid file."""
     found: dict[str, tuple[int, ...]] = {}
     for path in sorted(Path(folder).glob("*.safetensors")) if os.path.isdir(folder) else ():
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The world of the job: one rank of all its GPUs, with the bytes that it keeps, and what does not divide."""
+"""The world of the job: one rank of all its GPUs, with the bytes that it keeps, and sizes that do not divide evenly."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SIZES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
 
 @stage("world", "model", seconds=60)
 def world(job: Job) -> None:
-    """The meshes of the trainer and the rollout, and what a rank keeps of each model."""
+    """Build the meshes of the trainer and the rollout, and measure what a rank keeps of each model."""
     if job.kind != "ppo":
         raise NotNeededError("an SFT job has no rollout beside its trainer")
     job = _anew(job)
@@ -46,7 +46,12 @@ def world(job: Job) -> None:
     with rank_of(job.world, job.gpus_of_node), ExitStack() as stack:
         try:
             how = build(job, recorder, stack, parts, shapes)
-        except (NotHereError, NotJudgedError, AssertionError, ValueError):  # so verl and torch refuse numbers
+        except (
+            NotHereError,
+            NotJudgedError,
+            AssertionError,
+            ValueError,
+        ):  # how verl and torch reject numbers
             raise
         except Exception as error:
             raise NotJudgedError(
@@ -64,7 +69,7 @@ def world(job: Job) -> None:
 
 @stage("engine's world", "engine")
 def engines_world(job: Job) -> None:
-    """The engine's own checks of its parallel sizes, which a machine without GPUs leaves out."""
+    """Run the engine's own checks of its parallel sizes, which it skips on a machine without GPUs."""
     made: Any = job.notes.get("engine")
     if not hasattr(made, "model_config") or not hasattr(made.model_config, "verify_with_parallel_config"):
         raise NotHereError("the engine of this release checks its sizes while it starts")
@@ -77,12 +82,12 @@ def engines_world(job: Job) -> None:
 
 @stage("engine's adapter", "engine")
 def engines_adapter(job: Job) -> None:
-    """The engine takes the trainer's adapter, once both are there."""
+    """Give the engine the trainer's adapter, once both exist."""
     give_adapter(job)
 
 
 def _anew(job: Job) -> Job:
-    """The job with its configuration as it was composed: stages before this one have taken things out of it."""
+    """Return the job with its configuration as composed: earlier stages have removed keys from it."""
     from hydra import compose, initialize_config_dir
 
     with initialize_config_dir(config_dir=job.config_folder, version_base=None):
@@ -93,7 +98,7 @@ def _anew(job: Job) -> Job:
 
 
 def _has_engines(job: Job) -> bool:
-    """Whether the workers are those that have engines; of a release that has both the setting decides."""
+    """Whether the workers are those that have engines; for a release that has both the setting decides."""
     if not has("verl.workers.engine_workers:ActorRolloutRefWorker"):
         return False
     legacy = has("verl.workers.fsdp_workers:ActorRolloutRefWorker")
@@ -103,7 +108,7 @@ def _has_engines(job: Job) -> bool:
 def _engines(
     job: Job, recorder: Recorder, stack: ExitStack, parts: list[dict[str, Any]], shapes: list[Any]
 ) -> str:
-    """Build the workers of releases whose engines are classes of their own."""
+    """Build the workers of releases with separate engine classes."""
     workers = find("verl.workers.engine_workers")
     training = plain(workers.TrainingWorker)
     implementation = find("verl.workers.engine.fsdp.transformer_impl")
@@ -200,7 +205,7 @@ def _workers(
 
 
 def _rollout_mesh(job: Job) -> Any:
-    """The mesh of the engines, as the workers of these releases make it. Raises ValueError where it cannot be made."""
+    """Build the mesh of the engines, as the workers of these releases do. Raises ValueError if it cannot be built."""
     from torch.distributed.device_mesh import init_device_mesh
 
     width = int(job.value(f"{_ROLLOUT}.tensor_model_parallel_size", 1))
@@ -213,7 +218,7 @@ def _rollout_mesh(job: Job) -> Any:
 
 
 def _attention_of_any_kind() -> Any:
-    """Let a configuration name an attention that is not installed: it changes no shape."""
+    """Allow a configuration to name an attention that is not installed: it changes no shape."""
     from transformers import AutoConfig
 
     load = AutoConfig.from_pretrained.__func__
@@ -226,7 +231,7 @@ def _attention_of_any_kind() -> Any:
 
 
 def _without_gpu(stack: ExitStack, workers: Any) -> None:
-    """Replace what touches a GPU while workers are made."""
+    """Replace what uses a GPU while workers are built."""
     import torch
 
     stack.enter_context(mock.patch.object(torch.cuda, "set_device"))
@@ -251,7 +256,7 @@ def _shapes(module: Any) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def _part(name: str, module: Any, optimizer: Any, laid: Laid, away: tuple[bool, bool]) -> dict[str, Any]:
-    """What a rank keeps of a model, in bytes."""
+    """Return what a rank keeps of a model, in bytes."""
     every = list(module.parameters())
     trained = [parameter for parameter in every if parameter.requires_grad] if optimizer is not None else []
     states, temporary = _states(optimizer) if optimizer is not None else (0, 0)
@@ -271,9 +276,9 @@ def _part(name: str, module: Any, optimizer: Any, laid: Laid, away: tuple[bool, 
 
 
 def _states(optimizer: Any) -> tuple[int | None, int]:
-    """The bytes of the optimizer's states on this rank, and of what it makes for the length of a step; None where it takes none here.
+    """Return the bytes of the optimizer's states on this rank, and of its temporaries during a step; None if it cannot step here.
 
-    The optimizer takes a step with one parameter for each type and number of dimensions; its states grow with the elements.
+    The optimizer steps one parameter for each type and number of dimensions; its states grow with the elements.
     """
     import torch
 
@@ -287,7 +292,7 @@ def _states(optimizer: Any) -> tuple[int | None, int]:
         group["params"] = [_sample(same) for same in kinds.values()]
         numbers = [sum(parameter.numel() for parameter in same) for same in kinds.values()]
         sampled += list(zip(group["params"], numbers, strict=True))
-        # On GPUs the roots of all second moments are made at once (`_multi_tensor_adamw` in torch/optim).
+        # On GPUs the roots of all second moments are computed at once (`_multi_tensor_adamw` in torch/optim).
         if isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW)) and _is_at_once(group):
             temporary += sum(bytes_of(same) for same in kinds.values())
     try:
@@ -311,13 +316,13 @@ def _is_at_once(group: dict[str, Any]) -> bool:
 
 
 def _state_of(optimizer: Any, sample: Any) -> float:
-    """The bytes of states for one element."""
+    """Return the bytes of states for one element."""
     states = [state for state in optimizer.state[sample].values() if getattr(state, "ndim", 0)]
     return float(bytes_of(states) / max(sample.numel(), 1))
 
 
 def _rollout(job: Job, shapes: list[tuple[str, tuple[int, ...]]]) -> dict[str, Any]:
-    """What an engine keeps on each of its GPUs. Bytes are None where its types are not known here."""
+    """Return what an engine keeps on each of its GPUs. Bytes are None if its types are not known here."""
     tensor = int(job.value(f"{_ROLLOUT}.tensor_model_parallel_size", 1))
     pipeline = int(job.value(f"{_ROLLOUT}.pipeline_model_parallel_size", 1))
     made = getattr(job.notes.get("engine"), "model_config", None)
@@ -342,7 +347,7 @@ def _rollout(job: Job, shapes: list[tuple[str, tuple[int, ...]]]) -> dict[str, A
 
 
 def _elements(name: str, shape: tuple[int, ...], tensor: int, heads: int) -> int:
-    """How many elements of a parameter one of the engine's ranks has: the fewest that its way of dividing allows."""
+    """Return how many elements of a parameter one engine rank has: the fewest that its way of dividing allows."""
     number = 1
     for size in shape:
         number *= size
@@ -354,7 +359,7 @@ def _elements(name: str, shape: tuple[int, ...], tensor: int, heads: int) -> int
 
 
 def _token(text: Any, made: Any, tensor: int, pipeline: int, heads: int, width: int) -> int | None:
-    """The bytes of keys and values of one token on a rank; None for models whose cache is of another kind."""
+    """Return the bytes of keys and values of one token on a rank; None for models with another kind of cache."""
     if made is None or getattr(made, "use_mla", True) or getattr(made, "is_hybrid", False):
         return None
     layers, all_heads = getattr(text, "num_hidden_layers", 0), getattr(text, "num_attention_heads", 0)

@@ -1,4 +1,4 @@
-"""What a stage of the construction is, and the table of all of them."""
+"""The stages of the construction: what a stage is, and the table of all of them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class NotJudgedError(Exception):
 
 
 class OverTimeError(BaseException):
-    """A stage took longer than it may. No handler for `Exception` stops it."""
+    """A stage exceeded its time limit. No handler for `Exception` stops it."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """`needs` are the stages that must have succeeded, `seconds` how long it may take, `users` whether it runs code of the user's."""
+    """`needs` are the stages that must have succeeded, `seconds` its time limit, `users` whether it runs the user's code."""
 
     name: str
     run: Callable[[Job], None]
@@ -44,7 +44,7 @@ STAGES: dict[str, Stage] = {}
 def stage(
     name: str, *needs: str, seconds: float = 60.0, users: bool = False
 ) -> Callable[[Callable[[Job], None]], Callable[[Job], None]]:
-    """Add a function to the table. It raises what verl raises, `NotHereError` or `NotJudgedError`."""
+    """Add a function to the table. It raises verl's errors, `NotHereError` or `NotJudgedError`."""
 
     def add(function: Callable[[Job], None]) -> Callable[[Job], None]:
         STAGES[name] = Stage(name, function, needs, seconds, users)
