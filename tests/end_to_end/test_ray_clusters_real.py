@@ -205,7 +205,7 @@ def test_what_never_gets_its_place(busy: tuple[head.Head, Driver], tmp_path: Pat
 def test_another_release_of_ray(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
     at, _ = busy
     found = said(at, tmp_path, python=head.environment(OLDER[0]) / "bin" / "python", RAY_ADDRESS=at.address)
-    assert f"runs Ray {head.VERSION}, and this environment has {OLDER[0]}" in found["RAY104"]
+    assert f"runs Ray {head.VERSION}, but this environment has {OLDER[0]}" in found["RAY104"]
 
 
 def test_a_second_ray_on_the_machine(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_token_that_is_not_shown(python: Path, tmp_path: Path) -> None:
         assert (opened.token, opened.ray, len(opened.nodes)) == (True, head.VERSION, 1)
         assert token not in repr(opened)
         assert (
-            "none is presented where RAY_AUTH_MODE is not set"
+            "none is sent because RAY_AUTH_MODE is not set"
             in said(at, tmp_path, RAY_ADDRESS=at.address)["RAY106"]
         )
         assert "RAY106" not in said(at, tmp_path, RAY_ADDRESS=at.address, RAY_AUTH_MODE="token")
@@ -296,7 +296,7 @@ def test_a_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> None:
         psutil.wait_procs(ended, timeout=60)
         found = said(at, tmp_path)
         assert (
-            f"names {at.address}, where no Ray answers: ray.init() would wait for it forever"
+            f"names {at.address}, but no Ray answers there: ray.init() would wait for it forever"
             in found["RAY102"]
         )
         environ = {
@@ -313,4 +313,4 @@ def test_a_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> None:
         waiting.kill()
         waiting.wait()
         assert "nothing is listening" in said(at, tmp_path, RAY_ADDRESS=at.address)["RAY101"]
-        assert "leave it away" not in said(at, tmp_path, RAY_ADDRESS="local")
+        assert "RAY101" not in said(at, tmp_path, RAY_ADDRESS="local")
