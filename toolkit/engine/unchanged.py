@@ -5,10 +5,10 @@ file system is noted (`system.looks`). The record of a run holds the state of al
 rules that need no other facts. The next run uses them where
 
 - this doctor, its dependencies, its Python, the user, the kernel, the whole environment, the folder, the target, the options
-and the configuration are the same (the record's name is a digest of these),
+  and the configuration are the same (the record's name is a digest of these),
 - every accessed file, folder and link is unchanged: where a single one has changed, nothing of the record is used,
 - and what kept facts need of the other collectors is equal. These change by themselves (Ray, GPUs, the interpreter's report),
-so they are observed again in every run. Where one differs, nothing of the record is used.
+  so they are observed again in every run. Where one differs, nothing of the record is used.
 
 Unknown and Broken facts are not kept: a slow disk may have caused them. Rules whose outcomes are reused are not even
 imported. A record is valid for a day, and not if it is from the future.
