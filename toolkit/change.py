@@ -191,7 +191,7 @@ def fix(
     """Declare a fix.
 
     `repairs` are the codes of the rules whose findings it repairs. `upstream` names the change in another project that made
-    it necessary (repo#number), `needed` the version range in which it is, `restart` what must be restarted before it takes
+    it necessary (repo#number), `needed` the version range that needs it, `restart` what must be restarted before it takes
     effect.
     """
 

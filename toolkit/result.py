@@ -218,7 +218,7 @@ class Report:
 
     @property
     def summary(self) -> dict[str, int]:
-        """Return how many rules ended in each status."""
+        """How many rules ended in each status."""
         counted = Counter(result.status for result in self.results)
         return {status: counted[status] for status in STATUSES}
 

@@ -94,12 +94,12 @@ SubjectKind = Literal[
 """Kinds of subjects that findings are about.
 
 setting: a key of verl's configuration; symbol: a dotted name of Python code; library: a shared object; limit: a limit of the
-kernel, a container or Ray; memory: a memory that something may run out of; path: a path of a job; rung: a step of the smoke
+kernel, a container or Ray; memory: memory that something may run out of; path: a path of a job; rung: a step of the smoke
 test; site: a path of this cluster by its configured name; source: a source file that is read, not run.
 """
 
 EVERY_JOB = "every job"
-"""What an error stops that leaves no path of a job."""
+"""What an error stops after which no path of a job can run."""
 
 SEVERITIES: tuple[str, ...] = get_args(Severity)
 
@@ -174,7 +174,7 @@ class Finding:
     `subject` is what it is about; fixes, renderers and judges decide by it and never read `message` or `evidence`. `severity`
     and `phase` (when it strikes) are the rule's own unless the finding has others. `fix` names the fix that would help. An
     error stops the paths of a job that `stops` names (for instance "async rollout"), all of them when that is empty or holds
-    `EVERY_JOB`; a warning may not. `may_stop` are paths that cannot run under some setting. `also` are further places with
+    `EVERY_JOB`; a warning only may. `may_stop` are paths that cannot run under some setting. `also` are further places with
     the same root cause. `correction` is what to write into the launch script, where a rule can determine it.
     """
 

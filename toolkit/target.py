@@ -83,7 +83,7 @@ class Target:
 
     @property
     def chosen_why(self) -> str:
-        """Return how the interpreter was found, as text."""
+        """How the interpreter was found, as text."""
         words = {
             "virtual environment": "active virtual environment",
             "conda environment": "active conda environment",

@@ -122,7 +122,7 @@ class Gathering:
 def judge(
     answers: Iterable[NodeAnswer], session: Session, collection: Collection, watch: Watch = lambda _: None
 ) -> Report:
-    """Judge the nodes that respond, and this machine, which has the job's own things: its script, its trees, its cluster.
+    """Judge the nodes that respond, and this machine, which holds what belongs to the job: its script, its trees, its cluster.
 
     `collection` is a look at this machine that was begun with `session`; `watch` receives interim results. Findings without a
     node are this machine's own.

@@ -207,7 +207,7 @@ class MaskedStream(io.TextIOBase):
 
     @property
     def buffer(self) -> IO[bytes]:
-        """Return where bytes are written unchanged."""
+        """Where bytes are written unchanged."""
         return self.stream.buffer
 
     @property

@@ -127,7 +127,7 @@ class Memory:
 
     @cached_property
     def _changing(self) -> Mapping[str, Collector]:
-        """Return the collectors of what changes by itself and is needed by a kept fact."""
+        """The collectors of what changes by itself and is needed by a kept fact."""
         needed = dict.fromkeys(
             need.reference.key
             for collector in self.collectors.values()

@@ -65,7 +65,7 @@ class Dialogue:
 
     @property
     def complaint(self) -> str:
-        """Return the last line of its stderr, as far as it was read."""
+        """The last line of its stderr, as far as it was read."""
         lines = self._complaint.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else "it printed nothing"
 

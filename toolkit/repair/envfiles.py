@@ -61,7 +61,7 @@ class EnvFiles:
 
     @property
     def sign(self) -> str:
-        """Return the mark that shows a later run that the shell file was sourced: the path where it was first written.
+        """The mark that shows a later run that the shell file was sourced: the path where it was first written.
 
         It stays the same when the folder is moved, or reached by another name. Raises Refused as `entries` does.
         """

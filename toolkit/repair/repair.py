@@ -69,7 +69,7 @@ class _Work:
         )
 
     def named(self, home: Path, done: Transaction | None) -> _Work:
-        """Return the work after something was applied."""
+        """Return the work, named after the first transaction that was applied."""
         return self if done is None or self.name else replace(self, name=f"{home}/{done.id}")
 
     def looked(self, known: Mapping[type, Any] | None = None) -> tuple[_Work, Collection, Report]:

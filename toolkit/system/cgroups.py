@@ -41,12 +41,12 @@ class Group:
 
     @property
     def pids_left(self) -> float:
-        """Return how many more processes and threads it allows."""
+        """How many more processes and threads it allows."""
         return _left(self.pids, self.pids_used)
 
     @property
     def memory_left(self) -> float:
-        """Return how many more bytes it allows."""
+        """How many more bytes it allows."""
         return _left(self.memory, self.memory_used)
 
 

@@ -214,7 +214,7 @@ def may_hold_secret(text: str) -> bool:
 
 
 def list_may_hold_secret(text: str) -> bool:
-    """Do the same as `may_hold_secret` for a list of paths or hosts, in which `@`, `token:` and similar are parts of names."""
+    """Check like `may_hold_secret` a list of paths or hosts, in which `@`, `token:` and similar are parts of names."""
     return without_tokens(text, MASK) != text or any(map(smells_of_secret, _ASSIGNED.findall(text)))
 
 

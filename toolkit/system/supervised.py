@@ -45,7 +45,7 @@ class Minded:
 
     @property
     def code(self) -> int | None:
-        """Return its exit code, a signal as a negative number; None before all is over."""
+        """Its exit code, a signal as a negative number; None before all is over."""
         return self.minder.returncode
 
 

@@ -48,7 +48,7 @@ _HEAD = re.compile(
 )
 _ACTOR = re.compile(r":actor_name:([\w.:<>-]{1,80})$")
 _BORN, _MADE = "Constructing CoreWorkerProcess.", "Actor creation task finished"
-# What verl prints for its workers unless configured otherwise.
+# Part of the environment that verl gives its workers by default, as it prints it.
 _QUIET = "'VLLM_LOGGING_LEVEL': 'WARN'"
 
 

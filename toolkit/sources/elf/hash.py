@@ -42,7 +42,7 @@ class GnuHash:
 
     @property
     def undefined_before(self) -> int | None:
-        """Return the number of symbols that includes all undefined ones. A table that hashes nothing does not hold it."""
+        """The number of symbols that includes all undefined ones. A table that hashes nothing does not hold it."""
         return self.first if self._hashes else None
 
     def find(self, name: bytes) -> Iterator[int]:
@@ -75,7 +75,7 @@ class SysvHash:
 
     @property
     def undefined_before(self) -> int | None:
-        """Return the number of symbols that includes all undefined ones: all symbols here."""
+        """The number of symbols that includes all undefined ones: all symbols here."""
         return len(self._chains) if self._buckets else None
 
     def find(self, name: bytes) -> Iterator[int]:

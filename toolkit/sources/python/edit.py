@@ -169,7 +169,7 @@ class SourceText:
 
     @property
     def _glued(self) -> frozenset[int]:
-        """Return lines (from 0) before which no comment can stand: they continue a string, or follow a backslash."""
+        """Lines (from 0) before which no comment can stand: they continue a string, or follow a backslash."""
         inside: set[int] = set()
         for first, last in _strings(self.text):
             inside.update(range(first, last))

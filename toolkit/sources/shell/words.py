@@ -98,7 +98,7 @@ class WordReader(ABC):
 
     @property
     def line(self) -> int:
-        """Return the line of the current position, counted from the last call."""
+        """The line of the current position, counted from the last call."""
         at, line = self._counted
         line += self.text.count("\n", at, self.at) if self.at >= at else -self.text.count("\n", self.at, at)
         self._counted = (self.at, line)
