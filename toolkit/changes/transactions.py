@@ -102,7 +102,7 @@ def changed_again(entry: Entry, record: FileRecord, entries: Sequence[Entry]) ->
 
 
 def _reaches(record: FileRecord, places: Collection[str]) -> bool:
-    return record.file in places or os.path.dirname(record.file) in places  # noqa: PTH120 - a text as they are
+    return record.file in places or os.path.dirname(record.file) in places  # noqa: PTH120 - a text like them
 
 
 def _settled_entries(home: Path) -> tuple[Entry, ...]:

@@ -37,7 +37,7 @@ class ReachedNodes(Source):
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
         """Query, judge and fold."""
         collection = look()
-        # Closed at once on an interrupt: what runs on the nodes must be told to stop.
+        # Closed at once on an interrupt, so that what runs on the nodes is stopped.
         with contextlib.closing(transport.answers(self.way, session, collection, watch)) as answers:
             return fleet.judge(answers, session, collection, _now_and_then(watch))
 

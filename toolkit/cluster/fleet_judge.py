@@ -46,7 +46,7 @@ class _Rule:
 class NodeJudge:
     """The rules that can be judged from one node's facts alone, and their results for the nodes so far.
 
-    For a node, only the rules are judged of which a fact, or a required rule, differs from the node before it.
+    For each node, only those rules are judged for which a fact, or a required rule, differs from the previous node.
     """
 
     def __init__(self, checks: Sequence[Check], selection: Selection, today: date) -> None:

@@ -20,7 +20,7 @@ class Answer(Protocol):
 
     @abstractmethod
     def text_lines(self, width: int | None) -> Iterable[Text | str]:
-        """Return the lines for a person; a plain string is written as it is.
+        """Return the lines for a person; a plain string is written unchanged.
 
         `width` is the terminal's, None for a pipe, in which nothing is wrapped.
         """

@@ -46,7 +46,7 @@ _END = "\n }\n}\n"
 
 @dataclass(frozen=True)
 class NotHeld(Unknown):
-    """A fact that a file does not hold: it was not collected, or that verl-doctor did not have it."""
+    """A fact that a file does not hold: it was not collected, or the verl-doctor that wrote the file lacked it."""
 
 
 def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:

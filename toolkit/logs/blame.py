@@ -189,7 +189,7 @@ def names_exception(words: str) -> bool:
 
 
 def blamed_alone(words: str, lines: Sequence[Line]) -> Blame:
-    """Return where the fault lies of an exception of which only the message is in the log."""
+    """Return where the fault lies when the log holds only the message of an exception."""
     settings = settings_in(words, "", lines)
     return Blame("configuration", settings) if settings else Blame("program")
 

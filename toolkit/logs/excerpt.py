@@ -30,7 +30,7 @@ WORDS = (
     "checkpoint shards", " took ", "core engine proc", "Final validation metrics", "ray init kwargs",
     "ptxas fatal   : ", "UserWarning: CUDA initialization: ", "Waiting for register center actor ", "which is incompatible", "access fault", "step creation ", "xceed", "Pressure]", "cache memory: -", "times out", "profiled value", "exit code", "PREEMPT", "Preempted by", "Eviction", "node scale down", "death signal", ":nan", "': nan", "HCCP", "Assertion `",
 )  # fmt: skip
-"""Words of which nearly every complaint contains at least one, as do the beginning and the end of a run.
+"""Words for the search: nearly every complaint contains at least one, as do the beginning and the end of a run.
 
 Longer words search faster: the search takes up to half a second per gigabyte. The tests of the signatures name an example
 that contains none.

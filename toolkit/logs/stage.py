@@ -54,7 +54,7 @@ _OF_GROUP = ("actor_rollout_ref_", "actor_rollout_", "rollout_", "critic_", "ref
 
 
 def stage_of(raised: Raised) -> str:
-    """Return the stage in which an exception, or one that it was raised from, was raised; "" where no function shows it."""
+    """Return the stage in which an exception was raised, or one before it in its chain; "" where no function shows it."""
     inner = list(raised.chain)[::-1]
     names = [frame.function for each in inner for frame in reversed(each.frames)]
     names += [_of_actor(name) for each in inner for name in _REMOTE.findall(each.message)]

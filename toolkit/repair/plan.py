@@ -123,7 +123,7 @@ def plan_of(fix: Fix, code: str, finding: Finding, collection: Collection) -> Pl
 
 
 def with_reason(change: Change, finding: Finding) -> Change:
-    """Give a variable without a reason the finding's."""
+    """Use the finding's reason for a variable without one."""
     if isinstance(change, SetVariable) and not change.why:
         return replace(change, why=finding.message)
     return change

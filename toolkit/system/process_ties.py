@@ -31,7 +31,7 @@ from verl_doctor.toolkit.system.unix_sockets import unix_peers, unix_sockets
 
 _ESTABLISHED = "01"
 LISTENS = "0A"
-# States of a connection of which one side may still wait for the other: it is open, or one side has finished sending.
+# Connection states in which one side may still wait for the other: it is open, or one side has finished sending.
 _WAITING = frozenset(
     {"01", "03", "04", "05", "08"}
 )  # ESTABLISHED, SYN_RECV, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT
