@@ -1,4 +1,4 @@
-"""What a change is, and what a fix is: both are data. Only the change engine carries a change out."""
+"""Changes and fixes as data. Only the change engine carries a change out."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Safety = Literal["safe", "unsafe", "manual"]
 
 @dataclass(frozen=True)
 class ReplaceFile:
-    """Give a file other content. Refused unless the file is exactly `before`."""
+    """Replace a file's content. Refused unless the file is exactly `before`."""
 
     path: Path
     before: bytes
     after: bytes
     why: str = ""
-    """What is to be known about it before it is done: the arithmetic, and what it changes of the training."""
+    """What the user should know before it is applied: the arithmetic, and its effect on the training."""
 
     undoable = True
 
@@ -51,7 +51,7 @@ class RemoveFile:
 
 @dataclass(frozen=True)
 class NewLink:
-    """Create a symbolic link, and the folders above it, where there is nothing yet."""
+    """Create a symbolic link, and its parent folders, where nothing exists yet."""
 
     path: Path
     target: Path
@@ -61,12 +61,12 @@ class NewLink:
 
 @dataclass(frozen=True)
 class SetVariable:
-    """Give an environment variable to all processes of the job, or take one from them (`value` None).
+    """Set an environment variable for all processes of the job, or unset it (`value` None).
 
-    `fix --output-env DIR` carries it out: a line in the shell file that is sourced before Ray is started, and in the
-    `runtime_env` that Ray gives to its workers. `why` is a sentence, "" for that of the finding. `until` says when it is
-    needed no longer, "" when that depends on this machine alone. With `prepend` the value is put in front of a list of paths that is there
-    already. `node_only` says that other nodes may need another value, so that it is no part of the `runtime_env`.
+    `fix --output-env DIR` applies it: in the shell file that is sourced before Ray is started, and in the `runtime_env` that
+    Ray gives to its workers. `why` is a sentence, "" for the finding's own. `until` names when it is no longer needed, ""
+    when that depends on this machine alone. With `prepend` the value is put in front of an existing list of paths.
+    `node_only` means that other nodes may need another value, so it is left out of the `runtime_env`.
     """
 
     name: str
@@ -83,7 +83,7 @@ class SetVariable:
 class CompileBytecode:
     """Write the missing bytecode caches below `roots` with the target's own interpreter.
 
-    Journalled as one manifest, not as one entry per file. Undo removes those caches that are still the ones written.
+    Journalled as one manifest, not as one entry per file. Undo removes the caches that are still as written.
     """
 
     python: Path
@@ -94,7 +94,7 @@ class CompileBytecode:
 
 @dataclass(frozen=True)
 class RunCommand:
-    """Run a command, for instance one installer call. It cannot be undone, so it is unsafe by type."""
+    """Run a command, for instance an installer call. It cannot be undone, so it is unsafe by type."""
 
     argv: tuple[str, ...]
     why: str
@@ -103,15 +103,16 @@ class RunCommand:
 
 
 PYTHON, LOCK = "{python}", "{lock}"
-"""In the words of an installer's command: the interpreter to install for, and the lock file."""
+"""Placeholders in an installer's command: the interpreter to install for, and the lock file."""
 
 
 @dataclass(frozen=True)
 class InstallPackages:
-    """Give a copy of a virtual environment exactly the packages that `lock` pins; the environment itself when `copy` is it.
+    """Install exactly the packages that `lock` pins in a copy of a virtual environment, or in the environment when `copy` is it.
 
-    `installer` is the command, with `PYTHON` and `LOCK` in it. `cleared` are the metadata folders of distributions whose
-    files go first, relative to the environment: the installer could not remove them in one piece. `why` is a line for each kind of change.
+    `installer` is the command, with `PYTHON` and `LOCK` in it. `cleared` are the metadata folders, relative to the
+    environment, of distributions whose files are removed first: the installer could not remove them completely. `why` is a
+    line for each kind of change.
     """
 
     environment: Path
@@ -130,12 +131,12 @@ class InstallPackages:
 
     @property
     def lock_file(self) -> Path:
-        """Where the lock file lies afterwards."""
+        """The path of the lock file afterwards."""
         return self.copy / "verl-doctor.lock.txt"
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What is run."""
+        """The command to run."""
         places = {PYTHON: str(self.copy / "bin" / "python"), LOCK: str(self.lock_file)}
         return tuple(places.get(word, word) for word in self.installer)
 
@@ -154,14 +155,14 @@ Change = (
 
 @dataclass(frozen=True)
 class Refusal:
-    """A fix that does not know this case says why instead of guessing."""
+    """The reason why a fix does not handle this case, instead of a guess."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Fix:
-    """A repair: a pure function from a finding and facts to changes, and what is declared about it."""
+    """A repair: a pure function from a finding and facts to changes, with its declaration."""
 
     id: str
     repairs: tuple[str, ...]
@@ -189,8 +190,9 @@ def fix(
 ) -> Callable[[Callable[..., list[Change] | Refusal]], Fix]:
     """Declare a fix.
 
-    `repairs` are the codes of the rules for whose findings it is. `upstream` names the change in another project that made it necessary (repo#number), `needed` the version range in
-    which it is, `restart` what must be restarted before it has an effect.
+    `repairs` are the codes of the rules whose findings it repairs. `upstream` names the change in another project that made
+    it necessary (repo#number), `needed` the version range that needs it, `restart` what must be restarted before it takes
+    effect.
     """
 
     def declare(function: Callable[..., list[Change] | Refusal]) -> Fix:
@@ -209,14 +211,14 @@ def fix(
 
 
 def safety_of(declared: Safety, changes: list[Change]) -> Safety:
-    """The safety of a plan: what cannot be undone is unsafe by type, whatever its author declared."""
+    """Return the safety of a plan: what cannot be undone is unsafe by type, whatever its author declared."""
     if declared == "safe" and not all(change.undoable for change in changes):
         return "unsafe"
     return declared
 
 
 def describe(change: Change) -> dict[str, Any]:
-    """Say in JSON types what a change would do, without the bytes."""
+    """Describe in JSON types what a change would do, without the bytes."""
     match change:
         case ReplaceFile(path):
             return {"kind": "replace_file", "path": str(path)}

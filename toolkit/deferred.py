@@ -1,4 +1,4 @@
-"""What is imported when it is first used: the functions of rules, fixes and collectors, and the classes of facts."""
+"""Imports on first use: the functions of rules, fixes and collectors, and the classes of facts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import threading
 from functools import cached_property
 from typing import Any
 
-# Two threads that import modules of one circle of imports could each see the other's half-loaded.
+# Two threads that import modules of one import cycle could each see the other's half-loaded.
 _LOCK = threading.RLock()
 
 
 def imported(module: str, path: str) -> Any:
-    """The object with this dotted name in a module. Raises ImportError or AttributeError when it is not there."""
+    """Return the object with this dotted name in a module. Raises ImportError or AttributeError when it does not exist."""
     with _LOCK:
         found: Any = importlib.import_module(module)
     for name in path.split("."):
@@ -23,7 +23,7 @@ def imported(module: str, path: str) -> Any:
 class Deferred:
     """A function that is imported when it is first called.
 
-    `module` and `path` say where it is found, `defined_in` is the module that defines it, and `documentation` its docstring.
+    `module` and `path` locate it, `defined_in` is the module that defines it, and `documentation` its docstring.
     """
 
     def __init__(self, module: str, path: str, defined_in: str, *, documentation: str | None = None) -> None:
@@ -42,10 +42,10 @@ class Deferred:
 
     @cached_property
     def function(self) -> Any:
-        """The function itself. Raises what its import raises."""
+        """The function itself. Raises whatever its import raises."""
         return imported(self._module, self._path)
 
 
 def function_of(function: Any) -> Any:
-    """The function itself, imported where that was put off."""
+    """Return the function itself, importing it if that was deferred."""
     return function.function if isinstance(function, Deferred) else function

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command ended. `EPILOG` of `options.exit_codes` is the sentence about them in the help."""
+    """How a command ended. `EPILOG` of `options.exit_codes` explains them in the help."""
 
     OK = 0
     FAILED = 1

@@ -1,7 +1,7 @@
-"""What a fact is: something observed, with no opinion in it, and the collector that observes it.
+"""Facts, which are observations without judgement, and the collectors that observe them.
 
-A fact is a frozen dataclass that survives a trip through JSON. A *local handle* (an open source tree, an index)
-is collected in the same way but stays on this machine: rules over portable facts also work on `check --facts`.
+A fact is a frozen dataclass that survives a round trip through JSON. A *local handle* (an open source tree, an index) is
+collected in the same way but stays on this machine: rules over portable facts also work on `check --facts`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ F = TypeVar("F")
 UnknownKind = Literal[
     "", "no library", "no more processes", "no temporary folder", "not tried", "sound when isolated"
 ]
-"""Why a fact could not be had, where code decides by that.
+"""Why a fact is unavailable, where code depends on it.
 
-no library: the library that answers is not installed; no more processes: the machine starts no more of them, or has no
-more memory for them; no temporary folder: none can be written; not tried: it costs more than was to be spent, such as a trial that only --deep makes; sound when isolated: the
-interpreter works without anything of the user's.
+no library: the library that provides it is not installed; no more processes: the machine can start no more processes, or has
+no memory for them; no temporary folder: none is writable; not tried: it costs more than this command may spend, such as a
+trial that only --deep runs; sound when isolated: the interpreter works without the user's own settings and packages.
 """
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """A fact that could not be had, and why. A rule that needs it is skipped, never passed.
+    """A fact that is unavailable, and why. A rule that needs it is skipped, never passed.
 
     `reason` is a sentence for people; code decides by the class and by `kind`.
     """
@@ -42,14 +42,14 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Absent(Unknown):
-    """The thing that the fact describes does not exist on this target: rules about it do not apply."""
+    """The subject of the fact does not exist on this target: rules about it do not apply."""
 
 
 @dataclass(frozen=True)
 class Broken(Unknown):
     """The collector raised or ran out of time: rules that need the fact could not check.
 
-    `error` is the class of what it raised and `message` what that says, both "" when it raised nothing.
+    `error` is the class of the exception and `message` its text, both "" when nothing was raised.
     """
 
     trace: str = ""
@@ -58,7 +58,7 @@ class Broken(Unknown):
 
 
 class FactReference:
-    """The class of a fact by its module and name (`key`). It is imported when somebody needs the class itself."""
+    """The class of a fact by its module and name (`key`), imported only when the class itself is needed."""
 
     __slots__ = ("_fact", "key")
 
@@ -68,7 +68,7 @@ class FactReference:
 
     @classmethod
     def of(cls, fact: type | FactReference) -> FactReference:
-        """The reference to a class that is loaded."""
+        """Return the reference to a loaded class."""
         return (
             fact if isinstance(fact, FactReference) else cls(f"{fact.__module__}:{fact.__qualname__}", fact)
         )
@@ -99,7 +99,7 @@ class FactReference:
 
 @dataclass(frozen=True)
 class Need:
-    """One annotated parameter: the fact it asks for, and whether it can do with an `Unknown`."""
+    """One annotated parameter: the fact it requires, and whether it accepts an `Unknown`."""
 
     parameter: str
     reference: FactReference
@@ -112,10 +112,10 @@ class Need:
 
 
 def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple[Need, ...]:
-    """Read from a function's annotations which facts it wants.
+    """Read from a function's annotations which facts it requires.
 
-    Parameters whose annotation is in `skip` are the caller's business. Raises TypeError, naming the function, when
-    a parameter has no annotation or one that is no class: a misspelled fact must not wait for a user to be found.
+    Parameters whose annotation is in `skip` are left to the caller. Raises TypeError, naming the function, when a parameter
+    has no annotation or one that is no class: a misspelled fact must fail before a user meets it.
     """
     found = []
     for name in _parameters(function):
@@ -134,7 +134,7 @@ def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of a function's parameters. Its code lists them; `inspect` takes ten times as long."""
+    """Return the names of a function's parameters. They are read from its code; `inspect` takes ten times as long."""
     if isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__"):
         code = function.__code__
         if not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
@@ -143,10 +143,9 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _annotated(function: Callable[..., Any], name: str) -> tuple[Any, ...]:
-    """The members of one annotation, (None,) when there is none.
+    """Return the members of one annotation, (None,) when there is none.
 
-    Nearly all are names of classes. `typing` would compile each as a program, which takes a tenth of the time that loading
-    all rules takes.
+    Nearly all are class names. `typing` would compile each as a program, which takes a tenth of the time for loading all rules.
     """
     text = getattr(function, "__annotations__", {}).get(name)
     if isinstance(text, str):
@@ -161,9 +160,9 @@ def _annotated(function: Callable[..., Any], name: str) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Collector:
-    """A function that observes one type of fact, and how long it may take.
+    """A function that observes one type of fact, and its time limit.
 
-    `kept`: what it observes follows from files, variables and the facts that it needs, and from nothing that changes by itself.
+    `kept`: the fact depends only on files, variables and the facts that it needs, never on anything that changes by itself.
     """
 
     reference: FactReference
@@ -187,11 +186,12 @@ class Collector:
 def collector(
     *, timeout: float = 10.0, local: bool = False, kept: bool = False
 ) -> Callable[[Callable[..., Any]], Collector]:
-    """Declare a collector. Its return annotation names the fact, its parameters what it reads it from.
+    """Declare a collector. Its return annotation names the fact, its parameters the facts that it requires.
 
-    `timeout` is in seconds and covers this collector alone, not the facts it asks for. `local` marks a handle that
-    cannot travel in a facts file. `kept` says that the answer follows from files, variables and the facts that it asks for: it is
-    used again while none of them has changed (`engine.unchanged`). No process, memory, device, network, disk space or clock.
+    `timeout` is in seconds and covers this collector alone, not the facts that it requires. `local` marks a handle that
+    cannot be stored in a facts file. `kept` means that the fact depends only on files, variables and the required facts: it
+    is reused while none of them has changed (`engine.unchanged`). That excludes processes, memory, devices, the network, disk
+    space and clocks.
     """
 
     def declare(function: Callable[..., Any]) -> Collector:
@@ -209,7 +209,7 @@ def collector(
 
 
 def arguments_from(needs: tuple[Need, ...], get: Callable[[type], Any]) -> dict[str, Any] | Unknown:
-    """Build a call's keyword arguments of the facts that `get` gives, or return the first `Unknown` that forbids the call."""
+    """Build a call's keyword arguments from the facts that `get` returns, or return the first `Unknown` that prevents the call."""
     arguments = {}
     for need in needs:
         answer = get(need.fact)

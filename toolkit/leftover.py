@@ -1,6 +1,6 @@
-"""What finished or dead jobs leave behind: the thing, the proof that it is unused, and how to remove it.
+"""Leftovers of finished or dead jobs: each with the proof that it is unused, and how to remove it.
 
-A fact that finds leftovers is a `Leftovers` of its own name; `verl-doctor clean` asks for every such fact there is.
+A fact that finds leftovers is a named subclass of `Leftovers`; `verl-doctor clean` collects every such fact.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Store = Literal["disk", "shared memory", "memory", "GPU memory", "resources"]
 
 @dataclass(frozen=True)
 class RemovePath:
-    """Remove a file, or a folder with all that is in it, if it is still the very one: same device, inode and change time."""
+    """Remove a file, or a folder with its contents, if it is still the same: device, inode and change time."""
 
     path: str
     device: int
@@ -33,9 +33,9 @@ class RemovePath:
 
 @dataclass(frozen=True)
 class EndProcess:
-    """End one process, if the one that now has the number started when that one did.
+    """End one process, if the process that now has its number started at the same time.
 
-    `ticks` is when it started, in clock ticks since the machine did: field 22 of /proc/PID/stat.
+    `ticks` is when it started, in clock ticks since boot: field 22 of /proc/PID/stat.
     """
 
     pid: int
@@ -44,10 +44,10 @@ class EndProcess:
 
 @dataclass(frozen=True)
 class KillActor:
-    """Have one Ray cluster end one actor. `address` is that of its GCS, `session` the cluster's name for itself.
+    """Have one Ray cluster end one actor. `address` is the address of its GCS, `session` the cluster's own name.
 
-    `python` is an interpreter with the cluster's version of Ray, `token` the file with the token that it wants to see, "" when
-    it wants none.
+    `python` is an interpreter with the cluster's version of Ray, `token` the file with the token that it requires, "" when it
+    requires none.
     """
 
     address: str
@@ -59,7 +59,7 @@ class KillActor:
 
 @dataclass(frozen=True)
 class RemoveGroup:
-    """Have one Ray cluster take one placement group back. The other fields are as of `KillActor`."""
+    """Have one Ray cluster remove one placement group. The other fields are as in `KillActor`."""
 
     address: str
     session: str
@@ -73,10 +73,9 @@ Removal = RemovePath | EndProcess | KillActor | RemoveGroup
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that nobody needs any more. `proof` are the observations that show it, each a short clause.
+    """Something unused. `proof` lists the observations that show it, each a short clause.
 
-    `size` is in bytes of what `store` names, `age` in seconds since it was last changed or its job ended; None when it
-    could not be told.
+    `size` is in bytes of what `store` names, `age` in seconds since it was last changed or its job ended; None when unknown.
     """
 
     kind: Kind
@@ -90,7 +89,7 @@ class Leftover:
 
 @dataclass(frozen=True)
 class Kept:
-    """Something that looks like a leftover and is not proven to be one, or that is not this user's to remove."""
+    """Something that looks like a leftover but is not proven to be one, or is not this user's to remove."""
 
     kind: Kind
     name: str
@@ -101,19 +100,19 @@ class Kept:
 
 @dataclass(frozen=True)
 class Leftovers:
-    """What one collector found of some kinds: what can go, and what is kept."""
+    """What one collector found of some kinds: what can be removed, and what is kept."""
 
     found: tuple[Leftover, ...] = ()
     kept: tuple[Kept, ...] = ()
 
     def of(self, *kinds: Kind) -> tuple[Leftover, ...]:
-        """The leftovers of these kinds."""
+        """Return the leftovers of these kinds."""
         return tuple(leftover for leftover in self.found if leftover.kind in kinds)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a leftover that was to be removed. `why` is for one that is still there, wholly or in part."""
+    """The result of removing a leftover. `why` explains one that still exists, wholly or in part."""
 
     leftover: Leftover
     state: Literal["removed", "kept", "partly removed", "not removed"]

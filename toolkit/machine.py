@@ -1,6 +1,6 @@
-"""What a collector needs of this machine: the user's environment and folder, the kernel's files, and running other programs.
+"""What collectors need of this machine: the user's environment and folder, kernel files, and running other programs.
 
-Tests give a `Machine` of their own, whose programs may answer from a table.
+Tests pass their own `Machine`, whose programs may return recorded output.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from verl_doctor.toolkit.process.group import Answer, run_group, started
 
 __all__ = ["Answer", "Machine", "Runner"]
 
-# Caches of a child go to a private folder, so that looking at an environment leaves no trace in the user's home.
+# Caches of a child go to a private folder, so that inspecting an environment leaves no trace in the user's home.
 _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "TMPDIR")
 _MOST_OF_A_FILE = 4 * 1024 * 1024  # bytes
-_MOST_LINKS = 40  # as the kernel has it
-_PIECE = 1024 * 1024  # bytes that are read at once
+_MOST_LINKS = 40  # as in the kernel
+_PIECE = 1024 * 1024  # bytes that are read at a time
 _NO_TEMPORARY_FOLDER = (
     "no folder for temporary files can be written (TMPDIR, /tmp, /var/tmp): set TMPDIR to one"
 )
@@ -34,7 +34,7 @@ Runner = Callable[[Sequence[str], Mapping[str, str], float], Answer]
 
 
 def _current_folder() -> Path:
-    """Where the user is; the root when that folder was removed under their feet."""
+    """Return the current folder; the root when it was removed meanwhile."""
     try:
         return Path.cwd()
     except OSError:
@@ -43,11 +43,12 @@ def _current_folder() -> Path:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine, as the user stands before it.
+    """This machine, as the user sees it.
 
-    `planned` is the content of launch files by path that a plan would give them: they are read as if it was done. `root` is where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them below a folder.
-    `as_started` turns the environment that a process of Ray's was started with into the one that it will have when it is
-    started again: another one only while a repair of the job's environment is judged.
+    `planned` is the content that a plan would give launch files, by path: they are read as if it were written. `root` is
+    where `/proc`, `/sys`, `/dev` and `/etc` are looked for; a recorded machine has them in a folder. `as_started` turns the
+    environment that a Ray process was started with into the environment after its restart; they differ only while a repair of
+    the job's environment is judged.
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -59,31 +60,31 @@ class Machine:
 
     @property
     def home(self) -> str:
-        """The user's home as Python's expanduser finds it: HOME, or else what the table of users says; "" where nothing does."""
+        """The user's home as Python's expanduser finds it: HOME, else the entry in the user database; "" where neither exists."""
         if home := self.environ.get("HOME"):
             return home
         try:
-            import pwd  # noqa: PLC0415 - Unix alone has it
+            import pwd  # noqa: PLC0415 - exists on Unix alone
 
             return pwd.getpwuid(os.getuid()).pw_dir
         except (ImportError, KeyError):
             return ""
 
     def expanded(self, path: str) -> str:
-        """A path with the user's home in place of `~` and `$HOME`, as a shell would have it."""
+        """Return a path with the user's home in place of `~` and `$HOME`, as a shell expands it."""
         home = self.home or "~"
         path = path.replace("${HOME}", home).replace("$HOME", home)
         return home + path[1:] if path == "~" or path.startswith("~/") else path
 
     def at(self, path: str) -> Path:
-        """Where an absolute path of the machine lies."""
+        """Return the real location of an absolute path of the machine."""
         return self.root / path.lstrip("/")
 
     def read(self, path: str) -> str | None:
-        """The text of a small file of the kernel's; None when it is not there or may not be read. Of a pipe nothing is waited for."""
+        """Return the text of a small kernel file; None when it does not exist or is not readable. Never waits for a pipe."""
         try:
             with open(self.at(path), "rb", opener=_at_once) as file:
-                # In pieces: the kernel fills no buffer of 4 MiB with one of its settings (proc_sys_call_handler).
+                # In pieces: for a single setting, the kernel rejects a buffer of 4 MiB (proc_sys_call_handler).
                 pieces = []
                 for _ in range(_MOST_OF_A_FILE // _PIECE):
                     if not (piece := file.read(_PIECE)):
@@ -94,9 +95,9 @@ class Machine:
             return None
 
     def real(self, path: str) -> str:
-        """An absolute path of the machine with all links followed, whether or not something lies at its end.
+        """Return an absolute path of the machine with all links resolved, whether or not its end exists.
 
-        What a link calls an absolute path is one below `root`. A path through a circle of links is its own answer.
+        Absolute link targets are resolved below `root`. A path through a cycle of links is returned as it is.
         """
         if self.root == Path("/"):
             return os.path.realpath(path)
@@ -119,8 +120,8 @@ class Machine:
     def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Answer:
         """Run a program as the user's job would be run, in a private folder, without writing bytecode.
 
-        It and all that it started are killed after `timeout` seconds, or as soon as it has ended. Raises OSError when
-        it cannot be started.
+        It and all that it started are killed after `timeout` seconds, or as soon as it has ended. Raises OSError when it
+        cannot be started.
         """
         with self._private(env) as (private, environment), TURNS.waiting():
             return (self.runner or partial(run_group, folder=private))(argv, environment, timeout)
@@ -134,7 +135,7 @@ class Machine:
         env: Mapping[str, str] | None = None,
         patience: float = 5.0,
     ) -> Iterator[Dialogue]:
-        """Start a program as `run` does, and speak with it. On the way out it is told to stop, and killed after `patience` seconds.
+        """Start a program as `run` does, and exchange messages with it. On exit it is told to stop, and killed after `patience` seconds.
 
         Raises OSError when it cannot be started.
         """
@@ -149,7 +150,7 @@ class Machine:
 
     @contextlib.contextmanager
     def _private(self, env: Mapping[str, str] | None) -> Iterator[tuple[str, dict[str, str]]]:
-        """A private folder for a child, and the environment that it has there."""
+        """Yield a private folder for a child, and the child's environment in it."""
         with _private_folder() as private:
             environment = {
                 **self.environ,
@@ -160,7 +161,7 @@ class Machine:
             yield private, environment
 
     def as_seen_from_elsewhere(self) -> dict[str, str]:
-        """Variables that would mean something else in a private home and folder: the user's packages, relative paths."""
+        """Return variables that would change meaning in a private home and folder: the user's packages, relative paths."""
         seen = {}
         if not self.environ.get("PYTHONUSERBASE") and (home := self.home):
             seen["PYTHONUSERBASE"] = str(Path(home, ".local"))
@@ -171,7 +172,7 @@ class Machine:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Anybody may put a pipe where a file of Ray's would lie."""
+    """Open without blocking: any user may put a pipe where a file of Ray's is expected."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -183,5 +184,5 @@ def _private_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _steps(path: str) -> list[str]:
-    """The parts of a path, the last one first."""
+    """Return the parts of a path, the last part first."""
     return [part for part in reversed(path.split("/")) if part]

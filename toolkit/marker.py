@@ -1,9 +1,9 @@
-"""The word in comments on patched lines, so that one grep lists them: ours, and those that other people use.
+"""The marker in comments on patched lines, so that one grep lists them: ours, and those that other people use.
 
-People who patch a tree by hand keep the replaced line as a comment and put a word of their own, such as `# Uky`, on both
-lines. That tells a foreign marker from an ordinary comment: a commented-out line ends or begins with it, a line of code
-beside it carries it as well, and the code itself has no such name. A block between `# Uky begin` and `# Uky end` is
-marked as a whole. Once a word is known, it marks every line that has it anywhere in its comment.
+People who patch a tree by hand keep the replaced line as a comment and put a word, such as `# Uky`, on both lines. That
+distinguishes another user's marker from an ordinary comment: a commented-out line ends or begins with it, a neighbouring line
+of code carries it as well, and no name in the code contains it. A block between `# Uky begin` and `# Uky end` is marked as a
+whole. Once a word is known, it marks every line with the word anywhere in its comment.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _EDGE = re.compile(
     r"|(?P<first>[A-Za-z][\w.-]{0,30}?)[\s:_-]+(?P<last>begin|start|end))\W*$",
     re.IGNORECASE,
 )
-# How far the line that replaces another may be from it: what is replaced is often an argument list.
+# Maximum distance between a line and its replacement: often an argument list is replaced.
 _BESIDE = 8
-# Trailing words that speak to tools, or say what they say in many trees.
+# Trailing words that address tools, or are common in many trees.
 _ORDINARY = frozenset(
     {
         *("noqa", "nosec", "type", "pragma", "pylint", "fmt", "isort", "todo", "optional", "none"),
@@ -58,23 +58,23 @@ class Marker:
     word: str = "verl-doctor"
 
     def comment(self, code: str) -> str:
-        """The comment that ends a line patched for this rule."""
+        """Return the comment that ends a line patched for this rule."""
         return f"# {self.word}: {code}"
 
     def codes(self, text: str) -> tuple[str, ...]:
-        """The rules for which lines of this text are patched by us."""
+        """Return the rules for which we patched lines of this text."""
         pattern = re.compile(rf"#\s*{re.escape(self.word)}:\s*([A-Z]{{2,5}}[0-9]{{3}})\s*$", re.MULTILINE)
         return tuple(sorted(set(pattern.findall(text))))
 
 
 def is_marker(text: str) -> bool:
-    """Whether a text can stand as a marker behind a `#`: ours with its code, or a word."""
+    """Return whether a text can serve as a marker after a `#`: ours with its code, or a word."""
     match = _TRAILING.fullmatch(f"# {text}")
     return match is not None and "\n" not in text
 
 
 def foreign_words(text: str, marker: Marker) -> frozenset[str]:
-    """Words that somebody else used to mark a replaced line which was kept as a comment, and what replaces it."""
+    """Return the words with which somebody else marked both a replaced line, kept as a comment, and its replacement."""
     if "#" not in text:
         return frozenset()
     lines = text.splitlines()
@@ -93,7 +93,7 @@ def foreign_words(text: str, marker: Marker) -> frozenset[str]:
 
 
 def _words_of_blocks(lines: Iterable[str]) -> set[str]:
-    """Capitalised words between whose `begin` and `end` a block stands: `# Encoder start` and `# end training` are prose."""
+    """Return capitalised words that enclose a block with `begin` and `end`: `# Encoder start` and `# end training` are prose."""
     edges: dict[str, list[str]] = {}
     for line in lines:
         if "#" in line and (edge := _edge(line)) and edge[0][0].isupper() and "start" not in line.lower():
@@ -102,7 +102,7 @@ def _words_of_blocks(lines: Iterable[str]) -> set[str]:
 
 
 def _edge(line: str) -> tuple[str, str] | None:
-    """The word of a line that begins or ends a block, and which of the two it does."""
+    """Return the word of a line that begins or ends a block, and which of the two it does."""
     match = _EDGE.match(line)
     if match is None:
         return None
@@ -111,7 +111,7 @@ def _edge(line: str) -> tuple[str, str] | None:
 
 
 def _replaced(lines: list[str], number: int, word: str) -> bool:
-    """Whether code that ends in the same word stands beside this kept line."""
+    """Return whether code that ends in the same word is next to this kept line."""
     for line in lines[max(number - _BESIDE, 0) : number + _BESIDE + 1]:
         match = _TRAILING.search(line)
         if match and match["word"] == word and not match["code"] and not line.lstrip().startswith("#"):
@@ -120,7 +120,7 @@ def _replaced(lines: list[str], number: int, word: str) -> bool:
 
 
 def _spoken_of(text: str, word: str) -> bool:
-    """Whether code has a name like this word: then the comments may be about that. Strings do not count."""
+    """Return whether code has a name like this word: then comments may refer to that name. Strings do not count."""
     try:
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
         return any(token.type == tokenize.NAME and token.string == word for token in tokens)
@@ -129,9 +129,9 @@ def _spoken_of(text: str, word: str) -> bool:
 
 
 def marked_lines(text: str, marker: Marker, words: Iterable[str]) -> Iterator[tuple[int, str, str]]:
-    """Line number, marker and line of every line with our marker at its end, or with one of these words in its comment.
+    """Yield number, marker and text of every line that ends with our marker, or has one of these words in its comment.
 
-    All lines of a block of such a word are marked, its edges included.
+    All lines of a block of such a word are marked, including its edges.
     """
     known = frozenset(words)
     anywhere = _in_comment(known)
@@ -153,7 +153,7 @@ def marked_lines(text: str, marker: Marker, words: Iterable[str]) -> Iterator[tu
 
 
 def _ends(text: str, begin: int, word: str) -> bool:
-    """Whether the block that begins in this line has an end: without one, only its edge is marked."""
+    """Return whether the block that begins in this line has an end: without an end, only its first line is marked."""
     return (word, "end") in (_edge(line) for line in text.splitlines()[begin:] if word in line)
 
 

@@ -1,4 +1,4 @@
-"""The one result model. Text, JSON, Markdown and JUnit are views of it."""
+"""The single result model. Text, JSON, Markdown and JUnit are views of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Outcome = Literal["planned", "repaired", "still failing", "made worse, undone", 
 
 STATUSES: tuple[Status, ...] = ("fail", "error", "warn", "skipped", "not_applicable", "pass")
 JOB = "job"
-"""The name of the only path where no rule tells several apart."""
+"""The name of the only path, where no rule distinguishes several."""
 
 _LAST = len(PHASES)
 
@@ -34,23 +34,24 @@ ReasonKind = Literal[
     "fact broken",
     "rule broke",
 ]
-"""Why a rule was not judged, or what is to be added to its judgement.
+"""Why a rule was not judged, or what qualifies its judgement.
 
-ignored until a date: the user's configuration leaves it out; ignore expired: it left it out until a day that is over; cost
-not paid: it, or a fact that it needs, is dearer than this command may be; not relevant: the rule declares itself so; fact absent, unknown or broken:
-what became of a fact that it needs (`facts.Absent`, `facts.Unknown`, `facts.Broken`); rule broke: it raised.
+ignored until a date: the user's configuration leaves it out; ignore expired: it left it out until a past date; cost not paid:
+it, or a fact that it needs, is more expensive than this command allows; not relevant: the rule declares itself so; fact
+absent, unknown or broken: the state of a fact that it needs (`facts.Absent`, `facts.Unknown`, `facts.Broken`); rule broke: it
+raised.
 """
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one rule said.
+    """The result of one rule.
 
     `reason` explains a status other than pass, warn and fail, or adds to one: a sentence for people. Code decides by
     `reason_kind`, and by `follows_from`, the code of the rule that failed before it. `trace` is for `-v`. `deliberate` means
-    that the rule was left out on purpose: ignored by the user's configuration, or dearer than this command may be.
-    `unjudged` is what it looked at and could not tell; `blind`: it judges paths of a job, and could not see any; `remembered`: an earlier run
-    found it, and nothing that it follows from has changed since. Two results are equal when they say the same, however long each took.
+    that the rule was left out on purpose: ignored by the user's configuration, or more expensive than this command allows.
+    `unjudged` is what it examined but could not judge; `blind`: it judges paths of a job but could not see any; `remembered`:
+    an earlier run found it, and nothing that it depends on has changed since. The time taken does not count in comparisons.
     """
 
     code: str
@@ -71,12 +72,12 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class PathVerdict:
-    """What becomes of one path of a job, for instance "async rollout", as far as the rules can tell.
+    """What becomes of one path of a job, for instance "async rollout", as far as the rules can determine.
 
-    "will_fail": an error strikes it, first in `phase` (None: the rule cannot tell when), and `codes` are the rules that found
-    such errors, in the order in which they strike. "not_checked": `codes` are the rules that could not check; there are
-    none where nothing was judged at all. `not_judged` names the rules about this path that were left out, `may_stop`
-    those that found what stops it under some setting.
+    "will_fail": an error strikes it, first in `phase` (None: the rule cannot determine when), and `codes` are the rules that
+    found such errors, in the order in which they strike. "not_checked": `codes` are the rules that could not check; there are
+    none where nothing was judged at all. `not_judged` names the rules about this path that were left out, `may_stop` those
+    that found what stops it under some setting.
     """
 
     path: str
@@ -89,10 +90,10 @@ class PathVerdict:
 
 @dataclass(frozen=True)
 class Repair:
-    """What became of one fix: planned, and after `--apply` judged again in fresh state.
+    """The result of one fix: planned, and after `--apply` judged again in fresh state.
 
-    `transaction` is the name under which `verl-doctor undo` reverts it: the journal's folder and a number. All repairs of
-    one run have the same. `notes` are sentences on what else would change, and on what undo cannot give back.
+    `transaction` is the name under which `verl-doctor undo` reverts it: the journal's folder and a number, shared by all
+    repairs of one run. `notes` are sentences on what else would change, and on what undo cannot restore.
     """
 
     fix: str
@@ -110,9 +111,9 @@ class Repair:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The verdict to which a plan would lead, with its unsafe repairs or without, and the rules that would still find errors.
+    """The verdict after a plan, with its unsafe repairs or without, and the rules that would still find errors.
 
-    Edits of launch files are judged in memory; of safe repairs elsewhere it is presumed that they hold.
+    Edits of launch files are judged in memory; safe repairs elsewhere are presumed to work.
     """
 
     unsafe: bool
@@ -122,9 +123,9 @@ class Forecast:
 
 @dataclass(frozen=True)
 class EnvironmentFiles:
-    """The files of `--output-env DIR`: where they lie, what they hold, and as a diff what a plan would change.
+    """The files of `--output-env DIR`: their paths, their contents, and a diff of what a plan would change.
 
-    `override` is how verl's command line is given one of the variables for the workers, "" when this verl hands none on.
+    `override` is how verl's command line passes a variable to the workers, "" when this verl passes none on.
     """
 
     shell: str
@@ -136,7 +137,7 @@ class EnvironmentFiles:
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Nodes of which one thing is true: what, how many, and which, as ranges (`system.node_names`), "" for most of them."""
+    """Nodes with something in common: what, how many, and which, as ranges (`system.node_names`), "" for most of them."""
 
     what: str
     count: int
@@ -145,9 +146,9 @@ class NodeGroup:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a cluster that were asked. `agree` of them do in all that is compared.
+    """The nodes of a cluster that were queried. `agree` of them match in everything compared.
 
-    `kinds` groups those that answered by their GPUs, `missing` the others by why they did not.
+    `kinds` groups those that responded by their GPUs, `missing` the others by the reason.
     """
 
     answered: int
@@ -157,13 +158,13 @@ class Nodes:
 
     @property
     def lost(self) -> int:
-        """How many did not answer."""
+        """The number of nodes that did not respond."""
         return sum(group.count for group in self.missing)
 
 
 @dataclass(frozen=True)
 class Unchanged:
-    """The rules whose result is that of an earlier run, for nothing that it follows from has changed: their number, and how long ago that run was, in seconds."""
+    """The number of rules whose result is reused because nothing that it depends on has changed, and its age in seconds."""
 
     rules: int
     seconds: int
@@ -171,12 +172,12 @@ class Unchanged:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that was found out in one run.
+    """Everything found in one run.
 
-    `not_asked` names for each path the rules that would judge it and were not selected. `unexamined` is why there is no verl to
-    judge, "" where there is one or where rules were selected by name. `repairs` is None for a check;
-    `applied` says whether they were carried out; `environment` are the files that were asked for. `nodes` is None when one
-    machine was judged. `unchanged` are the results that an earlier run had found. `forecasts` say to which verdicts a plan would lead.
+    `not_asked` names for each path the rules that would judge it but were not selected. `unexamined` is why there is no verl
+    to judge, "" where there is a verl or where rules were selected by name. `repairs` is None for a check; `applied` is
+    whether they were carried out; `environment` are the requested files. `nodes` is None when one machine was judged.
+    `unchanged` are the results of an earlier run. `forecasts` are the verdicts after a plan.
     """
 
     target: Mapping[str, Any]
@@ -194,7 +195,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """The whole run in one word: the worst state of any path of the job. A failure outweighs what could not be checked."""
+        """The verdict on the whole run: the worst state of any path of the job. A failure outweighs what could not be checked."""
         states = {path.state for path in self.paths}
         if "will_fail" in states:
             return "failures"
@@ -204,9 +205,9 @@ class Report:
 
     @property
     def could_not_check(self) -> bool:
-        """Whether the silence of the rules proves nothing.
+        """Whether the absence of findings proves nothing.
 
-        There is no verl, a node did not answer, a rule broke or could not see the sources, or none judged anything.
+        There is no verl, a node did not respond, a rule broke or could not see the sources, or none judged anything.
         """
         if self.unexamined or (self.nodes is not None and (self.nodes.lost or not self.nodes.answered)):
             return True
@@ -223,7 +224,7 @@ class Report:
 
     @cached_property
     def paths(self) -> tuple[PathVerdict, ...]:
-        """The verdict for each path of a job that some rule judged or some error stops; for the job as a whole where none did."""
+        """The verdict for each path of a job that a rule judged or an error stops; for the job as a whole where there is no such path."""
         names = dict.fromkeys(path for result in self.results for path in result.paths)
         names |= dict.fromkeys(
             path
@@ -241,18 +242,18 @@ class Report:
         return CODES[self.verdict]
 
     def findings(self) -> list[tuple[CheckResult, Finding]]:
-        """Every finding with the result that it belongs to, in the order in which they strike."""
+        """Return every finding with the result that it belongs to, in the order in which they strike."""
         found = [(result, finding) for result in self.results for finding in result.findings]
         return sorted(found, key=lambda pair: when_it_strikes(pair[1]))
 
 
 def when_it_strikes(finding: Finding) -> int:
-    """The place of its phase among all phases; a phase that the rule cannot tell comes last."""
+    """Return the position of its phase among all phases; an undetermined phase comes last."""
     return PHASES.index(finding.phase) if finding.phase else _LAST
 
 
 def status_of(findings: Iterable[Finding]) -> Status:
-    """The status of a rule that ran: its worst finding decides, and hints alone are a pass."""
+    """Return the status of a rule that ran: its worst finding decides, and hints alone are a pass."""
     severities = {finding.severity for finding in findings}
     if "error" in severities:
         return "fail"
@@ -285,7 +286,7 @@ def _codes(codes: Iterable[str]) -> tuple[str, ...]:
 
 
 def _strikes(finding: Finding, path: str) -> bool:
-    """Whether it stops this path: an error that names no path stops all of them."""
+    """Return whether it stops this path: an error that names no path stops all of them."""
     if finding.severity != "error":
         return False
     return not finding.stops or path in finding.stops or EVERY_JOB in finding.stops
@@ -298,7 +299,7 @@ def _may_stop(finding: Finding, path: str) -> bool:
 
 
 def document(report: Report) -> dict[str, Any]:
-    """The JSON document, in a stable order."""
+    """Return the JSON document, in a stable order."""
     fields: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "verdict": report.verdict,
@@ -329,7 +330,7 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def path_document(path: PathVerdict) -> dict[str, Any]:
-    """One path in JSON types."""
+    """Return one path in JSON types."""
     lists = {name: list(getattr(path, name)) for name in ("codes", "not_judged", "may_stop")}
     return {**asdict(path), **lists}
 
@@ -373,5 +374,5 @@ def with_repairs(
     applied: bool,
     environment: EnvironmentFiles | None = None,
 ) -> Report:
-    """The same report, with what became of the fixes."""
+    """Return the same report with the results of the fixes."""
     return replace(report, repairs=tuple(repairs), applied=applied, environment=environment)

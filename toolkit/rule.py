@@ -1,4 +1,4 @@
-"""What a check is: a pure function of facts that yields findings, and what is declared about it."""
+"""Checks: pure functions of facts that yield findings, with their declarations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ first batch, the first update of the weights, the first validation, and the firs
 """
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
-"""All of them: `PHASES.index` orders two findings by which strikes first."""
+"""All phases: `PHASES.index` orders two findings by which strikes first."""
 
 WHEN: Final[Mapping[Phase, tuple[str, str]]] = {
     "shell": ("in the shell", "at once"),
@@ -52,7 +52,7 @@ WHEN: Final[Mapping[Phase, tuple[str, str]]] = {
     "first validation": ("at its first validation", ""),
     "checkpoint": ("at its first checkpoint", ""),
 }
-"""When a phase is reached, in words: where, and how long after the start ("" where that depends on the job).
+"""When a phase is reached, as text: where, and how long after the start ("" where that depends on the job).
 
 Measured with verl 0.9.1 and a model of two layers on one H200; loading a large model comes on top.
 """
@@ -91,15 +91,15 @@ SubjectKind = Literal[
     "variable",
     "worker group",
 ]
-"""What kinds of things findings are about.
+"""Kinds of subjects that findings are about.
 
-setting: a key of verl's configuration; symbol: a dotted name of Python code; library: a shared object; limit: a limit of
-the kernel, a container or Ray; memory: one that something may run out of; path: a path of a job; rung: one of the smoke
-test; site: a path of this cluster by its configured name; source: a file of source code that is read, not run.
+setting: a key of verl's configuration; symbol: a dotted name of Python code; library: a shared object; limit: a limit of the
+kernel, a container or Ray; memory: memory that something may run out of; path: a path of a job; rung: a step of the smoke
+test; site: a path of this cluster by its configured name; source: a source file that is read, not run.
 """
 
 EVERY_JOB = "every job"
-"""What a finding stops that leaves no path of a job."""
+"""What an error stops after which no path of a job can run."""
 
 SEVERITIES: tuple[str, ...] = get_args(Severity)
 
@@ -108,7 +108,7 @@ _CODE = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was seen, what would have been right, and where it was read."""
+    """What was found, what was expected, and where it was read."""
 
     found: str
     wanted: str = ""
@@ -128,11 +128,11 @@ class Location:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a finding is about, for code to decide by: its kind and its name, spelled as the thing itself is.
+    """What a finding is about, for code to decide by: its kind and its exact name.
 
-    A variable's name is that of the variable, a setting's its dotted key, a file's its path, a device's its index. Two
-    findings of one rule about one subject are the same fault. `detail` tells apart what shares a name: an installed
-    version, the argument of a call, the other file.
+    A variable's name is the variable's, a setting's its dotted key, a file's its path, a device's its index. Two findings of
+    one rule about one subject are the same fault. `detail` distinguishes subjects with the same name: an installed version,
+    the argument of a call, the other file.
     """
 
     kind: SubjectKind
@@ -142,10 +142,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A word of the command that starts training, to be written otherwise.
+    """A word of the command that starts training, and its replacement.
 
-    `old` is the word as the shell hands it over, "" where one is to be added; `new` is None for one that is to go.
-    `at` is where the old one stands.
+    `old` is the word after the shell's expansion, "" where a word is to be added; `new` is None for a word to remove. `at` is
+    where the old word stands.
     """
 
     old: str
@@ -155,10 +155,10 @@ class Rewrite:
 
 @dataclass(frozen=True)
 class Correction:
-    """What would have to stand in the launch script for a fault to be gone.
+    """What the launch script would have to contain for a fault to be gone.
 
-    `why` is the arithmetic, or what is known about the new value. `effect` is what it changes of the training, "" for
-    nothing: a correction without an effect is safe. `code` is that of the rule.
+    `why` is the arithmetic, or what is known about the new value. `effect` is how it changes the training, "" for no effect:
+    such a correction is safe. `code` is the rule's code.
     """
 
     code: str
@@ -169,13 +169,13 @@ class Correction:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong: told in a sentence, proven by evidence, with the next step.
+    """One fault: stated in a sentence, proven by evidence, with the next step.
 
-    `subject` is what it is about; fixes, renderers and judges decide by it and never read `message` or `evidence`.
-    `severity` and `phase`, when it strikes, are the rule's own unless the finding has others. `fix` names the fix that
-    would help. An error stops the paths of a job that `stops` names (for instance "async rollout"), all of them when that
-    is empty or holds `EVERY_JOB`; a warning is not sure to. `may_stop` are paths that cannot run under some setting.
-    `also` are further places with the same root cause. `correction` is what to write into the launch script, where a rule can tell.
+    `subject` is what it is about; fixes, renderers and judges decide by it and never read `message` or `evidence`. `severity`
+    and `phase` (when it strikes) are the rule's own unless the finding has others. `fix` names the fix that would help. An
+    error stops the paths of a job that `stops` names (for instance "async rollout"), all of them when that is empty or holds
+    `EVERY_JOB`; a warning only may. `may_stop` are paths that cannot run under some setting. `also` are further places with
+    the same root cause. `correction` is what to write into the launch script, where a rule can determine it.
     """
 
     message: str
@@ -195,9 +195,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Unjudged:
-    """One thing that a rule looked at and could not tell, and why: it is counted, and shown with -v.
+    """Something that a rule examined but could not judge, and why: it is counted, and shown with -v.
 
-    `paths` are the paths of a job of which nothing can be told because of it.
+    `paths` are the paths of a job that cannot be judged because of it.
     """
 
     what: str
@@ -208,9 +208,9 @@ class Unjudged:
 
 @dataclass(frozen=True)
 class Example:
-    """A case that is at once a test and documentation: facts in, and what the rule says to them.
+    """A case that is both a test and documentation: facts, and what the rule reports about them.
 
-    `expect` is a part of the message of the only finding, or None for silence.
+    `expect` is a part of the message of the only finding, or None for no finding.
     """
 
     name: str
@@ -220,7 +220,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Check:
-    """A rule: its judgement and everything the engine and the documentation need to know about it."""
+    """A rule: its judgement and everything that the engine and the documentation need to know about it."""
 
     code: str
     judge: Callable[..., Iterator[Finding]]
@@ -243,12 +243,12 @@ class Check:
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
-        """The cases that are at once tests and documentation. They are built when they are asked for."""
+        """The cases that are both tests and documentation. They are built on first use."""
         return tuple(self.cases() if callable(self.cases) else self.cases)
 
     @property
     def named_examples(self) -> tuple[tuple[str, bool], ...]:
-        """The name of each example, and whether the rule reports something in it. An index has them without the facts."""
+        """The name of each example, and whether the rule reports something in it. An index stores them without the facts."""
         if self.case_names is not None:
             return self.case_names()
         return tuple((example.name, example.expect is not None) for example in self.examples)
@@ -285,13 +285,13 @@ def check(
 ) -> Callable[[Callable[..., Iterator[Finding]]], Check]:
     """Declare a rule.
 
-    `severity` is that of its findings, and `phase` is when they strike, unless a finding names its own.
-    `requires` are codes that must have passed, or this rule is skipped: one root cause gives one red line.
-    `applies` is a function of facts that returns why the rule is irrelevant here, or None when it is relevant. An
-    `Unknown` that it returns is the answer, as if the rule had needed that fact.
-    `paths` is a function of facts that returns the paths of a job that the rule judges, for instance "async rollout";
-    a finding names those it `stops`. `unjudged` is a function of facts that returns what the rule cannot tell.
-    `examples` may be a function that returns them, so that a start does not build the facts of all examples.
+    `severity` is the severity of its findings, and `phase` is when they strike, unless a finding names its own. `requires`
+    are codes that must have passed, or this rule is skipped: one root cause gives one red line. `applies` is a function of
+    facts that returns why the rule is irrelevant here, or None when it is relevant. An `Unknown` that it returns has the same
+    effect as if the rule had needed that fact. `paths` is a function of facts that returns the paths of a job that the rule
+    judges, for instance "async rollout"; a finding names those it `stops`. `unjudged` is a function of facts that returns
+    what the rule cannot judge. `examples` may be a function that returns them, so that start-up does not build the facts of
+    all examples.
 
     Raises TypeError or ValueError at import when the declaration is wrong.
     """
@@ -301,7 +301,7 @@ def check(
             raise ValueError(
                 f"{function.__name__}: '{code}' is not a rule code (family letters and three digits)"
             )
-        if not function.__doc__ and sys.flags.optimize < 2:  # -OO takes the docstrings away
+        if not function.__doc__ and sys.flags.optimize < 2:  # -OO strips docstrings
             raise ValueError(f"{code}: a rule is documented by its docstring")
         return Check(
             code=code,

@@ -1,4 +1,4 @@
-"""What the user asked to have examined, and which interpreter that means."""
+"""The target that the user requested, and the interpreter that follows from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verl_doctor.toolkit.machine import Machine
 Environment = Literal[
     "--python", "virtual environment", "conda environment", ".venv", "launch script", "verl-doctor's own"
 ]
-"""How the interpreter was found, in the order in which they count."""
+"""How the interpreter was found, in order of precedence."""
 
 
 _ACTIVE: Mapping[str, Environment] = {
@@ -28,15 +28,15 @@ _ACTIVE: Mapping[str, Environment] = {
 _HOST_AND_PORT = re.compile(r"(\[[\da-fA-F:.]+\]|[\w.-]+):(?P<port>\d{1,5})", re.ASCII)
 
 LIBRARIES = ("ray", "transformers", "tensordict", "sglang")
-"""The packages besides vLLM whose API verl uses: those that are there are read, and bare trees of them can be named."""
+"""The packages besides vLLM whose API verl uses: installed ones are read, and bare trees of them can be named."""
 
 
 class UsageError(Exception):
-    """The user's input cannot be used: one sentence with the next step. Exit code 2."""
+    """Unusable input: one sentence with the next step. Exit code 2."""
 
 
 class CannotJudgeError(Exception):
-    """What was named may be right, and the doctor cannot look at it: one sentence with the reason. Exit code 3."""
+    """Input that may be valid but that the doctor cannot examine: one sentence with the reason. Exit code 3."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,11 @@ class Target:
     """The interpreter to examine, how it was found, and what else the user named.
 
     `libraries` are bare trees of other packages, by name. `files` are what starts the job: launch scripts, `runtime_env`
-    YAML, Dockerfiles. `words` are the arguments behind them, or a whole command line when there are no files. `model` is
-    a model's folder, `model_by` who names it, `data` are data files. `ray_address` is that of a cluster's control store (GCS), "host:port". `gpu_memory` is the
-    memory in bytes of the GPUs that the job is judged for, 0 for those of this machine. `passed_over` says which environment was
-    not taken, and why. `chosen_at` is the place in the launch script that names the interpreter.
+    YAML, Dockerfiles. `words` are the arguments after them, or a whole command line when there are no files. `model` is a
+    model's folder, `model_by` what named it, `data` are data files. `ray_address` is the address of a cluster's control store
+    (GCS), "host:port". `gpu_memory` is the memory in bytes of the GPUs that the job is judged for, 0 for this machine's.
+    `passed_over` names the environment that was rejected, and why. `chosen_at` is the place in the launch script that names
+    the interpreter.
     """
 
     python: Path
@@ -82,7 +83,7 @@ class Target:
 
     @property
     def chosen_why(self) -> str:
-        """Return how the interpreter was found, in words."""
+        """How the interpreter was found, as text."""
         words = {
             "virtual environment": "active virtual environment",
             "conda environment": "active conda environment",
@@ -93,17 +94,17 @@ class Target:
 
     @property
     def prefix(self) -> Path:
-        """The environment's folder: the interpreter's `bin` folder lies in it."""
+        """The environment's folder, which contains the interpreter's `bin` folder."""
         return self.python.parent.parent
 
     @property
     def names_no_environment(self) -> bool:
-        """Whether only a tree is named: the packages beside the doctor are not those that the job imports."""
+        """Whether only a tree is named: the packages installed with the doctor are not those that the job imports."""
         return self.verl is not None and self.chosen_by == "verl-doctor's own"
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The options with which another command examines the same target. `--gpu-memory` goes with --deep, and is none of them."""
+        """The options with which another command examines the same target, except `--gpu-memory`, which belongs to --deep."""
         named = (
             ("--python", self.python if self.chosen_by in ("--python", "launch script") else None),
             ("--verl", self.verl),
@@ -121,7 +122,7 @@ class Target:
 def discover(options: Options, machine: Machine) -> Target:
     """Choose the interpreter: the option, then the active environment, then the one that runs the doctor.
 
-    `engine.discovery` looks at further places between the last two.
+    `engine.discovery` searches further places between the last two.
 
     Raises UsageError when what the user named cannot be an interpreter or a source tree.
     """
@@ -145,7 +146,7 @@ def discover(options: Options, machine: Machine) -> Target:
 
 
 def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Tell the files that start the job from the words behind them, or from a command line without any file."""
+    """Separate the files that start the job from the arguments after them, or from a command line without files."""
     files: list[Path] = []
     for index, word in enumerate(given):
         path = machine.cwd / word
@@ -166,8 +167,8 @@ def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...],
 
 
 def _is_program(path: Path) -> bool:
-    """Whether a file is a compiled program, such as an interpreter by its full path, and no script."""
-    if not os.path.isfile(path) or not os.access(path, os.X_OK):  # a pipe would be waited for
+    """Return whether a file is a compiled program, such as an interpreter by its full path, and not a script."""
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):  # opening a pipe would block
         return False
     try:
         with open(path, "rb") as file:  # noqa: PTH123
@@ -177,8 +178,8 @@ def _is_program(path: Path) -> bool:
 
 
 def _demand_text(path: Path, word: str) -> None:
-    """Refuse what cannot be a launch script, such as a program or a data file."""
-    if not os.path.isfile(path):  # a pipe would be waited for
+    """Reject what cannot be a launch script, such as a program or a data file."""
+    if not os.path.isfile(path):  # opening a pipe would block
         raise UsageError(f"{word}: not a regular file; name a launch script, or a complete command after --")
     try:
         with open(path, "rb") as file:  # noqa: PTH123
@@ -190,7 +191,7 @@ def _demand_text(path: Path, word: str) -> None:
 
 
 def _ray_address(given: str) -> str:
-    """The address of a cluster's GCS, or "" for the one that a job started from here would find."""
+    """Return the address of a cluster's GCS, or "" for the cluster that a job started from here would find."""
     if given in ("", "auto"):
         return ""
     scheme, separator, _ = given.partition("://")
@@ -208,7 +209,7 @@ def _ray_address(given: str) -> str:
 
 
 def _there(path: Path | None, option: str, machine: Machine) -> Path | None:
-    """An absolute path to something that is there."""
+    """Return an absolute path that exists."""
     if path is None:
         return None
     path = _absolute(machine.cwd / path)
@@ -233,7 +234,7 @@ def _interpreter(options: Options, machine: Machine) -> tuple[Path, Environment,
 
 def _named_interpreter(named: Path, machine: Machine) -> Path:
     path = machine.cwd / named
-    if named.name == str(named) and not os.path.lexists(path):  # `--python python3`, as one would type it
+    if named.name == str(named) and not os.path.lexists(path):  # `--python python3`, as typed
         path = Path(shutil.which(named, path=machine.environ.get("PATH")) or path)
     _demand_access(path, f"--python {path}")
     if os.path.isdir(path):
@@ -252,7 +253,7 @@ def _named_interpreter(named: Path, machine: Machine) -> Path:
 
 
 def _demand_access(path: Path, reason: str) -> None:
-    """Tell what may not be seen from what is not there."""
+    """Distinguish what may not be read from what does not exist."""
     try:
         os.stat(path)  # noqa: PTH116 - as above
     except PermissionError:
@@ -262,17 +263,17 @@ def _demand_access(path: Path, reason: str) -> None:
 
 
 def _absolute(path: Path) -> Path:
-    """Make absolute without following links: a virtual environment's python is a link to another one's."""
+    """Make absolute without following links: a virtual environment's python is a link to another environment's."""
     return Path(os.path.abspath(path))
 
 
 def _option(package: str) -> str:
-    """The option that names a tree of this package, up to its folder."""
+    """Return the option that names a tree of this package, up to its folder."""
     return "--verl " if package == "verl" else f"--tree {package}="
 
 
 def _package_folder(path: Path | None, package: str, machine: Machine) -> Path | None:
-    """Accept the folder that holds the package as well as the package folder itself; return the package folder."""
+    """Return the package folder, given that folder or its parent."""
     if path is None:
         return None
     path = _absolute(machine.cwd / path)
@@ -297,12 +298,12 @@ def _package_folder(path: Path | None, package: str, machine: Machine) -> Path |
 
 
 def journal_homes(target: Target) -> tuple[Path, Path]:
-    """Where changes are journalled: beside the environment for what lies in it, and in the user's state folder.
+    """Return where changes are journalled: in the environment for its own files, and in the user's state folder.
 
-    The first dies with the environment that it describes. The second serves trees outside of any environment and
-    interpreters that are none, such as /usr/bin/python3; it must not lie in the doctor's own, short-lived environment.
+    The first is deleted together with the environment that it describes. The second serves trees outside any environment and
+    interpreters without one, such as /usr/bin/python3; it must not lie in the doctor's own, short-lived environment.
     """
-    import platformdirs  # noqa: PLC0415 - a gate at job start does without it
+    import platformdirs  # noqa: PLC0415 - a gate at job start does not need it
 
     outside = platformdirs.user_state_path("verl-doctor") / "journal"
     is_environment = os.path.exists(target.prefix / "pyvenv.cfg") or os.path.isdir(
@@ -312,14 +313,14 @@ def journal_homes(target: Target) -> tuple[Path, Path]:
 
 
 def own_journal(target: Target) -> Path:
-    """Where changes in an environment are journalled: in it."""
+    """Return where changes in an environment are journalled: inside it."""
     return target.prefix / ".verl-doctor"
 
 
 def journal_home(target: Target, paths: Iterable[Path], *, about_environment: bool = False) -> Path:
-    """The journal for changes to these files: the environment's when all lie in it, else the user's.
+    """Return the journal for changes to these files: the environment's when all lie in it, else the user's.
 
-    What is `about_environment` and in no file is journalled in the user's folder where the environment may not be written.
+    Changes that are `about_environment` but in no file are journalled in the user's folder where the environment is not writable.
     """
     inside, outside = journal_homes(target)
     prefix = Path(os.path.realpath(target.prefix))

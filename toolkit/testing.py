@@ -22,9 +22,9 @@ _EVERY_COST = frozenset({"instant", "live", "gpu", "cluster", "slow"})
 
 
 def run_check(check: Check, *facts: Any) -> CheckResult:
-    """Judge these facts, and nothing else, by one rule.
+    """Judge exactly these facts by one rule.
 
-    A fact that could not be had is given as a pair: its type and the `Unknown`.
+    An unavailable fact is given as a pair: its type and the `Unknown`.
     """
     given: Mapping[type, Any] = dict(
         fact if isinstance(fact, tuple) else (type(fact), fact) for fact in facts
@@ -35,7 +35,7 @@ def run_check(check: Check, *facts: Any) -> CheckResult:
 
 
 def check_example(check: Check, example: Example) -> None:
-    """Raise AssertionError, saying which example, when the rule does not do what it promises."""
+    """Raise AssertionError, naming the example, when the rule does not report what the example expects."""
     result = run_check(check, *example.facts)
     label = f"{check.code}, {example.name!r}"
     if result.status in {"error", "skipped"}:
@@ -49,7 +49,7 @@ def check_example(check: Check, example: Example) -> None:
 
 
 def check_examples(check: Check) -> None:
-    """Raise AssertionError unless the rule is documented, has a silent and a speaking example, and all hold."""
+    """Raise AssertionError unless the rule is documented, has an example with and one without a finding, and all hold."""
     for heading in HEADINGS:
         if heading not in check.documentation:
             raise AssertionError(f"{check.code}: its docstring lacks the heading '{heading}'")

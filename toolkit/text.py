@@ -1,4 +1,4 @@
-"""Text for a terminal: what comes from outside is made harmless, and lines are wrapped with a hanging indent."""
+"""Text for a terminal: external input is made harmless, and lines are wrapped with a hanging indent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable
 
-# Cf holds the marks that reorder text on the screen; a log or a path may try to hide something with them.
+# Cf holds the characters that reorder text on the screen, with which a log or a path may hide something.
 _HARMFUL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 _SEPARATORS = re.compile(r"[-_.]+")
@@ -56,7 +56,7 @@ _NO_BREAK = "\x00"
 
 
 def commands_kept_whole(text: str) -> str:
-    """Join the words of each command in a sentence, and of what stands in backquotes, by a character that is no blank."""
+    """Join the words of each command in a sentence, and of text in backquotes, by a character that is not a blank."""
     parts: list[str] = []
     place = 0
     while match := _PROGRAM.search(text, place):
@@ -67,7 +67,7 @@ def commands_kept_whole(text: str) -> str:
 
 
 def _end_of_command(text: str, program: re.Match[str]) -> int:
-    """Where a command ends that begins with this program: before the next plain word that belongs to the sentence."""
+    """Return where a command ends that begins with this program: before the next plain word that belongs to the sentence."""
     end, last, is_first = program.end(), "", True
     while text[end : end + 1] == " " and (word := _WORD_OF_COMMAND.match(text, end + 1)):
         subcommand = (is_first and program[0] == "verl-doctor") or word[0] in _SUBCOMMANDS
@@ -78,7 +78,7 @@ def _end_of_command(text: str, program: re.Match[str]) -> int:
 
 
 def wrapped(text: str, width: int | None, *, indent: str = "", hanging: str = "") -> list[str]:
-    """Wrap to `width` columns, or not at all when it is None: a pipe wants one thing on one line.
+    """Wrap to `width` columns, or not at all when it is None: output to a pipe has one item per line.
 
     Long words, such as paths, are never broken, and neither are commands to copy.
     """
@@ -103,7 +103,7 @@ def listed(words: Iterable[str], most: int) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Name numbers, three or more that follow each other by the first and the last: "0-5, 7"."""
+    """Format numbers, with three or more consecutive numbers as a range: "0-5, 7"."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][-1] + 1:
@@ -115,17 +115,17 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Say a number with its noun: "1 failure", "3 failures", "1,000 failures"."""
+    """Format a number with its noun: "1 failure", "3 failures", "1,000 failures"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def clipped(words: str, most: int) -> str:
-    """At most so many characters of it; what is cut off leaves "..."."""
+    """Return at most `most` characters; a cut is marked by "..."."""
     return words if len(words) <= most else f"{words[: most - 3]}..."
 
 
 def in_bytes(amount: float) -> str:
-    """An amount of bytes with three digits, in binary units: "64.0 MiB"."""
+    """Format an amount of bytes with three digits, in binary units: "64.0 MiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1000:
             return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
@@ -134,7 +134,7 @@ def in_bytes(amount: float) -> str:
 
 
 def in_time(seconds: float) -> str:
-    """A length of time in the largest unit of which it holds two: "90 seconds", "3 hours", "5 days"."""
+    """Format a duration in the largest unit of which it holds two: "90 seconds", "3 hours", "5 days"."""
     for length, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= 2 * length:
             return counted(int(seconds // length), unit)
@@ -142,7 +142,7 @@ def in_time(seconds: float) -> str:
 
 
 def without_middle(text: str, size: int) -> str:
-    """A text with its middle left out when it is longer than `size`: both ends of a path tell more."""
+    """Return a text without its middle when it is longer than `size`: the two ends of a path matter most."""
     if len(text) <= size:
         return text
     end = (size - 2) // 2
@@ -150,5 +150,5 @@ def without_middle(text: str, size: int) -> str:
 
 
 def canonical(name: str) -> str:
-    """Return the form of a distribution's name in which two spellings compare equal (PEP 503)."""
+    """Return the normalised form of a distribution's name (PEP 503)."""
     return _SEPARATORS.sub("-", name).strip("-").lower()

@@ -1,4 +1,4 @@
-"""The verdict on a job: what it is called in documents and on the screen, and the exit code that goes with it."""
+"""The verdict on a job: its name in documents and on the screen, and its exit code."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ STATES: Final[Mapping[Verdict, PathState]] = {
     "warnings": "no_fault_found",
     "ok": "no_fault_found",
 }
-"""What a verdict is for one path of a job."""
+"""The verdict for one path of a job."""
 
 WORDS: Final[Mapping[Verdict, str]] = {
     verdict: state.replace("_", " ").upper() for verdict, state in STATES.items()
 }
-"""What it is called on the screen: WILL FAIL, NOT CHECKED or NO FAULT FOUND, and nothing else."""
+"""Its name on the screen: WILL FAIL, NOT CHECKED or NO FAULT FOUND, and nothing else."""
 
 CODES: Final[Mapping[Verdict, ExitCode]] = {
     "ok": ExitCode.OK,
@@ -29,4 +29,4 @@ CODES: Final[Mapping[Verdict, ExitCode]] = {
     "failures": ExitCode.FAILED,
     "could_not_check": ExitCode.COULD_NOT_CHECK,
 }
-"""With what a command ends."""
+"""The exit code of a command."""

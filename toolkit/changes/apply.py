@@ -1,8 +1,8 @@
-"""Carrying changes out. This package, and it alone, changes the examined environment.
+"""Carries out changes. No other package changes the examined environment.
 
-A transaction is written into the journal first; then all its files change; then its bytecode is written and its
-commands are run, in order. If one of them fails, everything before it is undone. If this process is killed, the
-next one undoes it.
+A transaction is first written to the journal; then all its files change; then its bytecode is written and its commands are
+run, in order. If one of them fails, everything before it is undone. If this process is killed, the next run undoes the
+transaction.
 """
 
 from __future__ import annotations
@@ -77,11 +77,12 @@ def apply(
     run: Run = Run(),  # noqa: B008 - it is frozen
     through_links: bool = False,
 ) -> Transaction | None:
-    """Carry out all changes, or none of them, and say what was done; None when everything was in place already.
+    """Carry out all changes or none, and return what was done; None when everything was already in place.
 
-    `home` is the journal's folder; it is made when something is written. What is done in the same `run` is undone
-    together. A link out of its environment becomes a private copy, unless the changes go `through_links`. Waits up to
-    `patience` seconds for another doctor. Raises Refused; everything is then as it was, except for what a command did and what the message names.
+    `home` is the journal's folder, created on the first write. All changes of the same `run` are undone together. A link out
+    of its environment becomes a private copy, unless the changes go `through_links`. Waits up to `patience` seconds for
+    another doctor. Raises Refused; everything is then as it was, except for the effects of commands and what the message
+    names.
     """
     with sentences(f"{fix} was not applied, and nothing was changed"):
         if not os.path.isdir(home) and not _plan(changes, through_links=through_links):
@@ -106,12 +107,12 @@ def apply(
 
 
 def demand_possible(changes: Sequence[Change]) -> None:
-    """Raise Refused for what could not be carried out as things are. Nothing is written."""
+    """Raise Refused for changes that cannot be carried out in the current state. Nothing is written."""
     _plan(changes, through_links=False)
 
 
 def _plan(changes: Sequence[Change], *, through_links: bool) -> list[Planned]:
-    """Check every change against this disk. What is in place already is left out."""
+    """Check every change against this disk. Changes already in place are left out."""
     private = {} if through_links else private_folder.wanted(changes)
     found = [(change, _plan_one(change, private, through_links=through_links)) for change in changes]
     made = {

@@ -1,4 +1,4 @@
-"""Bytecode caches: written by the target's own interpreter where they are missing, removed again on undo."""
+"""Bytecode caches: the target's own interpreter writes the missing ones; undo removes them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LARGEST_MANIFEST = 256 * 1024 * 1024
 _HALF_WRITTEN = re.compile(r".+\.pyc\.[0-9]+")
 _ABSENT, _WRITTEN = "absent.json.gz", "written.json.gz"
 _ASK_TAG = "import sys; print(sys.implementation.cache_tag)"
-# Reads the sources to compile from a manifest and shares them out to one process per core. Standard input is a pipe that
-# closes when the doctor ends, however it ends: no cache is written behind its back. Sources that do not compile are
-# other people's business; the first error of the disk is told.
+# Reads the sources to compile from a manifest and distributes them over one process per core. Standard input is a pipe that closes when
+# the doctor ends, however it ends: no cache is written after that. Sources that do not compile are ignored; the first disk error is
+# reported.
 _COMPILE = """
 import gzip, json, os, py_compile, select, sys
 with gzip.open(sys.argv[1], "rt", encoding="ascii") as stream:
@@ -58,13 +58,13 @@ failed = [os.waitpid(process, 0)[1] for process in workers]
 sys.exit(max(failed) != 0)
 """
 
-# For each root, its sources by their path below it. What is absent: whether there was a folder for the cache.
-# What was written: the cache's size and its time in nanoseconds.
+# For each root, its sources by relative path. Absent: whether the cache folder existed. Written: the cache's size and its time in
+# nanoseconds.
 Manifest = dict[str, dict[str, list[int]]]
 
 
 def plan(change: CompileBytecode) -> Planned | None:
-    """What the change means here, or None when no cache is missing. Raises Refused."""
+    """Return what the change means here, or None when no cache is missing. Raises Refused."""
     for root in change.roots:
         if not os.path.isdir(root):
             raise Refused(f"{root} is not a folder: no bytecode can be written below it")
@@ -75,10 +75,10 @@ def plan(change: CompileBytecode) -> Planned | None:
 
 
 def write(entry: Entry, index: int, record: BytecodeRecord, lock: int) -> None:
-    """Write the missing caches; first of all write down which ones are missing.
+    """Write the missing caches, after recording which ones are missing.
 
-    The child processes inherit `lock`: should this process be killed, nobody undoes behind their back. Raises Refused
-    when not one could be written or time ran out, and OSError.
+    The child processes inherit `lock`: should this process be killed, nothing is undone while they run. Raises Refused when
+    no cache could be written or time ran out, and OSError.
     """
     absent: Manifest = {root: {} for root in record.roots}
     for root, source in _sources_without_cache(record):
@@ -95,9 +95,9 @@ def write(entry: Entry, index: int, record: BytecodeRecord, lock: int) -> None:
 
 
 def remove(entry: Entry, index: int, record: BytecodeRecord) -> None:
-    """Remove the caches that are still those that were written. Raises Refused and OSError.
+    """Remove the caches that are still as written. Raises Refused and OSError.
 
-    When the writing was interrupted, all that were missing before it go, with what the interpreter left half-written.
+    When writing was interrupted, all caches that were missing before it are removed, including half-written ones.
     """
     absent, written = _manifests(entry, index, record)
     folders: dict[Path, bool] = {}
@@ -118,7 +118,7 @@ class Remaining:
     """What is left of the caches of one change.
 
     `there` counts those in place, `meant` those that were missing before, `written` those that were written: None when
-    the writing did not come to its end, and nobody counted them.
+    writing did not finish and they were not counted.
     """
 
     there: int
@@ -181,7 +181,7 @@ def _identity(cache: Path) -> list[int]:
 
 
 def _run(record: BytecodeRecord, manifest: Path, lock: int) -> str:
-    """Run the compiling child to its end and return its complaint, if it had one."""
+    """Run the compiling child to its end and return its error message, if any."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with subprocess.Popen(
         [record.python, "-I", "-S", "-W", "ignore", "-c", _COMPILE, str(manifest)],
@@ -205,7 +205,7 @@ def _run(record: BytecodeRecord, manifest: Path, lock: int) -> str:
 
 
 def _remove_half_written(folder: Path) -> None:
-    """Python writes a cache under another name first; a killed one leaves that behind."""
+    """Return whether this is a temporary cache: Python writes a cache under another name first, which a killed process leaves."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for file in folder.iterdir():
             if _HALF_WRITTEN.fullmatch(file.name):
@@ -217,7 +217,7 @@ def _packed(manifest: Manifest) -> bytes:
 
 
 def _manifests(entry: Entry, index: int, record: BytecodeRecord) -> tuple[Manifest, Manifest | None]:
-    """What was absent before, and what was written, or None when the writing did not come to its end."""
+    """Return what was absent before, and what was written, or None when writing did not finish."""
     nothing: Manifest = {root: {} for root in record.roots}
     return _manifest(entry, index, _ABSENT, record) or nothing, _manifest(entry, index, _WRITTEN, record)
 

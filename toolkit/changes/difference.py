@@ -6,7 +6,7 @@ import difflib
 
 
 def unified(before: bytes, after: bytes, names: tuple[str, str]) -> list[str]:
-    """The rows of the diff, each with its end of line. Bytes that are no UTF-8 are escaped."""
+    """Return the rows of the diff, each with its line end. Bytes that are not UTF-8 are escaped."""
     old, new = (
         text.decode("utf-8", "backslashreplace").splitlines(keepends=True) for text in (before, after)
     )

@@ -1,4 +1,4 @@
-"""Taking the files of an installed distribution away, also of one that no installer can remove: half installed, or there twice."""
+"""Removes the files of an installed distribution, including those that no installer can remove: partly installed, or installed twice."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _METADATA = (".dist-info", ".egg-info")
 
 
 def cleared(metadata: Path, environment: Path) -> None:
-    """Remove what a distribution's RECORD lists, less what others list too, then its metadata. Raises OSError.
+    """Remove what a distribution's RECORD lists, except what others list too, then its metadata. Raises OSError.
 
-    Without a RECORD the folders go that its metadata names. Nothing outside of the environment is touched. Of what pip had moved away
-    that folder alone goes.
+    Without a RECORD, the folders that its metadata names are removed. Nothing outside the environment is touched. For files
+    that pip had moved away, only that folder is removed.
     """
     if metadata.name.startswith("~"):
         shutil.rmtree(metadata) if is_folder(metadata) else metadata.unlink(missing_ok=True)
@@ -48,7 +48,7 @@ def cleared(metadata: Path, environment: Path) -> None:
 
 
 def _others(metadata: Path) -> Iterator[Path]:
-    """The metadata of other projects in the same folder, and an editable install of the same one."""
+    """Return the metadata of other projects in the same folder, and of an editable install of the same project."""
     stem = _stem(metadata)
     for other in metadata.parent.iterdir():
         is_other = other.name.endswith(_METADATA) and other != metadata and os.path.isdir(other)

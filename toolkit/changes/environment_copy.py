@@ -1,4 +1,4 @@
-"""Copies of environments: clones of the files or other names of them where the disk offers that, and the places in them that name the folder."""
+"""Copies of environments: file clones or hard links where the disk supports them, with the paths in them rewritten."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 OWN = ".verl-doctor"
-"""The journal's folder, which is left out: it tells of the environment that it lies in."""
+"""The journal's folder, which is left out: it describes the environment that contains it."""
 
 _CLONE = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
 _NEVER = {errno.EXDEV, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, errno.EINVAL}
@@ -26,7 +26,7 @@ _LONGEST_FIRST_LINE = 127  # what the kernel reads of a script's first line
 
 
 def copied(environment: Path, copy: Path) -> None:
-    """Fill the folder `copy` with what makes it an environment of its own. Raises OSError."""
+    """Fill the folder `copy` so that it is an independent environment. Raises OSError."""
     names = _names_of(environment, copy)
     rewritten: dict[str, bytes] = {}
     put = _Putting()
@@ -49,12 +49,12 @@ def copied(environment: Path, copy: Path) -> None:
 
 
 def kept(environment: Path, folder: Path) -> None:
-    """Keep all files of an environment in a folder, as they are. Raises OSError."""
+    """Store all files of an environment in a folder, unchanged. Raises OSError."""
     put = _Putting()
     for source, inside in walked(environment):
         target = folder / inside
         if source.is_symlink():
-            target.symlink_to(os.readlink(source))  # noqa: PTH115 - as spelled
+            target.symlink_to(os.readlink(source))  # noqa: PTH115 - the target as written
         elif os.path.isdir(source):
             target.mkdir(exist_ok=True)
         elif os.path.isfile(source):
@@ -62,7 +62,7 @@ def kept(environment: Path, folder: Path) -> None:
 
 
 def given_back(environment: Path, folder: Path) -> None:
-    """Give an environment the files that were kept in a folder, and take away what it did not have. Raises OSError."""
+    """Restore an environment's files from a folder, and remove what it did not have. Raises OSError."""
     there = {inside: source for source, inside in walked(folder)}
     for inside, source in there.items():
         target = environment / inside
@@ -81,7 +81,7 @@ def given_back(environment: Path, folder: Path) -> None:
 
 
 def manifest(folder: Path) -> dict[str, int]:
-    """When each file was changed last, in nanoseconds, without the bytecode that every import may write."""
+    """Return when each file was last modified, in nanoseconds, leaving out bytecode, which any import may write."""
     return {
         inside: os.lstat(path).st_mtime_ns
         for path, inside in walked(folder)
@@ -90,7 +90,7 @@ def manifest(folder: Path) -> dict[str, int]:
 
 
 def walked(folder: Path) -> Iterator[tuple[Path, str]]:
-    """All that lies in an environment, folders before what is in them, with the path inside. No link is followed."""
+    """Yield all entries of an environment, folders before their contents, with their relative paths. No link is followed."""
     waiting = [""]
     while waiting:
         inside = waiting.pop()
@@ -104,12 +104,12 @@ def walked(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a folder lies there, and no link to one."""
+    """Return whether the path is a folder and not a link to one."""
     return os.path.isdir(path) and not path.is_symlink()
 
 
 class _Putting:
-    """Puts a file elsewhere in the cheapest way that this disk offers: a clone, another name, a copy."""
+    """Copies a file in the cheapest way that this disk supports: a clone, a hard link, a copy."""
 
     def __init__(self) -> None:
         self._ways: list[Callable[[Path, Path], None]] = [_clone, _other_name, _copy]
@@ -154,8 +154,8 @@ def _write(target: Path, content: bytes, model: Path) -> None:
 
 
 def _link(source: Path, target: Path, environment: Path, copy: Path) -> None:
-    """A link into the environment leads into the copy."""
-    leads_to = os.readlink(source)  # noqa: PTH115 - as spelled
+    """Copy a link; a link into the environment leads into the copy."""
+    leads_to = os.readlink(source)  # noqa: PTH115 - the target as written
     for prefix in (str(environment), os.path.realpath(environment)):
         if leads_to == prefix or leads_to.startswith(f"{prefix}/"):
             leads_to = f"{copy}{leads_to[len(prefix) :]}"
@@ -164,14 +164,14 @@ def _link(source: Path, target: Path, environment: Path, copy: Path) -> None:
 
 
 def _names_of(environment: Path, copy: Path) -> tuple[re.Pattern[bytes], bytes]:
-    """How files name the environment, and what they are to name instead."""
+    """How files name the environment, and the replacements."""
     spelled = dict.fromkeys((os.fsencode(environment), os.fsencode(os.path.realpath(environment))))
     pattern = b"|".join(re.escape(name) for name in sorted(spelled, key=len, reverse=True))
     return re.compile(rb"(?<![\w.-])(?:" + pattern + rb")(?![\w.-])"), os.fsencode(copy)
 
 
 def _renamed(source: Path, inside: str, names: tuple[re.Pattern[bytes], bytes]) -> bytes | None:
-    """The content of a file that names its environment, with the other name; None for any other file."""
+    """Return the content of a file that names its environment, with the other name; None for any other file."""
     if not _may_name_the_place(inside) or source.stat().st_size > _LARGEST_TEXT:
         return None
     content = source.read_bytes()
@@ -192,7 +192,7 @@ def _may_name_the_place(inside: str) -> bool:
 
 
 def _runnable(content: bytes) -> bytes:
-    """A script whose first line became too long for the kernel is run through the shell, as pip writes it then."""
+    """Run a script whose first line became too long for the kernel through the shell, in pip's form."""
     first, newline, rest = content.partition(b"\n")
     if not first.startswith(b"#!/") or len(first) <= _LONGEST_FIRST_LINE or b"python" not in first:
         return content
@@ -213,7 +213,7 @@ def _recorded(copy: Path, rewritten: Mapping[str, bytes]) -> None:
             about = record.stat()
             lines = io.StringIO(newline="")
             csv.writer(lines, lineterminator="\n").writerows(new)
-            record.unlink()  # it may be another name of the original
+            record.unlink()  # it may be a hard link to the original
             record.write_text(lines.getvalue(), encoding="utf-8", errors="surrogateescape")
             os.utime(record, ns=(about.st_atime_ns, about.st_mtime_ns))
             record.chmod(stat.S_IMODE(about.st_mode))
@@ -233,14 +233,14 @@ def _with_times(environment: Path, copy: Path) -> None:
 
 
 def _is_same(kept_one: Path, there: Path) -> bool:
-    """Whether a kept file is still what lies in its place."""
+    """Return whether a stored file is still identical to the original."""
     try:
         old, new = kept_one.lstat(), there.lstat()
     except FileNotFoundError:
         return False
     if stat.S_ISLNK(old.st_mode) or stat.S_ISLNK(new.st_mode):
         both = stat.S_ISLNK(old.st_mode) and stat.S_ISLNK(new.st_mode)
-        return both and os.readlink(kept_one) == os.readlink(there)  # noqa: PTH115 - as spelled
+        return both and os.readlink(kept_one) == os.readlink(there)  # noqa: PTH115 - the target as written
     if os.path.samestat(old, new):
         return True
     return (old.st_mode, old.st_size, old.st_mtime_ns) == (new.st_mode, new.st_size, new.st_mtime_ns)
@@ -252,8 +252,8 @@ def _put_back(source: Path, target: Path) -> None:
     beside = target.with_name(f".verl-doctor-back-{target.name}")
     beside.unlink(missing_ok=True)
     if source.is_symlink():
-        beside.symlink_to(os.readlink(source))  # noqa: PTH115 - as spelled
+        beside.symlink_to(os.readlink(source))  # noqa: PTH115 - the target as written
     else:
         _Putting()(source, beside)
-    os.replace(beside, target)  # noqa: PTH105 - of two names of one file rename(2) keeps both
+    os.replace(beside, target)  # noqa: PTH105 - given two names of one file, rename(2) keeps both
     beside.unlink(missing_ok=True)

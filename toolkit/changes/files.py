@@ -1,7 +1,7 @@
-"""Changed files: what a plan means on this disk, in what state a file is now, and moving it to the other state.
+"""Changed files: what a plan means on this disk, the current state of a file, and moving it to the other state.
 
-A link is a file whose content is where it leads. Where the original file itself was kept, undo puts that very file back, with
-its other hard links and its times; else a copy gets what the original had.
+A link is a file whose content is its target. Where the original file itself was kept, undo restores that very file, with its
+other hard links and its times; otherwise a copy gets the original's attributes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from verl_doctor.toolkit.changes.private_folder import PrivateFolder
 from verl_doctor.toolkit.system.errors import Refused, said_by
 
 _LONGEST_DIFFERENCE = 40
-# Links have none that could be set; this is the one of the journal's copy.
+# Links have no mode that could be set; this is the mode of the journal's copy.
 _MODE_OF_LINKS = 0o644
 # linux/fs.h: FS_IOC_GETFLAGS, and the flags "immutable" and "append only".
 _GET_FLAGS, _UNCHANGEABLE = 0x80086601, 0x10 | 0x20
-# What lies in a folder and is nobody's source: caches, and the doctor's own.
+# Folder entries that are not source: caches, and the doctor's own.
 _NO_CONTENT = ("__pycache__", ".verl-doctor")
 
 
@@ -37,11 +37,10 @@ def plan(
     through_links: bool = False,
     private: PrivateFolder | None = None,
 ) -> Planned | None:
-    """What a change means on this disk, or None when it is in place already.
+    """Return what a change means on this disk, or None when it is already in place.
 
     A link out of its environment becomes a private copy, in a `private` folder where the link leads to a folder, unless the
-    change goes `through_links`. Raises Refused when the
-    file is not what the plan was made from, or could not be changed now.
+    change goes `through_links`. Raises Refused when the file is not what the plan was made from, or cannot be changed now.
     """
     match change:
         case ReplaceFile():
@@ -58,13 +57,13 @@ def plan(
 
 
 def state(record: FileRecord) -> Side | Literal["other"]:
-    """On which side of the change the file is now, or "other" when somebody else wrote it. Raises OSError."""
+    """Return on which side of the change the file is now, or "other" when another program wrote it. Raises OSError."""
     try:
         found = _content(record)
     except Refused:
         return "other"
     if found is None and record.within:
-        return "before"  # its private folder is not there, or goes just now
+        return "before"  # its private folder does not exist, or is about to be removed
     fingerprint = None if found is None else safe_write.sha256(found)
     if fingerprint == record.after:
         return "after"
@@ -72,11 +71,11 @@ def state(record: FileRecord) -> Side | Literal["other"]:
 
 
 def move(entry: Entry, indices: Sequence[int], side: Side, ours: frozenset[str] = frozenset()) -> None:
-    """Bring these files of a transaction from one side of their change to the other.
+    """Move these files of a transaction from one side of their change to the other.
 
-    All contents are on the disk, beside their files, before the first file changes: a full disk is noticed while
-    everything is still as it was. `ours` are folders that the doctor made; those left empty go. Raises Refused when
-    a file is on neither side, and OSError. Whatever was reached then, calling it for the other side takes back.
+    All contents are on the disk, next to their files, before the first file changes: a full disk is noticed while everything
+    is still as it was. `ours` are folders that the doctor made; empty ones are removed. Raises Refused when a file is on
+    neither side, and OSError. A call for the other side reverts whatever was done until then.
     """
     records = dict(entry.files())
     sweep(entry)
@@ -94,7 +93,7 @@ def move(entry: Entry, indices: Sequence[int], side: Side, ours: frozenset[str] 
 
 
 def _sources(entry: Entry, record: FileRecord) -> frozenset[Path]:
-    """By which paths Python may have cached a file: what the plan named counts where it lies in the journal's environment."""
+    """Return the paths by which Python may have cached a file; the plan's own path counts where it lies in the journal's environment."""
     file, named = Path(record.file), Path(record.path)
     environment = entry.home.parent
     elsewhere = links.is_environment(environment) and not Path(os.path.realpath(named.parent)).is_relative_to(
@@ -111,14 +110,14 @@ def sweep(entry: Entry) -> None:
 
 
 def difference(path: str, old: bytes, new: bytes, names: tuple[str, str]) -> str:
-    """The first lines of a unified diff."""
+    """Return the first lines of a unified diff."""
     rows = unified(old, new, (f"{path} ({names[0]})", f"{path} ({names[1]})"))
     more = len(rows) - _LONGEST_DIFFERENCE
     return "".join(rows[:_LONGEST_DIFFERENCE]) + (f"... and {more} more lines\n" if more > 0 else "")
 
 
 def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
-    """Say what somebody else did to a file since the doctor changed it. Raises Refused and OSError."""
+    """Describe how a file was changed since the doctor changed it. Raises Refused and OSError."""
     found = _content(record)
     if found is None:
         kept = entry.at(index, "before")
@@ -137,14 +136,14 @@ def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
 
 
 def around(plan: Sequence[Planned]) -> tuple[FolderRecord, ...]:
-    """The folders whose entries a plan changes, as they are now. Raises OSError."""
+    """Return the folders whose entries a plan changes, in their current state. Raises OSError."""
     files = [Path(planned.record.file) for planned in plan if isinstance(planned.record, FileRecord)]
     there = dict.fromkeys(next(folder for folder in file.parents if os.path.isdir(folder)) for file in files)
     return tuple(_folder(folder) for folder in there)
 
 
 def give_back_folders(folders: Sequence[FolderRecord]) -> None:
-    """Give folders their times again, as far as the same names are in them: then Python's view of them is right too."""
+    """Restore the times of folders that contain the same names as before, so that Python's cached listing stays valid."""
     for record in folders:
         with contextlib.suppress(OSError):
             if _folder(Path(record.path)).names == record.names:
@@ -228,7 +227,7 @@ def _removal(change: RemoveFile) -> Planned | None:
 
 
 def _private_copy(change: ReplaceFile, link: Path, target: os.stat_result) -> Planned:
-    """Put a file of this environment's own in the place of a link. `target` is what the link leads to."""
+    """Replace a link by a file of this environment. `target` is what the link leads to."""
     about, leads_to = link.lstat(), os.fsencode(link.readlink())
     _demand_writable(link.parent)
     _demand_keepable_owner(link, about)
@@ -249,7 +248,7 @@ def _private_copy(change: ReplaceFile, link: Path, target: os.stat_result) -> Pl
 
 
 def _copy_within(change: ReplaceFile, private: PrivateFolder, target: os.stat_result) -> Planned:
-    """The same in a private folder, which is not there yet."""
+    """Do the same in a private folder that does not exist yet."""
     about, leads_to = private.link.lstat(), os.fsencode(private.behind(change.path))
     _demand_writable(private.link.parent)
     _demand_keepable_owner(private.link, about)
@@ -343,10 +342,10 @@ def _demand_writable(folder: Path) -> None:
 
 
 def _demand_changeable(path: Path) -> None:
-    """Refuse what carries the attribute "immutable" or "append only": not even root may replace it."""
+    """Refuse a file with the attribute "immutable" or "append only": not even root may replace it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except PermissionError:  # a folder that may be written but not listed
+    except PermissionError:  # a folder that is writable but not readable
         return
     try:
         flags = int.from_bytes(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(8))[:4], "little")
@@ -371,7 +370,7 @@ def _demand_keepable_owner(file: Path, seen: os.stat_result) -> None:
 
 
 def _content(record: FileRecord) -> bytes | None:
-    """What a record's file holds now, None when nothing is there. Raises Refused when it is of another kind, and OSError."""
+    """Return the current content of a record's file, None when it does not exist. Raises Refused for another kind of file, and OSError."""
     file = Path(record.file)
     if record.kind == "private_copy" and file.is_symlink():
         return os.fsencode(file.readlink())
@@ -419,7 +418,7 @@ def _stage(entry: Entry, index: int, record: FileRecord, side: Side) -> None:
 
 
 def _stage_original(entry: Entry, index: int, record: FileRecord, content: bytes) -> None:
-    """Have the original ready: the file itself where it was kept and nobody set anything since, else a copy with its times."""
+    """Prepare the original: the kept file itself where its attributes are unchanged, else a copy with its times."""
     temporary, kept = _temporary(entry, index, record), entry.kept(index)
     if _is_original(kept, record, content):
         os.link(kept, temporary, follow_symlinks=False)
@@ -435,7 +434,7 @@ def _stage_original(entry: Entry, index: int, record: FileRecord, content: bytes
 
 
 def _is_original(kept: Path, record: FileRecord, content: bytes) -> bool:
-    """Whether a kept file is still the original, and stands for what its successor has become: somebody may have set a mode since."""
+    """Return whether a kept file is still the original and matches its successor's attributes: a mode may have been set since."""
     try:
         about = kept.lstat()
         if record.kind in {"private_copy", "private_folder"}:
@@ -449,7 +448,7 @@ def _is_original(kept: Path, record: FileRecord, content: bytes) -> bool:
 
 
 def _settings(file: Path) -> tuple[object, ...]:
-    """What a person sets on a file besides its content."""
+    """Return what a user sets on a file besides its content."""
     about = file.lstat()
     try:
         attributes = {name: os.getxattr(file, name) for name in os.listxattr(file)}
@@ -469,7 +468,7 @@ def _commit(entry: Entry, index: int, record: FileRecord, side: Side) -> None:
 
 
 def _remove_empty_folders(record: FileRecord, ours: frozenset[str]) -> None:
-    """Remove the folders around a file that is gone, innermost first, as far as the doctor made them."""
+    """Remove the folders around a removed file, innermost first, as far as the doctor made them."""
     for folder in Path(record.file).parents:
         if str(folder) not in ours and str(folder) not in record.folders:
             return

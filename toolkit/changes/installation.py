@@ -1,7 +1,7 @@
-"""Packages installed into a copy of an environment, or into the environment itself with all that undo needs kept.
+"""Packages installed into a copy of an environment, or into the environment itself with everything kept that undo needs.
 
-The copy is filled, gets its packages, and is removed whole when it is undone. In place, all files are kept in the journal
-before the first one changes: other names of them, where the disk has hard links.
+The copy is filled, gets its packages, and is removed whole by undo. In place, all files are first kept in the journal: as
+hard links where the disk supports them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = 3
 
 
 def plan(change: InstallPackages) -> Planned:
-    """What an installation means here. Raises Refused when this environment cannot be copied, or may not be changed."""
+    """Return what an installation means here. Raises Refused when this environment cannot be copied, or may not be changed."""
     environment, copy = change.environment, change.copy
     if not os.path.exists(environment / "pyvenv.cfg"):
         _demand_place(change)
@@ -54,7 +54,7 @@ def plan(change: InstallPackages) -> Planned:
 
 
 def make(entry: Entry, index: int, record: InstallRecord, held: int) -> None:
-    """Copy or keep the environment, then install. Raises Refused and OSError; what was begun is then undone."""
+    """Copy or keep the environment, then install. Raises Refused and OSError, after undoing what was begun."""
     environment, copy = Path(record.environment), Path(record.copy)
     if record.in_place:
         kept = entry.at(index, _KEPT)
@@ -68,14 +68,14 @@ def make(entry: Entry, index: int, record: InstallRecord, held: int) -> None:
     for metadata in record.cleared:
         cleared(copy / metadata, copy)
     lock = copy / "verl-doctor.lock.txt"
-    lock.unlink(missing_ok=True)  # it may be another name of a file that is kept
+    lock.unlink(missing_ok=True)  # it may be a hard link to a kept file
     lock.write_bytes(journal.noted(entry, index, "after") or b"")
     installer.run(record.argv, held)
     journal.note(entry, index, _MANIFEST, zlib.compress(json.dumps(environment_copy.manifest(copy)).encode()))
 
 
 def take_back(entry: Entry, index: int, record: InstallRecord) -> None:
-    """Remove the copy, or give the environment its files. What was never begun is left. Raises OSError."""
+    """Remove the copy, or restore the environment's files. What was never begun is left. Raises OSError."""
     copy = Path(record.copy)
     if record.in_place:
         kept = entry.at(index, _KEPT)
@@ -92,14 +92,14 @@ def take_back(entry: Entry, index: int, record: InstallRecord) -> None:
 
 
 def is_there(entry: Entry, index: int, record: InstallRecord) -> bool:
-    """Whether the copy is there, or what was kept of the environment."""
+    """Return whether the copy, or the kept files of the environment, exist."""
     if record.in_place:
         return os.path.isdir(entry.at(index, _KEPT))
     return _is_ours(entry, Path(record.copy))
 
 
 def demand_undoable(entry: Entry, index: int, record: InstallRecord) -> None:
-    """Refuse to lose what somebody has changed since, and to take an environment away under a process. Raises Refused."""
+    """Refuse to lose later changes, or to remove an environment that a process is using. Raises Refused."""
     copy = Path(record.copy)
     if not is_there(entry, index, record):
         return
@@ -119,14 +119,14 @@ def demand_undoable(entry: Entry, index: int, record: InstallRecord) -> None:
 
 
 def description(record: InstallRecord) -> str:
-    """What was done, for the list of repairs."""
+    """Return what was done, for the list of repairs."""
     if record.in_place:
         return f"installed packages into {record.environment}"
     return f"made {record.copy}, a copy of {record.environment} with other packages"
 
 
 def _is_ours(entry: Entry, copy: Path) -> bool:
-    """Whether a folder is the copy of this transaction: it holds its sign, or nothing at all yet."""
+    """Return whether a folder is the copy of this transaction: it contains its marker, or nothing at all yet."""
     try:
         sign = (copy / _SIGN).read_text(encoding="utf-8")
         return secrets.compare_digest(sign.strip(), entry.token)
@@ -137,7 +137,7 @@ def _is_ours(entry: Entry, copy: Path) -> bool:
 
 
 def _repaired_since(copy: Path) -> frozenset[str]:
-    """The files of a copy that the doctor itself repaired afterwards, and nobody else since."""
+    """Return the files of a copy that the doctor repaired later and that are unchanged since."""
     if not os.path.isdir(copy / OWN):
         return frozenset()
     records = [record for entry in journal.entries(copy / OWN) for _, record in entry.files()]

@@ -14,22 +14,22 @@ from verl_doctor.toolkit.system.errors import Refused, said_by
 from verl_doctor.toolkit.system.secret import without_user
 from verl_doctor.toolkit.text import harmless
 
-# With these the installer would write elsewhere than into the environment that it is started for.
+# Variables with which the installer would write outside the environment that it is started for.
 _ELSEWHERE = (
     "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_DRY_RUN", "PIP_REPORT", "UV_SYSTEM_PYTHON", "UV_TARGET", "UV_PREFIX",
     "PYTHONPATH", "PYTHONHOME",
 )  # fmt: skip
 _CAUSE = re.compile(r"^\s*(?:error|caused by|cause)\b:?\s*(.+)", re.IGNORECASE)
 _FULL = re.compile(r"no space left on device|disk quota exceeded|file too large", re.IGNORECASE)
-_NOT_TOLD = "Requirement already satisfied"  # for each line of a lock
+_NOT_TOLD = "Requirement already satisfied"  # printed for each line of a lock
 _KEPT = 200  # lines
 _LONGEST = 300  # characters
 
 
 def run(argv: Sequence[str], held: int) -> None:
-    """Run an installer, its output going to standard error. The lock `held` is kept as long as it runs, whoever is killed.
+    """Run an installer with its output on standard error. The lock `held` lasts as long as it runs, even if this process is killed.
 
-    Raises Refused when it cannot be started, or fails, with the cause.
+    Raises Refused, with the cause, when it cannot be started or fails.
     """
     environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     environ |= {"PIP_REQUIRE_VIRTUALENV": "0", "PIP_NO_INPUT": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -56,7 +56,7 @@ def run(argv: Sequence[str], held: int) -> None:
 
 
 def _cause(lines: Sequence[str]) -> str:
-    """The first line that is called an error, or the one that tells that the disk is full."""
+    """Return the first line marked as an error, or the line that reports a full disk."""
     full = next((line.strip() for line in lines if _FULL.search(line)), "")
     named = next((found[1] for line in lines if (found := _CAUSE.match(line))), "")
     text = full or named or next((line.strip() for line in reversed(lines) if line.strip()), "")

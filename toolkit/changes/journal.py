@@ -1,4 +1,4 @@
-"""The journal: a folder for each transaction, from which every file can be given back after a crash or a week later.
+"""The journal: a folder for each transaction, from which every file can be restored after a crash or a week later.
 
     .verl-doctor/
         0001-applied/       the number is the transaction's id, the rest its state
@@ -7,8 +7,8 @@
             0.after         the bytes that replaced them
             kept.0          the original file itself: another hard link to it, which undo puts back
 
-A state changes by renaming the folder: one atomic step, which a full disk cannot prevent. Nobody else may enter the
-folder; a journal that another user could have written is refused. Its files are private, but for the original itself.
+A state changes by renaming the folder: one atomic step, which a full disk cannot prevent. No other user may enter the folder;
+a journal that another user could have written is refused. Its files are private, except for the original itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FOLDER = re.compile(r"(?P<number>[0-9]{4,18})-(?P<state>applying|applied|undoin
 _LARGEST_NUMBER = 10**18 - 1  # of 18 digits
 _UNFINISHED = "preparing"
 _LARGEST_ENTRY = 64 * 1024 * 1024
-_LARGEST_ID = 2**32 - 2  # the number after it stands for "leave the owner as it is"
+_LARGEST_ID = 2**32 - 2  # the number after it means "leave the owner as it is"
 _LATEST = 2**62 * 10**9  # nanoseconds whose seconds fit into 64 bits
 _MODE = 0o600
 _KEPT = "kept"
@@ -51,14 +51,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file that was replaced, made or removed, a link that was made, or one that became a private copy of what it leads to.
+    """A file that was replaced, created or removed, a link that was created, or a link that became a private copy of its target.
 
-    A link to a folder becomes one to a `private_folder`, whose folders are `folders`; a file that is `within` one is there only with it.
-
-    The content of a link is where it leads. `before` and `after` are SHA-256, `before` is None for what is new, `after` for what was removed. `path` is
-    what the plan named, `file` what is written; `folders` are those that had to be made, outermost first; `mode` is octal.
-    `atime` and `mtime` are the original's times in nanoseconds, None where they were not recorded. `linked` is the SHA-256 of
-    what a link that became a private copy led to.
+    A link to a folder becomes a link to a `private_folder` with the folders `folders`; a file `within` one exists only in it.
+    The content of a link is its target. `before` and `after` are SHA-256: `before` is None for a new file, `after` for a
+    removed one. `path` is the plan's path, `file` the written path; `folders` are the folders that had to be made, outermost
+    first; `mode` is octal. `atime` and `mtime` are the original's times in nanoseconds, None where they were not recorded.
+    `linked` is the SHA-256 of the former target of a link that became a private copy.
     """
 
     kind: Literal["replace_file", "new_file", "removed_file", "new_link", "private_copy", "private_folder"]
@@ -78,7 +77,7 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class BytecodeRecord:
-    """Bytecode caches that were written below `roots`, all of interpreters with the cache tag `tag`."""
+    """Bytecode caches that were written below `roots`, all by interpreters with the cache tag `tag`."""
 
     kind: Literal["compile_bytecode"]
     python: str
@@ -97,7 +96,7 @@ class CommandRecord:
 
 @dataclass(frozen=True)
 class RemovalRecord:
-    """A leftover of a dead job that was to be removed, and what proved that nobody needs it. `size` is in bytes."""
+    """A dead job's leftover that was to be removed, and the proof that it is unused. `size` is in bytes."""
 
     kind: Literal["removal"]
     what: str
@@ -108,7 +107,7 @@ class RemovalRecord:
 
 @dataclass(frozen=True)
 class InstallRecord:
-    """Packages that were installed into `copy`, which was made of `environment`, or into that itself. Its lock file is kept as `after`."""
+    """Packages that were installed into `copy`, a copy of `environment`, or into `environment` itself. Its lock file is kept as `after`."""
 
     kind: Literal["install_packages"]
     environment: str
@@ -140,7 +139,7 @@ _KINDS: Mapping[str, type[Record]] = {
 
 @dataclass(frozen=True)
 class Planned:
-    """A record with the contents that it speaks of, before it is written down."""
+    """A record with the contents that it refers to, before it is written."""
 
     record: Record
     contents: Mapping[Side, bytes]
@@ -158,10 +157,10 @@ class FolderRecord:
 
 @dataclass(frozen=True)
 class Run:
-    """What belongs together: the changes of one run of the doctor, wherever their journals lie.
+    """Changes that belong together: those of one run of the doctor, wherever their journals lie.
 
-    `token` tells it from any other run, "" for a change that stands alone. `homes` are the journals that may hold a part
-    of it, `environment` is the folder of the environment that it is about.
+    `token` identifies the run, "" for a change that stands alone. `homes` are the journals that may hold a part of it,
+    `environment` is the folder of the environment that it is about.
     """
 
     token: str = ""
@@ -170,15 +169,15 @@ class Run:
 
 
 def new_run(homes: Iterable[Path], environment: Path) -> Run:
-    """A run whose changes will be undone together."""
+    """A run whose changes are undone together."""
     return Run(secrets.token_hex(8), tuple(map(str, dict.fromkeys(homes))), os.path.realpath(environment))
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One transaction as the journal knows it. `token` makes the names of its temporary files its own.
+    """One transaction as the journal records it. `token` makes the names of its temporary files unique.
 
-    `owner` is one more user than root and this one whose word in the journal is taken.
+    `owner` is a user, besides root and this one, whose entries in the journal are trusted.
     """
 
     home: Path
@@ -195,29 +194,29 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """How a person names the transaction."""
+        """The name of the transaction for users."""
         return f"{self.number:04}"
 
     @property
     def folder(self) -> Path:
-        """Where its files are now."""
+        """The folder of its files now."""
         return self.home / f"{self.id}-{self.state}"
 
     def at(self, index: int, what: str) -> Path:
-        """The file that holds `what` of the change number `index`."""
+        """Return the file that holds `what` of the change number `index`."""
         return self.folder / f"{index}.{what}"
 
     def kept(self, index: int) -> Path:
-        """The original file of the change number `index` itself, where it could be kept."""
+        """Return the original file of the change number `index`, where it could be kept."""
         return self.folder / f"{_KEPT}.{index}"
 
     def files(self) -> list[tuple[int, FileRecord]]:
-        """Its changed files, with their numbers."""
+        """Return its changed files, with their numbers."""
         return [(index, r) for index, r in enumerate(self.changes) if isinstance(r, FileRecord)]
 
 
 def open_home(home: Path) -> None:
-    """Make the journal's folder if there is none, and close it to others. Raises Refused and OSError."""
+    """Create the journal's folder if it does not exist, and close it to other users. Raises Refused and OSError."""
     demand_own(home)
     try:
         own_folders.made(home)
@@ -226,10 +225,10 @@ def open_home(home: Path) -> None:
 
 
 def demand_own(home: Path, *, to_read: bool = False) -> int:
-    """Refuse a journal that another user could have written: its folder, or that of a transaction.
+    """Refuse a journal that another user could have written: its folder, or a transaction's.
 
-    Returns one more user who is believed: nobody but root, or for a look that changes nothing, `to_read`, the owner of the
-    folder in which the journal lies, because all of that is theirs.
+    Returns one more trusted user: only root, or for reading (`to_read`) the owner of the folder that contains the journal,
+    because all of that is theirs.
     """
     owner = home.parent.stat().st_uid if to_read and os.path.isdir(home) else 0
     folders = (home, *(home / found.string for found in _folders(home)))
@@ -246,10 +245,10 @@ def begin(
     run: Run = Run(),
     around: Sequence[FolderRecord] = (),
 ) -> Entry:
-    """Write a transaction down, through to the disk, before anything is changed. Raises OSError.
+    """Record a transaction, flushed to the disk, before anything is changed. Raises OSError.
 
-    It comes into being by the last step, a rename: what a crash leaves before it is swept by `tidy`. Its number is new in
-    all journals of its run.
+    Its last step, a rename, creates it: `tidy` removes what a crash leaves before that. Its number is new in all journals of
+    its run.
     """
     homes = dict.fromkeys((home, *map(Path, run.homes)))
     number = 1 + max(
@@ -270,7 +269,7 @@ def begin(
 
 
 def mark(entry: Entry, state: State) -> Entry:
-    """Give a transaction another state; when that fails it keeps the old one. Raises OSError."""
+    """Set a transaction's state; on failure it keeps the old one. Raises OSError."""
     marked = replace(entry, state=state)
     entry.folder.rename(marked.folder)
     try:
@@ -282,19 +281,19 @@ def mark(entry: Entry, state: State) -> Entry:
 
 
 def note(entry: Entry, index: int, what: str, content: bytes) -> None:
-    """Add to a transaction what is known only once it runs, whole or not at all. Raises OSError."""
+    """Add to a transaction what is known only while it runs, whole or not at all. Raises OSError."""
     _write_whole(entry.at(index, what), content)
 
 
 def noted(entry: Entry, index: int, what: str) -> bytes | None:
-    """What `note` added, or None."""
+    """Return what `note` added, or None."""
     return _read(entry.at(index, what), entry.owner)
 
 
 def content(entry: Entry, index: int, side: Side) -> bytes | None:
-    """The bytes of a changed file on one side of the change; None when the file did not exist there.
+    """Return the bytes of a changed file on one side of the change; None when the file did not exist there.
 
-    Raises Refused when the journal's copy is not what it was.
+    Raises Refused when the journal's copy is damaged.
     """
     record = dict(entry.files())[index]
     expected = record.before if side == "before" else record.after
@@ -311,13 +310,13 @@ def content(entry: Entry, index: int, side: Side) -> bytes | None:
 
 
 def forget_originals(entry: Entry) -> None:
-    """Let go of the original files of a transaction that is over: they are in their places again. Raises OSError."""
+    """Release the original files of a finished transaction: they are back in place. Raises OSError."""
     for file in entry.folder.glob(f"{_KEPT}.*"):
         file.unlink(missing_ok=True)
 
 
 def drop(entry: Entry) -> None:
-    """Forget a transaction that changed nothing, or did not even begin. Raises OSError."""
+    """Delete a transaction that changed nothing, or did not even begin. Raises OSError."""
     unfinished = entry.home / f"{entry.id}-{_UNFINISHED}"
     with contextlib.suppress(FileNotFoundError):
         entry.folder.rename(unfinished)
@@ -326,7 +325,7 @@ def drop(entry: Entry) -> None:
 
 
 def tidy(home: Path) -> None:
-    """Remove what a crash left of the journal's own writing, and keep the folder out of git.
+    """Remove what a crash left of the journal's own writes, and keep the folder out of git.
 
     The caller holds the lock. Raises Refused and OSError.
     """
@@ -344,7 +343,7 @@ def tidy(home: Path) -> None:
 
 
 def is_journal(home: Path) -> bool:
-    """Whether this folder holds a transaction: any other folder is somebody else's, and nothing in it is touched."""
+    """Return whether this folder holds a transaction; any other folder is not ours and never touched."""
     try:
         return any(os.path.isfile(home / found.string / "entry.json") for found in _folders(home))
     except OSError:
@@ -352,9 +351,9 @@ def is_journal(home: Path) -> bool:
 
 
 def entries(home: Path, *, to_read: bool = False) -> tuple[Entry, ...]:
-    """All transactions, oldest first.
+    """Return all transactions, oldest first.
 
-    Raises Refused, naming the file, when one of them cannot be understood, or could have been written by another user (see `demand_own`).
+    Raises Refused, naming the file, when one of them is invalid, or could have been written by another user (see `demand_own`).
     """
     owner = demand_own(home, to_read=to_read)
     folders = sorted(
@@ -397,13 +396,13 @@ def _write_whole(file: Path, content: bytes) -> None:
 
 
 def _keep(original: Path, kept: Path) -> None:
-    """Keep the original itself by another hard link, where the file system and the kernel permit it; its bytes are kept anyway."""
+    """Keep the original itself by a hard link, where file system and kernel permit it; its bytes are kept anyway."""
     with contextlib.suppress(OSError):
         os.link(original, kept, follow_symlinks=False)
 
 
 def _read(file: Path, owner: int, largest: int | None = None) -> bytes | None:
-    """The content of a file of the journal, None when it is missing. Raises Refused when another user could have written it."""
+    """Return the content of a journal file, None when it is missing. Raises Refused when another user could have written it."""
     return safe_write.read(file, largest, owner=owner)
 
 
@@ -479,7 +478,7 @@ def _timed(*times: int | None) -> None:
 
 
 def _within(number: int, least: int, most: int) -> None:
-    """Raise ValueError for a number that the operating system would not take."""
+    """Raise ValueError for a number that the operating system would reject."""
     if not least <= number <= most:
         raise ValueError(f"{number!r:.40} is not between {least} and {most}")
 

@@ -1,7 +1,7 @@
-"""Links that lead out of an environment: uv and conda make them on request, and other environments lead to the same files.
+"""Links out of an environment: uv and conda make them on request, and other environments may link to the same files.
 
-A repair of one environment must not change the others, so such a link becomes a private copy unless the user wants the
-change to go through it.
+A repair of one environment must not change the others, so such a link becomes a private copy unless the user wants the change
+to go through it.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class LinkOut:
 
 
 def environment_of(path: Path) -> Path | None:
-    """The virtual or conda environment in whose folder a path lies, as the path is spelled."""
+    """Return the virtual or conda environment whose folder contains a path as written."""
     above = Path(os.path.abspath(path)).parents
     return next((folder for folder in above if is_environment(folder)), None)
 
 
 def is_environment(folder: Path) -> bool:
-    """Whether a folder is a virtual or conda environment."""
+    """Return whether a folder is a virtual or conda environment."""
     return any(os.path.exists(folder / sign) for sign in _SIGNS)
 
 
 def link_out(path: Path) -> LinkOut | None:
-    """The first link on the way of a path that leads out of the environment in which the path lies."""
+    """Return the first link in a path that leads out of the environment that contains the path."""
     path = Path(os.path.abspath(path))
     environment = environment_of(path)
     if environment is None:
@@ -65,7 +65,7 @@ def link_out(path: Path) -> LinkOut | None:
 
 
 def written(path: Path, *, through_links: bool) -> Path:
-    """The file that a change of this path writes: the link itself where it, or what it leads to, becomes a private copy."""
+    """Return the file that a change of this path writes: the link itself where it, or its target, becomes a private copy."""
     path = Path(os.path.abspath(path))
     out = None if through_links else link_out(path)
     if out is not None:
@@ -74,7 +74,7 @@ def written(path: Path, *, through_links: bool) -> Path:
 
 
 def places(changes: Iterable[Change], *, through_links: bool = False) -> list[Path]:
-    """The files that changes write, in their order, the folders below which they write bytecode, and the copies that they make."""
+    """Return the files that changes write, in order, the folders below which they write bytecode, and the copies that they make."""
     found = []
     for change in changes:
         if isinstance(change, (ReplaceFile, NewFile, RemoveFile, NewLink)):
@@ -87,14 +87,14 @@ def places(changes: Iterable[Change], *, through_links: bool = False) -> list[Pa
 
 
 def demand_private(path: Path) -> None:
-    """Refuse a new file that would come into being outside of its environment, through a link to a folder."""
+    """Refuse a new file that would be created outside its environment, through a link to a folder."""
     out = link_out(path)
     if out is not None and not out.whole:
         raise Refused(_refusal(path, out))
 
 
 def sentence(path: Path, *, through_links: bool) -> str:
-    """What a plan says about the link that a path leads through, "" when there is none."""
+    """Return a plan's note on the link in a path, "" when there is none."""
     out = link_out(path)
     if out is None:
         return ""
@@ -113,7 +113,7 @@ def sentence(path: Path, *, through_links: bool) -> str:
 
 
 def sharing(out: LinkOut) -> tuple[Path, ...]:
-    """The environments beside this one whose path of the same name leads to the same place."""
+    """Return the neighbouring environments whose path of the same name leads to the same place."""
     inside = out.link.relative_to(out.environment)
     return tuple(
         other for other in neighbours(out.environment) if os.path.realpath(other / inside) == str(out.target)
@@ -121,12 +121,12 @@ def sharing(out: LinkOut) -> tuple[Path, ...]:
 
 
 def using(tree: Path, environment: Path) -> tuple[Path, ...]:
-    """The environments beside this one that import from a folder: a .pth file or an editable install's finder names it."""
+    """Return the neighbouring environments that import from a folder, through a .pth file or an editable install's finder."""
     return tuple(other for other in neighbours(environment) if _names(other, tree))
 
 
 def neighbours(environment: Path) -> Iterator[Path]:
-    """The other environments in the folder in which one lies."""
+    """Return the other environments in an environment's parent folder."""
     try:
         beside = sorted(Path(os.path.realpath(environment)).parent.iterdir())[:_MOST_NEIGHBOURS]
     except OSError:
@@ -163,7 +163,7 @@ def _names(environment: Path, tree: Path) -> bool:
 
 
 def _paths_in(content: bytes) -> frozenset[str]:
-    """The lines of a .pth file, and the quoted texts of a finder."""
+    """Return the lines of a .pth file, and the quoted texts of a finder."""
     text = content.decode("utf-8", "replace")
     quoted = text.replace('"', "'").split("'")[1::2]
     return frozenset(line.strip().rstrip("/") for line in (*text.splitlines(), *quoted))

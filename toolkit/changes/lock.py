@@ -15,15 +15,15 @@ from verl_doctor.toolkit.system.errors import Refused
 _NAME = "lock"
 _PAUSE = 0.05
 TIMEOUT = 10.0
-"""Seconds to wait for another doctor that works on the same journal."""
+"""Seconds to wait for another doctor that uses the same journal."""
 
 
 @contextlib.contextmanager
 def exclusive(home: Path, patience: float = TIMEOUT) -> Iterator[int]:
     """Hold the lock of the journal in the existing folder `home`, waiting up to `patience` seconds for it.
 
-    Yields the lock's file descriptor: a child process that inherits it keeps the lock until it ends too. Raises
-    Refused, naming the holder, when the wait was in vain, and OSError when the file system has no locks.
+    Yields the lock's file descriptor: a child process that inherits it holds the lock until it ends too. Raises Refused,
+    naming the holder, after a wait in vain, and OSError when the file system has no locks.
     """
     descriptor = os.open(home / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -40,7 +40,7 @@ def exclusive(home: Path, patience: float = TIMEOUT) -> Iterator[int]:
 
 
 def holder(home: Path) -> str | None:
-    """Who holds the lock now ("4711 on node7"), or None when nobody does."""
+    """Return the current holder of the lock ("4711 on node7"), or None when it is free."""
     try:
         descriptor = os.open(home / _NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

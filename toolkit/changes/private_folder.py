@@ -1,8 +1,8 @@
-"""A link to a folder outside of its environment becomes a folder of links, in which what is changed is a private copy.
+"""Turns a link to a folder outside its environment into a folder of links, in which changed files are private copies.
 
-Nothing is copied but the files that change: every other entry leads to where it was. The folder lies beside the link, and the
-link is made to lead to it in one step, so that a package is whole at every instant. Bytecode caches are not linked: Python
-would write those of this environment into the others.
+Only the files that change are copied: every other entry is a link to the original. The folder is created next to the link,
+and the link is redirected to it in one step, so that a package is complete at every instant. Bytecode caches are not linked:
+Python would write this environment's caches into the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODE_OF_LINKS = "0644"
 
 @dataclass(frozen=True)
 class PrivateFolder:
-    """One that is to be made. `link` is the link by its real path, `target` where it leads, `inner` the folders that become real in it."""
+    """A folder to be made. `link` is the link's real path, `target` where it leads, `inner` the folders in it that become real."""
 
     path: Path
     link: Path
@@ -36,11 +36,11 @@ class PrivateFolder:
     inner: list[Path] = field(default_factory=list)
 
     def file(self, path: Path) -> Path:
-        """Where a file lies in it that the plan reaches through the link."""
+        """Return the place in it of a file that the plan reaches through the link."""
         return self.top / Path(os.path.abspath(path)).relative_to(self.path)
 
     def behind(self, path: Path) -> Path:
-        """Where the entry of that file leads to."""
+        """Return the target of that file's entry."""
         return self.target / Path(os.path.abspath(path)).relative_to(self.path)
 
     def add(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class PrivateFolder:
                 self.inner.append(self.top / folder)
 
     def planned(self) -> Planned:
-        """The record of it. Raises OSError."""
+        """Return its record. Raises OSError."""
         about, old, new = self.link.lstat(), os.fsencode(self.link.readlink()), os.fsencode(self.top.name)
         record = FileRecord(
             kind="private_folder",
@@ -69,7 +69,7 @@ class PrivateFolder:
 
 
 def wanted(changes: Iterable[Change]) -> dict[Path, PrivateFolder]:
-    """The folders that these changes need, by the path of each change that needs one."""
+    """Return the folders that these changes need, by the path of each change that needs one."""
     by_link: dict[Path, PrivateFolder] = {}
     found = {}
     for change in changes:
@@ -81,7 +81,7 @@ def wanted(changes: Iterable[Change]) -> dict[Path, PrivateFolder]:
 
 
 def build(record: FileRecord) -> None:
-    """Fill the folders of a record, which are there and empty. Raises OSError."""
+    """Fill the folders of a record, which exist and are empty. Raises OSError."""
     link, top = Path(record.file), Path(record.folders[0])
     target = Path(os.path.realpath(link))
     for folder in map(Path, record.folders):
@@ -96,7 +96,7 @@ def build(record: FileRecord) -> None:
 
 
 def remove(record: FileRecord) -> None:
-    """Take the folders of a record away, but for what is neither a link nor a cache. Raises OSError."""
+    """Remove the folders of a record, except for entries that are neither links nor caches. Raises OSError."""
     if not record.folders:
         return
     for folder in map(Path, reversed(record.folders)):
@@ -110,7 +110,7 @@ def remove(record: FileRecord) -> None:
 
 
 def foreign(record: FileRecord, known: Collection[str]) -> list[str]:
-    """What somebody has put into the folders of a record, besides the files that are `known`. Raises OSError."""
+    """Return what was added to the folders of a record, besides the files that are `known`. Raises OSError."""
     found = (entry for folder in record.folders for entry in _entries(Path(folder)))
     return [
         entry.path

@@ -1,4 +1,4 @@
-"""The record of a clean-up in the journal. It cannot be undone; it says what was removed, why that was allowed, and what became of it."""
+"""The journal's record of a clean-up. It cannot be undone; it states what was removed, why that was allowed, and the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIX, _CODE = "clean", "LEFT"
 
 
 def begin(home: Path, leftovers: Sequence[Leftover]) -> Entry:
-    """Write down what is going to be removed. Raises Refused and OSError."""
+    """Record what is going to be removed. Raises Refused and OSError."""
     records = [
         RemovalRecord("removal", leftover.kind, leftover.name, leftover.proof, leftover.size)
         for leftover in leftovers
@@ -24,13 +24,13 @@ def begin(home: Path, leftovers: Sequence[Leftover]) -> Entry:
 
 
 def note(entry: Entry, index: int, outcome: Outcome) -> None:
-    """Write down what became of one of them. Raises OSError."""
+    """Record the result for one of them. Raises OSError."""
     content = {"state": outcome.state, "why": outcome.why}
     journal.note(entry, index, _OUTCOME, json.dumps(content).encode("ascii"))
 
 
 def outcome_text(entry: Entry, index: int) -> str:
-    """What became of one of them, as far as it was written down."""
+    """Return the result for one of them, as far as it was recorded."""
     content = journal.noted(entry, index, _OUTCOME)
     if content is None:
         return "its removal was not completed"

@@ -1,4 +1,4 @@
-"""Writing so that a crash at any instant leaves a file either old or new: nothing here writes into an existing file."""
+"""Writes so that a crash at any instant leaves a file either old or new: nothing here writes into an existing file."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _KERNELS_OWN = ("security.", "trusted.")
 
 
 def sha256(content: bytes) -> str:
-    """The fingerprint by which the journal knows a content."""
+    """Return the fingerprint by which the journal identifies a content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def read(file: Path, largest: int | None = None, *, owner: int | None = None) -> bytes | None:
-    """The content of a regular file, or None when nothing is there.
+    """Return the content of a regular file, or None when it does not exist.
 
-    Never waits for a named pipe. Raises Refused when something else than a file is there, when it is larger than
-    `largest` bytes, and when an `owner` is given and a user could have written it who is neither that one, nor root, nor this one; and OSError.
+    Never waits for a named pipe. Raises Refused for anything but a file, for more than `largest` bytes, and, with an `owner`,
+    for a file that a user other than that owner, root or this user could have written; and OSError.
     """
     try:
         descriptor = _opened(file)
@@ -55,7 +55,7 @@ def read(file: Path, largest: int | None = None, *, owner: int | None = None) ->
 
 
 def _opened(file: Path) -> int:
-    """Open a file for reading so that its time of access stays, where the kernel permits that: to its owner and to root."""
+    """Open a file for reading without changing its access time, which the kernel permits to its owner and to root."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open(file, flags | os.O_NOATIME)
@@ -64,17 +64,17 @@ def _opened(file: Path) -> int:
 
 
 def create(file: Path, content: bytes, mode: int) -> None:
-    """Write a file that does not exist yet through to the disk, with permission bits `mode`. Raises OSError."""
+    """Write a new file, flushed to the disk, with permission bits `mode`. Raises OSError."""
     with _new(file) as descriptor:
         _write(descriptor, content)
         os.fchmod(descriptor, mode)
 
 
 def create_like(file: Path, content: bytes, model: Path, owner: tuple[int, int] | None = None) -> None:
-    """`create`, with the mode, access list and extended attributes of `model`, its owner if no other is given, and a later whole second.
+    """Like `create`, with the mode, access list and extended attributes of `model`, its owner unless given, and a later whole second.
 
-    Python tells stale bytecode by size and whole second, so a quick change of the same length must not share one.
-    Raises OSError when one of them cannot be kept.
+    Python detects stale bytecode by size and whole second, so a quick change of the same length must not share one. Raises
+    OSError when one of them cannot be kept.
     """
     kept = model.stat()
     with _new(file) as descriptor:
@@ -90,26 +90,26 @@ def create_like(file: Path, content: bytes, model: Path, owner: tuple[int, int] 
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename within one folder, replacing what is there, through to the disk. Raises OSError."""
+    """Rename within one folder, replacing the target, flushed to the disk. Raises OSError."""
     old.replace(new)
     sync_folder(new.parent)
 
 
 def remove(file: Path) -> None:
-    """Remove a file, through to the disk. Raises OSError."""
+    """Remove a file, flushed to the disk. Raises OSError."""
     file.unlink()
     sync_folder(file.parent)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that may exist already, through to the disk. Raises OSError."""
+    """Create a folder if it does not exist, flushed to the disk. Raises OSError."""
     with contextlib.suppress(FileExistsError):
-        folder.mkdir(0o755)  # under no umask may others replace what the doctor puts there
+        folder.mkdir(0o755)  # whatever the umask, other users may not replace what the doctor puts there
         sync_folder(folder.parent)
 
 
 def remove_if_empty(folder: Path) -> bool:
-    """Remove a folder if it is empty, and say whether it is gone. Raises OSError."""
+    """Remove a folder if it is empty, and return whether it is gone. Raises OSError."""
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def remove_if_empty(folder: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the disk remember a folder's entries. Raises OSError."""
+    """Flush a folder's entries to the disk. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -147,7 +147,7 @@ def drop_bytecode(source: Path) -> None:
 
 @contextlib.contextmanager
 def _new(file: Path) -> Iterator[int]:
-    """Open a file that did not exist; on leaving it is on the disk. Errors name it, whatever call they came from."""
+    """Open a new file; on exit it is on the disk. Errors name it, whichever call raised them."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(file, flags, 0o600)
     try:
@@ -167,7 +167,7 @@ def _write(descriptor: int, content: bytes) -> None:
 
 
 def _copy_attributes(model: Path, descriptor: int) -> None:
-    """Give the file the attributes of `model` and no others: a folder's default access list adds some at birth."""
+    """Give the file exactly the attributes of `model`: a folder's default access list adds some on creation."""
     try:
         wanted = {name: os.getxattr(model, name) for name in os.listxattr(model)}
         for name in os.listxattr(descriptor):

@@ -1,4 +1,4 @@
-"""The transactions of a journal, and what has become of their changes."""
+"""The transactions of a journal, and the state of their changes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ Standing = Literal[
     "restored",
     "cannot be undone",
 ]
-"""What has become of a change."""
+"""The state of a change."""
 
 LOST: frozenset[Standing] = frozenset({"restored", "changed by someone else", "partly in place"})
-"""Of an applied transaction: a change that is no longer as it was made."""
+"""States of changes in an applied transaction that are no longer as they were made."""
 
 _DONE = {
     "replace_file": "replaced",
@@ -50,7 +50,7 @@ _DONE = {
 
 @dataclass(frozen=True)
 class Changed:
-    """One change of a transaction: what it was, where, and whether it is still there.
+    """One change of a transaction: what it was, where, and whether it is still in place.
 
     `paths` are the files or folders that it changed, none for a command. `newer` is the transaction that changed it again.
     """
@@ -64,15 +64,15 @@ class Changed:
 
     @property
     def now(self) -> str:
-        """What has become of it, in words."""
+        """Its state, as text."""
         return f"changed again by {self.newer}" if self.standing == "changed again" else self.standing
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """What was changed at once. `time` is UTC in ISO 8601, `fix` and `code` say for what, `folder` holds the originals.
+    """Changes that were made together. `time` is UTC in ISO 8601, `fix` and `code` are the reason, `folder` holds the originals.
 
-    `run` tells which other transactions, of whichever journal, were made by the same run of the doctor.
+    `run` identifies the other transactions, in any journal, of the same run of the doctor.
     """
 
     id: str
@@ -86,7 +86,7 @@ class Transaction:
 
 
 def history(home: Path) -> tuple[Transaction, ...]:
-    """All transactions of a journal, oldest first. Writes nothing. Raises Refused when the journal is damaged."""
+    """Return all transactions of a journal, oldest first. Writes nothing. Raises Refused when the journal is damaged."""
     with sentences(f"{home} could not be read"):
         journal.demand_own(home, to_read=True)
         holder = lock.holder(home)
@@ -95,18 +95,18 @@ def history(home: Path) -> tuple[Transaction, ...]:
 
 
 def changed_again(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> str | None:
-    """The newest later transaction that is in force and changed the same file, or a file in the same private folder."""
+    """Return the newest later transaction in force that changed the same file, or a file in the same private folder."""
     later = (other for other in reversed(entries) if other.number > entry.number and other.state == "applied")
     places = {record.file, *(record.folders if record.kind == "private_folder" else ())}
     return next((o.id for o in later if any(_reaches(theirs, places) for _, theirs in o.files())), None)
 
 
 def _reaches(record: FileRecord, places: Collection[str]) -> bool:
-    return record.file in places or os.path.dirname(record.file) in places  # noqa: PTH120 - a text as they are
+    return record.file in places or os.path.dirname(record.file) in places  # noqa: PTH120 - a text like them
 
 
 def _settled_entries(home: Path) -> tuple[Entry, ...]:
-    """Read the journal without its lock: a state that changes under the reader is no damage."""
+    """Read the journal without its lock: a state that changes during the read is no damage."""
     for _ in range(5):
         names = sorted(home.iterdir()) if os.path.isdir(home) else []
         try:
@@ -118,7 +118,7 @@ def _settled_entries(home: Path) -> tuple[Entry, ...]:
 
 
 def transaction(entry: Entry, entries: Sequence[Entry], holder: str | None) -> Transaction:
-    """An entry in words; `holder` is who works on its journal now."""
+    """Return an entry as text; `holder` is the process that holds its journal's lock."""
     state: State
     match entry.state:
         case "applying" | "undoing":
@@ -154,7 +154,7 @@ def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry])
 
 
 def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, Standing]:
-    """What was done, and what is left of it. After an interruption nobody knows who wrote a cache that is there."""
+    """Return what was done, and what is left of it. After an interruption, the origin of an existing cache is unknown."""
     if caches.written is None:
         done = f"had {counted(caches.meant, 'bytecode cache')} to write and did not come to the end"
         total = caches.meant
@@ -169,7 +169,7 @@ def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, Standing]:
 
 
 def _file_now(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> tuple[Standing, str]:
-    """What has become of a file, and the transaction that changed it again."""
+    """Return the state of a file, and the transaction that changed it again."""
     if entry.state in {"undone", "failed"}:
         return "restored", ""
     if newer := changed_again(entry, record, entries):

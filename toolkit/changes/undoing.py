@@ -1,4 +1,4 @@
-"""Taking changes back: those of a transaction, of a whole run, or what a killed doctor left half-way."""
+"""Undoes changes: those of a transaction, of a whole run, or those that a killed doctor left unfinished."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _Name = tuple[Path, str]
 def undo(
     home: Path, identifier: str | None = None, *, everything: bool = False, patience: float = lock.TIMEOUT
 ) -> list[Transaction]:
-    """Take back the transaction named `identifier`, or `everything`, newest first, or the last one.
+    """Undo the transaction named `identifier`, or `everything`, newest first, or the last one.
 
-    Returns what was undone; a transaction that a killed doctor left half-way is the last one. Raises Refused with the difference when a file was changed by someone else since; the
-    transaction is then as it was. With `everything`, the others are undone anyway, and those that did
-    nothing but run commands are passed over.
+    Returns what was undone; a transaction that a killed doctor left unfinished is the last one. Raises Refused with the
+    difference when a file was changed by someone else since; the transaction then stays as it was. With `everything`, the
+    others are undone anyway, and those that only ran commands are skipped.
     """
     with sentences("nothing was undone"):
         if not journal.is_journal(home):
@@ -64,10 +64,10 @@ def undo(
 def undo_together(
     names: Iterable[_Name], *, named: Sequence[Path] = (), patience: float = lock.TIMEOUT
 ) -> list[Transaction]:
-    """Take back what one run changed, each by its journal and number: all of it, or nothing where that can be told before.
+    """Undo one run's changes, given by journal and number: all of them, or nothing where a failure is foreseeable.
 
-    `named` are the trees that the user names: a journal of an environment may speak of them. Returns what was undone, newest
-    first. Raises Refused; what was undone before is then put in place again. What commands did is left.
+    `named` are the trees that the user names: a journal of an environment may refer to them. Returns what was undone, newest
+    first. Raises Refused; what was already undone is then put in place again. Effects of commands remain.
     """
     requested = list(dict.fromkeys(names))
     with sentences("nothing was undone"), ExitStack() as held:
@@ -99,7 +99,7 @@ def undo_together(
 def _undo_parts(
     parts: Sequence[Entry], journals: Mapping[Path, Sequence[Entry]], named: Sequence[Path], *, alone: bool
 ) -> list[Transaction]:
-    """Take the parts of one run back, newest first, after a look at all of them."""
+    """Undo the parts of one run, newest first, after checking all of them."""
     standing = parts if alone else [part for part in parts if part.state not in {"undone", "failed"}]
     going: list[Entry] = []
     for part in sorted(standing, key=_age, reverse=True):
@@ -111,7 +111,7 @@ def _undo_parts(
     undone: list[Entry] = []
     try:
         for part in going:
-            undone.append(_undo(part, journal.entries(part.home)))  # noqa: PERF401 - what was undone counts when one is refused
+            undone.append(_undo(part, journal.entries(part.home)))  # noqa: PERF401 - what was undone counts when a part is refused
     except (Refused, OSError) as error:
         outcomes = [f"{part.id}: {_put_again(part)}" for part in reversed(undone)]
         raise Refused("; ".join([sentence(error), *outcomes])) from error
@@ -123,8 +123,8 @@ def _age(entry: Entry) -> tuple[str, int]:
 
 
 def _over(entry: Entry, entries: Sequence[Entry]) -> Transaction:
-    """Finish with a transaction that was undone."""
-    with contextlib.suppress(OSError):  # `tidy` lets them go otherwise
+    """Clean up after a transaction that was undone."""
+    with contextlib.suppress(OSError):  # `tidy` releases them otherwise
         journal.forget_originals(entry)
     return transaction(entry, entries, None)
 
@@ -139,7 +139,7 @@ def recover(home: Path, *, patience: float = lock.TIMEOUT) -> None:
 
 
 def _take_back(entry: Entry, ours: frozenset[str]) -> list[str]:
-    """Give back what is in place, whatever was reached, and return the files that someone else changed."""
+    """Restore whatever is in place, however far it got, and return the files that someone else changed."""
     for index, record in enumerate(entry.changes):
         if isinstance(record, BytecodeRecord):
             bytecode.remove(entry, index, record)
@@ -153,7 +153,7 @@ def _take_back(entry: Entry, ours: frozenset[str]) -> list[str]:
 
 
 def roll_back(entry: Entry) -> str:
-    """Take a failed transaction back at once, and say what became of it."""
+    """Undo a failed transaction at once, and report the result."""
     try:
         left = _take_back(entry, frozenset())
         if left:
@@ -168,9 +168,9 @@ def roll_back(entry: Entry) -> str:
 
 
 def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
-    """Take back what a killed doctor left half-way, unless someone else changed its files, and return what that was.
+    """Undo what a killed doctor left unfinished, unless someone else changed its files, and return it.
 
-    The caller holds the journal's lock. Whatever becomes of it is announced.
+    The caller holds the journal's lock. The result is always announced.
     """
     journal.demand_own(home)
     journal.tidy(home)
@@ -196,16 +196,16 @@ def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
 
 
 def demand_within(entry: Entry, named: Sequence[Path] = ()) -> None:
-    """Refuse a transaction in an environment's journal that speaks of files elsewhere."""
+    """Refuse a transaction in an environment's journal that refers to files elsewhere."""
     if why := _why_outside(entry, named):
         raise Refused(f"{entry.id} is refused: {why}")
 
 
 def _why_outside(entry: Entry, named: Sequence[Path]) -> str:
-    """Why a transaction is not obeyed, "" when it may be.
+    """Return why a transaction is not trusted, "" when it is.
 
-    An environment that was unpacked or copied brings its journal along, whoever wrote that: it speaks of files in it, or in
-    a tree that the user `named`, and of no others.
+    An environment that was unpacked or copied brings its journal along, whoever wrote it: it may refer to files in the
+    environment, or in a tree that the user `named`, and to no others.
     """
     environment = entry.home.parent
     if not links.is_environment(environment):
@@ -222,7 +222,7 @@ def _why_outside(entry: Entry, named: Sequence[Path]) -> str:
 
 
 def _paths(entry: Entry) -> Iterator[str]:
-    """Every file and folder that taking a transaction back may write."""
+    """Return every file and folder that undoing a transaction may write."""
     for record in entry.changes:
         if isinstance(record, FileRecord):
             yield from (record.file, *record.folders)
@@ -283,7 +283,7 @@ def _demand_undoable(
 ) -> None:
     """Refuse before anything is written: all files must be on one of the two sides of their change.
 
-    `going` are later transactions that will have been undone before.
+    `going` are later transactions that will be undone first.
     """
     if entry.state in {"undone", "failed"}:
         raise Refused(
@@ -339,7 +339,7 @@ def _did_what_stays(entry: Entry) -> bool:
 
 
 def _put_again(entry: Entry) -> str:
-    """After an undo that failed half-way: bring the files to where they were before it."""
+    """After an undo that failed halfway, move the files back to their state before it."""
     try:
         states = {index: files.state(record) for index, record in entry.files()}
         files.move(entry, [index for index, state in states.items() if state == "before"], "after")

@@ -1,1 +1,1 @@
-"""Querying many nodes through Ray, ssh or srun, and judging their answers as one."""
+"""Queries many nodes through Ray, ssh or srun, and judges their responses as one."""

@@ -1,4 +1,4 @@
-"""Sources of an examination that are several machines: other nodes, and facts files of nodes. What was found so far is shown meanwhile."""
+"""Sources of an examination with several machines: other nodes, and facts files of nodes. Interim results are shown."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from verl_doctor.toolkit.engine.examination import HERE, Look, Source, Watch
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.result import Report
 
-_OFTEN = 5.0  # seconds between two lines about what was found so far, where no terminal shows it all the time
+_OFTEN = 5.0  # seconds between two lines about interim results, where no terminal shows them continuously
 
 
 @dataclass(frozen=True)
 class ReachedNodes(Source):
-    """The nodes at the end of a way that is open, judged as one fleet with a look at this machine."""
+    """The nodes reached through an open connection, judged as one fleet together with this machine."""
 
     way: Way
 
@@ -37,14 +37,14 @@ class ReachedNodes(Source):
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
         """Query, judge and fold."""
         collection = look()
-        # Closed at once when the user interrupts: what runs on the nodes must be told to stop.
+        # Closed at once on an interrupt, so that what runs on the nodes is stopped.
         with contextlib.closing(transport.answers(self.way, session, collection, watch)) as answers:
             return fleet.judge(answers, session, collection, _now_and_then(watch))
 
 
 @dataclass(frozen=True)
 class OtherNodes(Source):
-    """The nodes that the user named, or those of the Ray cluster, with a look at this machine."""
+    """The nodes that the user named, or the Ray cluster's, together with this machine."""
 
     nodes: AskedNodes
 
@@ -62,7 +62,7 @@ class OtherNodes(Source):
 
 @dataclass(frozen=True)
 class FactsFiles(Source):
-    """Facts files, one of each node; a folder stands for all `*.json` in it."""
+    """Facts files, one per node; a folder stands for all `*.json` in it."""
 
     named: tuple[Path, ...]
 
@@ -86,7 +86,7 @@ class FactsFiles(Source):
 
 
 def _now_and_then(watch: Watch) -> Watch:
-    """Give the progress line everything, and a log a line now and then."""
+    """Pass everything to the progress line, and an occasional line to a log."""
     last = time.monotonic()
 
     def watched(so_far: str) -> None:

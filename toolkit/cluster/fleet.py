@@ -1,6 +1,6 @@
-"""Many nodes judged as one: their answers in, one report out in which what is equal is said once.
+"""Judges many nodes as one: their responses in, one report out, in which equal results appear once.
 
-Each answer is judged when it arrives and then forgotten, so that the memory does not grow with what the nodes say.
+Each response is judged on arrival and then dropped, so that memory does not grow with the nodes' output.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ENVIRONMENT = (Interpreter, VerlTrees, VllmTree)
 
 
 class Gathering:
-    """The answers of many nodes as they arrive, in any order. What was found so far can be said at any time."""
+    """The responses of many nodes as they arrive, in any order. Interim results are available at any time."""
 
     def __init__(self, session: Session) -> None:
         given = {
@@ -57,7 +57,7 @@ class Gathering:
         self._one_with: dict[tuple[int, ...], NodeFacts] = {}
 
     def add(self, answer: NodeAnswer) -> None:
-        """Judge one node. Of a node that is asked again the first answer counts."""
+        """Judge one node. Of a node that is queried again the first response counts."""
         node = plain(answer.node)
         if node in self._answered:
             return
@@ -77,18 +77,18 @@ class Gathering:
         self._comparison.add(number, facts)
 
     def so_far(self) -> str:
-        """One line for a person who waits."""
+        """Return one line on the progress."""
         parts = [counted(len(self._names), "node") + " answered"]
         parts += [f"{len(self._missing):,} did not"] if self._missing else []
         parts += [f"{code} fails on {nodes:,}" for code, nodes in self._judge.failing.most_common(3)]
         return ", ".join(parts)
 
     def fleet(self) -> Fleet:
-        """What the nodes that answered say, as far as they differ."""
+        """Return the results of the nodes that responded, as far as they differ."""
         return self._comparison.fleet(self._names)
 
     def nodes(self, fleet: Fleet) -> Nodes:
-        """How many answered and agree, and which did not."""
+        """Return how many responded and agree, and which did not respond."""
         lost = tuple(self._missing)
         by_reason: dict[Finding, list[int]] = {}
         for number, reason in enumerate(self._missing.values()):
@@ -105,7 +105,7 @@ class Gathering:
         )
 
     def usual(self) -> NodeFacts:
-        """The facts of a node with the environment that most have."""
+        """Return the facts of a node with the most common environment."""
         most = max(self._environments.values(), default=0)
         usual = (self._one_with[key] for key, count in self._environments.items() if count == most)
         return min(
@@ -115,17 +115,17 @@ class Gathering:
         )
 
     def results(self) -> tuple[CheckResult, ...]:
-        """What the rules say that are about a single node."""
+        """Return the results of the rules about a single node."""
         return self._judge.results(self._names, self._addresses)
 
 
 def judge(
     answers: Iterable[NodeAnswer], session: Session, collection: Collection, watch: Watch = lambda _: None
 ) -> Report:
-    """Judge the nodes that answer, and this machine, which has what is about the job: its script, its trees, its cluster.
+    """Judge the nodes that respond, and this machine, which holds what belongs to the job: its script, its trees, its cluster.
 
-    `collection` is a look at this machine that was begun with `session`; `watch` is told what was found so far. Findings
-    without a node are this machine's own.
+    `collection` is a look at this machine that was begun with `session`; `watch` receives interim results. Findings without a
+    node are this machine's own.
     """
     session = session.at_cost("cluster")
     gathering = _gathered(answers, session, watch)
@@ -145,12 +145,12 @@ def judge(
 def judge_nodes(
     answers: Iterable[NodeAnswer], session: Session, chosen_by: str, watch: Watch = lambda _: None
 ) -> Report:
-    """Judge the nodes that answer, and nothing of this machine. `chosen_by` says in the report who they are."""
+    """Judge the nodes that respond, and nothing of this machine. `chosen_by` describes their selection in the report."""
     return report_on(_gathered(answers, session, watch), session, chosen_by)
 
 
 def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
-    """The report on nodes that were judged, and on nothing else: what is about one node, and what compares them."""
+    """Return the report on the judged nodes alone: what is about one node, and what compares them."""
     fleet = gathering.fleet()
     elsewhere = Unknown("the nodes were asked, not this machine")
     given = {part.fact: elsewhere for part in session.registry.collectors}
@@ -167,9 +167,10 @@ def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
 
 
 def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _: None) -> Report:
-    """Judge facts files, one of each node; of a folder all `*.json` in it.
+    """Judge facts files, one per node; in a folder all `*.json` in it.
 
-    One that is named twice is one node; one that is there and is of no use is that node's missing answer. Raises UsageError when there is no such file.
+    A file that is named twice is one node; an unusable file counts as that node's missing response. Raises UsageError when a
+    file does not exist.
     """
     several = (sorted(path.glob("*.json")) if os.path.isdir(path) else [path] for path in named)
     files = list({os.path.abspath(file): file for some in several for file in some}.values())
@@ -183,7 +184,7 @@ def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _
 
 
 def answers_in(files: Sequence[Path]) -> Iterator[NodeAnswer]:
-    """Facts files as the answers of the nodes that they are named after: by their paths where two have one name."""
+    """Return facts files as the responses of the nodes that they are named after: by path where two have the same name."""
     named = Counter(file.stem for file in files)
     for file in files:
         node = file.stem if named[file.stem] == 1 else str(file.with_suffix(""))
@@ -204,7 +205,7 @@ def _gathered(answers: Iterable[NodeAnswer], session: Session, watch: Watch) -> 
 
 
 def _together(ours: CheckResult, theirs: CheckResult) -> CheckResult:
-    """One rule's results here and on the nodes. What they say too is not said again of this machine."""
+    """Merge one rule's results here and on the nodes. What the nodes report too is not repeated for this machine."""
     findings = (*without_repeated(ours.findings, theirs.findings), *theirs.findings)
     status = worst((ours.status, theirs.status))
     ended_so = [result for result in (ours, theirs) if result.status == status]

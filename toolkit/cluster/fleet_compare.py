@@ -1,4 +1,4 @@
-"""What nodes are compared in, and counting what they say."""
+"""How nodes are compared, and counting their values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from verl_doctor.toolkit.facts import Need, Unknown, arguments_from, needs_of
 from verl_doctor.toolkit.system.node_names import fold
 
 _Answers = tuple[tuple[tuple[str, str], str], ...]
-"""What one node says to the questions of one comparison: kind and name of the subject, and the value."""
+"""One node's values in one comparison: kind and name of the subject, and the value."""
 
 
 @dataclass
 class _Comparing:
-    """One comparison: how a node's answers are read from its facts, and which nodes said what."""
+    """One comparison: how values are read from a node's facts, and which nodes have which."""
 
     subject: SubjectReader
     needs: tuple[Need, ...]
@@ -26,7 +26,7 @@ class _Comparing:
     nodes_by_answers: dict[_Answers, array[int]] = field(default_factory=dict)
 
     def add(self, node: int, facts: NodeFacts) -> None:
-        """Ask one node. One whose facts could not be had says nothing, which is no difference."""
+        """Read one node. A node whose facts are unavailable has no values, which is no difference."""
         key = tuple(facts.numbers.get(need.fact, 0) for need in self.needs)
         (answers,) = self.known.get(key) or self.known.put(key, (self._answers(facts),))
         if answers is not None:
@@ -39,7 +39,7 @@ class _Comparing:
         )
 
     def differing(self, members: Iterable[int]) -> Iterator[tuple[tuple[str, str], dict[str, list[int]]]]:
-        """The subjects to which some of these nodes answer otherwise than others, with the nodes by answer."""
+        """Return the subjects in which some of these nodes differ from others, with the nodes by value."""
         among = set(members)
         groups = [
             (dict(answers), own)
@@ -58,20 +58,20 @@ class _Comparing:
 
 
 class Comparison:
-    """What the nodes say of that in which they should agree."""
+    """The nodes' values of what should be equal."""
 
     def __init__(self) -> None:
         self._comparing = [_Comparing(subject, needs_of(subject.read)) for subject in SUBJECTS]
         self._kinds: dict[str, array[int]] = {}
 
     def add(self, node: int, facts: NodeFacts) -> None:
-        """Count what one node says."""
+        """Count one node's values."""
         self._kinds.setdefault(gpus_of(facts), array("I")).append(node)
         for comparing in self._comparing:
             comparing.add(node, facts)
 
     def fleet(self, names: Sequence[str]) -> Fleet:
-        """What was said, where it is not the same everywhere."""
+        """Return the values that are not the same everywhere."""
         folds = _Folds(names)
         kinds = sorted(self._kinds.items(), key=lambda pair: (-len(pair[1]), pair[0]))
         differ: list[Subject] = []
@@ -94,7 +94,7 @@ class Comparison:
 
 
 def _together(by_value: Mapping[str, list[int]], nearly: Nearly) -> dict[str, list[int]]:
-    """The same with numbers that are nearly the same as one value."""
+    """Return the same with nearly equal numbers merged."""
     shown = nearly.together(value for value in by_value if value)
     together: dict[str, list[int]] = {}
     for value, nodes in by_value.items():
@@ -103,19 +103,19 @@ def _together(by_value: Mapping[str, list[int]], nearly: Nearly) -> dict[str, li
 
 
 def _names_nodes(by_value: Mapping[str, Sequence[int]]) -> bool:
-    """Whether the answers tell the nodes apart rather than being meant to be the same."""
+    """Return whether the values identify the nodes rather than being meant to be the same."""
     return len(by_value) > max(2, sum(map(len, by_value.values())) / 2)
 
 
 def _unlike(usual: Said | None, by_value: Mapping[str, Sequence[int]]) -> Iterator[int]:
-    """The nodes that do not say what most say: all where there is no majority."""
+    """Return the nodes outside the majority: all where there is none."""
     for value, nodes in by_value.items():
         if usual is None or value != usual.value:
             yield from nodes
 
 
 class _Folds:
-    """Folds lists of nodes, each once: most subjects are disputed by the same nodes. Most nodes are not named."""
+    """Folds lists of nodes, each once: most subjects differ on the same nodes. Most nodes are not named."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -130,7 +130,7 @@ class _Folds:
         return self._known[key]
 
     def counted_answers(self, by_value: Mapping[str, Sequence[int]]) -> tuple[Said, ...]:
-        """The answers, the most frequent one first."""
+        """Return the values, the most frequent first."""
         ordered = sorted(by_value.items(), key=lambda pair: (-len(pair[1]), pair[0]))
         every = sum(len(nodes) for nodes in by_value.values())
         return tuple(Said(value, len(nodes), self.of(nodes, every)) for value, nodes in ordered)

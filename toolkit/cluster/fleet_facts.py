@@ -1,4 +1,4 @@
-"""The facts of many nodes, of which most are the same: each distinct one is decoded and restored once."""
+"""The facts of many nodes, most of them equal: each distinct fact is decoded and restored once."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _KEPT = 64
-"""Distinct values of one fact, or answers of one rule, that are remembered.
+"""Distinct values of one fact, or results of one rule, that are remembered.
 
-What nodes share comes again before 64 others have come. What differs on each node never comes again, and must not be kept.
+What nodes share recurs within 64 others. What differs on each node never recurs, and must not be kept.
 """
 
 
 class Recent(Generic[K, V]):
-    """The entries that were used last."""
+    """The most recently used entries."""
 
     def __init__(self, most: int = _KEPT) -> None:
         self._most = most
         self._entries: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
-        """The entry, which becomes the youngest."""
+        """Return the entry, which becomes the youngest."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._entries[key] = entry
         return entry
 
     def put(self, key: K, entry: V) -> V:
-        """Add an entry; the oldest one gives way."""
+        """Add an entry; the oldest is dropped."""
         if len(self._entries) >= self._most:
             del self._entries[next(iter(self._entries))]
         self._entries[key] = entry
@@ -55,7 +55,7 @@ class Shared:
 
     @cached_property
     def value(self) -> Any:
-        """The fact, or the `Unknown` that the node answered."""
+        """The fact, or the `Unknown` that the node reported."""
         try:
             return factsfile.restore("", self._collector, json.loads(self._text))
         except (UsageError, ValueError, RecursionError) as error:
@@ -63,16 +63,16 @@ class Shared:
 
 
 class NodeFacts:
-    """The facts of one node, restored when somebody asks. `given` are those that are the same for all."""
+    """The facts of one node, restored on first use. `given` are those that are the same for all."""
 
     def __init__(self, given: Mapping[type, Any], shared: Mapping[type, Shared]) -> None:
         self._given = given
         self._shared = shared
         self.numbers = {fact: column.number for fact, column in shared.items()}
-        """Of each fact that the node told: equal values have equal numbers."""
+        """For each fact of the node: equal values have equal numbers."""
 
     def get(self, fact: type[F]) -> F | Unknown:
-        """The fact, or why it could not be had."""
+        """Return the fact, or why it is unavailable."""
         if (found := self._shared.get(fact)) is not None:
             return cast("F | Unknown", found.value)
         return cast("F | Unknown", self._given.get(fact, _NOT_ASKED))
@@ -82,7 +82,7 @@ _NOT_ASKED = Unknown("it needs the machine itself, and was not collected on the 
 
 
 class FactStore:
-    """Makes `NodeFacts` of answers."""
+    """Makes `NodeFacts` from responses."""
 
     def __init__(self, collectors: Iterable[Collector], given: Mapping[type, Any]) -> None:
         self._by_name = {part.name: part for part in collectors if not part.local and part.fact not in given}
@@ -91,7 +91,7 @@ class FactStore:
         self._known: dict[str, Recent[str, Shared]] = {name: Recent() for name in self._by_name}
 
     def facts_of(self, answer: NodeAnswer) -> NodeFacts:
-        """The facts in one answer. A fact of another doctor is passed over."""
+        """Return the facts in one response. Facts that this doctor does not have are skipped."""
         return NodeFacts(
             self._given,
             {

@@ -1,4 +1,4 @@
-"""Findings of many nodes that say the same: one finding, with the nodes as ranges and its quantities as a range of values."""
+"""Merges equal findings of many nodes into one, with the nodes as ranges and its quantities as a range of values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from verl_doctor.toolkit.system.node_names import fold
 
 _BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _BYTES: Mapping[str, float] = {**_BINARY, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
-# A number with a unit, a bare count, or a process in a path. What is part of a word, a version, another path or an address
-# is none of these, and neither is what follows a name ("GPU 3", "Xid 79", "CUDA 12"), for it is one.
+# A number with a unit, a bare count, or a process in a path. A part of a word, a version, another path or an address is none of these,
+# and neither is what follows a name ("GPU 3", "Xid 79", "CUDA 12"): it is a name too.
 _QUANTITY = re.compile(
     r"(?:(?<=/proc/)|(?<![\w.:/@+-]))(?P<number>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?"
     rf"(?P<unit> (?:{'|'.join(_BYTES)}|ms|s|h|days?|°C|W)\b(?!/)| ?%)?"
@@ -25,18 +25,18 @@ _NUMBERS = re.compile(r"\b[0-9a-f]*\d[0-9a-f]*\b|\d+", re.IGNORECASE)
 _HOLE = "\0"
 _ITS_NAME, _ITS_ADDRESS = "<its name>", "<its address>"
 _MOST = 6
-"""Findings of one rule that are alike: where there are more than that, and than any single node has, the rest become one."""
+"""The number of similar findings of a rule beyond which, and beyond what any single node has, the rest are merged."""
 
 _Quantity = tuple[float, str]
-"""How much, in one unit of its kind, and as it is written."""
+"""An amount in one unit of its kind, and as it is written."""
 
 _Told = tuple[Finding, set[int]]
-"""A finding in words, and its nodes."""
+"""A finding as text, and its nodes."""
 
 
 @dataclass
 class _Group:
-    """Findings with one cause: how many, the one that stands for all, the nodes, and the ends of each quantity's range."""
+    """Findings with one cause: their number, the representative, the nodes, and the ends of each quantity's range."""
 
     findings: int
     finding: Finding
@@ -46,7 +46,7 @@ class _Group:
     subjects: set[Subject | None]
 
     def add(self, finding: Finding, nodes: Iterable[int], quantities: Iterable[_Quantity]) -> None:
-        """One more."""
+        """Add a finding."""
         known = list(quantities)
         self.findings += 1
         self.subjects.add(finding.subject)
@@ -59,7 +59,7 @@ class _Group:
 def folded(
     found: Mapping[Finding, Sequence[int]], names: Sequence[str], addresses: Sequence[str]
 ) -> tuple[Finding, ...]:
-    """One finding for each cause, the one on most nodes first. Nodes are numbers, places in `names` and `addresses`."""
+    """Return one finding per cause, the one on most nodes first. Nodes are numbers, indexes into `names` and `addresses`."""
     groups: dict[Finding, _Group] = {}
     for finding, nodes in found.items():
         own = finding if len(nodes) > 1 else _anonymous(finding, names[nodes[0]], addresses[nodes[0]])
@@ -82,13 +82,13 @@ def folded(
 
 
 def without_repeated(some: Iterable[Finding], others: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Those that are none of the others too, whatever their numbers, places and nodes."""
+    """Return those that duplicate none of the others, whatever their numbers, places and nodes."""
     known = {_identity(finding) for finding in others}
     return tuple(finding for finding in some if _identity(finding) not in known)
 
 
 def _anonymous(finding: Finding, name: str, address: str) -> Finding:
-    """The finding of one node without that node's name and address, so that it can equal another's."""
+    """Return a node's finding without that node's name and address, so that it can equal another's."""
 
     def mask(text: str) -> str:
         for own, own_text in ((name, _ITS_NAME), (address, _ITS_ADDRESS)):
@@ -100,7 +100,7 @@ def _anonymous(finding: Finding, name: str, address: str) -> Finding:
 
 
 def _mapped(finding: Finding, change: Callable[[str], str]) -> Finding:
-    """The finding with each of its texts changed."""
+    """Return the finding with each of its texts changed."""
     evidence = finding.evidence
     return replace(
         finding,
@@ -111,7 +111,7 @@ def _mapped(finding: Finding, change: Callable[[str], str]) -> Finding:
 
 
 def _with_holes(text: str, quantities: list[_Quantity]) -> str:
-    """The text without its quantities, which are added to `quantities`. A unit of bytes goes with its number."""
+    """Return the text without its quantities, which are added to `quantities`. A unit of bytes goes with its number."""
 
     def hole(match: re.Match[str]) -> str:
         unit = (match["unit"] or "").strip()
@@ -125,7 +125,7 @@ def _with_holes(text: str, quantities: list[_Quantity]) -> str:
 
 
 def _in_words(cause: Finding, group: _Group, names: Sequence[str], addresses: Sequence[str]) -> Finding:
-    """The finding as it was said if it was said once, else with ranges where quantities differ."""
+    """Return a single finding unchanged, and repeated ones with ranges where quantities differ."""
     if group.findings == 1:
         return group.finding
     ends = iter(list(zip(group.least, group.most, strict=True)))
@@ -141,7 +141,7 @@ def _in_words(cause: Finding, group: _Group, names: Sequence[str], addresses: Se
 
 
 def _common(subjects: Iterable[Subject | None]) -> Subject | None:
-    """What findings are about that are told as one: without its numbers where they differ, None where more does."""
+    """Return the subject of merged findings: without its numbers where they differ, None where more differs."""
     found = set(subjects)
     if len(found) > 1:
         found = {subject and _numberless(subject) for subject in found}
@@ -153,7 +153,7 @@ def _range(least: _Quantity, most: _Quantity) -> str:
 
 
 def _bounded(entries: Sequence[_Told], alike: Callable[[Finding], object]) -> list[_Told]:
-    """The same, but of those that are alike only a few, on most nodes; one of the rest speaks for the rest."""
+    """Return the same, but only a few of those that are alike, on most nodes; one of the rest represents the rest."""
     groups: dict[object, list[_Told]] = {}
     for finding, nodes in entries:
         groups.setdefault(alike(finding), []).append((finding, nodes))
@@ -176,7 +176,7 @@ def _speaking_for(members: Sequence[_Told]) -> _Told:
 
 
 def _without_numbers(finding: Finding) -> Finding:
-    """What is left of a finding without its numbers and places."""
+    """Return a finding without its numbers and places."""
     return replace(_mapped(finding, lambda text: _NUMBERS.sub("#", text)), location=None, also=(), node=None)
 
 
@@ -185,7 +185,7 @@ def _numberless(subject: Subject) -> Subject:
 
 
 def _identity(finding: Finding) -> object:
-    """What makes findings of one rule alike: their subject; where a plugin gives none, their words."""
+    """Return what makes findings of one rule alike: their subject; where a plugin gives none, their text."""
     if finding.subject is not None:
         return finding.severity, _numberless(finding.subject)
     return _without_numbers(finding)

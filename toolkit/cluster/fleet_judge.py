@@ -1,4 +1,4 @@
-"""Judging many nodes: a rule is judged once for each distinct set of the facts that it reads, however many nodes have it."""
+"""Judges many nodes: a rule is judged once for each distinct set of the facts that it reads, however many nodes have it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from verl_doctor.toolkit.text import counted, listed
 T = TypeVar("T")
 
 _WORST_FIRST: tuple[Status, ...] = ("fail", "error", "warn", "pass", "skipped", "not_applicable")
-_REASONS = 3  # told for one rule
+_REASONS = 3  # reasons shown for one rule
 
 
 @dataclass
 class _Rule:
-    """A rule, and what it said: each result with the number of the first node that it holds for, until the next one's."""
+    """A rule, and its results, each with the number of the first node that it holds for, until the next result's."""
 
     check: Check
     facts: tuple[type, ...]
@@ -35,7 +35,7 @@ class _Rule:
     seconds: float = 0.0
 
     def by_result(self, nodes: int) -> dict[CheckResult, list[int]]:
-        """Which of so many nodes have which result."""
+        """Return which of so many nodes have which result."""
         found: dict[CheckResult, list[int]] = {}
         ends = [*(first for first, _ in self.results[1:]), nodes]
         for (first, result), end in zip(self.results, ends, strict=True):
@@ -44,9 +44,9 @@ class _Rule:
 
 
 class NodeJudge:
-    """The rules that can be judged from one node's facts alone, and what they said of the nodes so far.
+    """The rules that can be judged from one node's facts alone, and their results for the nodes so far.
 
-    Of a node, the rules alone are looked at of which a fact, or a rule that they require, is not as on the node before it.
+    For each node, only those rules are judged for which a fact, or a required rule, differs from the previous node.
     """
 
     def __init__(self, checks: Sequence[Check], selection: Selection, today: date) -> None:
@@ -64,7 +64,7 @@ class NodeJudge:
         self._results: dict[str, CheckResult] = {}
         self._failing: set[str] = set()
         self.failing: Counter[str] = Counter()
-        """On how many nodes each rule fails."""
+        """The number of nodes on which each rule fails."""
 
     def judge(self, facts: NodeFacts) -> None:
         """Judge one more node."""
@@ -81,7 +81,7 @@ class NodeJudge:
         self._nodes += 1
 
     def results(self, names: Sequence[str], addresses: Sequence[str]) -> tuple[CheckResult, ...]:
-        """One result a rule, over all nodes; equal findings are one that names the nodes."""
+        """Return one result per rule, over all nodes; equal findings become one that names the nodes."""
         wanted = [rule for rule in self._rules if rule.wanted and self._nodes]
         return tuple(
             replace(_joined(rule.by_result(self._nodes), names, addresses), seconds=rule.seconds)
@@ -89,7 +89,7 @@ class NodeJudge:
         )
 
     def _concerned_by(self, differ: frozenset[type]) -> list[_Rule]:
-        """The rules that read one of these facts, or require a rule that does, each after what it requires."""
+        """Return the rules that read one of these facts, or require a rule that does, each after what it requires."""
         concerned = self._concerned.get(differ)
         if concerned is None:
             codes: set[str] = set()
@@ -117,7 +117,7 @@ class NodeJudge:
 def _joined(
     by_result: Mapping[CheckResult, Iterable[int]], names: Sequence[str], addresses: Sequence[str]
 ) -> CheckResult:
-    """What one rule said of all nodes, as one result: the worst status, and why it could not be judged on some."""
+    """Return one rule's results for all nodes as one: the worst status, and why it could not be judged on some."""
     first = min(by_result, key=lambda result: (result.status, result.reason))
     by_finding: dict[Finding, list[int]] = {}
     by_reason: dict[tuple[Status, str], list[int]] = {}
@@ -145,20 +145,20 @@ def _joined(
 
 
 def common(values: Iterable[T | None]) -> T | None:
-    """What all of them are, None when they are not all the same."""
+    """Return the common value of all of them, None when they differ."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """How a rule ended that ended in several ways: judged on some is judged."""
+    """Return the combined status of a rule with several: judged on some nodes counts as judged."""
     return min(statuses, key=_WORST_FIRST.index)
 
 
 def _reason(
     by_reason: Mapping[tuple[Status, str], Sequence[int]], status: Status, names: Sequence[str]
 ) -> str:
-    """Why the rule ended as it did; and where it could not be judged on some nodes, on which, and why there."""
+    """Return the reason for the rule's status; and the nodes where it could not be judged, with the reason there."""
     if len(by_reason) == 1:
         return next(iter(by_reason))[1]
     reasons = []
@@ -171,7 +171,7 @@ def _reason(
 
 
 def _named(nodes: Sequence[int], names: Sequence[str]) -> str:
-    """Which nodes; most of them are a number."""
+    """Name the nodes; most of them are given as a number."""
     if 2 * len(nodes) > len(names):
         return counted(len(nodes), "node")
     return shortened(fold(names[node] for node in nodes), len(nodes))

@@ -1,6 +1,6 @@
-"""In what the nodes of one cluster should be alike: what is read from a node's facts, by kind and name of the subject.
+"""What the nodes of one cluster should have in common: read from a node's facts, by kind and name of the subject.
 
-A reader is a function of facts, as a rule is; a node for which one of them is not known is not compared in it.
+A reader is a function of facts, as a rule is; a node for which one of them is unknown is left out of the comparison.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from verl_doctor.toolkit.text import counted, in_bytes
 _CLOCK = 1.0  # seconds
 
 Answers = Mapping[tuple[str, str], str]
-"""A node's values, by kind and name of what they are about."""
+"""A node's values, by kind and name of the subject."""
 
-# Variables that a program on another node must have too, and of those the ones that name the node or its process.
+# Variables that a program on another node needs too, and of these the ones that name the node or its process.
 COMPARED = re.compile(
     r"(?:CUDA_|FLASHINFER_|FLASH_ATTENTION_|GLOO_|HF_|NCCL_|NVSHMEM_|OMP_|PYTHON|PYTORCH_|RAY_|TOKENIZERS_|TORCH|"
     r"TRANSFORMERS_|TRITON_|TP_SOCKET_IFNAME|UCX_|VERL_|VLLM_|LD_LIBRARY_PATH|LD_PRELOAD)"
@@ -47,14 +47,14 @@ OWN = re.compile(
 
 @dataclass(frozen=True)
 class Nearly:
-    """When two numbers are the same: they differ by no more than a part of the lower one, or than an amount."""
+    """When two numbers count as equal: they differ by no more than a share of the lower one, or than an amount."""
 
     part: float
     amount: float
     show: Callable[[float], str]
 
     def together(self, values: Iterable[str]) -> dict[str, str]:
-        """For each number, as text, how those that are the same as it are shown."""
+        """Return for each number, as text, how the numbers that count as equal are shown."""
         groups: list[list[str]] = []
         for value in sorted(values, key=float):
             low = float(groups[-1][0]) if groups else 0
@@ -71,12 +71,12 @@ class Nearly:
 
 @dataclass(frozen=True)
 class SubjectReader:
-    """A reader of answers.
+    """A reader of values.
 
-    `among_a_kind`: nodes are compared with those alone that have the same kind of GPUs. `lacking_counts`: that a node has no
-    such thing is an answer. `nearly` says that the values are numbers, and which of them count as the same. `may_name`: where
-    nearly every node has a value of its own, it names the node, and is not compared. `weak`: nodes that differ in this alone
-    agree anyway.
+    `among_a_kind`: nodes are compared only with those that have the same kind of GPUs. `lacking_counts`: the absence of the
+    subject is a value. `nearly` means that the values are numbers, and defines which count as equal. `may_name`: where nearly
+    every node has a different value, it names the node, and is not compared. `weak`: nodes that differ only in this still
+    agree.
     """
 
     read: Callable[..., Answers]
@@ -88,7 +88,7 @@ class SubjectReader:
 
 
 def gpus_of(facts: Facts) -> str:
-    """The kind of a node: the names of its GPUs, "" when it has none."""
+    """Return the kind of a node: the names of its GPUs, "" when it has none."""
     gpus = facts.get(Gpus)
     if isinstance(gpus, Unknown):
         return "" if isinstance(gpus, Absent) else UNSEEN
@@ -103,7 +103,7 @@ def _versions(packages: Packages) -> Answers:
 
 
 def _builds(packages: Packages) -> Answers:
-    """What a head without GPUs may well have otherwise: builds for other hardware, and packages that only GPUs need."""
+    """Return what may differ on a head without GPUs: builds for other hardware, and packages that only GPUs need."""
     return {("build", distribution.name): _build(distribution) for distribution in packages.distributions}
 
 
@@ -116,7 +116,7 @@ def _build(distribution: Distribution) -> str:
 
 
 def read_edited_files(records: Records) -> Answers:
-    """Which files of packages are not as they were installed."""
+    """Return the packages' files that are not as they were installed."""
     return {
         ("edited file", f"{drift.package}: {_inside(drift.path)}"): drift.sha256[:12] or drift.state
         for drift in records.drifts
@@ -124,7 +124,7 @@ def read_edited_files(records: Records) -> Answers:
 
 
 def _inside(path: str) -> str:
-    """The part of a path that is the same wherever the environment lies."""
+    """Return the part of a path that is the same wherever the environment lies."""
     return path.rpartition("-packages/")[2] or path
 
 
@@ -144,7 +144,7 @@ def _gpus(gpus: Gpus) -> Answers:
 
 
 def compared_variables(variables: Variables) -> Answers:
-    """What a program on another node must have too."""
+    """Return what a program on another node needs too."""
     return {
         ("variable", name): value
         for name, value in variables.values.items()
@@ -153,7 +153,7 @@ def compared_variables(variables: Variables) -> Answers:
 
 
 def read_limits(limits: HostLimits) -> Answers:
-    """What each process of the job may have."""
+    """Return the limits of each process of the job."""
     subject = limits.subjects[0]
     return {
         ("limit", "open files"): _limit(subject.files),
@@ -169,23 +169,23 @@ def _limit(limit: Limit | None) -> str:
 
 
 def read_cpus(limits: HostLimits) -> Answers:
-    """How many CPUs the job may use."""
+    """Return how many CPUs the job may use."""
     cpus = limits.subjects[0].cpus or limits.online
     return {("capacity", "CPUs"): f"{cpus:g}"} if cpus else {}
 
 
 def read_memory(memory: HostMemory) -> Answers:
-    """The memory of the machine or of its container, in bytes."""
+    """Return the memory of the machine or of its container, in bytes."""
     return {("capacity", "memory"): str(memory.total)} if memory.total else {}
 
 
 def read_shared_memory(memory: SharedMemory) -> Answers:
-    """The size of /dev/shm, in bytes."""
+    """Return the size of /dev/shm, in bytes."""
     return {("capacity", "/dev/shm"): str(memory.size)}  # noqa: S108 - a name to show
 
 
 def read_job_files(files: JobFiles) -> Answers:
-    """Whether the model and the data are there."""
+    """Return whether the model and the data exist."""
     return {("file", file.path): file.state for file in files.files}
 
 
@@ -194,7 +194,7 @@ def _sites(places: SitePlaces) -> Answers:
 
 
 def _site_content(places: SitePlaces) -> Answers:
-    """Of what the job only reads: what it writes may well be another thing on each node."""
+    """Return the paths that the job only reads: what it writes may differ on each node."""
     return read_job_content(JobFiles(_read_alone(places)))
 
 
@@ -207,7 +207,7 @@ def _read_alone(places: SitePlaces) -> tuple[JobFile, ...]:
 
 
 def read_job_content(files: JobFiles) -> Answers:
-    """Whether it is the same content that is there."""
+    """Return whether the content is the same."""
     return {
         ("content", file.path): f"{counted(file.files, 'file')}, {file.size:,} bytes (list {file.names})"
         for file in files.files
@@ -243,12 +243,12 @@ def _folders(folders: Folders) -> Answers:
 
 
 def read_network(network: Network) -> Answers:
-    """Through which interface traffic leaves."""
+    """Return the interface through which traffic leaves."""
     return {("route", "default route"): network.default} if network.default else {}
 
 
 def read_rdma(rdma: Rdma) -> Answers:
-    """The ports of InfiniBand and RoCE."""
+    """Return the ports of InfiniBand and RoCE."""
     found = {("adapter", str(port)): f"{port.state}, {port.link}, {port.rate}" for port in rdma.ports}
     return {**found, ("adapter", "devices that cannot be opened"): str(len(rdma.closed))}
 

@@ -1,4 +1,4 @@
-"""What one node of a cluster answered when it was asked for its facts, or why it did not."""
+"""One cluster node's response to a request for its facts, or why there is none."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """One node's answer. `facts` holds each entry of its facts file (`factsfile`) as JSON text, by the fact's name.
+    """One node's response. `facts` holds each entry of its facts file (`factsfile`) as JSON text, by the fact's name.
 
-    It is text because most of it is the same on all nodes: what is equal is decoded and restored once (`fleet`).
-    `node` names it to the reader: the host's name where it is known and single, else its address. `missing` says why there
-    are no facts, "" when there are; without what differs from node to node, so that one cause is said once. `seconds` is
-    how long the answer took. `number` is Ray's for the node, "" without Ray.
+    It is text because most of it is the same on all nodes: equal entries are decoded and restored once (`fleet`). `node` is
+    the displayed name: the host's name where it is known and unique, else its address. `missing` is why there are no facts,
+    "" when there are; it leaves out what differs from node to node, so that one cause is reported once. `seconds` is how long
+    the response took. `number` is Ray's for the node, "" without Ray.
     """
 
     node: str

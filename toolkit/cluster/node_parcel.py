@@ -1,4 +1,4 @@
-"""What travels to a node where the doctor is not installed: its collectors' sources, with the pure Python packages that they need."""
+"""What is sent to a node without the doctor: its collectors' sources, with the pure Python packages that they need."""
 
 from __future__ import annotations
 
@@ -37,25 +37,24 @@ _PROGRAM = f"{_PACKAGE}.cluster.node_program"
 _REPAIR, _UNDO, _WARM = (f"{_PACKAGE}.cluster.node_{name}" for name in ("repair", "undo", "warm"))
 _IN_FEW = frozenset({_REPAIR, _UNDO, _WARM})
 _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
-# Dependencies of the doctor that are Python alone. Of the others psutil and PyYAML come with Ray, and nothing else is
-# needed to look.
+# Dependencies of the doctor in pure Python. Of the others psutil and PyYAML come with Ray, and nothing else is needed to collect facts.
 _PURE = ("dacite", "packaging", "platformdirs", "pynvml")
 
 
-# Looked at once: the cluster's control store, which every node would ask for all that it knows, and whole source trees, which
-# are the same wherever the same packages are.
+# Collected once: the cluster's control store, which every node would query in full, and whole source trees, which are the same wherever
+# the same packages are installed.
 _ONCE = frozenset({RayClusters, VllmUses, LibraryUses, VariableReaders, TreeManifest})
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """What a node is sent: the packed files, and what is asked of them."""
+    """What a node is sent: the packed files, and the request."""
 
     content: bytes
     request: Mapping[str, Any]
 
     def order(self, seconds: float, *, detached: bool) -> bytes:
-        """What `probes.node` reads on its input. It gives the work `seconds`; a `detached` one leaves its parent."""
+        """Return the input of `probes.node`. It gives the work `seconds`; a `detached` request leaves its parent."""
         head = {
             "parcel": len(self.content),
             "request": self.request,
@@ -66,7 +65,7 @@ class Parcel:
 
 
 def parcel_for(run: Session, collection: Collection) -> Parcel:
-    """Ask for all that says something about a node. The launch files are read here, and count for all nodes."""
+    """Request everything about a node. The launch files are read here, and apply to all nodes."""
     wanted = node_collectors(run.registry)
     collectors = list(_with_needs(wanted, run.registry.collectors))
     modules = list(dict.fromkeys(collector.collect.__module__ for collector in collectors))
@@ -81,7 +80,7 @@ def parcel_for(run: Session, collection: Collection) -> Parcel:
 
 
 def place_parcel(run: Session, collection: Collection) -> Parcel:
-    """Ask for nothing but where the environment lies."""
+    """Request only the location of the environment."""
     modules = [environment_place.collect.__module__]
     request = {
         "modules": modules,
@@ -93,14 +92,14 @@ def place_parcel(run: Session, collection: Collection) -> Parcel:
 
 
 def warm_parcel(run: Session, warm_request: WarmRequest, seconds: float) -> Parcel:
-    """Ask for files in the page cache, within so many seconds."""
+    """Request files in the page cache, within so many seconds."""
     return Parcel(
         packed([_WARM]), {"warm": asdict(warm_request), "seconds": seconds, "cwd": str(run.machine.cwd)}
     )
 
 
 def repair_parcel(run: Session, collection: Collection, *, unsafe: bool) -> Parcel:
-    """Ask for the repairs that these rules want. The job's own files are repaired here alone."""
+    """Request the repairs for these rules. The job's own files are repaired only here."""
     chosen = run.selection
     wanted = {"select": chosen.select, "ignore": (*chosen.ignore, *chosen.ignores), "unsafe": unsafe}
     without_job = replace(run, target=replace(run.target, files=(), words=(), data=()))
@@ -108,13 +107,13 @@ def repair_parcel(run: Session, collection: Collection, *, unsafe: bool) -> Parc
 
 
 def undo_parcel(run: Session, collection: Collection, *, everything: bool) -> Parcel:
-    """Ask that the last repair of the environment be undone, or `everything`."""
+    """Request that the last repair of the environment be undone, or `everything`."""
     return Parcel(packed([_UNDO]), {"undo": {"everything": everything}, **_run_settings(run, collection)})
 
 
 @functools.cache
 def _whole_doctor() -> bytes:
-    """All collectors, rules and fixes, packed; the command line, what renders and what reads logs stay here."""
+    """Pack all collectors, rules and fixes; the command line, renderers and readers of logs stay here."""
     top = TOOLKIT.parent
     beside = {
         f"verl_doctor/{path.relative_to(top)}": path.read_text("utf-8")
@@ -126,7 +125,7 @@ def _whole_doctor() -> bytes:
 
 
 def node_collectors(registry: Registry) -> tuple[Collector, ...]:
-    """The collectors of what an instant check asks of a machine. Those of a plugin do not travel."""
+    """Return the collectors that an instant check of a machine needs. Those of a plugin are not sent."""
     left_out = beyond(registry.checks, registry.collectors, frozenset({"instant"}))
     return tuple(
         collector
@@ -139,7 +138,7 @@ def node_collectors(registry: Registry) -> tuple[Collector, ...]:
 
 
 def _with_needs(wanted: Iterable[Collector], every: Iterable[Collector]) -> Iterator[Collector]:
-    """These collectors and those that they read from, directly or not."""
+    """Return these collectors and those that they read from, directly or not."""
     known = {collector.fact: collector for collector in every}
     waiting, seen = list(wanted), set()
     while waiting:
@@ -151,7 +150,7 @@ def _with_needs(wanted: Iterable[Collector], every: Iterable[Collector]) -> Iter
 
 
 def packed(modules: Iterable[str], beside: Mapping[str, str] | None = None) -> bytes:
-    """The sources of these modules of ours, of what they import, and of the pure packages, by file name; and those `beside`."""
+    """Return the sources of these modules of ours, of their imports, and of the pure packages, by file name; and those `beside`."""
     files = {"__main__.py": _MAIN, **(beside or {})}
     for name in _closure([_PROGRAM, *modules]):
         file = _file(name)
@@ -162,7 +161,7 @@ def packed(modules: Iterable[str], beside: Mapping[str, str] | None = None) -> b
 
 
 def _closure(names: Iterable[str]) -> Iterator[str]:
-    """The modules of `toolkit` with these names, their packages, and those that they import, at any depth."""
+    """Return the modules of `toolkit` with these names, their packages, and those that they import, at any depth."""
     waiting, seen = list(names), set()
     while waiting:
         name = waiting.pop()
@@ -176,13 +175,13 @@ def _closure(names: Iterable[str]) -> Iterator[str]:
 
 @functools.cache
 def _imported(name: str) -> tuple[str, ...]:
-    """The modules of `toolkit` that one of them imports. What does more than look is in few parcels, and named there."""
+    """Return the modules of `toolkit` that one of them imports. Code that makes changes is in few parcels, and named there."""
     text = _file(name).read_text("utf-8")
     return tuple(other for other in _names_in(text) if name != _PROGRAM or other not in _IN_FEW)
 
 
 def _names_in(text: str) -> list[str]:
-    """Full names of the modules of `toolkit` that a source imports."""
+    """Return the full names of the modules of `toolkit` that a source imports."""
     names: list[str] = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_PACKAGE):
@@ -193,13 +192,13 @@ def _names_in(text: str) -> list[str]:
 
 
 def _file(name: str) -> Path:
-    """The source of a module or package of `toolkit`."""
+    """Return the source of a module or package of `toolkit`."""
     path = TOOLKIT.joinpath(*name.split(".")[2:])
     return path / "__init__.py" if os.path.isdir(path) else path.with_suffix(".py")
 
 
 def _package(name: str) -> Iterator[tuple[str, str]]:
-    """The sources of an installed module or package."""
+    """Return the sources of an installed module or package."""
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         return
@@ -212,7 +211,7 @@ def _package(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _run_settings(run: Session, collection: Collection) -> dict[str, Any]:
-    """What of this run counts on the nodes too, as JSON has it."""
+    """Return what of this run also applies to the nodes, in JSON types."""
     target = run.target
     model = _model(run, collection)
     paths = {
@@ -236,13 +235,13 @@ def _run_settings(run: Session, collection: Collection) -> dict[str, Any]:
 
 
 def _model(run: Session, collection: Collection) -> NamedModel | None:
-    """The folder of the model as it is found here, where the job is started; None for a name on the hub, of which each node has its own."""
+    """Return the model's folder as found here, where the job is started; None for a name on the hub, which each node caches separately."""
     named = named_model(run.machine, run.target, collection.get(Launch), collection.get(Configuration))
     return None if isinstance(named, Unknown) or named.cached else named
 
 
 def _known_to_all(address: str, clusters: RayClusters | Unknown) -> str:
-    """The address of a Ray as its nodes have it: that of the head. What the user names may mean this machine alone (127.0.0.1)."""
+    """Return a Ray's address for its nodes: the head's. The user's own name for it may mean this machine alone (127.0.0.1)."""
     named = None if isinstance(clusters, Unknown) else clusters.chosen
     head = next((node for node in named.alive if node.head), None) if named is not None else None
     return address if head is None else with_port(head.address, int(address.rpartition(":")[2]))

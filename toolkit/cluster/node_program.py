@@ -1,7 +1,7 @@
-"""The program of the parcel that travels to a node: it collects the facts that were asked for and writes them into a file.
+"""The program of the parcel that is sent to a node: it collects the requested facts and writes them into a file.
 
-It is the `__main__` of the unpacked folder, run by the node's own Python (`probes.node`): called with the files of the request
-and of the answer.
+It is the `__main__` of the unpacked folder, run by the node's own Python (`probes.node`) with the files of the request and
+the response as arguments.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from verl_doctor.toolkit.system.sites import Sites
 from verl_doctor.toolkit.target import Target
 
 REPAIRS = "repairs"
-"""What the answer has in place of facts when a repair was asked for."""
+"""The key in the response, in place of facts, when a repair was requested."""
 UNDONE = "undone"
 """The same where repairs are undone."""
 WARMED = "warmed"
@@ -37,7 +37,7 @@ WARMED = "warmed"
 
 
 def main(request_path: str, answer_path: str) -> None:
-    """Answer one request."""
+    """Process one request."""
     request = json.loads(Path(request_path).read_text("ascii"))
     _lend_psutil()
     machine = Machine(cwd=Path(request["cwd"]))
@@ -48,7 +48,7 @@ def main(request_path: str, answer_path: str) -> None:
 
 
 def answered(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
-    """What was asked for: facts, or with "repair", "undo" or "warm" what became of that."""
+    """Return what was requested: facts, or the result of "repair", "undo" or "warm"."""
     if "warm" in request:
         from verl_doctor.toolkit.cluster.node_warm import warmed  # noqa: PLC0415 - it is in few parcels
 
@@ -67,7 +67,7 @@ def answered(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
 
 
 def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
-    """The facts by name, each as an entry of a facts file, packed."""
+    """Return the facts by name, each as an entry of a facts file, packed."""
     collectors = tuple(_collectors(request["modules"]))
     wanted = set(request["facts"])
     given = {
@@ -84,28 +84,28 @@ def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
 
 
 def packed(answer: Any) -> str:
-    """An entry as text that is the same for the same entry, so that the equal ones of many nodes are read once."""
+    """Return an entry as canonical text, so that equal entries of many nodes are read once."""
     return packed_text(json.dumps(masked(factsfile.entry(answer)), sort_keys=True, separators=(",", ":")))
 
 
 def packed_text(text: str) -> str:
-    """JSON in ASCII, as it travels inside of JSON."""
+    """Pack JSON as ASCII, to be carried inside JSON."""
     return base64.b64encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
 
 
 def unpacked(text: str) -> str:
-    """The entry's JSON again. Raises ValueError or zlib.error when it is damaged."""
+    """Return the entry's JSON. Raises ValueError or zlib.error when it is damaged."""
     return zlib.decompress(base64.b64decode(text)).decode("ascii")
 
 
 def _given(entries: Mapping[str, Any], collectors: tuple[Collector, ...]) -> dict[type, Any]:
-    """Facts that are not looked at here: the launch files are those of the driver's node."""
+    """Return facts that are not collected here: the launch files are those of the driver's node."""
     mine = [collector for collector in collectors if collector.name in entries]
     return factsfile.facts_of(entries, mine, "the request")
 
 
 def _plain(answer: Any) -> Any:
-    """What lacks a package on this node was not seen there: the doctor is not broken."""
+    """Mark facts that need a package missing on this node as not collected: the doctor is not broken."""
     if isinstance(answer, Broken) and answer.error == ModuleNotFoundError.__name__:
         return Unknown(f"{answer.message} on that node")
     return answer
@@ -120,7 +120,7 @@ def _collectors(modules: list[str]) -> list[Collector]:
 
 
 def _target(fields: Mapping[str, Any]) -> Target:
-    """The same paths as on the driver's node, looked at here, and the interpreter that runs this."""
+    """Return the same paths as on the driver's node, examined here, and the interpreter that runs this."""
 
     def path(name: str) -> Path | None:
         return Path(fields[name]) if fields[name] else None
@@ -142,7 +142,7 @@ def _target(fields: Mapping[str, Any]) -> Target:
 
 
 def _lend_psutil() -> None:
-    """Ray brings a psutil of its own (python/ray/thirdparty_files), for environments that have none."""
+    """Make Ray's bundled psutil (python/ray/thirdparty_files) importable, for environments that have none."""
     with contextlib.suppress(ImportError, ValueError):
         if find_spec("psutil") is None and (ray := find_spec("ray")) and ray.origin:
             sys.path.append(str(Path(ray.origin).with_name("thirdparty_files")))

@@ -1,4 +1,4 @@
-"""Reading what nodes answer: entries that many nodes share are unpacked once and are one text."""
+"""Reads the responses of nodes: entries that many nodes share are unpacked once and share one text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 from verl_doctor.toolkit.cluster.node_program import unpacked
 
-_KEPT = 4096  # entries: those that nodes share come again before as many others have come
+_KEPT = 4096  # entries: those that nodes share recur before as many others have come
 
 
 def read(text: str) -> tuple[Mapping[str, str], str]:
-    """The entries of `probes.node`'s answer by the facts' names, and why there are none, "" when there are."""
+    """Return the entries of `probes.node`'s response by fact name, and why there are none, "" when there are."""
     try:
         answer = json.loads(text)
         if "facts" not in answer:

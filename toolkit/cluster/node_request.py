@@ -1,4 +1,4 @@
-"""Which other nodes the user asks about, and how they are reached."""
+"""The other nodes that the user requested, and how they are reached."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Via = Literal["ssh", "srun"]
 VIA: tuple[Via, ...] = get_args(Via)
 
 BUDGET = 60.0
-"""Seconds for all nodes together, unless the user says otherwise."""
+"""Seconds for all nodes together, unless the user sets another budget."""
 
 
 @dataclass(frozen=True)
 class AskedNodes:
     """These `hosts`, reached by `via`; without any, the nodes of the Ray cluster.
 
-    `budget` is in seconds, from the first question until the last answer counts.
+    `budget` is in seconds, from the first query until the last response counts.
     """
 
     hosts: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class AskedNodes:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What nodes use together, for instance a file system, by Ray's number of the node or by host: `most` of them at a time."""
+    """What nodes share, for instance a file system, by Ray's number of the node or by host: `most` of them at a time."""
 
     of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     most: int = 1
@@ -39,4 +39,4 @@ ALONE = Sharing()
 
 
 class CouldNotAsk(Exception):  # noqa: N818 - it is what happened, and no defect
-    """No node at all could be asked, and why: one sentence with the next step. Exit code 3."""
+    """No node at all could be queried, and why: one sentence with the next step. Exit code 3."""

@@ -1,4 +1,4 @@
-"""The part of the parcel that takes repairs back in the environment of the node on which it runs, as `undo` would there."""
+"""The part of the parcel that undoes repairs in the environment of its node, as `undo` would there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verl_doctor.toolkit.target import Target
 
 
 def undone(machine: Machine, target: Target, wanted: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Take back the last repair of the target, or "everything": what is undone, in lines, and why something is not."""
+    """Undo the last repair of the target, or "everything"; return what is undone, in lines, and why something is not."""
     found = history(target, machine)
     if found.damaged:
         return {"lines": [], "refused": list(found.damaged)}

@@ -1,7 +1,7 @@
 """`fix` for many nodes: each environment is repaired once, however many nodes see its files; one node first, then the rest.
 
-This machine is the first node. The environments of the others are repaired there, by the doctor's own code that travels to
-them, with the journal on that node. At the end all nodes are looked at again.
+This machine is the first node. The environments of the others are repaired there, by the doctor's own code sent to them, with
+the journal on that node. At the end all nodes are examined again.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _FAILED = frozenset({"still failing", "made worse, undone", "refused"})
 
 @dataclass(frozen=True)
 class Environments:
-    """The environments of the cluster, each with the nodes that see its files: that of this machine, and those of others.
+    """The environments of the cluster, each with the nodes that see its files: this machine's, and those of others.
 
-    `untold` are nodes of which it is not known: they are not touched.
+    `untold` are nodes whose environment is unknown: they are not touched.
     """
 
     here: tuple[NodeAnswer, ...]
@@ -48,7 +48,7 @@ class Environments:
     untold: tuple[NodeAnswer, ...]
 
     def sentence(self) -> str:
-        """How many there are, and where."""
+        """Return how many there are, and where."""
         sentence = f"the environment lies in {counted(1 + len(self.others), 'place')}: here"
         if self.here:
             sentence += f" for {fold(node.node for node in self.here)}"
@@ -57,7 +57,7 @@ class Environments:
 
 
 def environments(way: Way, run: Session, collection: Collection, watch: Watch) -> Environments:
-    """Ask every node where its environment lies."""
+    """Query every node for the location of its environment."""
     here = collection.get(EnvironmentPlace)
     mine = "" if isinstance(here, Unknown) else here.files
     groups: dict[str, list[NodeAnswer]] = {mine: []}
@@ -76,7 +76,7 @@ def environments(way: Way, run: Session, collection: Collection, watch: Watch) -
 
 
 def show(nodes: AskedNodes, run: Session, collection: Collection, watch: Watch) -> None:
-    """Say what `carry_out` would repair where. Nothing is changed."""
+    """Return what `carry_out` would repair where. Nothing is changed."""
     way = transport.way_to(nodes, run, collection)
     announce(way.says)
     announce(environments(way, run, collection, watch).sentence())
@@ -85,9 +85,9 @@ def show(nodes: AskedNodes, run: Session, collection: Collection, watch: Watch) 
 def carry_out(
     nodes: AskedNodes, run: Session, collection: Collection, report: Report, *, unsafe: bool, watch: Watch
 ) -> tuple[Report, tuple[NodeAnswer, ...]]:
-    """Repair here, then the other environments, and look at all nodes again; besides, the nodes that were left out.
+    """Repair here, then the other environments, and examine all nodes again; also return the nodes that were left out.
 
-    When the first environment that needs a repair does not get well, the others are not touched.
+    When the first environment that needs a repair is not fixed, the others are not touched.
     """
     way = transport.way_to(nodes, run, collection)
     announce(way.says)
@@ -111,14 +111,14 @@ def carry_out(
 
 
 def _named(nodes: AskedNodes, run: Session) -> str:
-    """The options with which another command reaches the same nodes and the same environment."""
+    """Return the options with which another command reaches the same nodes and the same environment."""
     reached = ["--nodes", fold(nodes.hosts), "--via", nodes.via] if nodes.hosts else ["--cluster"]
     target = replace(run.target, libraries=(), files=(), words=(), model=None, data=())
     return shlex.join([*reached, *target.arguments])
 
 
 def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeAnswer, ...]]:
-    """One node of each environment: those on shared file systems one after the other, for two may be one after all.
+    """Yield one node of each environment: those on shared file systems one after the other, since two may be the same.
 
     The first is `alone` when nothing has shown yet that the repair helps.
     """
@@ -134,7 +134,7 @@ def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeAnswer, ..
 def _repaired(
     way: Way, run: Session, collection: Collection, turn: Sequence[NodeAnswer], *, unsafe: bool, watch: Watch
 ) -> tuple[list[Repair], list[NodeAnswer]]:
-    """Have these nodes repair their environments; besides, those that did not tell."""
+    """Have these nodes repair their environments; also return those that did not respond."""
     parcel = repair_parcel(run, collection, unsafe=unsafe)
     nodes_by_repair: dict[Repair, list[str]] = {}
     unheard = []
@@ -152,7 +152,7 @@ def _repaired(
 
 
 def _as_one(fields: dict[str, object]) -> Repair:
-    """A repair without what differs from node to node, so that equal ones are one."""
+    """Return a repair without what differs from node to node, so that equal repairs become one."""
     texts = {name: str(fields[name]) for name in ("fix", "code", "title", "safety", "reason", "restart")}
     return Repair(**texts, outcome=fields["outcome"])  # type: ignore[arg-type]
 
@@ -162,6 +162,6 @@ def _with_journal(node: str, transaction: object) -> str:
 
 
 def _on(nodes: Iterable[str], repair: Repair) -> Repair:
-    """Say where it was done; the names in brackets are those of the journal on that node."""
+    """Add where it was done; the names in brackets are those of the journal on that node."""
     where = ", ".join(nodes)
     return replace(repair, reason=f"on {where}" + (f": {repair.reason}" if repair.reason else ""))

@@ -1,7 +1,7 @@
-"""The facts of all nodes of a Ray cluster, asked through Ray itself: answers are handed on as they arrive.
+"""The facts of all nodes of a Ray cluster, requested through Ray itself: responses are passed on as they arrive.
 
-The driver is a child of the target's interpreter (`probes.cluster`), for Ray lets no other version in. It starts a job in the
-cluster, which ends with it.
+The driver is a child with the target's interpreter (`probes.cluster`), because Ray accepts no other version. It starts a job
+in the cluster, which ends with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from verl_doctor.toolkit.process.dialogue import Dialogue
 from verl_doctor.toolkit.text import counted
 
 _LEAVING = 8.0  # seconds for the driver to cancel its tasks and to leave Ray
-_LATE = 3.0  # seconds behind its own deadline after which the driver is not waited for
+_LATE = 3.0  # seconds after its own deadline until the driver is given up
 _STAGES: Mapping[str, str] = {
     "": "it was not asked: the time was up",
     "hello": "it started no worker in time: its raylet is busy, hangs, or cannot be reached",
@@ -56,12 +56,12 @@ def node_answers(
     longest: float = 20.0,
     sharing: Sharing = ALONE,
 ) -> Generator[NodeAnswer, None, None]:
-    """Every node of the cluster: those that answer as soon as they do, the others with the reason.
+    """Yield every node of the cluster: those that respond as soon as they do, the others with the reason.
 
-    `budget` is in seconds, and so is how long one node may work at most, `longest`. With `only`, Ray's numbers of nodes, nobody
-    else is asked; `sharing` says by these numbers what nodes have in common.
+    `budget` is in seconds, and so is `longest`, the limit for one node. With `only`, Ray's numbers of nodes, no other node is
+    queried; `sharing` maps these numbers to what nodes have in common.
 
-    Raises CouldNotAsk when there is no way in, and OSError when the interpreter cannot be started.
+    Raises CouldNotAsk when the cluster cannot be reached, and OSError when the interpreter cannot be started.
     """
     token = f"verl-doctor {secrets.token_hex(8)} "
     deadline = time.monotonic() + budget
@@ -89,7 +89,7 @@ def node_answers(
 
 
 class _Roll:
-    """The nodes of the cluster, and who of them has been heard."""
+    """The nodes of the cluster, and which of them have responded."""
 
     def __init__(self, watch: Callable[[str], None], only: Collection[str]) -> None:
         self._watch = watch
@@ -98,7 +98,7 @@ class _Roll:
         self._count = 0
 
     def heard(self, dialogue: Dialogue, token: str, deadline: float, address: str) -> Iterator[NodeAnswer]:
-        """Listen to the driver, then name those of whom it said nothing."""
+        """Read the driver's output, then yield the nodes that it did not report."""
         self._watch(f"connecting to the Ray cluster at {address}")
         ended = "the time was up"
         connected = False
@@ -132,7 +132,7 @@ class _Roll:
             self._watch(f"{self._count - len(self._unheard)} of {counted(self._count, 'node')} heard")
 
     def _called(self, rows: list[dict[str, Any]]) -> Iterator[NodeAnswer]:
-        """Name the nodes; a dead one counts when nobody has taken its place: no node that is alive has its address."""
+        """Name the nodes; a dead node counts when it was not replaced: no live node has its address."""
         alive = [row for row in rows if row["alive"]]
         there = {row["address"] for row in alive}
         gone = {row["address"]: row for row in rows if not row["alive"] and row["address"] not in there}
@@ -159,7 +159,7 @@ class _Roll:
 
 
 def _names(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """A name for each node: its host's where no other node has it, else its address, with the port where several share one."""
+    """Return a name for each node: its host's where unique, else its address, with the port where several share an address."""
     hosts, addresses = Counter(row["host"] for row in rows), Counter(row["address"] for row in rows)
     return {
         row["node"]: row["host"]

@@ -19,21 +19,21 @@ from verl_doctor.toolkit.probes.cluster import Visit, startable
 from verl_doctor.toolkit.text import counted
 
 _SIMULTANEOUS = 32  # hosts; each is a process here, and a step in Slurm's accounting
-_LATE = 3.0  # seconds behind the node's own deadline
-_LONGEST = 200  # characters of a complaint
+_LATE = 3.0  # seconds after the node's own deadline
+_LONGEST = 200  # characters of an error message
 
 
 def command(via: Via, host: str, python: str, text: str, token: str) -> list[str]:
-    """What is run here to have `text` run there. It asks for no password: nobody could answer for a hundred hosts."""
+    """Return the local command that runs `text` there. It never prompts for a password, which is impractical for a hundred hosts."""
     there = [python, "-I", "-S", "-c", text, token]
     if via == "ssh":
         return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", host, shlex.join(there)]
-    # --overlap: the job's own steps keep what they have, and this one needs nothing (Slurm 20.11 and newer).
+    # --overlap: the job's own steps keep their resources, and this one needs none (Slurm 20.11 and newer).
     return ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--quiet", f"--nodelist={host}", *there]
 
 
 def shown(via: Via, python: str) -> str:
-    """The command for a person, with words in place of what is long."""
+    """Return the command for people, with placeholders for long parts."""
     return shlex.join(command(via, "HOST", python, "PROGRAM", "TOKEN"))
 
 
@@ -48,7 +48,7 @@ def host_answers(
     *,
     sharing: Sharing = ALONE,
 ) -> Generator[NodeAnswer, None, None]:
-    """Every host, as soon as it answers or fails. `python` is the interpreter's path there. `budget` is in seconds."""
+    """Yield every host, as soon as it responds or fails. `python` is the interpreter's path there. `budget` is in seconds."""
     deadline = time.monotonic() + budget
     text = Path(node.__file__).read_text("utf-8")
 
@@ -105,5 +105,5 @@ def _answer(
 
 
 def _home(machine: Machine) -> dict[str, str]:
-    """What ssh and srun need of the user: keys and settings lie at home."""
+    """Return what ssh and srun need of the user: keys and settings in the home folder."""
     return {name: machine.environ[name] for name in ("HOME", "TMPDIR") if name in machine.environ}

@@ -1,4 +1,4 @@
-"""Which nodes are asked for their facts, and how: through Ray, or by ssh or srun where Ray itself is what is broken."""
+"""Selects which nodes are queried for their facts, and how: through Ray, or by ssh or srun where Ray itself is broken."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the no
 
 @dataclass(frozen=True)
 class Way:
-    """How the nodes are reached. `says` is that in words.
+    """How the nodes are reached. `says` is its description.
 
-    `ask` sends a parcel to all of them, or to those that gave the answers named by `only`, and may give each `longest` seconds, more than the budget too;
-    of those that share something it asks no more at a time than `sharing` allows.
+    `ask` sends a parcel to all of them, or to those of the responses named by `only`, and may allow each `longest` seconds,
+    even beyond the budget; of nodes that share something, it queries no more at a time than `sharing` allows.
     """
 
     says: str
@@ -40,12 +40,12 @@ class Way:
 def answers(
     way: Way, run: Session, collection: Collection, watch: Watch
 ) -> Generator[NodeAnswer, None, None]:
-    """The facts of every node, as soon as it answers or it is known that it does not."""
+    """Yield the facts of every node, as soon as it responds or is known not to."""
     return way.ask(parcel_for(run, collection), watch=watch)
 
 
 def way_to(nodes: AskedNodes, run: Session, collection: Collection) -> Way:
-    """How these nodes are reached. Raises CouldNotAsk when they are not."""
+    """Return how these nodes are reached. Raises CouldNotAsk when they cannot be."""
     interpreter = collection.get(Interpreter)
     if isinstance(interpreter, Unknown):
         raise CouldNotAsk(interpreter.reason)
@@ -98,14 +98,14 @@ def _through_ray(nodes: AskedNodes, run: Session, cluster: RayCluster, driver: R
 
 
 def _time(nodes: AskedNodes, longest: float | None) -> tuple[float, float]:
-    """Seconds for all nodes, and for each: who gives all of them more gives each one more. What may take `longest` has so much."""
+    """Return the seconds for all nodes, and for each: a larger total gives each node more. Work that may take `longest` gets that."""
     if longest is None:
         return nodes.budget, max(_LONGEST, nodes.budget / 3)
     return max(nodes.budget, longest), longest
 
 
 def _cluster(run: Session, collection: Collection) -> RayCluster:
-    """The cluster that a job started from here would join, or else the only one that answers."""
+    """Return the cluster that a job started from here would join, or else the only one that responds."""
     clusters = collection.get(RayClusters)
     if isinstance(clusters, Unknown):
         raise CouldNotAsk(
@@ -125,7 +125,7 @@ def _cluster(run: Session, collection: Collection) -> RayCluster:
 
 
 def _variables(cluster: RayCluster, collection: Collection) -> dict[str, str]:
-    """What Ray needs to know of the cluster's token: whether there is one, and the file; it is not read here."""
+    """Return what Ray needs to know of the cluster's token: whether there is one, and the file; it is not read here."""
     token = collection.get(RayToken)
     if not cluster.token or isinstance(token, Unknown):
         return {"RAY_AUTH_MODE": "disabled"}
@@ -133,4 +133,4 @@ def _variables(cluster: RayCluster, collection: Collection) -> dict[str, str]:
 
 
 def _nobody(_: str) -> None:
-    """Nobody watches."""
+    """Ignore progress."""

@@ -1,6 +1,6 @@
-"""`undo` for many nodes: in each environment what was repaired there is undone, by one node that sees its files.
+"""`undo` for many nodes: in each environment its repairs are undone, by one node that sees its files.
 
-The journal of a repair lies on the node that made it, or beside the environment; the doctor's own code travels there again.
+The journal of a repair lies on the node that made it, or next to the environment; the doctor's own code is sent there again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Others:
 
 @dataclass(frozen=True)
 class Told:
-    """What is undone, line by line; why something is not; and of which nodes it is not known."""
+    """What is undone, line by line; why something is not; and the nodes for which that is unknown."""
 
     lines: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Told:
 
 
 def others(nodes: AskedNodes, options: Options, watch: Watch) -> Others:
-    """Look which environments there are. Nothing is changed. Raises CouldNotAsk when there is nobody to ask."""
+    """Find the environments. Nothing is changed. Raises CouldNotAsk when there is no node to query."""
     run = open_session(options)
     seen = run.look()
     way = transport.way_to(nodes, run, seen)
@@ -54,7 +54,7 @@ def others(nodes: AskedNodes, options: Options, watch: Watch) -> Others:
 
 
 def take_back(there: Others, *, everything: bool, watch: Watch) -> Told:
-    """Have the first node of each environment that is not that of this machine take back the last repair, or `everything`."""
+    """Have the first node of each environment that is not this machine's undo the last repair, or `everything`."""
     lines, refused = [], []
     unheard = [f"nothing is undone on {fold(answer.node for answer in there.found.untold)}: where its environment lies is not known"] * bool(there.found.untold)  # fmt: skip
     first = [nodes[0] for nodes in there.found.others]

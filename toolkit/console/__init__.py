@@ -1,1 +1,1 @@
-"""Output: streams, escaping, progress, views, SVG. Everything a person sees passes through here."""
+"""Output: streams, escaping, progress, views, SVG. Everything that a user sees passes through here."""

@@ -1,4 +1,4 @@
-"""What a command answers, whatever it is about. `console.view` shows it."""
+"""The result of a command, on any subject. `console.view` shows it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Answer(Protocol):
-    """One answer in every form in which it can be shown. Nothing is rendered before a form is chosen."""
+    """One result in every form in which it can be shown. Nothing is rendered before a form is chosen."""
 
     @abstractmethod
     def document(self) -> Mapping[str, Any] | Sequence[Any]:
-        """Return the answer in JSON types."""
+        """Return the result in JSON types."""
 
     @abstractmethod
     def text_lines(self, width: int | None) -> Iterable[Text | str]:
-        """Return the lines for a person; a plain string is written as it is.
+        """Return the lines for a person; a plain string is written unchanged.
 
-        `width` is that of the terminal, None for a pipe, in which nothing is wrapped.
+        `width` is the terminal's, None for a pipe, in which nothing is wrapped.
         """
 
     def markdown_lines(self) -> Iterable[str]:
-        """Return the lines of a Markdown page: the text as a block of code, unless the answer has a page of its own."""
+        """Return the lines of a Markdown page: the text as a code block, unless the result defines its own page."""
         return _as_code(self.text_lines(None))
 
     @abstractmethod
@@ -34,11 +34,11 @@ class Answer(Protocol):
         """Return the exit code of the command."""
 
     def ends_with_verdict(self) -> bool:
-        """Whether the last line of the text holds the verdict already."""
+        """Whether the last line of the text already holds the verdict."""
         return False
 
     def other_forms(self) -> Mapping[str, Callable[[], str]]:
-        """Return the forms that this answer has besides text, JSON and Markdown, by name."""
+        """Return the forms of this result besides text, JSON and Markdown, by name."""
         return {}
 
 

@@ -1,4 +1,4 @@
-"""The forms in which `check` and `fix` say what they found."""
+"""The forms in which `check` and `fix` report their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements of HTML. What is said in them is escaped here and nowhere else: content is either text, or what an element gave."""
+"""Elements of HTML. Their content is escaped here and nowhere else: it is either text, or the result of an element."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import NewType
 from verl_doctor.toolkit.text import harmless
 
 Html = NewType("Html", str)
-"""Markup that is ours."""
+"""Our own markup."""
 
 
 def escaped(text: str) -> Html:
-    """Text from outside, in which nothing is markup."""
+    """Escape external text, so that nothing in it is markup."""
     return Html(html.escape(harmless(text, keep="\t\n")))
 
 
 def element(name: str, *content: Html, **attributes: str) -> Html:
-    """An element. `_` behind the name of an attribute is dropped, in it it is a hyphen: `class_`, `aria_label`."""
+    """Return an element. In attribute names a trailing `_` is dropped, any other is a hyphen: `class_`, `aria_label`."""
     given = "".join(
         f' {attribute.rstrip("_").replace("_", "-")}="{escaped(value)}"'
         for attribute, value in attributes.items()

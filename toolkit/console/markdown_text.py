@@ -1,7 +1,7 @@
-"""Text from outside in Markdown that GitHub renders: shown as it is, obeyed nowhere.
+"""External text in Markdown that GitHub renders: shown literally, never interpreted.
 
-A backslash keeps markup away, and not what GitHub looks for afterwards: people (`@name`), issues (`#12`, `GH-12`), commits,
-addresses, formulas. It leaves code alone, so that words which it would take for one of these are shown as code
+A backslash disables markup, but not what GitHub detects afterwards: people (`@name`), issues (`#12`, `GH-12`), commits,
+addresses, formulas. GitHub leaves code alone, so words that it would take for one of these are shown as code
 (https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/autolinked-references-and-urls).
 """
 
@@ -26,7 +26,7 @@ _JOINT_IN_HTML = re.compile(r"(?<=[@#$])|(?<=:)(?=//)|(?<=GH)(?=-)|(?<=www)(?=\.
 
 
 def escaped(text: str) -> str:
-    """Text in which neither Markdown nor GitHub finds anything, also in the cell of a table."""
+    """Return text in which neither Markdown nor GitHub interprets anything, even in the cell of a table."""
     return _WORD.sub(lambda word: _plain(word[0]), harmless(text))
 
 
@@ -35,12 +35,12 @@ def _plain(word: str) -> str:
         return _SPECIAL.sub(r"\\\1", word)
     if not _NOT_IN_CODE.search(word):
         return f"`{word}`"
-    # What code in a cell cannot hold is cut by a blank of no width wherever GitHub might see something.
+    # What code in a cell cannot hold is split by a zero-width space wherever GitHub might detect something.
     return _INVISIBLE.join(_SPECIAL.sub(r"\\\1", part) for part in _JOINT.split(word))
 
 
 def paragraph(text: str) -> str:
-    """The same on a line of its own: it begins no list, no heading and no rule."""
+    """Return the same for the start of a line: it begins no list, no heading and no rule."""
     shown = escaped(text.strip())
     number = re.match(r"\d+(?=[.)])", shown)
     if number:
@@ -49,7 +49,7 @@ def paragraph(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Inline code, with as many backquotes as the text needs."""
+    """Return inline code, with as many backquotes as the text needs."""
     shown = harmless(text)
     runs = [len(run) for run in re.findall(r"`+", shown)]
     fence = "`" * (max(runs, default=0) + 1)
@@ -58,7 +58,7 @@ def code(text: str) -> str:
 
 
 def fenced(text: str, language: str = "") -> Iterator[str]:
-    """A code block that its content cannot close."""
+    """Return a code block that its content cannot close."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}{language}"
@@ -67,5 +67,5 @@ def fenced(text: str, language: str = "") -> Iterator[str]:
 
 
 def in_html(text: str) -> str:
-    """Text between tags, in which GitHub finds nothing either."""
+    """Return text between tags, in which GitHub detects nothing either."""
     return _INVISIBLE.join(html.escape(part) for part in _JOINT_IN_HTML.split(harmless(text)))

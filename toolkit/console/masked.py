@@ -1,7 +1,7 @@
-"""Secrets are masked here in whatever leaves the doctor: answers in all forms, files that it writes, and both its streams.
+"""Masks secrets in whatever leaves the doctor: results in all forms, files that it writes, and both its streams.
 
-What is a secret is decided by `system.secret`. A value that a variable of the user's environment gives as a secret is masked
-wherever it stands, also where nothing names it.
+`system.secret` decides what is a secret. The value of a secret variable in the user's environment is masked wherever it
+occurs, even without its name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from verl_doctor.toolkit.system.secret import MASK, is_recognisable, is_secret, 
 
 T = TypeVar("T")
 
-# Fields of documents of ours that only sound like a secret: the key of a setting, a rule that passes.
+# Fields of our documents that only look like a secret: the key of a setting, a rule that passes.
 _OUR_FIELDS = frozenset(
     {
         "key",
@@ -48,17 +48,17 @@ class Mask:
     known: re.Pattern[str] | None = None
 
     def text(self, text: str) -> str:
-        """The text with `***` in place of each secret. It keeps its number of lines."""
+        """Return the text with `***` in place of each secret. The number of lines stays the same."""
         if self.known is not None:
             text = self.known.sub(MASK, text)
         return _without_secrets(text) if len(text) < _SHORT else without_secrets(text)
 
     def document(self, value: T) -> T:
-        """The same value with the secrets in each of its texts masked: JSON types, tuples and dataclasses."""
+        """Return the same value with the secrets in each of its texts masked: JSON types, tuples and dataclasses."""
         return self._masked(value)  # type: ignore[no-any-return]
 
     def and_those_in(self, lines: Iterable[str]) -> Mask:
-        """A mask that also knows the secrets that these lines name."""
+        """Return a mask that also covers the secrets that these lines name."""
         values = {value for line in lines for value in secrets_in(line)}
         known = "" if self.known is None else self.known.pattern
         return Mask(_any_of(values, known))
@@ -102,7 +102,7 @@ class Mask:
 
     @staticmethod
     def _command(words: list[Any] | tuple[Any, ...]) -> Iterable[Any]:
-        """The words of a command line; what only the words before it make a secret is masked."""
+        """Return the words of a command line, masking those that only the words before them make secret."""
         if not 1 < len(words) <= _LONGEST_COMMAND or not all(isinstance(word, str) for word in words):
             return words
         if not any(word.startswith("-") or word == "login" for word in words):
@@ -112,7 +112,7 @@ class Mask:
 
 
 def _parted(words: Iterable[str], secrets: Iterable[str]) -> Iterator[str]:
-    """The words, of which those that end in a secret, such as -pSECRET, lose it."""
+    """Return the words; those that end in a secret, such as -pSECRET, lose it."""
     for word in words:
         ends = [
             secret for secret in secrets if word != secret and word.endswith(secret) and word.startswith("-")
@@ -120,7 +120,7 @@ def _parted(words: Iterable[str], secrets: Iterable[str]) -> Iterator[str]:
         yield word.removesuffix(max(ends, key=len)) + MASK if ends else word
 
 
-_SHORT = 400  # characters: longer texts are few, and not kept
+_SHORT = 400  # characters: longer texts are few, and not cached
 
 
 @lru_cache(maxsize=8192)
@@ -129,18 +129,18 @@ def _without_secrets(text: str) -> str:
 
 
 def mask_of(environ: Mapping[str, str]) -> Mask:
-    """The mask for a process with these variables."""
+    """Return the mask for a process with these variables."""
     secrets = (value for name, value in environ.items() if is_secret(name, value) and is_recognisable(value))
     return Mask(_any_of(secrets))
 
 
 def masked(value: T) -> T:
-    """A value as it may leave the doctor."""
+    """Return a value safe to leave the doctor."""
     return mask_of(os.environ).document(value)
 
 
 def masked_text(text: str) -> str:
-    """A text as it may leave the doctor."""
+    """Return a text safe to leave the doctor."""
     return mask_of(os.environ).text(text)
 
 
@@ -153,9 +153,9 @@ def _any_of(values: Iterable[str], more: str = "") -> re.Pattern[str] | None:
 
 
 class MaskedStream(io.TextIOBase):
-    """A stream for people, in which each line is masked before it is written. All else is that of the stream below.
+    """A stream for people that masks each line before writing it. Everything else is passed to the stream below.
 
-    `give_up` is what to do where it can no longer be written; without one the error is raised.
+    `give_up` is called when it can no longer be written; without it the error is raised.
     """
 
     def __init__(self, stream: TextIO, give_up: Callable[[], None] | None = None) -> None:
@@ -165,7 +165,7 @@ class MaskedStream(io.TextIOBase):
         self._begun = ""
 
     def write(self, text: str) -> int:
-        """Write the lines that are complete."""
+        """Write the complete lines."""
         whole, newline, self._begun = (self._begun + text).rpartition("\n")
         if newline:
             with self._tolerant():
@@ -175,7 +175,7 @@ class MaskedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Write what there is of a line, too. Nothing where the stream below was closed first, as when a process ends."""
+        """Write a partial line, too. Nothing where the stream below was closed first, as when a process ends."""
         begun, self._begun = self._begun, ""
         if self.stream.closed:
             return
@@ -194,20 +194,20 @@ class MaskedStream(io.TextIOBase):
             self._give_up()
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def isatty(self) -> bool:
-        """Whether the stream below is a terminal."""
+        """Return whether the stream below is a terminal."""
         return self.stream.isatty()
 
     def fileno(self) -> int:
-        """The descriptor of the stream below."""
+        """Return the descriptor of the stream below."""
         return self.stream.fileno()
 
     @property
     def buffer(self) -> IO[bytes]:
-        """Where bytes are written as they are."""
+        """Where bytes are written unchanged."""
         return self.stream.buffer
 
     @property
@@ -217,13 +217,13 @@ class MaskedStream(io.TextIOBase):
 
     @property
     def errors(self) -> str | None:  # type: ignore[override]
-        """What becomes of characters that its encoding lacks."""
+        """How characters that its encoding lacks are handled."""
         return self.stream.errors
 
 
 @contextlib.contextmanager
 def masked_streams() -> Iterator[None]:
-    """While this lasts, what is written to sys.stdout and sys.stderr is masked."""
+    """Mask what is written to sys.stdout and sys.stderr in this block."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = MaskedStream(before[0]), MaskedStream(before[1], give_up_stderr)
     try:
@@ -236,5 +236,5 @@ def masked_streams() -> Iterator[None]:
 
 
 def unmasked(file: TextIO) -> TextIO:
-    """The stream below, for what was masked as a document: a line of JSON is no text for people."""
+    """Return the stream below, for documents that are already masked: a line of JSON is no text for people."""
     return file.stream if isinstance(file, MaskedStream) else file

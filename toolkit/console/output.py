@@ -1,4 +1,4 @@
-"""Files that the user asked for by name: a report, a facts file. What somebody else wrote is not replaced unasked."""
+"""Files that the user requested by name: a report, a facts file. Other files are not replaced unasked."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pathlib import Path
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import UsageError
 
-_PIECE = 4096  # bytes at either end of a file, in one of which it says whose it is
+_PIECE = 4096  # bytes at either end of a file, where its kind is written
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file that the doctor writes: what it is called, and how one begins or ends."""
+    """A kind of file that the doctor writes: its name, and how such a file begins or ends."""
 
     name: str
     looks: re.Pattern[bytes]
 
 
 def _json(name: str, key: str) -> Kind:
-    """A file of JSON that says its schema version, and its content under `key`."""
+    """Return the kind of a JSON file with its schema version, and its content under `key`."""
     return Kind(name, re.compile(rb'\A\s*\{[^{}[\]]*"schema_version"[^{}[\]]*"%b"\s*:' % key.encode()))
 
 
@@ -55,7 +55,7 @@ ANSWER = Kind(
 
 
 def refuse_others(path: Path, kind: Kind) -> None:
-    """Raise UsageError where a file is that is none of this kind, and not empty. Devices and pipes are written to."""
+    """Raise UsageError for an existing file that is not of this kind and not empty. Devices and pipes are written to."""
     try:
         there = path.stat()
         if not stat.S_ISREG(there.st_mode) or not there.st_size or _stream(there) is not None:
@@ -75,7 +75,7 @@ def refuse_others(path: Path, kind: Kind) -> None:
 
 
 def refuse_inputs(path: Path, inputs: Iterable[str | Path]) -> None:
-    """Raise UsageError when a file to write is one of those that are read."""
+    """Raise UsageError when a file to write is also read."""
     for source in inputs:
         with contextlib.suppress(OSError, ValueError):
             if os.path.isfile(source) and path.samefile(source):
@@ -83,7 +83,7 @@ def refuse_inputs(path: Path, inputs: Iterable[str | Path]) -> None:
 
 
 def why_not_new(path: Path) -> str:
-    """Why no new file can be made there; "" where nothing speaks against it."""
+    """Return why no new file can be created there; "" where nothing prevents it."""
     from verl_doctor.toolkit.system.file_systems import why_not_writable  # noqa: PLC0415 - only for a file that was named
 
     folder = str(Path(os.path.realpath(path)).parent)
@@ -97,8 +97,8 @@ def why_not_new(path: Path) -> str:
 def write(path: Path, text: str, *, private: bool = False) -> None:
     """Write a file whole or not at all; a pipe or a device is written to. Raises UsageError.
 
-    Where its folder takes no other file, a file is written in place, and written back when that fails.
-    A new file gets the permissions of any new file, or is for nobody but its owner; an old one keeps its own.
+    Where its folder accepts no other file, a file is written in place, and restored when that fails. A new file gets the
+    default permissions, or is private to its owner; an old one keeps its own.
     """
     content = text.encode("utf-8", "surrogatepass")
     try:
@@ -119,7 +119,7 @@ def write(path: Path, text: str, *, private: bool = False) -> None:
 
 
 def _opened(path: Path) -> int:
-    """What is no file, opened for writing. Raises OSError, also for a pipe that nobody reads, instead of waiting."""
+    """Open a path that is no regular file for writing. Raises OSError, also for a pipe without a reader, instead of waiting."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -129,7 +129,7 @@ def _opened(path: Path) -> int:
 
 
 def _stream(there: os.stat_result) -> int | None:
-    """Our own standard output or error, when this is it: opened again, it would be written from the beginning."""
+    """Return our own standard output or error, when it is this file: opened again, it would be written from the beginning."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(descriptor), there):
@@ -143,7 +143,7 @@ def _replace_existing(path: Path, content: bytes, there: os.stat_result) -> None
     try:
         _replace(path, content, there)
     except OSError as error:
-        # A file that may be written in a folder that may not, or one that is mounted by itself.
+        # A writable file in a folder that is not, or a file that is a mount point.
         if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY}:
             raise
         before = path.read_bytes()
@@ -161,7 +161,7 @@ def _replace(path: Path, content: bytes, there: os.stat_result | None, *, privat
     try:
         with os.fdopen(descriptor, "wb") as file:
             if there is not None:
-                with contextlib.suppress(OSError):  # somebody else's file that we may write becomes ours
+                with contextlib.suppress(OSError):  # another user's file that we may write becomes ours
                     os.fchown(descriptor, there.st_uid, there.st_gid)
                 os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
             file.write(content)

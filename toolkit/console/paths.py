@@ -1,4 +1,4 @@
-"""Paths as a person would write them: relative to where they stand, or from their home, when that is shorter."""
+"""Paths as a user would write them: relative to the current folder, or from the home folder, when that is shorter."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 
 
 def short(path: str, cwd: str | None = None, home: str | None = None) -> str:
-    """Return the shortest way to write an absolute path, from here when it lies below, or from the home; what is no absolute path is returned as it is."""
-    if not os.path.isabs(path):  # noqa: PTH117 - it is text
+    """Return the shortest form of an absolute path: relative if it lies below, or from the home; other paths are returned unchanged."""
+    if not os.path.isabs(path):  # noqa: PTH117 - a text
         return path
     forms = [path]
     cwd = _here() if cwd is None else cwd
@@ -22,5 +22,5 @@ def short(path: str, cwd: str | None = None, home: str | None = None) -> str:
 def _here() -> str:
     try:
         return os.getcwd()  # noqa: PTH109 - as the other calls here
-    except OSError:  # the folder is gone
+    except OSError:  # the folder was removed
         return ""

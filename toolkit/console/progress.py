@@ -1,4 +1,4 @@
-"""A progress line on stderr, for a person at a terminal who has waited for more than half a second."""
+"""A progress line on stderr, for a user at a terminal who has waited for more than half a second."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import TracebackType
 from verl_doctor.toolkit.text import harmless
 
 _QUIET = 0.5  # seconds
-_STEP = 0.1  # seconds between two looks
+_STEP = 0.1  # seconds between two updates
 
 
 def announce(sentence: str) -> None:
-    """Tell the user on stderr what is done, in a line that stays."""
+    """Print the current step on stderr, in a line that stays."""
     print(f"verl-doctor {harmless(sentence)}", file=sys.stderr, flush=True)
 
 
 class Progress:
-    """Shows what is going on, and wipes the line when it is over. Silent unless stderr is a terminal."""
+    """Shows the current step, and clears the line at the end. Silent unless stderr is a terminal."""
 
     def __init__(self) -> None:
         self._doing = ""
@@ -45,11 +45,11 @@ class Progress:
             sys.stderr.flush()
 
     def say(self, doing: str) -> None:
-        """Tell what is being done now."""
+        """Show the current step."""
         self._doing = doing
 
     def done(self, sentence: str) -> None:
-        """Tell what is behind us, in a line that stays, and that is told without a terminal too."""
+        """Print a completed step in a line that stays, even without a terminal."""
         if sys.stderr is None:
             return
         with self._line:

@@ -1,4 +1,4 @@
-"""Standard output belongs to the report: what plugins and libraries print goes to stderr, and closed streams to nowhere."""
+"""Reserves standard output for the report: output of plugins and libraries goes to stderr, and closed streams to nowhere."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import sys
 from collections.abc import Iterator
 
 NOBODY_READS = 128 + signal.SIGPIPE
-"""The exit code where the reader of stdout is gone: a shell's of a command that the signal ended, and no answer of ours."""
+"""The exit code after the reader of stdout is gone: a shell's code for a command ended by the signal, and no result of ours."""
 
 
 class CannotPrintError(Exception):
-    """The answer reached nobody: whatever was found, the command must not end as if it had been read."""
+    """The output was lost: whatever was found, the command must not end as if it had been read."""
 
 
 def open_closed_streams() -> None:
-    """Give a process that was started with closed streams (`2>&-`) something in their place.
+    """Replace the streams of a process that was started without them (`2>&-`).
 
-    Otherwise the next file that it opens would become its stderr. Writing to a stdout that was closed fails as before.
+    Otherwise the next file that it opens would become its stderr. Writing to a closed stdout still fails.
     """
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_RDWR)):
         if not _is_open(descriptor):
-            os.open(os.devnull, flags)  # the lowest free number: this one
+            os.open(os.devnull, flags)  # the lowest free number: this descriptor
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, open(descriptor, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
@@ -38,18 +38,18 @@ def _is_open(descriptor: int) -> bool:
 
 
 def end_stdout() -> None:
-    """All is said: what a plugin prints at exit goes to stderr. Raises OSError when stdout cannot be written."""
+    """End the output: what a plugin prints at exit goes to stderr. Raises OSError when stdout cannot be written."""
     sys.stdout.flush()
     os.dup2(2, 1)
 
 
 def give_up_stdout() -> None:
-    """After a write that failed: what is still buffered goes nowhere, instead of failing again at exit."""
+    """After a failed write: discard what is still buffered, so that it does not fail again at exit."""
     _give_up(1)
 
 
 def give_up_stderr() -> None:
-    """The same for stderr: what stands there for people must not keep the answer from stdout."""
+    """Do the same for stderr: messages for people must not prevent output on stdout."""
     _give_up(2)
 
 
@@ -61,7 +61,7 @@ def _give_up(descriptor: int) -> None:
 
 @contextlib.contextmanager
 def nothing_on_stdout() -> Iterator[None]:
-    """While this lasts, whatever is written to standard output appears on stderr."""
+    """Redirect standard output to stderr in this block."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

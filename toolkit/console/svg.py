@@ -1,7 +1,7 @@
-"""Pictures as SVG: boxes, lines and words, with titles for those who hear a page, readable in the dark, and without a script.
+"""Pictures as SVG: boxes, lines and words, with titles for screen readers, readable in dark mode, and without scripts.
 
-Every function gives markup; what is said in a picture is escaped here and nowhere else. Colours are CSS variables with a value for
-pictures that stand alone: a page that sets `--vd-ink`, `--vd-on` (words on boxes) or `--vd-1` to `--vd-8` has its own.
+Every function returns markup; text in a picture is escaped here and nowhere else. Colours are CSS variables with defaults for
+stand-alone pictures: a page overrides them by `--vd-ink`, `--vd-on` (words on boxes) or `--vd-1` to `--vd-8`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from xml.sax.saxutils import escape, quoteattr
 
 from verl_doctor.toolkit.text import harmless
 
-# Told apart by those who do not see red and green as well (Okabe and Ito, https://jfly.uni-koeln.de/color/), lighter in the dark.
+# Distinguishable with red-green colour blindness (Okabe and Ito, https://jfly.uni-koeln.de/color/), lighter in dark mode.
 _LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b8860b", "#7b5ea7", "#3a9ad9", "#c05a8e", "#8a8a8a")
 _DARK = ("#56a3d9", "#ee8040", "#35c09a", "#d9b13b", "#a78bd6", "#7cc0ee", "#e08ab5", "#9a9a9a")
 COLOURS = len(_LIGHT)
-"""How many colours there are, 1 to this; the last is grey."""
+"""The number of colours, counted from 1; the last is grey."""
 
 _FONT = "system-ui,sans-serif"
 _NO_XML = {0xFFFE: "?", 0xFFFF: "?"}  # https://www.w3.org/TR/xml/#charsets
 
 
 def picture(width: float, height: float, name: str, title: str, what: str, content: Iterable[str]) -> str:
-    """Put a whole picture together. `name` sets its ids apart from those of other pictures in a page, `what` says in words what it shows."""
+    """Put a whole picture together. `name` makes its ids unique in a page, `what` describes it."""
     ids = quoteattr(f"{name}-title"), quoteattr(f"{name}-what")
     size = f'viewBox="0 0 {_number(width)} {_number(height)}" width="{_number(width)}" height="{_number(height)}"'
     begin = f'<svg xmlns="http://www.w3.org/2000/svg" class="vd" {size} role="img"'
@@ -41,7 +41,7 @@ def rect(
     *,
     is_open: bool = False,
 ) -> str:
-    """Draw a box in one of the colours. `title` is shown when somebody points at it; `is_open` gives it a broken border and half the colour."""
+    """Draw a box in one of the colours. `title` is its tooltip; `is_open` gives it a broken border and half the opacity."""
     kind = f"vd-{colour} vd-open" if is_open else f"vd-{colour}"
     box = (
         f'<rect class="{kind}" x="{_number(x)}" y="{_number(y)}" width="{_number(width)}" '
@@ -68,7 +68,7 @@ def text(
     is_faint: bool = False,
     on_box: bool = False,
 ) -> str:
-    """Write words whose base line begins, has its middle or ends (start, middle, end) there; `on_box` is readable on all colours."""
+    """Write words; their baseline begins, is centred or ends (start, middle, end) there; `on_box` is readable on all colours."""
     kind = "vd-text vd-on" if on_box else "vd-text vd-faint" if is_faint else "vd-text"
     return (
         f'<text class="{kind}" x="{_number(x)}" y="{_number(y)}" font-size="{_number(size)}" '
@@ -77,7 +77,7 @@ def text(
 
 
 def group(content: Iterable[str], title: str = "") -> str:
-    """Hold things together under one title."""
+    """Group elements under one title."""
     title_element = f"<title>{_escaped(title)}</title>" if title else ""
     return f"<g>{title_element}{''.join(content)}</g>"
 
@@ -87,7 +87,7 @@ def _escaped(words: str) -> str:
 
 
 def _number(value: float) -> str:
-    """With two digits behind the point, or none."""
+    """Format with two decimals, or none."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
@@ -110,10 +110,10 @@ def _style() -> str:
 
 
 def page_colours() -> str:
-    """The colours as a style for a page whose `color-scheme` says which of them count, so that its pictures follow it."""
+    """Return the colours as a style for a page whose `color-scheme` selects among them, so that its pictures follow it."""
     pairs = enumerate(zip(_LIGHT, _DARK, strict=True), 1)
     return f":root{{{';'.join(f'--vd-{at}:light-dark({light},{dark})' for at, (light, dark) in pairs)}}}"
 
 
 STYLE = _style()
-"""What stands in each picture's own style element: a page with a policy on styles must let this one pass."""
+"""The content of each picture's style element: a page with a policy on styles must allow it."""

@@ -1,4 +1,4 @@
-"""A few lengths of time beside each other as a picture, such as how long a model is predicted to load from a cold and from a warm cache."""
+"""Several durations side by side as a picture, such as a model's predicted load times from a cold and from a warm cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 560, 170, 90, 28, 24
 
 @dataclass(frozen=True)
 class Bar:
-    """One length of time: what it is of, its seconds, and the colour of its box (1 to `svg.COLOURS`)."""
+    """One duration: its label, its seconds, and the colour of its box (1 to `svg.COLOURS`)."""
 
     label: str
     seconds: float
@@ -43,5 +43,5 @@ def bars(name: str, title: str, rows: Sequence[Bar]) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """Seconds with a digit behind the point while they are few."""
+    """Format seconds, with one decimal for small values."""
     return f"{seconds:.1f} s" if seconds < 10 else in_time(seconds)

@@ -1,4 +1,4 @@
-"""Showing the answer of a command in the form that was chosen, on stdout or in a file."""
+"""Shows a command's result in the chosen form, on stdout or in a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verl_doctor.toolkit.console.masked import Mask, mask_of, masked, unmasked
 from verl_doctor.toolkit.console.streams import CannotPrintError, give_up_stdout
 from verl_doctor.toolkit.text import clipped
 
-_PROMPT = 1  # line of a terminal that the shell takes when the answer is there
+_PROMPT = 1  # line of a terminal that the shell's prompt takes afterwards
 
 
 def show(answer: Answer, form: str, file: Path | None, *, next_step: str = "") -> int:
@@ -28,7 +28,7 @@ def show(answer: Answer, form: str, file: Path | None, *, next_step: str = "") -
 
     Raises CannotPrintError when stdout cannot be written, and UsageError when the file cannot.
 
-    `next_step` is what to do when the answer reached nobody.
+    `next_step` is what to do when the output was lost.
     """
     if file is None:
         try:
@@ -50,7 +50,7 @@ def show(answer: Answer, form: str, file: Path | None, *, next_step: str = "") -
 
 
 def write(answer: Answer, form: str, file: TextIO) -> None:
-    """Write an answer in one of its forms, with its secrets masked. Forms of its own mask theirs before they are rendered."""
+    """Write a result in one of its forms, with its secrets masked. Additional forms mask theirs before rendering."""
     if form in _WRITERS:
         _WRITERS[form](answer, unmasked(file))
     else:
@@ -61,7 +61,7 @@ def _write_text(answer: Answer, file: TextIO) -> None:
     console = console_for(file)
     width = width_of(console)
     mask = mask_of(os.environ)
-    if width is not None:  # a line break may part a secret from its name
+    if width is not None:  # a line break may separate a secret from its name
         mask = mask.and_those_in(map(str, answer.text_lines(None)))
     written = 0
     for line in answer.text_lines(width):
@@ -107,18 +107,18 @@ _WRITERS: Mapping[str, Callable[[Answer, TextIO], None]] = {
 
 
 def width_of(console: Console) -> int | None:
-    """The columns of a terminal; None for a pipe, in which nothing is wrapped."""
+    """Return the columns of a terminal; None for a pipe, in which nothing is wrapped."""
     return console.width if console.is_terminal else None
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Let the command end as it does when it writes without rich, which would end it with 1."""
+        """Raise the same error as without rich, which would end the command with 1."""
         raise BrokenPipeError
 
 
 def console_for(file: TextIO) -> Console:
-    """A console that adds no markup of its own, and colours only on a terminal."""
+    """Return a console that adds no markup of its own, and colours only on a terminal."""
     environ = {name: value for name, value in os.environ.items() if name not in _SIZES or _is_a_size(value)}
     return _Console(file=file, highlight=False, markup=False, emoji=False, _environ=environ)
 
@@ -127,5 +127,5 @@ _SIZES = frozenset({"COLUMNS", "LINES"})
 
 
 def _is_a_size(value: str) -> bool:
-    """Whether a terminal may be of this size: in 0 columns rich prints nothing at all."""
+    """Return whether this is a possible size of a terminal: in 0 columns rich prints nothing at all."""
     return value.isdecimal() and int(value) > 0

@@ -1,1 +1,1 @@
-"""Editing launch files line by line, with proof that nothing else changed."""
+"""Edits launch files line by line, with proof that nothing else changed."""

@@ -1,8 +1,8 @@
-"""Editing launch files line by line: shell scripts, `runtime_env` YAML, Dockerfiles. Every other byte stays what it was.
+"""Edits launch files line by line: shell scripts, `runtime_env` YAML, Dockerfiles. Every other byte stays the same.
 
-The replaced line is kept as a comment that ends in a marker, above the new one. A comment cannot stand inside a command
-that goes on after a backslash: there it stands above the command's first line. What was edited is read again, and must say
-what it said, but for the edit.
+The replaced line is kept as a comment that ends in a marker, above the new one. A comment cannot stand inside a command that
+continues after a backslash: there it goes above the command's first line. The result is parsed again, and must mean the same
+except for the edit.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _CLOSES = re.compile(r"(?:fi|elif|else|done|esac|;;|\}|\))(?![\w-])|(?:fi|elif|e
 
 @dataclass(frozen=True)
 class LineEdit:
-    """In this line (from 1) write `new` for `old`, which stands there once; or comment the line out when `new` is None.
+    """Replace `old`, which occurs once in this line (from 1), by `new`; or comment the line out when `new` is None.
 
-    `extends` says that the line names it again, to go on with its old value.
+    `extends` means that the line refers to the variable again, to extend its old value.
     """
 
     line: int
@@ -36,7 +36,7 @@ class LineEdit:
 
 
 def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], comment: str) -> bytes:
-    """Apply edits, keep what they replace, and end it in `comment`. Raises CannotEdit, with the line, for what is not safe."""
+    """Apply edits, keeping what they replace in comments that end in `comment`. Raises CannotEdit, with the line, for unsafe edits."""
     from verl_doctor.toolkit.edit.line_proof import proven  # noqa: PLC0415 - the readers of what is edited, and only then
 
     try:
@@ -68,7 +68,7 @@ def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], 
 def _replaced(
     lines: Sequence[str], first: int, edit: LineEdit, syntax: Syntax, comment: str, path: str
 ) -> list[str]:
-    """The lines of a command from its first to the edited one, with the edit, and the old line above them."""
+    """Return the lines of a command from its first to the edited one, with the edit, and the old line above them."""
     old = lines[edit.line - 1]
     body, end = old.rstrip("\r\n"), old[len(old.rstrip("\r\n")) :]
     indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
@@ -80,7 +80,7 @@ def _replaced(
         return [kept, f"{indent}:  {comment}{end}"] if missed else [kept if end else kept.rstrip("\n")]
     position = _where(edit.old, body)[0]
     new = body[:position] + edit.new + body[position + len(edit.old) :]
-    # Behind a backslash, and in a Dockerfile, a comment would be a part of the command.
+    # After a backslash, and in a Dockerfile, a comment would be a part of the command.
     alone = first == edit.line and not _CONTINUED.search(body) and syntax != "Dockerfile"
     return [kept, *lines[first - 1 : edit.line - 1], f"{new}  {comment}{end}" if alone else new + end]
 
@@ -90,14 +90,14 @@ def _where(word: str, line: str) -> list[int]:
 
 
 def _first_line(lines: Sequence[str], number: int) -> int:
-    """The first line (from 1) of a command that goes on after backslashes."""
+    """Return the first line (from 1) of a command that continues after backslashes."""
     while number > 1 and _CONTINUED.search(lines[number - 2].rstrip("\r\n")):
         number -= 1
     return number
 
 
 def _is_missed(following: Sequence[str]) -> bool:
-    """Whether a line that did nothing but succeed was needed: as the only one of a block, or for its exit status."""
+    """Return whether a line whose only effect is success was needed: as the only line of a block, or for its exit status."""
     texts = (line.strip() for line in following)
     after = next((line for line in texts if line and not line.startswith("#")), "")
     return not after or "$?" in after or _CLOSES.match(after) is not None

@@ -1,4 +1,4 @@
-"""Adding entries to a list in a `runtime_env` YAML. Every other byte stays what it was, and the result is read again as proof."""
+"""Adds entries to a list in a `runtime_env` YAML. Every other byte stays the same, and the result is parsed again as proof."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 
 def extended(source: bytes, path: str, key: str, entries: Sequence[str], comment: str) -> bytes:
-    """Add entries to the end of the list `key`, or begin it. Each new line ends in `comment`, and a changed one stays as a comment above.
+    """Add entries to the end of the list `key`, or begin it. New lines end in `comment`; a changed line stays as a comment above.
 
     Raises CannotEdit, with the reason.
     """
@@ -48,7 +48,7 @@ def extended(source: bytes, path: str, key: str, entries: Sequence[str], comment
 def _extend_line(
     lines: list[str], node: yaml.SequenceNode, written: Sequence[str], tail: str, path: str
 ) -> None:
-    """A list in brackets, on a line of its own."""
+    """Return the edit of a list in brackets on a single line."""
     number = node.start_mark.line
     old = lines[number].rstrip("\r\n")
     if node.end_mark.line != number:

@@ -1,4 +1,4 @@
-"""The proof of an edited launch file: read before and after, it says the same but for the edit."""
+"""Proves that an edited launch file, parsed before and after, means the same except for the edit."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Written, below
 
 Wanted = Mapping[int, tuple[str, str | None]]
-"""By line (from 1): the word that was to be replaced, and by what; None when the line was to go."""
+"""By line (from 1): the word that was to be replaced, and its replacement; None when the line was to be removed."""
 
 
 def proven(before: str, after: str, syntax: str, wanted: Wanted) -> bool:
-    """Whether nothing but what was wanted has changed."""
+    """Return whether only the intended parts have changed."""
     readers = {"shell script": _shell, "Dockerfile": _dockerfile, "runtime_env": _yaml}
     return readers[syntax](before, after, wanted)
 
 
 def _shell(before: str, after: str, wanted: Wanted) -> bool:
-    """Compare the commands, and what they stand in. Comments are in no tree, and `:` does nothing."""
+    """Compare the commands and the constructs around them. Comments are in no tree, and `:` does nothing."""
     tree = parse(before)
     commands = [node for node in below(tree) if isinstance(node, Simple)]
     for line, (word, instead) in wanted.items():
@@ -42,12 +42,12 @@ def _holds(node: Simple, line: int, word: str) -> bool:
 
 
 def _lines(node: Simple) -> range:
-    """The lines on which the words of a command begin."""
+    """Return the lines on which the words of a command begin."""
     return range(node.line, max(part.line for part in below(node) if hasattr(part, "line")) + 1)
 
 
 def _is_to_go(node: Simple, wanted: Wanted) -> bool:
-    """Whether a command does nothing but set the variable that is to go."""
+    """Return whether a command only sets the variable that is to be removed."""
     name, instead = wanted.get(node.line, ("", ""))
     set_here = [*node.assignments, *(word for word in node.words if isinstance(word, Assignment))]
     spoken = [word.raw for word in node.words if isinstance(word, Written)]
@@ -60,7 +60,7 @@ def _is_to_go(node: Simple, wanted: Wanted) -> bool:
 
 
 def _form(node: Any, wanted: Wanted) -> Any:
-    """A tree without line numbers, without what does nothing or is to go, and with the words that are to be there."""
+    """Return a tree without line numbers and no-ops, without what is to be removed, and with the intended words."""
     if isinstance(node, tuple):
         left = (part for part in node if not (isinstance(part, Simple) and _is_nothing(part, wanted)))
         return tuple(_form(part, wanted) for part in left)
@@ -79,7 +79,7 @@ def _is_nothing(node: Simple, wanted: Wanted) -> bool:
 
 
 def _renamed(node: Any, words: list[tuple[str, str | None]]) -> Any:
-    """A tree without line numbers, in whose texts words are replaced."""
+    """Return a tree without line numbers, in whose texts words are replaced."""
     if isinstance(node, str):
         for word, instead in words:
             new = (instead or "").replace("\\", "\\\\")
@@ -107,7 +107,7 @@ def _dockerfile(before: str, after: str, wanted: Wanted) -> bool:
 
 
 def _yaml(before: str, after: str, wanted: Wanted) -> bool:
-    """Compare the documents. An `env_vars` that loses its last entry is a null, which Ray does not take."""
+    """Compare the documents. An `env_vars` that loses its last entry is a null, which Ray does not accept."""
     try:
         old, new = yaml.safe_load(before), yaml.safe_load(after)
     except (yaml.YAMLError, RecursionError, ValueError):

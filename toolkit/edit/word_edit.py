@@ -1,7 +1,7 @@
-"""Editing single words of a shell script by their place in it. Every other byte stays what it was.
+"""Edits single words of a shell script by their place in it. Every other byte stays the same.
 
-A word is replaced in the quotes in which it stands, taken out with the blank in front of it, or followed by a new one. The lines that
-change are kept as comments above the command; the result is parsed again, and must be the same commands but for these words.
+A word is replaced inside its quotes, removed with the blank in front of it, or followed by a new one. The changed lines are
+kept as comments above the command; the result is parsed again, and must be the same commands except for these words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LITERAL_IN_DOUBLE = re.compile(r"[^\"$`\\!]*")
 
 @dataclass(frozen=True)
 class WordEdit:
-    """Write the words `new` for the one that stands on this line (from 1) as `written`; none takes it out.
+    """Write the words `new` for the word on this line (from 1) that reads `written`; with none, remove it.
 
     With `follows` the word stays, and the new ones follow it.
     """
@@ -37,7 +37,7 @@ class WordEdit:
 
 
 def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: str) -> bytes:
-    """Apply the edits, all or none. Raises CannotEdit, with the line, for what is not safe."""
+    """Apply all edits or none. Raises CannotEdit, with the line, for unsafe edits."""
     from verl_doctor.toolkit.sources.shell.parse import parse  # noqa: PLC0415 - only for a script that is edited
 
     try:
@@ -63,7 +63,7 @@ def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: s
 
 
 def with_value(written: str, key: str, value: str) -> str:
-    """A word `key=...` with another value, in the quotes in which it is written. Raises CannotEdit."""
+    """Return a word `key=...` with another value, in its original quotes. Raises CannotEdit."""
     match = _KEY.match(written)
     if match is None or match["key"] != key:
         raise CannotEdit(f"{written} does not begin with {key}=")
@@ -78,7 +78,7 @@ def with_value(written: str, key: str, value: str) -> str:
 
 
 def with_key(written: str, key: str, new: str) -> str:
-    """A word `key=...` with another key; the value stays as it is written. Raises CannotEdit."""
+    """Return a word `key=...` with another key; the value stays as written. Raises CannotEdit."""
     match = _KEY.match(written)
     if match is None or match["key"] != key:
         raise CannotEdit(f"{written} does not begin with {key}=")
@@ -86,7 +86,7 @@ def with_key(written: str, key: str, new: str) -> str:
 
 
 def as_word(text: str) -> str:
-    """A text as one word of a shell: of `key=value` the value alone is quoted, and only where it has to be."""
+    """Quote a text as one shell word: of `key=value` only the value is quoted, and only where necessary."""
     match = _KEY.match(text)
     if match is None or match["quote"]:
         return shlex.quote(text)
@@ -96,7 +96,7 @@ def as_word(text: str) -> str:
 
 
 def _fits(value: str, quote: str) -> bool:
-    """Whether a text means itself between these quotes."""
+    """Return whether a text is literal between these quotes."""
     return "'" not in value if quote == "'" else _LITERAL_IN_DOUBLE.fullmatch(value) is not None
 
 
@@ -108,7 +108,7 @@ def _word(edit: WordEdit, words: Sequence[Written], text: str, path: str) -> Wri
 
 
 def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
-    """What is replaced in the text: from where, to where, and by what."""
+    """Return what is replaced in the text: from where, to where, and by what."""
     if edit.follows:
         alone = not text[_line_start(text, word.at) : word.at].strip()
         lead = f" \\\n{_indent(text, word.at)}" if alone else " "
@@ -119,7 +119,7 @@ def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
     if not text[start : word.at].strip() and not _CONTINUED.search(
         text[: max(start - 1, 0)].rpartition("\n")[2]
     ):
-        # The first word of a line that goes on with none before it, as in an array: a comment will stand there.
+        # The first word of a line that continues with none before it, as in an array: a comment will stand there.
         rest = _REST.match(text, word.end)
         return (
             (start, rest.end(), "") if rest and rest[1] else (word.at, rest.end() if rest else word.end, "")
@@ -131,7 +131,7 @@ def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
 def _comments(
     text: str, found: Sequence[tuple[WordEdit, Written]], comment: str
 ) -> list[tuple[int, int, str]]:
-    """Each line that is replaced, or each word that is added, as a comment above the first line of its command."""
+    """Return each replaced line, or each added word, as a comment above the first line of its command."""
     lines = text.split("\n")
     notes: dict[int, list[str]] = {}
     for edit, word in sorted(found, key=lambda pair: pair[1].at):
@@ -161,13 +161,13 @@ def _first_line(lines: Sequence[str], number: int) -> int:
 
 
 def _expected(word: Written, edit: WordEdit) -> tuple[Any, ...]:
-    """What the parser has to make of the place of a word."""
+    """Return what the parser must produce for this word."""
     new = tuple(part for raw in edit.new for part in _parsed(raw))
     return (word, *new) if edit.follows else new
 
 
 def _parsed(raw: str) -> Iterator[Written]:
-    """A word by itself, as the argument of a command."""
+    """Return a separate word, as the argument of a command."""
     from verl_doctor.toolkit.sources.shell.parse import parse  # noqa: PLC0415 - only for a script that is edited
 
     nodes: tuple[Node, ...] = parse(f": {raw}")
@@ -178,7 +178,7 @@ def _parsed(raw: str) -> Iterator[Written]:
 
 
 def _form(node: Any, wanted: Mapping[int, tuple[Any, ...]]) -> Any:
-    """A tree without lines, places and characters, and with the words that are to be there."""
+    """Return a tree without lines, positions and characters, and with the intended words."""
     if isinstance(node, tuple):
         parts = [
             new
@@ -199,7 +199,7 @@ def _form(node: Any, wanted: Mapping[int, tuple[Any, ...]]) -> Any:
 
 
 def _joined(word: Written) -> Any:
-    """The parts of a word; texts are one whether or not they are quoted apart."""
+    """Return the parts of a word; adjacent texts are merged whether or not they are quoted separately."""
     if all(isinstance(part, Text) for part in word.parts):
         return "".join(part.text for part in word.parts if isinstance(part, Text))
     return tuple(repr(part) for part in word.parts)

@@ -1,1 +1,1 @@
-"""The flow: register, collect, judge. Sessions, configuration and facts files belong here. It knows no single rule."""
+"""The flow: register, collect, judge. Sessions, configuration and facts files belong here. No rule is named here."""

@@ -1,6 +1,6 @@
-"""Files that start jobs, each judged as a job of its own.
+"""Files that start jobs, each judged as a separate job.
 
-A finding counts when it is about the file: it stands in it, or it is an error that is not found on this machine without a job.
+A finding counts when it is about the file: it lies in the file, or it is an error that this machine does not have without a job.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from verl_doctor.toolkit.text import harmless
 
 # What all jobs have in common, and is observed once.
 _SHARED: tuple[type, ...] = (Interpreter, Packages, VerlTrees, VllmTree, LibraryTrees)
-# Of several answers of a rule the first of these counts.
+# Of several results of a rule the first of these counts.
 _ORDER: tuple[Status, ...] = ("fail", "error", "warn", "skipped", "pass", "not_applicable")
 
 
 @dataclass(frozen=True)
 class EachLaunchFile(Source):
-    """Launch files, each a job of its own with these `options` in common."""
+    """Launch files, each a separate job, with these `options` in common."""
 
     options: Options
     files: tuple[str, ...]
 
     def judge(self, session: Session, _look: Look, watch: Watch) -> Report:
-        """Judge one after the other. Raises UsageError when one cannot be read as a launch file, or when there is no verl."""
+        """Judge one file after the other. Raises UsageError when one cannot be read as a launch file, or when there is no verl."""
         return judged(session, self.options, self.files, watch)
 
 
 def judged(run: Session, options: Options, files: Sequence[str], watch: Watch) -> Report:
-    """One report on all files. Raises UsageError when one cannot be read as a launch file, or when there is no verl."""
+    """Return one report on all files. Raises UsageError when one cannot be read as a launch file, or when there is no verl."""
     known: dict[type, Any] = {}
     usual: frozenset[_Key] = frozenset()
     reports = []
@@ -70,12 +70,12 @@ _Key = tuple[str, object, str]
 
 
 def _key(result: CheckResult, finding: Finding) -> _Key:
-    """What makes a finding the same one with another job."""
+    """Return what identifies a finding across jobs."""
     return result.code, finding.subject, finding.message
 
 
 def lines(report: Report, cwd: Path) -> Iterator[str]:
-    """A line for each finding, as compilers and linters write it, in the order of files and lines."""
+    """Yield a line for each finding, as compilers and linters print it, in the order of files and lines."""
     found = [
         (place.path, place.line or 0, result.code, finding)
         for result, finding in report.findings()
@@ -87,7 +87,7 @@ def lines(report: Report, cwd: Path) -> Iterator[str]:
 
 
 def _about(file: Path, result: CheckResult, usual: frozenset[_Key]) -> CheckResult:
-    """A rule's answer without what it finds on this machine whatever the job."""
+    """Return a rule's result without what it finds on this machine for any job."""
     findings = tuple(
         _at(str(file), finding)
         for finding in result.findings
@@ -107,7 +107,7 @@ def _stands_in(file: str, finding: Finding) -> bool:
 
 
 def _at(file: str, finding: Finding) -> Finding:
-    """The finding at its first place in the file, or at the file as a whole."""
+    """Return the finding at its first place in the file, or at the file as a whole."""
     places = _places(finding)
     first = next((place for place in places if place.path == file), Location(file))
     return replace(finding, location=first, also=tuple(place for place in places if place != first))

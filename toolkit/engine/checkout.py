@@ -1,4 +1,4 @@
-"""The checkout that the user stands in: a CI names its files by their path in it."""
+"""The checkout around the current folder: CI systems name its files relative to it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def checkout(cwd: Path) -> Path:
-    """The nearest folder above that git keeps; the current one where there is none."""
+    """Return the nearest folder, from this one upwards, that is a git checkout; the current folder where there is none."""
     return next((folder for folder in (cwd, *cwd.parents) if os.path.lexists(folder / ".git")), cwd)
 
 
 def path_in(top: Path, path: str) -> str:
-    """The path of a file as the checkout has it, with forward slashes; "" for one that lies elsewhere."""
+    """Return the path of a file relative to the checkout, with forward slashes; "" for a file outside it."""
     if not _may_be_a_name(path):
         return ""
     named = top / path
@@ -23,7 +23,7 @@ def path_in(top: Path, path: str) -> str:
 
 
 def _may_be_a_name(path: str) -> bool:
-    """Whether a file can be called so: what a facts file says need not be."""
+    """Return whether this can be a file name; the content of a facts file need not be."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:

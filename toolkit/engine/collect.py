@@ -1,4 +1,4 @@
-"""Collecting facts: each once, only when somebody asks, in turns, and never for longer than its time limit."""
+"""Collects facts: each once, only when requested, a few at a time, and never beyond its time limit."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from verl_doctor.toolkit.text import in_bytes
 if TYPE_CHECKING:
     from verl_doctor.toolkit.rule import Check
 
-# A thread needs a place in the table of processes, and room for its stack among the addresses.
+# A thread needs an entry in the process table, and address space for its stack.
 _MORE_PROCESSES = "raise the limit on processes (pids limit of the container, ulimit -u), or end some"
 
 
 class Facts(Protocol):
-    """Where rules get their facts from."""
+    """Where rules get their facts."""
 
     def get(self, fact: type[F]) -> F | Unknown:
-        """The fact, or why it could not be had."""
+        """Return the fact, or why it is unavailable."""
 
 
 class Memory(Protocol):
-    """What is known from an earlier look and still holds."""
+    """What is known from an earlier run and still holds."""
 
     def fact(self, reference: FactReference) -> Any:
-        """The fact, or None where it is to be observed."""
+        """Return the fact, or None where it must be observed."""
 
     def compare(self, collection: Collection) -> None:
-        """Find out what still holds, before anything is asked of this collection."""
+        """Determine what still holds, before anything is requested from this collection."""
 
     def looking(self, collector: Collector) -> AbstractContextManager[None]:
-        """A block in which a collector observes its fact."""
+        """Return a block in which a collector observes its fact."""
 
     def outcome(self, check: Check) -> Any:
-        """How a rule ended, or None where it is to be judged."""
+        """Return the outcome of a rule, or None where it must be judged."""
 
     def note(self, check: Check, outcome: Any) -> None:
-        """Take note of how a rule ended."""
+        """Record the outcome of a rule."""
 
     def age(self) -> float:
-        """How many seconds ago the earlier look was."""
+        """Return how many seconds ago the earlier run was."""
 
 
 class Collection:
-    """All facts of one subject: those that were given, those that a `memory` holds, and those that are collected on demand.
+    """All facts of one subject: given, held by a `memory`, or collected on demand.
 
-    Each collector runs in a thread of its own, a daemon, so that one that hangs cannot keep the doctor alive.
+    Each collector runs in a separate daemon thread, so that a hanging collector cannot keep the doctor alive.
     """
 
     def __init__(
@@ -80,28 +80,28 @@ class Collection:
             self._future(FactReference.of(fact))
 
     def give(self, fact: type[F], value: F | Unknown) -> None:
-        """Add a fact that was observed in another way than by its collector, before anybody asks for it."""
+        """Add a fact that was observed other than by its collector, before it is requested."""
         future: Future[Any] = Future()
         future.set_result(value)
         with self._lock:
             self._futures[FactReference.of(fact)] = future
 
     def get(self, fact: type[F]) -> F | Unknown:
-        """Wait for a fact. A collector that raises or takes too long gives a `Broken` with the reason."""
+        """Wait for a fact. A collector that raises or takes too long results in a `Broken` with the reason."""
         return cast("F | Unknown", self._future(FactReference.of(fact)).result())
 
     def lacking(self, needs: Iterable[Need]) -> Unknown | None:
-        """The first of these facts that is required and could not be had. No class of a fact is imported for it."""
+        """Return the first of these facts that is required and unavailable. No class of a fact is imported for it."""
         answers = (self._future(need.reference).result() for need in needs if not need.tolerant)
         return next((answer for answer in answers if isinstance(answer, Unknown)), None)
 
     def has(self, fact: type | FactReference) -> bool:
-        """Whether a fact was asked for before."""
+        """Return whether a fact was already requested."""
         with self._lock:
             return FactReference.of(fact) in self._futures
 
     def is_likely(self, fact: type | FactReference) -> bool:
-        """Whether what a fact is read from is there, as far as that is known without reading it."""
+        """Return whether the source of a fact exists, as far as that is known without reading it."""
         collector = self._collectors.get(FactReference.of(fact))
         return collector is not None and self.lacking(collector.needs) is None
 
@@ -126,7 +126,7 @@ class Collection:
         return future
 
     def _run(self, collector: Collector, future: Future[Any]) -> None:
-        """Answer in any case: whoever asked waits without a limit."""
+        """Set a result in any case: callers wait without a limit."""
         try:
             self.start(need.reference for need in collector.needs)
             answer = self.lacking(collector.needs) or self._answer(collector)
@@ -135,7 +135,7 @@ class Collection:
         future.set_result(answer)
 
     def _answer(self, collector: Collector) -> Any:
-        """What the collector returns. Its module is imported before its time begins to count."""
+        """Return the collector's result. Its module is imported before its time limit starts."""
         function_of(collector.collect)
         arguments = arguments_from(collector.needs, self.get)
         return (
@@ -144,7 +144,7 @@ class Collection:
 
 
 def _circular(collectors: Mapping[FactReference, Collector]) -> dict[FactReference, Broken]:
-    """Facts that need each other could only wait forever: a plugin's mistake that must not hang the run."""
+    """Return facts that need each other and would wait forever: a plugin's mistake that must not hang the run."""
     graph = {fact: [need.reference for need in collector.needs] for fact, collector in collectors.items()}
     try:
         TopologicalSorter(graph).prepare()
@@ -157,7 +157,7 @@ def _circular(collectors: Mapping[FactReference, Collector]) -> dict[FactReferen
 
 
 def _within_time(collector: Collector, arguments: Mapping[str, Any], memory: Memory | None) -> Any:
-    """Run a collector when its turn comes, and give up waiting for it after its time limit."""
+    """Run a collector when its turn comes, and stop waiting for it after its time limit."""
     answer: Future[Any] = Future()
     begun = threading.Event()
 
@@ -188,15 +188,15 @@ def _broke(collector: Collector, error: BaseException) -> Broken:
     trace = "".join(traceback.format_exception(error))
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - a plugin's exception may not even be able to say what it is
+    except Exception:  # noqa: BLE001 - formatting a plugin's exception may raise
         text = "it cannot be shown"
     name = type(error).__name__
     return Broken(f"reading {collector.name} broke: {name}: {text}", trace, name, text)
 
 
 def _no_thread(collector: Collector, error: BaseException) -> Broken:
-    """Running it here instead would be running it without a time limit. The reason is the same for all: one cause."""
-    import resource  # noqa: PLC0415 - Unix alone has it
+    """Running it here would mean no time limit. The reason is the same for all: one cause."""
+    import resource  # noqa: PLC0415 - exists on Unix alone
 
     addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
     few = f"ulimit -v leaves each process {in_bytes(addresses)} of addresses: raise it, or else "

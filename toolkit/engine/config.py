@@ -33,7 +33,7 @@ from verl_doctor.toolkit.target import UsageError
 _KEYS = ("select", "ignore", "marker", "sites", "disable_plugins", "expected")
 _EXPECTED = ("packages", "variables", "driver")
 _MARKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}")
-# What `guard --agree` writes, told without the library that knows all others.
+# What `guard --agree` writes, recognised without the library that knows all forms.
 _PLAIN_SPECIFIER = re.compile(r"(?:[=>]=\d{1,9}(?:\.\d{1,9})*)?")
 _LARGEST = 1_000_000
 
@@ -48,9 +48,9 @@ class Ignore:
 
 @dataclass(frozen=True)
 class Expected:
-    """What `guard` demands besides what was agreed, and in place of it.
+    """What `guard` demands in addition to, or in place of, what was agreed.
 
-    `packages` are version specifiers by name, `driver` is one for NVIDIA's driver, "" for none.
+    `packages` are version specifiers by name; `driver` is a specifier for NVIDIA's driver, "" for none.
     """
 
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Config:
-    """What the user configured. `path` is empty when there is no configuration."""
+    """The user's configuration. `path` is empty when there is none."""
 
     path: str = ""
     select: tuple[str, ...] = ()
@@ -74,9 +74,8 @@ class Config:
 def load(folder: Path) -> Config:
     """Read the nearest configuration from `folder` upwards.
 
-    Raises UsageError, naming file and key, when it cannot be understood. A pyproject.toml without our table is passed
-    over; one that is no TOML is somebody else's problem unless it is the nearest file that names us. Another user's file
-    is passed over too, and that is said on stderr.
+    Raises UsageError, naming file and key, when it is invalid. A pyproject.toml without our table is skipped; invalid TOML is
+    ignored unless it is the nearest file that mentions us. Another user's file is skipped with a message on stderr.
     """
     for place in (folder, *folder.parents):
         own = place / "verl-doctor.toml"
@@ -93,7 +92,7 @@ def load(folder: Path) -> Config:
 
 
 def _passed_over(path: Path) -> bool:
-    """Whether a file may be another user's work. It could silence rules and gates, so that it is said, once."""
+    """Return whether a file may be another user's. It could silence rules and gates, so this is reported, once."""
     why = why_foreign(path, group_counts=False)
     if why:
         warn_once(f"{path} is skipped: {why}; a configuration must be writable only by you or root")
@@ -216,7 +215,7 @@ def _expected(path: Path, table: Any) -> Expected:
 
 
 def is_specifier(text: str) -> bool:
-    """Whether a text says which versions are meant."""
+    """Return whether a text is a version specifier."""
     if _PLAIN_SPECIFIER.fullmatch(text):
         return True
     from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - few need it

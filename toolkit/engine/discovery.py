@@ -1,8 +1,8 @@
-"""Which interpreter is examined: the one that a person standing here would mean.
+"""Finds the interpreter that a user in this folder would expect to be examined.
 
-In this order: `--python`, the active environment, `.venv` here or above, the environment that the launch script names, the one that
-runs the doctor. An environment that holds nothing of a job, such as an active conda base, makes room for a later one that does. A
-checkout of verl is found later, among the trees of what was chosen.
+In this order: `--python`, the active environment, `.venv` here or above, the environment that the launch script names, the
+environment that runs the doctor. An environment that holds nothing of a job, such as an active conda base, gives way to a
+later one that does. A checkout of verl is found later, among the trees of the chosen interpreter.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Candidate:
 
 
 def discover(options: Options, machine: Machine) -> Target:
-    """Find what is examined. Raises UsageError when what the user named cannot be used."""
+    """Find the target. Raises UsageError when what the user named cannot be used."""
     target = target_of(options, machine)
     if target.chosen_by == "--python":
         return target
@@ -84,7 +84,7 @@ def _candidates(target: Target, machine: Machine, passed_over: list[str]) -> Ite
 
 
 def _beside(cwd: Path, passed_over: list[str]) -> Iterator[_Candidate]:
-    """The nearest `.venv`. That of another user is not run."""
+    """Yield the nearest `.venv`. Another user's is not run."""
     for folder in (cwd, *cwd.parents):
         python = folder / ".venv" / "bin" / "python"
         if os.path.exists(python):

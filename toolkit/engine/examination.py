@@ -1,7 +1,7 @@
-"""The one entry of the engine: examine a target, from whatever source its facts come.
+"""The engine's single entry point: examines a target, whatever the source of its facts.
 
-This machine, with the bare trees that the options may name, one facts file and launch files one by one are sources of the
-engine itself. Those that are several machines are in the packages above, `cluster` and `snapshot`, and come with the request.
+This machine (with bare trees that the options may name), a facts file, and launch files one by one are the engine's own
+sources. Sources with several machines are defined in the packages above, `cluster` and `snapshot`, and come with the request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.result import Report
 
 Watch = Callable[[str], None]
-"""Receives a short sentence on each thing that is being done."""
+"""Receives a short sentence for each step."""
 
 Look = Callable[[], Collection]
 
@@ -30,25 +30,25 @@ def unwatched(_: str) -> None:
 
 
 class Source(Protocol):
-    """Where facts come from, and how they are judged. What a source does not define is as for one machine."""
+    """Where facts come from, and how they are judged. The defaults suit a single machine."""
 
     @property
     def facts_of(self) -> str:
-        """Whose facts `look` returns where several machines are judged; "" where there is one."""
+        """The machine whose facts `look` returns where several are judged; "" where there is only one."""
         return ""
 
     def look(self, session: Session, known: Mapping[type, Any]) -> Collection:
-        """Begin a fresh look at this machine, or the one of the session's facts file. Facts that are `known` are not observed."""
+        """Begin a fresh look at this machine, or at the session's facts file. Facts that are `known` are not observed."""
         return session.look(known)
 
     @abstractmethod
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
-        """Judge everything that the source holds. `look` begins this source's look, or returns the one that was begun."""
+        """Judge everything that the source holds. `look` begins this source's look, or returns the one already begun."""
 
 
 @dataclass(frozen=True)
 class OneMachine(Source):
-    """This machine, or the one whose facts file the session reads."""
+    """This machine, or the machine whose facts file the session reads."""
 
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
         """Judge that look."""
@@ -57,7 +57,7 @@ class OneMachine(Source):
 
 @dataclass(frozen=True)
 class Request:
-    """What is examined: the target and the rules of a session, seen through a source. Facts that are `known` are not observed."""
+    """What is examined: a session's target and rules, seen through a source. Facts that are `known` are not observed."""
 
     session: Session
     source: Source = OneMachine()
@@ -66,7 +66,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Examination:
-    """What was examined: the request, the report, and the facts behind it as far as one machine has them."""
+    """The result: the request, the report, and the facts, as far as one machine has them."""
 
     request: Request
     report: Report
@@ -79,24 +79,24 @@ class Examination:
 
     @property
     def facts(self) -> Collection:
-        """The facts that were judged; of several machines those of `facts_of`, read when they are first needed."""
+        """The facts that were judged; of several machines, those of `facts_of`, read on first use."""
         return self._look()
 
     @property
     def facts_of(self) -> str:
-        """Whose facts these are where several machines were judged; "" where there is one."""
+        """The machine of these facts where several were judged; "" where there is only one."""
         return self.request.source.facts_of
 
 
 def observe(request: Request) -> Collection:
-    """Begin the look of a request and judge nothing. Raises UsageError when a file that it names is of no use."""
+    """Begin the look of a request without judging. Raises UsageError when a file that it names is unusable."""
     return request.source.look(request.session, request.known)
 
 
 def examine(request: Request, watch: Watch = unwatched) -> Examination:
-    """Look and judge. `watch` is given what is being done.
+    """Look and judge. `watch` receives each step.
 
-    Raises UsageError when a file that the source names is of no use, CouldNotAsk when no node of it can be reached.
+    Raises UsageError when a file that the source names is unusable, CouldNotAsk when none of its nodes can be reached.
     """
     look = functools.cache(functools.partial(observe, request))
     return Examination(request, request.source.judge(request.session, look, watch), look)

@@ -1,4 +1,4 @@
-"""Facts in a file: taken on one machine, judged on another, today or in a month."""
+"""Facts in a file: taken on one machine, judged on another, now or later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verl_doctor.toolkit.target import UsageError
 
 SCHEMA_VERSION = 1
 _KINDS: Mapping[str, type[Unknown]] = {"absent": Absent, "unknown": Unknown, "broken": Broken}
-# What the sentences of 0.1.0 say, for _kind_of_old alone.
+# The sentences of 0.1.0, for _kind_of_old alone.
 _OLD_SENTENCES: Mapping[str, UnknownKind] = {
     "it is tried with --deep alone": "not tried",
     "isolated (-I -S) it answers": "sound when isolated",
@@ -40,23 +40,23 @@ _FILE = SavedFile(
 )
 _HEAD = re.compile(rf'{{\n "schema_version": {SCHEMA_VERSION},\n "verl_doctor": "[^"\n]*",')
 _FACTS = '\n "facts": {'
-_NEXT = '\n  "'  # no string of JSON spans lines, so that what begins one at this depth is a fact's name
+_NEXT = '\n  "'  # no string of JSON spans lines, so what begins a line at this depth is a fact's name
 _END = "\n }\n}\n"
 
 
 @dataclass(frozen=True)
 class NotHeld(Unknown):
-    """A fact that a file does not hold: nobody looked, or a verl-doctor did that did not know of it."""
+    """A fact that a file does not hold: it was not collected, or the verl-doctor that wrote the file lacked it."""
 
 
 def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
-    """Write the portable ones among the collected facts as JSON."""
-    # ASCII, because a file name that is no UTF-8 is read as text which UTF-8 cannot say.
+    """Return the portable facts among the collected ones as JSON text."""
+    # ASCII, because a file name that is not UTF-8 is decoded to text that UTF-8 cannot encode.
     return json.dumps(masked(document(answers, collectors, version)), indent=1) + "\n"
 
 
 def document(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> dict[str, Any]:
-    """The portable ones among the collected facts as JSON types."""
+    """Return the portable facts among the collected ones as JSON types."""
     return {
         "schema_version": SCHEMA_VERSION,
         "verl_doctor": version,
@@ -65,14 +65,14 @@ def document(answers: Mapping[type, Any], collectors: Iterable[Collector], versi
 
 
 def document_of(path: Path, kind: str = _FILE.kind, make: str = _FILE.make) -> dict[str, Any]:
-    """What a file that holds facts says, whatever its version. `kind` is what it should be. Raises UsageError when it is none."""
+    """Return the content of a facts file of any version. `kind` is the expected kind. Raises UsageError when it is no such file."""
     return replace(_FILE, kind=kind, make=make).document(path)
 
 
 def texts_in(path: Path) -> dict[str, str]:
-    """The entries of a facts file as a node would have answered them. Raises UsageError.
+    """Return the entries of a facts file as a node would have sent them. Raises UsageError.
 
-    A file that lies as `dump` laid it out is cut at its entries, which costs a tenth of reading and writing all of them.
+    A file in the layout of `dump` is split at its entries, which costs a tenth of parsing and writing all of them.
     """
     head, _, facts = _text(path).partition(_FACTS)
     if not _HEAD.fullmatch(head) or not facts.endswith(_END):
@@ -89,7 +89,7 @@ def _text(path: Path) -> str:
 
 
 def entries(answers: Mapping[type, Any], collectors: Iterable[Collector]) -> dict[str, Any]:
-    """The portable ones among the answers, by name."""
+    """Return the portable facts, by name."""
     facts = {
         collector.name: entry(answers[collector.fact])
         for collector in collectors
@@ -99,10 +99,10 @@ def entries(answers: Mapping[type, Any], collectors: Iterable[Collector]) -> dic
 
 
 def entry(answer: Any) -> dict[str, Any]:
-    """One answer as a file has it: under "is" what the fact holds, or under the kind of its absence why there is none."""
+    """Return a fact as a file stores it: its value under "is", or the reason under the kind of its absence."""
     if isinstance(answer, Unknown):
         names = {unknown: name for name, unknown in _KINDS.items()}
-        # The nearest one: a plugin may have a kind of its own.
+        # The nearest kind: a plugin may have its own.
         kind = next(names[parent] for parent in type(answer).__mro__ if parent in names)
         return {kind: answer.reason, **({"kind": answer.kind} if answer.kind else {})}
     return {"is": asdict(answer) if is_dataclass(answer) and not isinstance(answer, type) else answer}
@@ -111,13 +111,13 @@ def entry(answer: Any) -> dict[str, Any]:
 def load(path: Path, collectors: Iterable[Collector]) -> dict[type, Any]:
     """Read a facts file. A fact of this doctor that the file does not hold is Unknown.
 
-    Raises UsageError when the file is none, or of another version.
+    Raises UsageError when it is no facts file, or of another version.
     """
     return facts_of(_FILE.read(path), collectors, str(path))
 
 
 def facts_of(entries: Mapping[str, Any], collectors: Iterable[Collector], path: str) -> dict[type, Any]:
-    """The facts of these collectors from their entries; one that has none is Unknown. `path` says where they are from.
+    """Return the facts of these collectors from their entries, Unknown without an entry. `path` is the entries' source.
 
     Raises UsageError when an entry is damaged.
     """
@@ -133,7 +133,7 @@ def _read(path: str, collector: Collector, entry: Any) -> Any:
 
 
 def restore(where: str, collector: Collector, entry: Any) -> Any:
-    """One entry as the fact, or the `Unknown`, that it was. Raises UsageError, begun with `where`, when it is damaged."""
+    """Return the fact, or the `Unknown`, of an entry. Raises UsageError, beginning with `where`, when it is damaged."""
     if isinstance(entry, dict):
         if len(entry) == 1 and "is" in entry:
             return _restored(where, collector, entry["is"])
@@ -143,7 +143,7 @@ def restore(where: str, collector: Collector, entry: Any) -> Any:
 
 
 def _unknown(entry: Mapping[str, Any]) -> Unknown | None:
-    """Why there is no fact, from an entry under the kind of its absence; None when it is no such entry."""
+    """Return why there is no fact, from an entry under the kind of its absence; None for any other entry."""
     reasons = {name: value for name, value in entry.items() if name != "kind"}
     if len(reasons) != 1:
         return None
@@ -157,7 +157,7 @@ def _unknown(entry: Mapping[str, Any]) -> Unknown | None:
 
 
 def _kind_of_old(reason: str) -> UnknownKind:
-    """COMPATIBILITY: files of verl-doctor 0.1.0 hold the sentence alone. The only place where a kind is read out of one."""
+    """COMPATIBILITY: files of verl-doctor 0.1.0 hold only the sentence. The only place where a kind is parsed from a sentence."""
     return next((kind for words, kind in _OLD_SENTENCES.items() if words in reason), "")
 
 

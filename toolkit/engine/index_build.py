@@ -1,4 +1,4 @@
-"""A step of the build that gives a wheel its index of rules: `pyproject.toml` names it, setuptools runs it, nothing imports it."""
+"""A build step that adds the index of rules to a wheel: named in `pyproject.toml`, run by setuptools, imported nowhere."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ _PROGRAM = "verl_doctor.toolkit.engine.index_write"
 
 
 class BuildWithIndex(build_py):
-    """Copies the modules, and indexes what was copied.
+    """Copies the modules, and indexes the copies.
 
-    Where that cannot be done, such as without the requirements of the build, the wheel has no index: the doctor makes its own
-    when it first runs.
+    Where that fails, such as without the build requirements, the wheel has no index: the doctor builds it on first run.
     """
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""`python -m verl_doctor.toolkit.engine.index_write TOOLKIT`: writes the index of the modules beside it, for a wheel."""
+"""`python -m verl_doctor.toolkit.engine.index_write TOOLKIT`: writes the index of the modules into a wheel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.system.own_files import TOOLKIT
 
 
 def sections() -> Mapping[str, Any]:
-    """Every section of the index, made by importing all that it is about."""
+    """Return every section of the index, importing everything that it covers."""
     made = built_in()
     return {
         "parts": parts_document(made),
@@ -25,7 +25,7 @@ def sections() -> Mapping[str, Any]:
 
 
 def main(toolkit: str) -> None:
-    """Write a file for each section. Ends with a sentence when it was not `toolkit` that was imported."""
+    """Write a file for each section. Exits with a message when `toolkit` is not what was imported."""
     if not TOOLKIT.samefile(toolkit):
         sys.exit(f"{TOOLKIT} was imported in place of {toolkit}")
     kept_index.SHIPPED.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Judging: run the selected rules over collected facts, masking what follows from a rule that has already failed."""
+"""Runs the selected rules over collected facts, and masks what follows from a rule that has already failed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verl_doctor.toolkit.system.restore import restored
 DEEP = frozenset({"live", "gpu"})
 """The cost classes that --deep adds."""
 
-# The doctor itself could not work: that says nothing of the target.
+# The doctor itself could not work: that reveals nothing about the target.
 _OUT_OF_MEANS = frozenset({"no temporary folder", "no more processes"})
 
 _CODE = re.compile(r"[A-Z]+\d{3}")
@@ -35,9 +35,9 @@ _ASKED_FOR_BY = {
 
 @dataclass(frozen=True)
 class Selection:
-    """Which rules the user wants: codes or whole families; an empty `select` means all.
+    """The rules that the user selected: codes or whole families; an empty `select` means all.
 
-    `costs` are the cost classes that may be spent. `ignores` are kept with their reason and end date.
+    `costs` are the permitted cost classes. `ignores` have their reason and end date.
     """
 
     select: tuple[str, ...] = ()
@@ -46,14 +46,14 @@ class Selection:
     ignores: Mapping[str, Ignore] = field(default_factory=dict)
 
     def wants(self, check: Check) -> bool:
-        """Whether the rule was selected at all, whatever it costs."""
+        """Return whether the rule was selected at all, whatever its cost."""
         named = not self.select or any(_matches(word, check.code) for word in self.select)
         return named and not any(_matches(word, check.code) for word in self.ignore)
 
     def masks(self, code: str) -> bool:
-        """Whether a failure of this rule passes over the rules that require it.
+        """Return whether a failure of this rule skips the rules that require it.
 
-        Not when the user ignores it, or selects others by their whole codes: those are to be judged.
+        Not when the user ignores it, or selects others by their full codes: those are to be judged.
         """
         if any(_matches(word, code) for word in self.ignore):
             return False
@@ -61,18 +61,18 @@ class Selection:
         return not by_code or code in self.select
 
     def ignored(self, check: Check) -> Ignore | None:
-        """The user's reason to silence this rule: its own, or the nearest family's."""
+        """Return the user's entry that silences this rule: its own, or the nearest family's."""
         words = [word for word in self.ignores if _matches(word, check.code)]
         return self.ignores[max(words, key=len)] if words else None
 
 
 def _matches(word: str, code: str) -> bool:
-    """A code, the letters of a family, or these with the first digits: VLLM101, VLLM, VLLM1."""
+    """Return whether a word matches a code: the code, the letters of its family, or these with the first digits: VLLM101, VLLM, VLLM1."""
     return word.startswith(code.rstrip("0123456789")) and code.startswith(word)
 
 
 def unknown_words(words: Iterable[str], checks: Iterable[Check]) -> list[str]:
-    """Those of the words that name no rule and no family."""
+    """Return the words that match no rule and no family."""
     known = list(checks)
     return [word for word in words if not any(_matches(word, check.code) for check in known)]
 
@@ -85,9 +85,9 @@ def judge(
     today: date,
     watch: Callable[[str], None] = lambda _: None,
 ) -> tuple[CheckResult, ...]:
-    """Run the rules that were selected, and those that they require, and report the selected ones in order of code.
+    """Run the selected rules and those that they require, and report the selected rules in order of code.
 
-    `watch` is told the title of each rule before it runs.
+    `watch` receives the title of each rule before it runs.
     """
     order = in_order(checks, selection)
     unknown = [
@@ -102,7 +102,7 @@ def judge(
 
 
 def in_order(checks: Sequence[Check], selection: Selection) -> list[Check]:
-    """The selected rules and those that they require, each after what it requires."""
+    """Return the selected rules and those that they require, each after its requirements."""
     by_code = {check.code: check for check in checks}
     return [by_code[code] for code in _order(by_code, [c.code for c in checks if selection.wants(c)])]
 
@@ -110,7 +110,7 @@ def in_order(checks: Sequence[Check], selection: Selection) -> list[Check]:
 def not_asked(
     checks: Iterable[Check], collection: Collection, results: Sequence[CheckResult]
 ) -> dict[str, list[str]]:
-    """For each path that some rule judged: the rules that would judge it too and were not selected.
+    """Return for each path that a rule judged the rules that would judge it too but were not selected.
 
     Nothing is collected for that: a rule whose paths are not known yet may judge any of them.
     """
@@ -127,7 +127,7 @@ def not_asked(
 
 
 def _order(by_code: Mapping[str, Check], wanted: Iterable[str]) -> list[str]:
-    """Requirements first. A requirement that no rule has, or a circle, is ignored: a plugin must not stop the run."""
+    """Order requirements first. An unknown requirement or a cycle is ignored: a plugin must not stop the run."""
     graph: dict[str, set[str]] = {}
     waiting = list(wanted)
     while waiting:
@@ -142,7 +142,7 @@ def _order(by_code: Mapping[str, Check], wanted: Iterable[str]) -> list[str]:
 
 
 def facts_of(checks: Iterable[Check]) -> Iterable[type]:
-    """The facts that these rules ask for themselves, each once."""
+    """Yield the facts that these rules need directly, each once."""
     return [reference.fact for reference in _references_of(checks)]
 
 
@@ -155,7 +155,7 @@ def _references_of(checks: Iterable[Check]) -> Iterable[FactReference]:
 
 
 def beyond(checks: Iterable[Check], collectors: Iterable[Collector], costs: frozenset[str]) -> set[type]:
-    """The facts that are observed for rules of other costs alone: taking them would cost what such a rule costs."""
+    """Return the facts that only rules of other costs need: collecting them would cost what such a rule costs."""
     needs = {collector.fact: [need.fact for need in collector.needs] for collector in collectors}
 
     def wanted(rules: Iterable[Check]) -> set[type]:
@@ -205,7 +205,7 @@ def judge_one(
 
 @dataclass(frozen=True)
 class _Outcome:
-    """How judging one rule ended."""
+    """The outcome of judging one rule."""
 
     status: Status
     reason: str = ""
@@ -216,11 +216,11 @@ class _Outcome:
     reason_kind: ReasonKind | None = None
     follows_from: str | None = None
     paths: tuple[str, ...] = ()
-    """Of an outcome that is remembered: the paths of the job that the rule judges."""
+    """Of a remembered outcome: the paths of the job that the rule judges."""
 
 
 def _remembered(check: Check, collection: Facts) -> _Outcome | None:
-    """How judging the rule ended in an earlier run, where it would end so again."""
+    """Return the rule's outcome in an earlier run, where it would be the same again."""
     if not isinstance(collection, Collection) or collection.memory is None:
         return None
     kept = collection.memory.outcome(check)
@@ -231,7 +231,7 @@ def _remembered(check: Check, collection: Facts) -> _Outcome | None:
 
 
 def _judged(check: Check, collection: Facts) -> _Outcome:
-    """How judging the rule ends now, and take note of it for the next run."""
+    """Return the rule's outcome now, and record it for the next run."""
     outcome = _outcome(check, collection)
     if isinstance(collection, Collection) and collection.memory is not None and outcome.status != "error":
         paths = _paths(check, collection)
@@ -240,14 +240,14 @@ def _judged(check: Check, collection: Facts) -> _Outcome:
 
 
 def _paths(check: Check, collection: Facts) -> tuple[str, ...]:
-    """The paths of the job that this rule judges here; none when that cannot be told."""
+    """Return the paths of the job that this rule judges here; none when they cannot be determined."""
     if check.paths is None:
         return ()
     try:
         found = _call(check.paths, check.paths_needs, collection)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001 - the rule itself will say what broke
+    except BaseException:  # noqa: BLE001 - the rule itself will report what broke
         return ()
     return () if isinstance(found, Unknown) else tuple(found)
 
@@ -255,7 +255,7 @@ def _paths(check: Check, collection: Facts) -> tuple[str, ...]:
 def _passed_over(
     check: Check, selection: Selection, results: Mapping[str, CheckResult], today: date
 ) -> _Outcome | None:
-    """Why the rule is not judged at all, or None when it is to be judged."""
+    """Return why the rule is not judged at all, or None when it is to be judged."""
     ignore = selection.ignored(check)
     if ignore is not None and today <= ignore.until:
         sentence = f"ignored until {ignore.until}: {ignore.reason}"
@@ -277,12 +277,12 @@ def _passed_over(
 
 
 def _is_tried_anyway(check: Check, required: CheckResult) -> bool:
-    """Whether what a rule has really tried counts although a rule that it requires could not look: no other line reports the fault."""
+    """Return whether an actual trial counts although a required rule could not check: no other line reports the fault."""
     return check.cost in DEEP and required.reason_kind == "fact unknown" and required.status == "skipped"
 
 
 def _holds(required: CheckResult) -> bool:
-    """Whether rules that require this one make sense: it passed, or it was left out on purpose or for irrelevance."""
+    """Return whether rules that require this one make sense: it passed, was left out on purpose, or is irrelevant."""
     return required.status in {"pass", "warn", "not_applicable"} or required.deliberate
 
 
@@ -301,13 +301,13 @@ def _outcome(check: Check, collection: Facts) -> _Outcome:
         return _Outcome(status_of(findings), findings=findings, unjudged=_unjudged(check, collection))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - a rule that breaks is one result, not the end of the run
+    except BaseException as error:  # noqa: BLE001 - a broken rule is one result, not the end of the run
         sentence = f"the rule broke: {type(error).__name__}: {error}"
         return _Outcome("error", sentence, trace=traceback.format_exc(), reason_kind="rule broke")
 
 
 def _unjudged(check: Check, collection: Facts) -> tuple[Unjudged, ...]:
-    """What the rule looked at and could not tell."""
+    """Return what the rule examined but could not judge."""
     if check.unjudged is None:
         return ()
     found = _call(check.unjudged, check.unjudged_needs, collection)
@@ -334,12 +334,12 @@ def _call(function: Callable[..., Any], needs: tuple[Need, ...], collection: Fac
 
 
 def _is_for_lack_of_means(fact: Any) -> bool:
-    """Whether a fact could not be had because the doctor itself could not work, which no rule may take for a fault of the target."""
+    """Return whether a fact is unavailable because the doctor itself could not work; no rule may treat that as the target's fault."""
     return isinstance(fact, Unknown) and fact.kind in _OUT_OF_MEANS
 
 
 def _without(missing: Unknown) -> _Outcome:
-    """What becomes of a rule whose fact could not be had."""
+    """Return the outcome of a rule whose fact is unavailable."""
     if isinstance(missing, Broken):
         return _Outcome("error", missing.reason, trace=missing.trace, reason_kind="fact broken")
     if missing.kind in _OUT_OF_MEANS:

@@ -1,7 +1,7 @@
-"""Where the index of rules, fixes, collectors and signatures is kept, and when it counts.
+"""Where the index of rules, fixes, collectors and signatures is stored, and when it is valid.
 
-A wheel ships one, which counts where each file holds what it held then. In a checkout, and after an edit, it is made again and kept
-in the doctor's own cache, for files of exactly these sizes, times and inodes. Nothing else makes it count.
+A wheel ships an index, valid while each file has the content it had then. In a checkout, and after an edit, it is rebuilt and
+stored in the doctor's own cache, for files of exactly these sizes, times and inodes. Any other change makes it invalid.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SHIPPED = DATA / "index"
 _PACKAGES = ("checks", "patches")
 _SUFFIXES = (".py", ".toml")
 _LARGEST = 16_000_000  # bytes
-_KEPT = 12  # files: a few checkouts and Pythons
-_TICK = 0.05  # seconds; clocks of files and of processes are read no more often than every 10 ms
+_KEPT = 12  # files: a few checkouts and Python versions
+_TICK = 0.05  # seconds; clocks of files and processes are never read more often than every 10 ms
 
 
 def section(name: str, make: Callable[[], Any]) -> Any:
-    """A section of the index: JSON that follows from the files alone. `make` makes it where none is kept."""
+    """Return a section of the index: JSON derived from the files alone, built by `make` where none is stored."""
     content = known(name)
     if content is None:
         content = make()
@@ -39,7 +39,7 @@ def section(name: str, make: Callable[[], Any]) -> Any:
 
 
 def known(name: str) -> Any:
-    """The section that is kept or shipped for exactly these files, or None."""
+    """Return the section that is stored or shipped for exactly these files, or None."""
     from verl_doctor.toolkit.system import cache  # noqa: PLC0415 - see keep
 
     kept = cache.read(_file(name), _LARGEST)
@@ -51,8 +51,8 @@ def known(name: str) -> Any:
 
 
 def keep(name: str, content: Callable[[], Any]) -> None:
-    """Keep a section for the next time, once in a process, unless a file changed since this process began."""
-    from verl_doctor.toolkit.system import cache  # noqa: PLC0415 - a parcel for nodes keeps nothing
+    """Store a section for the next run, once per process, unless a file changed since this process began."""
+    from verl_doctor.toolkit.system import cache  # noqa: PLC0415 - a parcel for nodes stores nothing
 
     if name not in _kept_by_this_process and _is_settled():
         _kept_by_this_process.add(name)
@@ -64,7 +64,7 @@ _kept_by_this_process: set[str] = set()
 
 
 def _file(name: str) -> Path:
-    """One file for each place of the doctor and each Python: what it holds says for which state of the files."""
+    """Return the file for this installation and Python; its content records the state of the files."""
     import platformdirs  # noqa: PLC0415 - as the cache does
 
     about = f"{TOOLKIT}\0{sys.version}\0{sys.flags.optimize}"
@@ -74,12 +74,12 @@ def _file(name: str) -> Path:
 
 @functools.cache
 def state() -> str:
-    """The state of all files that the index is made from, as this process found them."""
+    """Return the state of all files that the index is built from, as this process found them."""
     return _state_now()
 
 
 def _state_now() -> str:
-    """Sizes, times and inodes as they are: a digest of them would take longer to load than to compute."""
+    """Return current sizes, times and inodes: a digest takes longer to import than to compute."""
     lines = [f"{TOOLKIT} {sys.version} {sys.flags.optimize}"]
     lines += [
         f"{path} {about.st_size} {about.st_mtime_ns} {about.st_ino} {about.st_ctime_ns}"
@@ -89,10 +89,10 @@ def _state_now() -> str:
 
 
 def _is_settled() -> bool:
-    """Whether what this process has imported is what the files hold, and a later edit will show in their times."""
+    """Return whether this process imported the files' current content, and a later edit will show in their times."""
     try:
         began = _began() - _TICK
-    except (OSError, ValueError, AttributeError):  # no Linux
+    except (OSError, ValueError, AttributeError):  # not Linux
         return False
     return _state_now() == state() and all(
         max(status.st_mtime, status.st_ctime) < began for _, _, status in _files()
@@ -100,7 +100,7 @@ def _is_settled() -> bool:
 
 
 def _began() -> float:
-    """When this process began, as files have their times."""
+    """Return when this process began, on the scale of file times."""
     ticks = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()[19]
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
     return time.time() - age
@@ -108,7 +108,7 @@ def _began() -> float:
 
 @functools.cache
 def content_digest() -> str:
-    """A digest of what the files hold, wherever they lie."""
+    """Return a digest of the files' content, wherever they lie."""
     import hashlib  # noqa: PLC0415 - only after an installation
 
     digest = hashlib.sha256()
@@ -120,7 +120,7 @@ def content_digest() -> str:
 
 
 def _shipped(name: str) -> Any:
-    """What the wheel has, if it was made from files that hold the same."""
+    """Return the wheel's section, if it was built from files with the same content."""
     try:
         shipped = json.loads((SHIPPED / f"{name}.json").read_bytes())
         return shipped["content"] if shipped["digest"] == content_digest() else None
@@ -129,19 +129,19 @@ def _shipped(name: str) -> Any:
 
 
 def shipped_document(content: Any) -> str:
-    """A section as a wheel has it."""
+    """Return a section in the form that a wheel ships."""
     return json.dumps({"digest": content_digest(), "content": content})
 
 
 def _files() -> list[tuple[str, str, os.stat_result]]:
-    """All sources and signatures: each by its name below the top, where it lies, and what it has been seen to be."""
+    """Return all sources and signatures: the name below the top, the path, and the recorded file status."""
     return sorted(
         (file for name, folder in _named_folders() for file in _below(name, folder)), key=lambda file: file[1]
     )
 
 
 def folders() -> list[str]:
-    """The folders of the doctor's own sources: `state` covers them."""
+    """Return the folders of the doctor's own sources, which `state` covers."""
     return [folder for _, folder in _named_folders()]
 
 

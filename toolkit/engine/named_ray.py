@@ -1,4 +1,4 @@
-"""The Ray clusters to report on: the one at --ray-address, or all that are found."""
+"""The Ray clusters to report on: the cluster at --ray-address, or all that are found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ASKS = "--python names the environment whose Ray asks"
 
 
 def clusters_asked(address: str, facts: Facts) -> RayClusters | Unknown:
-    """The clusters. When one is named by its address and tells nothing, why, with the next step."""
+    """Return the clusters. When one is named by address and does not respond, return why, with the next step."""
     clusters = facts.get(RayClusters)
     if not address:
         return clusters

@@ -1,6 +1,6 @@
-"""The built-in rules, fixes and collectors from their index, so that a command imports those that it uses and no others.
+"""Loads the built-in rules, fixes and collectors from their index, so that a command imports only what it uses.
 
-The index holds what is declared; a function is imported when it is called, and the class of a fact when it is needed.
+The index holds declarations; a function is imported when it is called, and the class of a fact when it is needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from verl_doctor.toolkit.rule import Check, Example
 
 Part = Check | Fix | Collector
 Place = tuple[str, str]
-"""A module, and the name of a part there."""
+"""A module, and the name of a part in it."""
 
 _CHECK = ("severity", "phase", "cost", "since")
 _FIX = ("safety", "upstream", "needed", "restart")
@@ -26,9 +26,9 @@ _FUNCTIONS = ("applies", "paths", "unjudged")
 
 
 def parts(make: Callable[[], Sequence[tuple[Part, Place]]]) -> Sequence[Part]:
-    """The parts of the index; where none is kept those that `make` imports, and they are indexed."""
+    """Return the parts of the index; where none is stored, index those that `make` imports."""
     if (document := kept_index.known("parts")) is not None:
-        with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):  # somebody edited it
+        with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):  # the file was edited
             return restored(document)
     made = make()
     kept_index.keep("parts", lambda: parts_document(made))
@@ -36,15 +36,15 @@ def parts(make: Callable[[], Sequence[tuple[Part, Place]]]) -> Sequence[Part]:
 
 
 def example_names(checks: Iterable[Check]) -> dict[str, list[list[Any]]]:
-    """For each rule the names of its examples, and whether the rule reports something in it."""
+    """Return for each rule the names of its examples, and whether the rule reports something in each."""
     return {check.code: [list(named) for named in check.named_examples] for check in checks}
 
 
-# What is declared, as JSON types
+# Declarations to JSON types
 
 
 def parts_document(made: Iterable[tuple[Part, Place]]) -> dict[str, Any]:
-    """What is declared of parts that were found in these places."""
+    """Return the declarations of parts that were found in these places."""
     document: dict[str, list[Any]] = {"checks": [], "fixes": [], "collectors": []}
     for part, place in made:
         match part:
@@ -93,9 +93,9 @@ def _collector_entry(part: Collector, place: Place) -> dict[str, Any]:
 
 
 def _function(function: Callable[..., Any], place: Place, attribute: str) -> list[str]:
-    """Where a function is imported from, as module and name, and the module that defines it.
+    """Return where a function is imported from, as module and name, and the module that defines it.
 
-    One that rules share is found where it is defined, so that no rule is imported for it.
+    A shared function is imported from its defining module, so that no rule is imported for it.
     """
     defined_in = function.__module__
     path = getattr(function, "__qualname__", "")
@@ -110,14 +110,14 @@ def _needs(needs: Iterable[Need]) -> list[list[Any]]:
     return [[need.parameter, need.reference.key, need.tolerant] for need in needs]
 
 
-# And back
+# JSON types to declarations
 
 
 _References = dict[str, FactReference]
 
 
 def restored(document: Mapping[str, Any]) -> list[Part]:
-    """The parts that a document declares, with nothing imported."""
+    """Return the parts that a document declares, without imports."""
     known: _References = {}
     names = functools.cache(lambda: kept_index.section("examples", lambda: _names_by_import(document)))
     return [

@@ -1,4 +1,4 @@
-"""A plugin may not end the doctor: not when it is imported a second time, not from a thread, and not at the doctor's own end."""
+"""Prevents plugins from ending the doctor: on a second import, from a thread, or at the doctor's exit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class PluginExitError(BaseException):
 
 
 def refuse_exits() -> None:
-    """From now on os._exit() raises in this process. Children that are forked from it may end."""
+    """Make os._exit() raise in this process from now on. Children that are forked from it may exit."""
     really, own = os._exit, os.getpid()
 
     def refuse(status: int) -> None:

@@ -1,7 +1,7 @@
-"""Whether a plugin can be imported without harm: a child imports it first, under a time limit.
+"""Tests whether a plugin can be imported without harm: a child process imports it first, under a time limit.
 
-An import runs whatever its author wrote: it may never end, end the process, or leave a thread or a process behind that goes on.
-A plugin that was imported well is not tried again until one of its files changes.
+An import runs arbitrary code: it may never return, end the process, or leave a thread or a process running. A plugin that was
+imported successfully is not tried again until one of its files changes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from verl_doctor.toolkit.system.child import ending
 from verl_doctor.toolkit.text import listed
 
 LIMIT = 20.0
-"""Seconds that the import of a plugin may take; one that imports torch takes several."""
+"""Seconds that the import of a plugin may take; importing torch takes several."""
 
 
 @dataclass(frozen=True)
 class ImportedWell:
-    """An entry point whose import ended, and left nothing behind that goes on."""
+    """An entry point whose import ended and left nothing running."""
 
     value: str
 
 
 def why_unusable(entry_point: EntryPoint) -> str:
-    """Why the doctor must not import it, in words; "" where a child imported it well, or where it raised as any import may."""
+    """Return why the doctor must not import it; "" where a child imported it, or where it raised as any import may."""
     well = remembered(
         ImportedWell,
         (entry_point.value, sys.path, sys.version),
@@ -45,7 +45,7 @@ def why_unusable(entry_point: EntryPoint) -> str:
 
 
 def _files(entry_point: EntryPoint) -> list[Path]:
-    """The file or the folder of its module, as far as a search finds it; nothing is imported for that."""
+    """Return its module's file or folder, as far as a search finds it without importing anything."""
     top = entry_point.module.partition(".")[0]
     try:
         spec = importlib.machinery.PathFinder.find_spec(top)
@@ -84,5 +84,5 @@ def _tried(entry_point: EntryPoint) -> ImportedWell | Unknown:
 
 
 def _home() -> str:
-    """A plugin reads its configuration from the user's home."""
-    return os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
+    """Return the user's home, from which a plugin reads its configuration."""
+    return os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises without a home

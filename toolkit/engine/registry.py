@@ -1,6 +1,6 @@
-"""Finding the rules, fixes and collectors: built-in ones by walking the folders, others through entry points.
+"""Finds rules, fixes and collectors: built-in ones by walking the folders, others through entry points.
 
-Nobody edits a list. Both kinds go through the same door, and a plugin that cannot be loaded is a finding.
+There is no list to edit. Both kinds are loaded the same way, and a plugin that cannot be loaded is a finding.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Registry:
-    """Everything that the doctor knows how to observe, judge and repair."""
+    """Everything that the doctor can observe, judge and repair."""
 
     checks: tuple[Check, ...]
     fixes: tuple[Fix, ...]
@@ -57,19 +57,19 @@ class Registry:
     problems: PluginProblems
 
     def check(self, code: str) -> Check | None:
-        """The rule with this code."""
+        """Return the rule with this code."""
         return next((check for check in self.checks if check.code == code), None)
 
     def fix(self, identifier: str | None) -> Fix | None:
-        """The fix with this name."""
+        """Return the fix with this name."""
         return next((fix for fix in self.fixes if fix.id == identifier), None)
 
 
 @collection_put_off()
 def load(disabled: Iterable[str] = ()) -> Registry:
-    """Load the built-in parts, then the plugins that are not `disabled` by the name of their distribution.
+    """Load the built-in parts, then the plugins whose distribution is not in `disabled`.
 
-    A plugin may not take a code, a fix name or a fact that is already there: it is refused, and both are named.
+    A plugin may not take an existing code, fix name or fact: it is refused, and both are named.
     """
     shelf = _Shelf()
     for part in part_index.parts(built_in):
@@ -83,7 +83,7 @@ def load(disabled: Iterable[str] = ()) -> Registry:
             if why := _why_foreign(entry_point):
                 problems.append(PluginProblem(entry_point.name, distribution, f"it is not loaded: {why}"))
                 continue
-            from verl_doctor.toolkit.engine.plugin_trial import why_unusable  # noqa: PLC0415 - few have a plug-in
+            from verl_doctor.toolkit.engine.plugin_trial import why_unusable  # noqa: PLC0415 - few have a plugin
 
             if reason := why_unusable(entry_point):
                 problems.append(PluginProblem(entry_point.name, distribution, reason))
@@ -115,7 +115,7 @@ def load(disabled: Iterable[str] = ()) -> Registry:
 
 
 def built_in() -> list[tuple[Part, Place]]:
-    """The built-in parts, each imported, and where it is. Raises ValueError when two have one name."""
+    """Import and return the built-in parts, each with its place. Raises ValueError when two have the same name."""
     shelf = _Shelf()
     places: dict[int, Place] = {}
     for module in (*(name for name, _ in _modules(_RULES_AND_FIXES)), *collector_modules()):
@@ -128,7 +128,7 @@ def built_in() -> list[tuple[Part, Place]]:
 
 
 class _Shelf:
-    """What has been loaded so far, and from where, so that two parts with one name are noticed."""
+    """The parts loaded so far, and from where, so that duplicate names are detected."""
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, str], tuple[Part, str]] = {}
@@ -145,12 +145,12 @@ class _Shelf:
 
 
 def collector_modules() -> list[str]:
-    """Full names of the built-in modules that declare a collector. Readers beside them are left for whoever calls them."""
+    """Return the full names of the built-in modules that declare a collector. Helper modules are left to their callers."""
     return [name for name, file in _modules([_COLLECTORS]) if _DECLARATION in Path(file).read_bytes()]
 
 
 def _modules(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Full names and files of the modules below these packages. One whose name begins with `_` only serves its neighbours.
+    """Yield full names and files of the modules below these packages. Names that begin with `_` are helpers and skipped.
 
     Each folder is listed once; `pkgutil` would list it three times, and its bytecode too.
     """
@@ -167,19 +167,19 @@ def _modules(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _entry_points() -> Iterator[tuple[str, Iterable[EntryPoint]]]:
-    """Our groups, each with the entry points that other distributions have in it."""
+    """Yield our groups, each with the entry points of other distributions."""
     if not _may_have_plugins():
         return
-    import importlib.metadata  # noqa: PLC0415 - it is slow to load, and few have a plug-in
+    import importlib.metadata  # noqa: PLC0415 - slow to import, and few have a plugin
 
     found = importlib.metadata.entry_points()
     yield from ((group, found.select(group=group)) for group in _GROUPS)
 
 
 def _may_have_plugins() -> bool:
-    """Whether a list of entry points on the path names one of our groups.
+    """Return whether an entry-points file on the path names one of our groups.
 
-    What is no plain folder of installed distributions, such as a zip file or an egg, counts as if it did.
+    Anything other than a plain folder of installed distributions, such as a zip file or an egg, counts as if it did.
     """
     return any(map(_may_hold_plugins, dict.fromkeys(sys.path)))
 
@@ -206,9 +206,9 @@ def _names_a_group(folder: Path) -> bool:
 
 
 def _why_foreign(entry_point: EntryPoint) -> str:
-    """Why a list of plug-ins may be another user's work, "" when it is not: a folder on the path may belong to anybody.
+    """Return why an entry-points file may be another user's, "" when it is not: any user may own a folder on the path.
 
-    Who owns the doctor's own code is obeyed anyway.
+    The owner of the doctor's own code is trusted anyway.
     """
     folder = getattr(entry_point.dist, "_path", None)  # there is no public name for it
     if not isinstance(folder, Path):
@@ -220,7 +220,7 @@ def _why_foreign(entry_point: EntryPoint) -> str:
 
 
 def _defined_by(part: Part) -> Any:
-    """The function of a part: a plug-in may hold one of ours, which the index knows without its module."""
+    """Return the function of a part: a plugin may hold one of ours, which the index lists without its module."""
     match part:
         case Check():
             return function_of(part.judge)
@@ -234,7 +234,7 @@ def _parts(values: Iterable[Any]) -> Iterator[Part]:
 
 
 def _offered(loaded: Any) -> Iterable[Any]:
-    """An entry point may name one part, a module full of them, or a list of them."""
+    """Return the parts of an entry point: it may name one part, a module full of them, or a list."""
     if isinstance(loaded, ModuleType):
         return vars(loaded).values()
     return loaded if isinstance(loaded, (list, tuple)) else (loaded,)

@@ -1,4 +1,4 @@
-"""A JSON file that a verl-doctor wrote somewhere: read, or refused in one sentence with the next step."""
+"""A JSON file written by verl-doctor: read, or refused in one sentence with the next step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from verl_doctor.toolkit.target import UsageError
 
 @dataclass(frozen=True)
 class SavedFile:
-    """A kind of file: what it is called, the key under which its content lies, and how a person makes one.
+    """A kind of file: its name, the key of its content, and how to make one.
 
-    `again` says what is done with a file of another version. `largest` is in MiB.
+    `again` describes what to do with a file of another version. `largest` is in MiB.
     """
 
     kind: str
@@ -27,7 +27,7 @@ class SavedFile:
     largest: int
 
     def read(self, path: Path) -> Any:
-        """Return the content. Raises UsageError when the file is none of this kind, or of another version."""
+        """Return the content. Raises UsageError when the file is not of this kind, or of another version."""
         document = self.document(path)
         version = document.get("schema_version")
         if isinstance(version, bool) or version != self.version:
@@ -38,7 +38,7 @@ class SavedFile:
         return document[self.key]
 
     def document(self, path: Path) -> dict[str, Any]:
-        """Return all that the file holds, whatever its version. Raises UsageError when it is none of this kind."""
+        """Return everything in the file, whatever its version. Raises UsageError when it is not of this kind."""
         none_of_these = f"no {self.kind}; make one with: {self.make}"
         content = user_file.read(path, self.largest * 2**20)
         if content is None:

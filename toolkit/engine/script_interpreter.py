@@ -1,4 +1,4 @@
-"""The interpreter that a launch script names: by its path, or by the environment that it activates."""
+"""The interpreter that a launch script names: by path, or by the environment that it activates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENVIRONMENTS = (
     "~/micromamba/envs",
     "~/.conda/envs",
 )
-"""Where conda keeps environments unless it is configured otherwise."""
+"""Where conda keeps environments unless configured otherwise."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class NamedInterpreter:
 
 @dataclass
 class _Reader:
-    """Follows a script without running it. The last environment that is activated counts, unless a program is called by its path."""
+    """Follows a script without running it. The last activated environment counts, unless a program is called by path."""
 
     machine: Machine
     activated: NamedInterpreter | None = None
     loading: list[str] = field(default_factory=list)
 
     def load(self, path: str) -> str | None:
-        """Return the text of a file that is sourced. That of an `activate` is not followed: its folder is the answer."""
+        """Return the text of a sourced file. An `activate` script is not followed: its folder is the result."""
         if _ACTIVATE.fullmatch(Path(path).name):
             python = Path(path).parent / "python"
             if os.path.exists(python):
@@ -55,7 +55,7 @@ class _Reader:
 
 
 def interpreter_of(script: Path, machine: Machine) -> NamedInterpreter | None:
-    """Find the interpreter that a shell script starts its job with. None when it names none that is there."""
+    """Find the interpreter with which a shell script starts its job. None when it names none that exists."""
     if script.suffix in {".py", ".yaml", ".yml", ".json", ".toml"} or (text := _text(str(script))) is None:
         return None
     reader = _Reader(machine)
@@ -77,7 +77,7 @@ def _text(path: str) -> str | None:
 
 
 def _called(call: Call, machine: Machine) -> NamedInterpreter | None:
-    """The Python beside a program that is called by its path, also behind a wrapper such as srun."""
+    """Return the Python next to a program that is called by path, also after a wrapper such as srun."""
     for argument in call.argv:
         if argument.text and os.sep in argument.text and _PROGRAM.fullmatch(Path(argument.text).name):
             path = machine.cwd / argument.text
@@ -89,7 +89,7 @@ def _called(call: Call, machine: Machine) -> NamedInterpreter | None:
 
 
 def _conda(call: Call, machine: Machine) -> NamedInterpreter | None:
-    """The Python of an environment that conda or mamba activates, or runs a program in."""
+    """Return the Python of an environment that conda or mamba activates, or runs a program in."""
     words = [argument.text for argument in call.argv]
     if not words or words[0] is None or Path(words[0]).name not in _CONDA or len(words) < 3:
         return None

@@ -1,4 +1,4 @@
-"""One run of the doctor: a target, the registry, the configuration, and as many fresh looks as are needed."""
+"""One run of the doctor: a target, the registry, the configuration, and as many fresh looks as needed."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Session:
     selection: Selection
     facts_file: Path | None = None
     begun: list[Collection] = field(default_factory=list)
-    """What was begun while the rules were loaded, for the first look."""
+    """Collections begun while the rules were loaded, for the first look."""
     memory: Memory | None = None
     """What an earlier run found, for a look at this machine as it is."""
 
     def look(self, known: Mapping[type, Any] | None = None) -> Collection:
-        """A fresh collection: nothing that an earlier look saw is remembered, except for facts that are `known`."""
+        """Return a fresh collection: nothing from an earlier look is reused, except facts that are `known`."""
         given: dict[type, Any] = {
             Machine: self.machine,
             Target: self.target,
@@ -85,30 +85,30 @@ class Session:
         )
 
     def _unchanged(self, collection: Collection, results: Iterable[CheckResult]) -> Unchanged | None:
-        """The results that an earlier run had found, None where there are none."""
+        """Return the results that an earlier run had found, None where there are none."""
         if (memory := collection.memory) is None:
             return None
         codes = {result.code for result in results if result.remembered}
         return Unchanged(len(codes), round(memory.age())) if codes else None
 
     def _unexamined(self, collection: Facts, results: Iterable[CheckResult]) -> str:
-        """Why there is no verl to judge; "" where there is one, or where all rules that were selected do without."""
+        """Return why there is no verl to judge; "" where there is one, or where no selected rule needs it."""
         why = without_verl(collection)
         if why and self.selection.select and all(result.reason != why for result in results):
             return ""
         return why
 
     def started_anew(self, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Session:
-        """The same session, seen as if the shell and Ray had been started again with changed environments."""
+        """Return the same session, as if the shell and Ray had been restarted with changed environments."""
         machine = replace(self.machine, environ=change(self.machine.environ), as_started=change)
         return replace(self, machine=machine, begun=[], memory=None)
 
     def at_cost(self, *more: str) -> Session:
-        """The same session, in which rules of these costs may be judged too."""
+        """Return the same session, in which rules of these costs may be judged too."""
         return replace(self, selection=replace(self.selection, costs=self.selection.costs | set(more)))
 
     def narrowed(self, codes: tuple[str, ...]) -> Session:
-        """The same session, asking only for these rules."""
+        """Return the same session, restricted to these rules."""
         return replace(self, selection=replace(self.selection, select=codes, ignore=()))
 
 
@@ -123,7 +123,7 @@ def open_session(
 ) -> Session:
     """Find the target, read the configuration, load the rules. Raises UsageError.
 
-    `announce` is told the target at once: the first line on the screen must not wait for the rules.
+    `announce` receives the target at once: the first line on the screen must not wait for the rules.
     """
     if facts_file is not None and options != Options():
         raise UsageError(
@@ -160,12 +160,12 @@ def open_session(
 
 
 def version() -> str:
-    """The version of the installed doctor, or "not installed" when it runs from a bare checkout."""
+    """Return the version of the installed doctor, or "not installed" when it runs from a bare checkout."""
     with contextlib.suppress(OSError):
-        for name in os.listdir(TOOLKIT.parents[1]):  # noqa: PTH208 - beside it, as an installer leaves it
+        for name in os.listdir(TOOLKIT.parents[1]):  # noqa: PTH208 - next to it, as an installer leaves it
             if match := _INSTALLED.fullmatch(name):
                 return match[1]
-    import importlib.metadata  # noqa: PLC0415 - it is slow to load, and an editable installation alone needs it
+    import importlib.metadata  # noqa: PLC0415 - slow to import, and only an editable installation needs it
 
     try:
         return importlib.metadata.version("verl-doctor")
@@ -174,7 +174,7 @@ def version() -> str:
 
 
 def describe(target: Target, collection: Facts, facts_file: Path | None) -> Mapping[str, Any]:
-    """What was examined, for the head of every report."""
+    """Return what was examined, for the head of every report."""
     interpreter, verl, vllm = collection.get(Interpreter), collection.get(VerlTrees), collection.get(VllmTree)
     fields: dict[str, Any] = {"python": str(target.python), "chosen_by": target.chosen_why}
     if facts_file is not None:
@@ -191,7 +191,7 @@ def describe(target: Target, collection: Facts, facts_file: Path | None) -> Mapp
 
 
 def without_verl(collection: Facts) -> str:
-    """Why there is no verl tree to judge; "" where there is one."""
+    """Return why there is no verl tree to judge; "" where there is one."""
     trees = collection.get(VerlTrees)
     return trees.reason if isinstance(trees, Absent) else ""
 
@@ -206,7 +206,7 @@ def all_facts(run: Session, collection: Collection) -> str:
 
 
 def all_answers(run: Session, collection: Collection) -> dict[type, Any]:
-    """Collect every portable fact. What takes seconds or a GPU is tried with --deep alone."""
+    """Collect every portable fact. What takes seconds or a GPU is tried only with --deep."""
     collectors = run.registry.collectors
     left_out = beyond(run.registry.checks, collectors, run.selection.costs)
     return {

@@ -1,16 +1,17 @@
-"""What an earlier `check` found and what is still so: its facts and outcomes are used again while nothing that they come from has changed.
+"""Reuses the facts and outcomes of an earlier `check` while nothing that they depend on has changed.
 
-A collector declared `kept=True` observes files and variables. While it works, whatever this process looks at in the file system is
-noted (`system.looks`). The record of a run holds the state of all of that, the facts, and the outcomes of the rules that need no
-other facts. The next run uses them where
+A collector declared `kept=True` observes files and variables. While it runs, everything that this process accesses in the
+file system is noted (`system.looks`). The record of a run holds the state of all of that, the facts, and the outcomes of the
+rules that need no other facts. The next run uses them where
 
-- this doctor, its dependencies, its Python, the user, the kernel, the whole environment, the folder, the target, the options and the
-  configuration are the same (the record's name is a digest of these),
-- every file, folder and link that was looked at is as it was: where a single one is not, nothing of the record is used,
-- and what kept facts need of the other collectors is equal. These change by themselves (Ray, GPUs, what the interpreter answers), so
-  they are observed again in every run. Where one differs, nothing of the record is used.
+- this doctor, its dependencies, its Python, the user, the kernel, the whole environment, the folder, the target, the options
+  and the configuration are the same (the record's name is a digest of these),
+- every accessed file, folder and link is unchanged: where a single one has changed, nothing of the record is used,
+- and what kept facts need of the other collectors is equal. These change by themselves (Ray, GPUs, the interpreter's report),
+  so they are observed again in every run. Where one differs, nothing of the record is used.
 
-What is Unknown or Broken is not kept: it may come from a slow disk. Rules whose outcomes are used again are not even imported. A record counts for a day, and not if it is from the future.
+Unknown and Broken facts are not kept: a slow disk may have caused them. Rules whose outcomes are reused are not even
+imported. A record is valid for a day, and not if it is from the future.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ _OLDEST = 86_400.0  # seconds
 _LARGEST = 32_000_000  # bytes
 _KEPT = 16  # records: environments, launch scripts, terminals
 _SINCE_BOOT = ("/proc/cpuinfo",)
-"""What changes with a start of the machine alone; the name of a record says which start it was."""
+"""Variables that change only with a reboot; the record's name identifies the boot."""
 
 
 @dataclass
 class Memory:
-    """The record of an earlier run, as far as it counts in this one, and what this run adds.
+    """The record of an earlier run, as far as it is valid in this one, and what this run adds.
 
-    `values` are the facts as JSON texts, by reference; `compared` are those that are observed again in every run. `watch` begins to note
-    what is looked at.
+    `values` are the facts as JSON texts, by reference; `compared` are those that are observed again in every run. `watch`
+    begins to note what is accessed.
     """
 
     collectors: Mapping[str, Collector]
@@ -64,7 +65,7 @@ class Memory:
     collection: Collection | None = None
 
     def compare(self, collection: Collection) -> None:
-        """Observe what changes by itself. Where that differs nothing is used, and all is noted for a record of its own."""
+        """Observe what changes by itself. Where it differs, nothing is reused, and everything is noted for a new record."""
         self.collection = collection
         if not self.values:
             return
@@ -81,7 +82,7 @@ class Memory:
             self.watch()
 
     def fact(self, reference: FactReference) -> Any:
-        """The fact, or None where it is to be observed."""
+        """Return the fact, or None where it must be observed."""
         known = reference.key in self.values and reference.key in self.collectors
         return self._restored(reference.key, self.values) if known and self._is_valid(reference.key) else None
 
@@ -92,25 +93,25 @@ class Memory:
             return None
 
     def looking(self, collector: Collector) -> contextlib.AbstractContextManager[None]:
-        """A block in which a collector observes its fact: what it looks at counts where the fact is to be kept."""
+        """Return a block in which a collector observes its fact: its file accesses count where the fact is kept."""
         return looks.counted(collector.reference.key) if collector.kept else contextlib.nullcontext()
 
     def outcome(self, check: Check) -> Any:
-        """How the rule ended, as JSON; None where it is to be judged."""
+        """Return the outcome of the rule, as JSON; None where it must be judged."""
         found = self.outcomes.get(check.code)
         return found if found is not None and all(map(self._holds, _needs(check))) else None
 
     def age(self) -> float:
-        """How many seconds ago the record was made."""
+        """Return how many seconds ago the record was made."""
         return max(0.0, time.time() - self.taken)
 
     def note(self, check: Check, outcome: Any) -> None:
-        """Keep how a rule ended, where that follows from facts that can be compared."""
+        """Record the outcome of a rule, where it depends only on comparable facts."""
         if all(self._may_be_kept(key) for key in _needs(check)):
             self.noted[check.code] = outcome
 
     def _is_valid(self, key: str) -> bool:
-        """Whether what is kept of a fact is what would be observed now, given that no file has changed."""
+        """Return whether a recorded fact is what would be observed now, given that no file has changed."""
         if key not in self.valid:
             collector = self.collectors[key]
             self.valid[key] = False  # for facts that need each other
@@ -121,12 +122,12 @@ class Memory:
         return self.valid[key]
 
     def _holds(self, key: str) -> bool:
-        """What no collector observes is given, and part of the record's name."""
+        """Return whether a needed fact holds. One without a collector is given, and part of the record's name."""
         return self._is_valid(key) if key in self.collectors else True
 
     @cached_property
     def _changing(self) -> Mapping[str, Collector]:
-        """The collectors of what changes by itself and is needed by a fact that is kept."""
+        """The collectors of what changes by itself and is needed by a kept fact."""
         needed = dict.fromkeys(
             need.reference.key
             for collector in self.collectors.values()
@@ -140,8 +141,8 @@ class Memory:
         return key not in self.collectors or self.collectors[key].kept or key in self._changing
 
     def document(self, unkept: Container[str]) -> dict[str, Any]:
-        """The record of this run, without what was looked at. Of the `unkept` facts nothing is recorded."""
-        assert self.collection is not None  # noqa: S101 - a run has looked
+        """Return the record of this run, without the file accesses. Of the `unkept` facts nothing is recorded."""
+        assert self.collection is not None  # noqa: S101 - a run has collected
         values: dict[str, str] = {}
         for key, collector in self.collectors.items():
             known = collector.kept and not collector.local and self.collection.has(collector.reference)
@@ -164,10 +165,10 @@ def _text(value: Any) -> str:
 
 @contextlib.contextmanager
 def remembering(session: Session) -> Iterator[Session]:
-    """The same session, whose look uses what is unchanged since an earlier run, and whose answer is kept for the next one."""
+    """Yield the session with a look that reuses what is unchanged since an earlier run, and record its result for the next run."""
     is_made_up = session.machine != Machine(session.machine.environ, session.machine.cwd)
     if session.registry.plugins or is_made_up or not hasattr(os, "O_PATH"):
-        yield session  # what a plug-in's rules read is not ours to foretell, and other systems than Linux have other file systems
+        yield session  # the accesses of plugins' rules are unpredictable, and other systems than Linux have other file systems
         return
     began = time.time()
     file = _file(session)
@@ -187,7 +188,7 @@ def remembering(session: Session) -> Iterator[Session]:
 
 
 def _file(session: Session) -> Path:
-    """The record of all that is no file and that a fact may depend on."""
+    """Return the file of the record, named after everything besides files that a fact may depend on."""
     machine = session.machine
     about = (
         kept_index.state(),
@@ -202,7 +203,7 @@ def _file(session: Session) -> Path:
 
 
 def _recall(memory: Memory, file: Path, now: float) -> bool:
-    """Whether there is a record, and no file that it was made from has changed."""
+    """Return whether a record exists, and no file that it was made from has changed."""
     kept = cache.read(file, _LARGEST)
     try:
         if kept is None or not 0 <= now - kept["taken"] < _OLDEST or looks.what_changed(kept["looks"]):
@@ -214,7 +215,7 @@ def _recall(memory: Memory, file: Path, now: float) -> bool:
             compared,
             outcomes,
         )
-    except (LookupError, TypeError, ValueError, AttributeError):  # somebody edited it
+    except (LookupError, TypeError, ValueError, AttributeError):  # the file was edited
         return False
     return True
 
@@ -230,6 +231,6 @@ def _keep(memory: Memory, seen: Looks, file: Path, began: float) -> None:
     document = memory.document(seen.unkept)
     if (
         masked(memory.noted) == memory.noted
-    ):  # what smells of a secret is written nowhere; facts hold nothing of it
+    ):  # what resembles a secret is never written; facts hold none of it
         cache.write(file, {"taken": began, "looks": looked, **document})
     cache.keep_youngest(file.parent, _KEPT)

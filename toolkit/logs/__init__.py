@@ -1,1 +1,1 @@
-"""Reading logs of any size: lines, exceptions, signatures, the first cause, and the time line of a start."""
+"""Reads logs of any size: lines, exceptions, signatures, the first cause, and the timeline of a start."""

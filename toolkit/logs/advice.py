@@ -1,6 +1,6 @@
-"""What helps against an exception, computed from its words and from where it was raised: which package lacks what, which file is not there.
+"""Advice on an exception, computed from its message and from where it was raised: the package that lacks a module, the missing file.
 
-A signature knows what helped others; this names what this log names. Where nothing can be named it says nothing.
+A signature holds what helped others; this module names what this log names. It returns nothing where it can name nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.logs.blame import STANDARD, is_of_the_job, package_of
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 
-# Modules whose distribution has another name.
+# Modules whose distribution has a different name.
 _DISTRIBUTIONS = {
     "PIL": "pillow", "cv2": "opencv-python-headless", "yaml": "PyYAML", "sklearn": "scikit-learn", "flash_attn": "flash-attn",
     "flash_attn_2_cuda": "flash-attn", "flashinfer": "flashinfer-python", "transformer_engine": "transformer-engine[pytorch]",
@@ -24,7 +24,7 @@ _DISTRIBUTIONS = {
     "apex": "", "amp_C": "", "fused_layer_norm_cuda": "", "verl": "", "tbe": "", "te": "", "vllm_ascend": "vllm-ascend",
     "grouped_gemm": "", "deep_ep": "", "deep_gemm": "", "aiter": "", "mindspeed": "",
 }  # fmt: skip
-"""Nothing where the package index has another package of that name, or none that fits: it is built from its source."""
+"""Empty where the package index holds an unrelated package of that name, or none that fits: build it from source."""
 _PLAIN = frozenset(
     [
         "timm",
@@ -111,7 +111,7 @@ _PLAIN = frozenset(
         "fla",
     ]
 )
-# Where classes of well-known names come from.
+# Where classes with well-known names come from.
 _OF_CLASS = (
     ("vllm", re.compile(r"(?:EngineArgs|AsyncEngineArgs|LLMEngine|AsyncLLM|SamplingParams|\w*SchedulerConfig|ParallelConfig|CacheConfig|VllmConfig|\w*ModelRunner|LLM)")),
     ("trl", re.compile(r"(?:GRPO|SFT|DPO|PPO|RLOO|KTO|ORPO|CPO|Reward|OnlineDPO)(?:Config|Trainer)")),
@@ -144,27 +144,27 @@ _NOT_INSTALLED = re.compile(
     r"the package (\w[\w-]*) seems to be not installed|requires? the following packages? [^:]*: ([\w-]+)|[Rr]equires the (\w[\w-]*) (?:library|package)|"
     r"No package metadata was found for ([\w-]+)|[Pp]lease install (?:the )?`?([\w-]+)`? (?:first|to )"
 )
-# A sentence, which may hold a number with a point, and the words in which a program asks for something.
+# A sentence, which may contain a decimal number, and the phrases with which a program requests something.
 _SENTENCE = re.compile(r"(?:[^.!?;]|\.(?=\S))+[.!?;]?")
 _ASKS = re.compile(
     r"\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ii]nstall|[Uu]pgrade|[Uu]pdate|[Ss]pecify)\b|"
     r"\bmust\b|\bshould (?:be|have|match)\b|\b(?:valid|allowed|possible|supported|available|current) (?:values?|options?|choices?|columns?|keys?)\b|\b[Cc]hoose from\b"
 )
 _SILENT = frozenset({"RayTaskError", "KeyError", "CalledProcessError", "OutOfMemoryError"})
-_LONGEST = 1500  # characters of a message of which sentences are read
+_LONGEST = 1500  # characters of a message that are searched for sentences
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an exception was raised: the package, "" for a file of the job, and the place in words."""
+    """Where an exception was raised: the package ("" for a file of the job), and the place as text."""
 
     package: str
     words: str
 
 
 def advised(raised: Raised, lines: Sequence[Line]) -> str:
-    """What helps, in parts that are joined by "; ". "" where nothing can be named."""
+    """Return what helps, as parts joined by "; "; "" where nothing can be named."""
     place = _place(raised.frames)
     readers: tuple[Callable[[], str], ...] = (
         partial(_recommended, raised, place),
@@ -182,7 +182,7 @@ def advised(raised: Raised, lines: Sequence[Line]) -> str:
 
 
 def _place(frames: Sequence[Frame]) -> _Place:
-    """The deepest place outside of the standard library."""
+    """Return the deepest place outside the standard library."""
     own = [frame for frame in frames if not STANDARD.search(frame.path)]
     if not own:
         return _Place("", "")
@@ -195,7 +195,7 @@ def _place(frames: Sequence[Frame]) -> _Place:
 
 
 def _recommended(raised: Raised, place: _Place) -> str:
-    """A package that an installed one asks for in its own words."""
+    """A package that an installed package recommends in its error message."""
     if not raised.name.endswith(("ImportError", "ModuleNotFoundError", "PackageNotFoundError")):
         return ""
     if found := _PIP.search(raised.message):
@@ -209,7 +209,7 @@ def _recommended(raised: Raised, place: _Place) -> str:
 
 
 def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
-    """A module that is not there: the package is not installed, or is of a release without that module."""
+    """A missing module: the package is not installed, or its release does not have that module."""
     found = _MISSING.search(raised.message)
     if found is None or "ImportError" not in raised.name.replace("ModuleNotFoundError", "ImportError"):
         return ""
@@ -236,7 +236,7 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 
 
 def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
-    """A name that a module lacks."""
+    """A name that a module does not define."""
     if (found := _NO_NAME.search(raised.message)) is None:
         return ""
     name, partly, module, path = found.groups()
@@ -253,7 +253,7 @@ def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 
 
 def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
-    """An argument that a function does not take."""
+    """An argument that a function does not accept."""
     found = _CALL.search(raised.message)
     if found is None or raised.name != "TypeError":
         return ""
@@ -282,7 +282,7 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 
 
 def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
-    """An attribute that a module, or an object of a well-known class, lacks."""
+    """An attribute that a module, or an object of a well-known class, does not have."""
     if raised.name != "AttributeError":
         return ""
     if found := _NO_ATTRIBUTE.search(raised.message):
@@ -306,7 +306,7 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
 
 
 def _unlinked(raised: Raised) -> str:
-    """A compiled file that was built for another release, or a library that the loader does not find."""
+    """A compiled file built for another release, or a library that the loader cannot find."""
     if found := _SYMBOL.search(raised.message):
         package = found[3] or found[4] or ""
         named = _named(re.sub(r"_\d?_?cuda$|_2$", "", package)) if package else "the package"
@@ -319,7 +319,7 @@ def _unlinked(raised: Raised) -> str:
 
 
 def _of_file(raised: Raised) -> str:
-    """A file that is not there, or may not be used."""
+    """A file that does not exist or may not be used."""
     if raised.name not in {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"}:
         return ""
     found = _FILE.search(raised.message)
@@ -335,7 +335,7 @@ def _of_file(raised: Raised) -> str:
 
 
 def _of_data(raised: Raised, place: _Place) -> str:
-    """A column that the job's data lack."""
+    """A column that is missing from the job's data."""
     found = _KEY.fullmatch(raised.message.strip())
     where = raised.frames[-1] if raised.frames else None
     if raised.name != "KeyError" or found is None or where is None:
@@ -351,14 +351,14 @@ def _of_data(raised: Raised, place: _Place) -> str:
 
 
 def _of_text(raised: Raised) -> str:
-    """A file that a parser does not understand."""
+    """A file that a parser cannot read."""
     if found := _AT_LINE.search(raised.message):
         return f"correct line {found[2]} of {found[1]}"
     return ""
 
 
 def _demanded(raised: Raised) -> str:
-    """What the message demands in a sentence of its own, or the values that it lists."""
+    """What a sentence of the message demands, or the values that the message lists."""
     text = " ".join(raised.message.split())
     if raised.name in _SILENT or len(text) > _LONGEST:
         return ""

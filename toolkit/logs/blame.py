@@ -1,8 +1,8 @@
-"""Whose fault an exception is that no signature knows: the job's code, its configuration, its launch script, or a program's own refusal.
+"""Assigns exceptions without a signature to the job's code, its configuration, its launch script, or a refusing program.
 
-The exception itself is the cause. It is the job's code that raised it when the deepest place outside of the standard library and of
-installed packages lies in a file of the job. It is the configuration when the message, or the source line that raised it, names a
-setting of the job, the value of one, or a key of verl's.
+The exception itself is the cause. The job's code raised it when the deepest place outside the standard library and installed
+packages lies in a file of the job. The configuration is at fault when the message, or the source line that raised it, names a
+setting of the job, a setting's value, or a key of verl's.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ CODES: dict[Fault, str] = {
     "launch": "LOG162",
     "program": "LOG163",
 }
-"""The codes under which `explain` has a page. Their signatures have no texts."""
+"""The codes for which `explain` has a page. Their signatures have no texts."""
 
 _NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning"
 _INSTALLED = re.compile(
     rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[xi]$|\.pxi$|(?:^|/)(?:{_NAMES})/|/bin/\w+$"
 )
-# What lies in the package itself, in a checkout that has the same name.
+# Paths inside the package itself, in a checkout of the same name.
 _OF_VERL = re.compile(
     r"(?:trainer|workers|utils|single_controller|experimental|models|tools|third_party|interactions|checkpoint_engine|plugin)/|(?:protocol|base_config|__init__)\.py"
 )
 STANDARD = re.compile(
     r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^\w+/.*\.py[xi]$|\.pxi$|"
-    # what only passes calls on
+    # modules that only pass calls on
     r"/torch/(?:nn/modules/module|utils/_contextlib|_dynamo/eval_frame)\.py$"
 )
 _PACKAGE = re.compile(rf"/(?:site|dist)-packages/(\w+)|(?:^|/)({_NAMES})/")
@@ -48,15 +48,17 @@ _FULL_KEY = re.compile(
 )
 _PATH = re.compile(r"(?<![\w/.:])(/[\w.+@%=-]+(?:/[\w.+@%=-]+)+)")
 _WORD = re.compile(r"[A-Za-z_]\w{4,}")
-# An item as Python prints it in a list, and a command as the shell prints it.
+# A list item as Python prints it, and a command as the shell prints it.
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _COMMAND = re.compile(r"\++ .*\bpython[\d.]* .*=")
 _PLAIN = frozenset({"true", "false", "none", "null", "auto", "default", "model", "data"})
 _SUFFIXES = frozenset({"py", "json", "jsonl", "yaml", "yml", "parquet", "csv", "txt", "log", "sh", "arrow"})
-_ITEMS = re.compile(r"[]['\", ]+")  # between the items of a list
-_IN_LINE = re.compile(r"\b[A-Z]\w*(?:Error|Exception)(?:: \S|\([\"'])")  # an exception as others quote it
-_MOST = 3  # settings that are named
-# Libraries that are configured by arguments, where they check these, and the words in which they refuse some.
+_ITEMS = re.compile(r"[]['\", ]+")  # between list items
+_IN_LINE = re.compile(
+    r"\b[A-Z]\w*(?:Error|Exception)(?:: \S|\([\"'])"
+)  # an exception as other programs quote it
+_MOST = 3  # settings to name
+# Libraries that are configured by arguments, where they check these, and the phrases with which they refuse them.
 _REFUSING = frozenset(
     {
         "trl",
@@ -86,10 +88,10 @@ _ARGUMENT = re.compile(
 
 @dataclass(frozen=True)
 class Blame:
-    """Whose fault it is.
+    """Where the fault lies.
 
-    `settings` are dotted keys that the exception names, `file` is a path that it names, `place` where it was raised ("reward.py:12,
-    in f"), `raised_by` the package of that place.
+    `settings` are dotted keys that the exception names, `file` is a path that it names, `place` is where it was raised
+    ("reward.py:12, in f"), `raised_by` is the package of that place.
     """
 
     fault: Fault
@@ -105,7 +107,7 @@ class Blame:
 
     @property
     def title(self) -> str:
-        """What is wrong, without the words of the exception."""
+        """What is wrong, without the exception's message."""
         if self.fault == "code":
             return f"the job's own code raised it: {self.place}"
         if self.fault == "launch":
@@ -140,7 +142,7 @@ class Blame:
 
 
 def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame | None:
-    """Whose fault an exception with a traceback is. None where there is no traceback."""
+    """Return where the fault of an exception with a traceback lies; None where there is no traceback."""
     if not raised.frames:
         return None
     deepest = next(
@@ -162,13 +164,13 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
 
 
 def package_of(frame: Frame) -> str:
-    """The package in which a file lies, "" for none that is known."""
+    """Return the package that contains a file, "" for an unknown package."""
     package = _PACKAGE.search(frame.path)
     return next(filter(None, package.groups()), "") if package else ""
 
 
 def _refuses(raised: Raised, deepest: Frame) -> bool:
-    """Whether a library refuses what it was configured with: it checks its arguments, and says what they must be."""
+    """Return whether a library refuses its configuration: it checks its arguments and states what they must be."""
     if raised.name not in {"ValueError", "AssertionError", "NotImplementedError", "ValidationError"}:
         return False
     checks = _CHECKS.search(deepest.function) or _OF_ARGUMENTS.search(deepest.path)
@@ -176,43 +178,43 @@ def _refuses(raised: Raised, deepest: Frame) -> bool:
 
 
 def _arguments_in(message: str) -> tuple[str, ...]:
-    """The arguments that a refusal names as code, as options, or as words that only names of arguments look like."""
+    """Return the arguments that a refusal names: as code, as options, or as words that only argument names look like."""
     found = (next(filter(None, match.groups())) for match in _ARGUMENT.finditer(message))
     return tuple(dict.fromkeys(found))[:_MOST]
 
 
 def names_exception(words: str) -> bool:
-    """Whether a complaint that is no traceback tells which exception was raised."""
+    """Return whether a complaint without a traceback names the exception that was raised."""
     return _IN_LINE.search(words) is not None
 
 
 def blamed_alone(words: str, lines: Sequence[Line]) -> Blame:
-    """Whose fault an exception is of which only its words are there."""
+    """Return where the fault lies when the log holds only the message of an exception."""
     settings = settings_in(words, "", lines)
     return Blame("configuration", settings) if settings else Blame("program")
 
 
 def _place(frame: Frame, path: str) -> str:
-    """Where an exception was raised, as in "reward.py:12, in f"."""
+    """Return where an exception was raised, as in "reward.py:12, in f"."""
     return f"{path}:{frame.line}" + (f", in {frame.function}" if frame.function else "")
 
 
 def settings_in(message: str, code: str, lines: Sequence[Line]) -> tuple[str, ...]:
-    """The settings of the job that the words of a refusal name, or the source line that raised it."""
+    """Return the settings of the job that a refusal, or the source line that raised it, names."""
     overrides = tuple(_overrides(lines))
     file = next((match[1] for match in _PATH.finditer(message) if not _INSTALLED.search(match[1])), "")
     return _settings(message, file, overrides) or _settings(code, "", overrides)
 
 
 def blamed_complaint(words: str, phase: Phase | None) -> Blame:
-    """Whose fault it is when a shell, a parser of arguments or Hydra complains without a traceback."""
+    """Return where the fault lies when a shell, an argument parser or Hydra complains without a traceback."""
     if phase == "shell":
         return Blame("launch")
     return Blame("configuration", _settings(words, "", ()))
 
 
 def is_of_the_job(frame: Frame) -> bool:
-    """Whether a file is none of an installed package or of a known project's source tree."""
+    """Return whether a file belongs neither to an installed package nor to the source tree of a known project."""
     path = frame.path.replace("\\", "/")
     before, found, inside = path.rpartition("/verl/")
     if found and not _INSTALLED.search(f"{before}/"):
@@ -221,7 +223,7 @@ def is_of_the_job(frame: Frame) -> bool:
 
 
 def _settings(message: str, file: str, overrides: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The settings of which the key, its last part, or the value stands in a message: those of the first kind that are there."""
+    """Return the settings that a message names by key, else by last part of the key, else by value."""
     for line in message.split("\n"):
         if found := _FULL_KEY.search(line.strip()):
             return (next(filter(None, found.groups())),)
@@ -242,22 +244,22 @@ def _settings(message: str, file: str, overrides: Sequence[tuple[str, str]]) -> 
 
 
 def _names(value: str, file: str) -> bool:
-    """Whether a file is the value of a setting, one of its items, or a folder above it."""
+    """Return whether a file is a setting's value, an item of it, or a folder above it."""
     return any(f"{part.rstrip('/')}/".startswith(f"{file.rstrip('/')}/") for part in _ITEMS.split(value))
 
 
 def _is_telling(value: str) -> bool:
-    """Whether a value is neither a number nor a word that many settings have."""
+    """Return whether a value is specific: neither a number nor a word that many settings hold."""
     return len(value) > 2 and value.lower() not in _PLAIN and not value.replace(".", "").isdecimal()
 
 
 def _stands_in(value: str, text: str) -> bool:
-    """Whether a value stands in a message as a word of its own."""
+    """Return whether a value occurs in a message as a separate word."""
     return re.search(rf"(?<![\w./-]){re.escape(value)}(?![\w/-])", text) is not None
 
 
 def _overrides(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
-    """The settings of the job as Hydra repeats them, or as `set -x` shows the command. Of a line that is cut, those that are there."""
+    """Yield the job's settings as Hydra repeats them or `set -x` prints the command; of a truncated line, those that remain."""
     text = next((line.text for line in lines if line.text.startswith(OVERRIDES)), None)
     if text is not None:
         words = [first or second for first, second in _QUOTED.findall(text.removeprefix(OVERRIDES))]

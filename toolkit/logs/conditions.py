@@ -1,4 +1,4 @@
-"""What a log shows of the machine, and which parts of a remedy it rules out: advice for NVIDIA helps nobody who has AMD GPUs or NPUs."""
+"""What a log reveals about the machine, and which parts of a remedy that rules out: advice for NVIDIA is useless on AMD GPUs or NPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 
 from verl_doctor.toolkit.logs.lines import Line
 
-# A trait of the machine, and the texts that show it.
+# A trait of the machine, and the texts that reveal it.
 _SHOWN = {
     "amd": re.compile(
         r"HIP error|hipError|HIP out of memory|No HIP GPUs|HSA_STATUS|/rocm[-/]|\bgfx\d{3,4}\b|platform rocm|/rccl/|rocBLAS|/dev/kfd|amdgpu"
@@ -27,7 +27,7 @@ _SHOWN = {
         r"Bfloat16 is only supported|BFloat16 is not supported|does not support bfloat16", re.IGNORECASE
     ),
 }
-# What a part of a remedy demands of the machine.
+# What a part of a remedy requires of the machine.
 _DEMANDED = {
     "amd": re.compile(r"ROCm|rocm|HIP_|HSA_|ROCR_|\bgfx\b|/dev/kfd|AITER"),
     "npu": re.compile(r"CANN|HCCL|ASCEND|npu-smi|davinci|torch_npu"),
@@ -43,7 +43,7 @@ _NOTHING = "the message states what is wrong; the usual remedies do not apply to
 
 
 def traits_of(lines: Iterable[Line]) -> frozenset[str]:
-    """The traits of the machine that a log shows. HIP speaks of CUDA too: the rarer maker counts."""
+    """Return the machine's traits that a log reveals. HIP mentions CUDA too, so the rarer vendor counts."""
     texts = [line.text for line in lines]
     found = {trait for trait, shown in _SHOWN.items() if any(shown.search(text) for text in texts)}
     if found & {"amd", "npu"}:
@@ -52,14 +52,14 @@ def traits_of(lines: Iterable[Line]) -> frozenset[str]:
 
 
 def fitting(remedy: str, traits: AbstractSet[str]) -> str:
-    """The parts of a remedy that nothing contradicts."""
+    """Return the parts of a remedy that no trait contradicts."""
     parts = remedy.split("; ")
     kept = [part for part in parts if not contradicts(part, traits)]
     return "; ".join(kept) or (_NOTHING if remedy else "")
 
 
 def contradicts(part: str, traits: AbstractSet[str]) -> bool:
-    """Whether advice demands what the machine is not. It may name several makers."""
+    """Return whether advice requires what this machine is not. The advice may name several vendors."""
     demanded = {trait for trait, words in _DEMANDED.items() if words.search(part)}
     makers = demanded & _MAKERS
     if makers and traits & _MAKERS and not makers & traits:

@@ -1,9 +1,9 @@
-"""From logs to the first cause: the first error (`first_cause`) joined with what texts are known to prove (`signature`).
+"""From logs to the first cause: the first error (`first_cause`), joined with what texts are known to prove (`signature`).
 
-An error that nobody knows stays without a cause: a fault of the environment is named when the error that ended the run is one, or
-when the run's end tells only of a consequence and such a fault was told before. What else was seen is kept apart from it.
-A complaint that the run survived is no cause: training went on behind it, or it says itself that nothing follows from it. Nor is
-the same complaint once more, except as the program's own last word.
+An error without a signature stays without a cause. A fault of the environment is named when it is the error that ended the
+run, or when the run's end shows only a consequence and the fault was logged earlier. Everything else that was found is kept
+apart. A complaint that the run survived is no cause: training continued after it, or the complaint itself states that nothing
+follows from it. Nor is a repetition of the same complaint, except as the program's own last words.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.text import clipped
 
 _FRAME = '  File "'
-_NEAR = 200  # lines before an unknown error in which its own process may have told why
-_END = 100  # lines at the end of a log, which count whatever is in them
+_NEAR = 200  # lines before an unknown error in which its own process may have logged the reason
+_END = 100  # lines at the end of a log, which always count
 _LONGEST = 400
-_AT_ONCE = 1.0  # second: clocks of nodes differ, and lines come late
-_LATE = 10  # lines by which what a child process says comes behind the exception of its parent
+_AT_ONCE = 1.0  # second: clocks of nodes differ, and lines arrive late
+_LATE = 10  # lines by which a child process's output may trail its parent's exception
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}\b|\bport[ =:]{1,3}\d{2,5}\b")
-_OF_NCCL = "NET130"  # the code of what only NCCL's last warning tells
+_OF_NCCL = "NET130"  # the code of faults that only NCCL's last warning shows
 _REASONLESS = re.compile(
     r"unhandled (?:system|cuda) error|nccl\w*(?:System|Internal|Unhandled)\w*Error|NCCL [Ee]rror \d|NCCL error: (?:invalid|internal)"
 )
 _INNER = "See inner exception"
 _WRAPPED = re.compile(r"failed with (?:error|exception)[: ]+['\"](.+)")
 _ABORTED = re.compile(r"exit ?code *[:=]? *(?:-6|134)\b|return code = -6|SIGABRT|: Aborted")
-# Words of programs for a loss that they can bear.
+# Phrases with which programs report a loss that they can bear.
 _BORNE = re.compile(
     r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring|^Ignore \w+ error"
 )
@@ -74,7 +74,7 @@ _BORNE = re.compile(
 
 @dataclass(frozen=True)
 class Told:
-    """One thing that a log says: where, by whom, in which words, and what they are known to prove."""
+    """One report in a log: where, by which process, in which words, and what these are known to prove."""
 
     source: str
     number: int
@@ -84,19 +84,19 @@ class Told:
     signature: Signature | None = None
     times: int = 1
     when: float = math.inf
-    """On the scale of `timeline.clock`, as far as lines before it tell."""
+    """On the scale of `timeline.clock`, as far as the lines before it show."""
     phase: Phase | None = None
     """When it struck, as far as the log shows."""
     blame: Blame | None = None
-    """Whose fault it is, of an exception that no signature knows as one of the environment."""
+    """Where the fault lies, for an exception that no signature attributes to the environment."""
     settings: tuple[str, ...] = ()
-    """The settings that a refusal names, where a signature knows it."""
+    """The settings that a refusal names, where a signature matches it."""
     stage: str = ""
-    """The stage of the job, where a signature knows what helps in it."""
+    """The stage of the job, where a signature has a remedy for it."""
     traits: frozenset[str] = frozenset()
-    """What the log shows of the machine: a remedy must not contradict it."""
+    """What the log reveals about the machine: a remedy must not contradict it."""
     advice: str = ""
-    """What helps as the exception itself names it, where no remedy is known, or only a general one."""
+    """The advice derived from the exception itself, where no remedy is known, or only a general one."""
 
     @property
     def kind(self) -> Kind | Literal["unknown"]:
@@ -105,12 +105,12 @@ class Told:
 
     @property
     def is_complaint(self) -> bool:
-        """Whether it tells that something failed, or was ended."""
+        """Whether it reports that something failed or was ended."""
         return self.kind not in {"hint", "note"}
 
     @property
     def is_coded(self) -> bool:
-        """Whether it has a page of its own."""
+        """Whether it has its own page."""
         return self.signature is not None and bool(self.signature.code)
 
     @property
@@ -121,7 +121,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one log tells. `causes` are named faults, first cause first, `error` the first error where that is none of them."""
+    """What one log shows. `causes` are named faults, the first cause first; `error` is the first error where it is none of them."""
 
     causes: tuple[Told, ...] = ()
     error: Told | None = None
@@ -130,33 +130,33 @@ class Reading:
     hints: tuple[Told, ...] = ()
     total: int = 0
     finished: bool = False
-    """Whether a training came to its end in it."""
+    """Whether a training finished in it."""
 
     @property
     def first(self) -> Told | None:
-        """The first cause: a named fault, or an exception that tells by itself whose fault it is. None where neither is there."""
+        """The first cause: a named fault, or an exception that shows where the fault lies. None where the log has neither."""
         if self.causes:
             return self.causes[0]
         return self.error if self.error is not None and self.error.blame is not None else None
 
     @property
     def rank(self) -> int:
-        """Which of several logs of a run is to be believed: a fault that needs no other cause is 0, a consequence 3."""
+        """How much to trust this log among several of a run: 0 for a fault that needs no other cause, 3 for a consequence."""
         if self.causes:
             return 0 if any(cause.is_strong for cause in self.causes) else 2
         return 1 if self.error is not None and not _only_follows(self.error) else 3
 
     @property
     def began(self) -> float:
-        """When it was said for the first time, infinite when nothing tells."""
+        """When it was first reported; infinite when unknown."""
         first = self.causes[0] if self.causes else self.error
         return math.inf if first is None else first.when
 
 
 def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -> Reading:
-    """Judge one log. What the processes of a run say behind its end is kept beside.
+    """Judge one log. Output of the run's processes after its end is kept separately.
 
-    `trains_from` is the line in which the first step begins, infinite for none; left out, it is looked for in the lines.
+    `trains_from` is the line in which the first step begins, infinite for none; by default the lines are searched for it.
     """
     total = len(lines)
     lines, behind = parted(without_quotations(unprefixed(lines)))
@@ -179,7 +179,7 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     fatal = _fatal(loud, errors, telling, lines, source)
     if not finished:
         fatal = _ending(fatal, in_lines, steps)
-    elif fatal is not None and fatal.kind == "ended":  # what was ended had done its work
+    elif fatal is not None and fatal.kind == "ended":  # the ended process had finished its work
         fatal = None
     consequences = [
         words for words in all_errors if words.kind == "consequence" and not life.has(words.number)
@@ -229,7 +229,7 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
 
 
 def _complained(lines: Sequence[Line], source: str, ended: Told | None) -> Told | None:
-    """The last words of a program that raised nothing; of one whose end another process noticed, the argument that it was refused."""
+    """Return the last words of a program that raised nothing; where another process noticed its end, the argument that it was refused."""
     cause, phase = complaint_in(lines) or (None, None) if ended is None else (refused_argument(lines), None)
     if cause is None or (ended is not None and cause.number > ended.number):
         return None
@@ -242,7 +242,7 @@ def _complained(lines: Sequence[Line], source: str, ended: Told | None) -> Told 
 def _failed(
     lines: Sequence[Line], source: str, steps: Steps, known: Sequence[Told], *, finished: bool
 ) -> Told | None:
-    """What shows that the run failed, where nothing in it is a cause or a consequence."""
+    """Return what shows that the run failed, where nothing in it is a cause or a consequence."""
     numbers = {error.number for error in known}
     rest = [line for line in lines if line.number not in numbers]
     cause = failure_in(rest, steps.last, finished=finished)
@@ -250,7 +250,7 @@ def _failed(
 
 
 class _Where:
-    """Where in the job what a log tells was raised."""
+    """Where in the job an error of the log was raised."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ class _Where:
         self._complaint = None if loud else complaint_in(lines)
 
     def placed(self, error: Told) -> Told:
-        """The same with its phase. What ended the driver shows how far the job had come."""
+        """Return the error with its phase. What ended the driver shows how far the job had come."""
         at = bisect_right(self._lines, error.number, key=lambda line: line.number)
         if error.phase is not None:
             return error
@@ -286,7 +286,7 @@ class _Where:
         return replace(error, phase=phase_of_line(self._lines[at - 1]) if at else None)
 
     def named(self, error: Told) -> Told:
-        """A known fault with its phase, and with the settings that its words name where settings are refused."""
+        """Return a known fault with its phase and, where settings are refused, with the settings that its message names."""
         placed = self.placed(error)
         found = self._raised.get((error.number, error.process))
         if error.signature is not None and error.signature.named:
@@ -302,7 +302,7 @@ class _Where:
         return replace(placed, settings=settings_in(message, code, self._lines))
 
     def judged(self, error: Told, *, finished: bool) -> Told:
-        """An error that is none of the environment, with its phase, and with whose fault it is."""
+        """Return an error that is not the environment's, with its phase and with where the fault lies."""
         found = self._raised.get((error.number, error.process))
         is_open = error.blame is None and error.kind in {"unknown", "job"}
         if finished or self._goes_on() or not is_open:
@@ -322,14 +322,14 @@ class _Where:
         return replace(_with_code(placed, found[0]), blame=blame, advice=advised(found[0], self._lines))
 
     def _goes_on(self) -> bool:
-        """Whether steps were logged behind the last exception: whoever raised it, the job bore it."""
+        """Return whether steps were logged after the last exception: the job survived it, whichever process raised it."""
         if self._end is None:
             return False
         return self._steps.behind(self._end.line.number) >= (1 if self._end.line.process else SURE)
 
 
 def _with_code(error: Told, raised: Raised) -> Told:
-    """The same with the source line of an exception that says nothing."""
+    """Return the error with the source line of an exception that has no message."""
     code = raised.frames[-1].code if raised.frames else ""
     if raised.message or not code:
         return error
@@ -343,9 +343,10 @@ def _with_code(error: Told, raised: Raised) -> Told:
 def _unsurvived(
     every: Sequence[Raised], in_lines: Sequence[Told], steps: Steps, life: Life
 ) -> tuple[list[Raised], list[Raised]]:
-    """The exceptions that may have ended the run, and those that it survived.
+    """Return the exceptions that may have ended the run, and those that it survived.
 
-    The program's own last word counts, unless training went on behind it. What was raised once counts unless somebody ended the run.
+    The program's own last words count, unless training continued after them. An exception raised once counts unless the run
+    was ended from outside.
     """
     if not every:
         return [], []
@@ -366,13 +367,13 @@ def _unsurvived(
 
 
 def _is_end(raised: Raised) -> bool:
-    """Whether an exception says that somebody ended the program."""
+    """Return whether an exception reports that the program was ended from outside."""
     signature = which(f"{raised.type}: {raised.message}")
     return signature is not None and signature.kind == "ended"
 
 
 def _ending(fatal: Told | None, in_lines: Sequence[Told], steps: Steps) -> Told | None:
-    """The error that ended the run, or the line that says that somebody did it before anything failed."""
+    """Return the error that ended the run, or the line that reports that it was ended from outside before anything failed."""
     first = next(
         (error for error in in_lines if error.kind == "ended" and steps.behind(error.number) < SURE), None
     )
@@ -392,7 +393,7 @@ def _ending(fatal: Told | None, in_lines: Sequence[Told], steps: Steps) -> Told 
 
 
 def _borne(in_lines: Sequence[Told], steps: Steps, enough: int) -> list[Told]:
-    """What is said outside of tracebacks and was survived. A hint may come true although it was said before."""
+    """Return the reports outside tracebacks that the run survived. An early hint may still come true."""
     over = steps.survived(((error.number, error.words) for error in in_lines), enough)
     return [
         error
@@ -403,7 +404,7 @@ def _borne(in_lines: Sequence[Told], steps: Steps, enough: int) -> list[Told]:
 
 
 def _without_aborts(errors: Sequence[Told]) -> list[Told]:
-    """The same without the deaths of processes that ended themselves for what was told before."""
+    """Return the errors without deaths of processes that aborted because of an earlier error."""
     first = next((error.number for error in errors if error.kind == "consequence"), math.inf)
     return [
         error
@@ -415,10 +416,10 @@ def _without_aborts(errors: Sequence[Told]) -> list[Told]:
 def _choose(
     fatal: Told | None, began: Told | None, errors: Sequence[Told], *, late: int
 ) -> tuple[Told | None, Told | None]:
-    """The named first cause, or the error for which there is none.
+    """Return the named first cause, or the error for which there is none.
 
-    `fatal` is the error that ended the run, `began` the first of the exceptions with which processes ended, what follows left out.
-    So many lines behind an error that nobody knows may still explain it.
+    `fatal` is the error that ended the run; `began` is the first of the exceptions with which processes ended, leaving out
+    those that only follow. Up to `late` lines after an unknown error may still explain it.
     """
     strong = [error for error in errors if error.is_strong]
     weak = [error for error in errors if error.kind == "weak"]
@@ -436,10 +437,10 @@ def _choose(
         return fatal, None
     if fatal.kind == "weak":
         before = [error for error in strong if error.number <= fatal.number + _LATE]
-        if _INNER in fatal.words:  # it says that another exception tells more
+        if _INNER in fatal.words:  # it states that another exception has the details
             before += [error for error in weak if error.number < fatal.number]
         return (before[0] if before else fatal), None
-    if fatal.signature is not None:  # a fault of the job's own
+    if fatal.signature is not None:  # a fault of the job itself
         return None, fatal
     near = [error for error in strong if _explains(error, fatal)]
     near += [
@@ -451,27 +452,27 @@ def _choose(
 
 
 def _began(errors: Sequence[Told]) -> Told | None:
-    """Of the last exceptions of each process the first, those left out that only follow."""
+    """Return the first of the processes' last exceptions, leaving out those that only follow."""
     last = {error.process: error for error in errors if not _only_follows(error)}
     return min(last.values(), key=lambda error: error.number, default=None)
 
 
 def _leads_to(hint: Told, fault: Told) -> bool:
-    """Whether a hint was told before a fault that is known to come of it."""
+    """Return whether a hint was logged before a fault that is known to result from it."""
     if hint.signature is None or fault.signature is None or hint.number > fault.number:
         return False
     return not {fault.signature.code, fault.kind}.isdisjoint(hint.signature.leads_to)
 
 
 def _leads_to_failure(note: Told, failure: Told) -> bool:
-    """Whether a note tells why another process, or NCCL, failed without a reason. NCCL warns of much that stops nothing."""
+    """Return whether a note explains why another process, or NCCL, failed without a reason. Most NCCL warnings are harmless."""
     if note.signature is None or "consequence" not in note.signature.leads_to or note.number > failure.number:
         return False
     return note.signature.code != _OF_NCCL or bool(_REASONLESS.search(failure.words))
 
 
 def _explains(error: Told, fatal: Told) -> bool:
-    """Whether a known fault was told before an error that nobody knows, by its process shortly before or as an error of another."""
+    """Return whether a known fault was logged before an unknown error: shortly before by its process, or as an error of another."""
     if error.number > fatal.number:
         return False
     return error.process != fatal.process or fatal.number - error.number <= _NEAR
@@ -488,7 +489,7 @@ def _fatal(
     lines: Sequence[Line],
     source: str,
 ) -> Told | None:
-    """The error with which it began, or the death of a process. `telling` are the lines that the run did not survive."""
+    """Return the error with which it began, or the death of a process. `telling` are the lines that the run did not survive."""
     first = first_error(loud)
     if first is None:
         death = death_in(telling)
@@ -497,7 +498,7 @@ def _fatal(
         bare = [raised for raised in bare_errors(telling) if is_loud(raised.line)]
         return _last_known(bare, lines, source)
     if not follows(first):
-        # The whole chain of the program's last word: what was raised on the way may say more.
+        # The whole chain of the program's last exception: those raised on the way may reveal more.
         last = last_word(loud)
         end = next(error for error, raised in zip(errors, loud, strict=True) if raised is last)
         own = _error_of(first, lines, source)
@@ -515,7 +516,7 @@ _FOLLOWS = Signature("", "consequence", "Another process ended, and this one not
 
 
 def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) -> Told | None:
-    """The last of them that is known, else the last of all. None when there is none."""
+    """Return the last known exception, else the last of all; None when there is none."""
     last: Told | None = None
     for error in reversed(errors):
         last_error = _error_of(error, lines, source)
@@ -526,9 +527,10 @@ def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) ->
 
 
 def _of_chain(raised: Raised, lines: Sequence[Line], source: str) -> Told:
-    """An exception with those behind it: the one with which it began, where that is known.
+    """Return one error for an exception and those that it was raised from: the one with which it began, where known.
 
-    Else of the others, from the innermost, the first that is known as more than a consequence, or else that first one, unknown.
+    Otherwise return the first of the others, from the innermost, that is known as more than a consequence, or else the first,
+    unknown.
     """
     first = raised.first
     began = _error_of(first, lines, source)
@@ -548,10 +550,10 @@ def _error_of(raised: Raised, lines: Sequence[Line], source: str) -> Told:
     signature = which(f"{raised.type}: {raised.message}", cause.frame)
     if wrapped := _WRAPPED.search(
         raised.message
-    ):  # what a worker said, in the words of whoever waited for it
+    ):  # a worker's error as the process that waited for it words it
         signature = which(wrapped[1]) or (None if wrapped[1].strip(" '\"") else signature)
     elif signature is not None and signature.kind == "consequence" and not follows(raised):
-        # What stands behind an exception may be of the next who speaks.
+        # What follows an exception may belong to another process.
         signature = which(f"{raised.type}: {raised.message.partition(chr(10))[0]}", cause.frame)
     return Told(source, cause.number, cause.process, cause.words, cause.lines, signature)
 
@@ -561,10 +563,10 @@ def _known(error: Told) -> Told:
 
 
 def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Iterator[Told]:
-    """What is said outside of tracebacks."""
+    """Yield the reports outside tracebacks."""
     raised = {each.line for raised in loud for each in raised.chain}
-    framed: dict[str, bool] = {}  # of each process, whether it spoke of a place in a file last
-    warned: dict[str, bool] = {}  # whether a warning of it goes on
+    framed: dict[str, bool] = {}  # by process: whether its last line named a place in a file
+    warned: dict[str, bool] = {}  # whether a warning of it continues
     complained = -GOES_ON  # the last line with one of the words
     for at, line in enumerate(lines):
         complained = line.number if may_tell(line.text) else complained
@@ -603,7 +605,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
 
 
 def _is_heard(signature: Signature, line: Line) -> bool:
-    """Whether what a logger does not call an error counts for this."""
+    """Return whether a line that no logger marks as an error counts for this signature."""
     return signature.kind in {"hint", "note"} or (signature.warning and line.level == "WARNING")
 
 
@@ -612,7 +614,7 @@ def _code(error: Told) -> tuple[str, str]:
 
 
 def _distinct(errors: Iterable[Told]) -> tuple[Told, ...]:
-    """Each thing once, where it was told first, with how often."""
+    """Return each report once, where it was first logged, with the number of times."""
     found: dict[tuple[str, str], Told] = {}
     for error in errors:
         known = found.setdefault(_code(error), error)
@@ -622,7 +624,7 @@ def _distinct(errors: Iterable[Told]) -> tuple[Told, ...]:
 
 
 def _with_address(error: Told, errors: Sequence[Told]) -> Told:
-    """The same with the line of the same fault that says where, when none of its own does."""
+    """Return the error with another line of the same fault that has the address, where its own lines have none."""
     if any(_ADDRESS.search(line) for line in error.lines):
         return error
     same = (other.lines for other in errors if _code(other) == _code(error))
@@ -631,16 +633,16 @@ def _with_address(error: Told, errors: Sequence[Told]) -> Told:
 
 
 def _dated(error: Told, lines: Sequence[Line]) -> Told:
-    """The same with the time that its line says, or the nearest before it."""
+    """Return the error with the time of its line, or the nearest time before it."""
     at = bisect_right(lines, error.number, key=lambda line: line.number)
     near = (Clock().read(line.written) for line in reversed(lines[max(at - _NEAR, 0) : at]))
     return replace(error, when=next((time for time in near if time is not None), math.inf))
 
 
 def together(readings: Mapping[str, Reading]) -> Reading:
-    """Judge several logs of one run: named causes before errors that nobody knows, and those before consequences, each by their time.
+    """Judge several logs of one run: named causes before unknown errors, and those before consequences, each by time.
 
-    A fault of the job's own that one log tells is not explained by what another one tells of a later time.
+    A fault of the job itself in one log is not explained by a later report in another.
     """
     ordered = sorted(readings.values(), key=lambda reading: (reading.rank, reading.began))
     if not ordered:
@@ -658,7 +660,7 @@ def together(readings: Mapping[str, Reading]) -> Reading:
     named = tuple(cause for cause in causes if not are_strong or cause.is_strong or cause in first)
     also = _distinct(cause for reading in ordered for cause in (*reading.causes, *reading.also))
     finished = any(reading.finished for reading in ordered)
-    if finished:  # whoever was ended had done its work
+    if finished:  # the ended processes had finished their work
         named = tuple(cause for cause in named if cause.kind != "ended")
     errors = [
         reading.error

@@ -1,4 +1,4 @@
-"""What `verl-doctor logs` found as a JSON document. `data/logs.schema.json` describes it."""
+"""The findings of `verl-doctor logs` as a JSON document, described by `data/logs.schema.json`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ _WORDS: dict[Fault | Literal["environment"], str] = {
     "program": FIRST_CAUSE,
 }
 _SUBJECTS = {"CFG": "LAUNCH_SCRIPT ", "DATA": "LAUNCH_SCRIPT ", "LOAD": "--model DIR "}
-"""What a rule of this family must be shown."""
-_NAMED = 3  # logs in one sentence
+"""The input that a rule of this family requires."""
+_NAMED = 3  # logs named in one sentence
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was read and found, and where the time of the start went.
+    """What was read and found, and where the start-up time went.
 
-    `notes` say what was passed over, `unread` names the logs of which something may not have been read; `confirmed` what the rules say
-    here, by code, when they were asked; `fixes` which fix of ours repairs a fault, and how safe it is, by the fault's code.
+    `notes` list what was skipped; `unread` names logs that may not have been read completely. `confirmed` holds what the
+    rules report here, by code, where they were run; `fixes` holds the fix that repairs a fault and its safety, by the fault's
+    code.
     """
 
     reading: Reading
@@ -52,7 +53,7 @@ class Answer:
 
     @property
     def verdict(self) -> str:
-        """One word: nothing failed, a cause was named, or none could be."""
+        """In one word: nothing failed, a cause was named, or no cause could be named."""
         if self.reading.first is not None:
             return "failures"
         return "ok" if self.exit_code is ExitCode.OK else "not_determined"
@@ -64,7 +65,7 @@ class Answer:
 
     @property
     def exit_code(self) -> ExitCode:
-        """1 a cause was named, 3 something went wrong and it was not determined why, or may have where nobody could read or nothing was written, 0 nothing."""
+        """1 a cause was named; 3 something failed for an undetermined reason, or the logs were unreadable or empty; 0 nothing failed."""
         if self.reading.first is not None:
             return ExitCode.FAILED
         found = self.reading.error is not None or self.reading.consequences
@@ -72,7 +73,7 @@ class Answer:
 
 
 def document(answer: Answer) -> dict[str, Any]:
-    """Everything, in JSON types. The first cause stands first."""
+    """Return everything in JSON types, the first cause first."""
     reading = answer.reading
     results = [_result(cause, answer) for cause in reading.causes or filter(None, [reading.first])]
     return {
@@ -92,7 +93,7 @@ def document(answer: Answer) -> dict[str, Any]:
 
 
 def confirming(signature: Signature) -> str:
-    """The command that says whether it is so on this machine, "" when none does."""
+    """Return the command that confirms the fault on this machine, "" when there is none."""
     if not signature.rules:
         return ""
     family = signature.rules[0].rstrip("0123456789")
@@ -134,7 +135,7 @@ def _result(error: Told, answer: Answer) -> dict[str, Any]:
 
 
 def fault_of(error: Told) -> Fault | Literal["environment"]:
-    """Whose fault a first cause is."""
+    """Return where the fault of a first cause lies."""
     if error.blame is not None:
         return error.blame.fault
     return (
@@ -143,7 +144,7 @@ def fault_of(error: Told) -> Fault | Literal["environment"]:
 
 
 def name_of(error: Told) -> tuple[str, str]:
-    """The code and the title of a first cause. Raises ValueError for what is none."""
+    """Return the code and the title of a first cause. Raises ValueError for anything else."""
     if error.blame is not None:
         return error.blame.code, shown(error.blame.title)
     if error.signature is None:
@@ -152,7 +153,7 @@ def name_of(error: Told) -> tuple[str, str]:
 
 
 def remedy_of(error: Told) -> str:
-    """What helps."""
+    """Return what helps."""
     known = (
         error.signature.at.get(error.stage) or error.signature.remedy if error.signature is not None else ""
     )
@@ -164,7 +165,7 @@ def remedy_of(error: Told) -> str:
 
 
 def subject_of(error: Told) -> dict[str, str] | None:
-    """The setting, or the file, that an exception names; the place in the job's code."""
+    """Return the setting or the file that an exception names, or the place in the job's code."""
     blame = error.blame
     if blame is None and error.settings:
         return {"kind": "setting", "name": shown(", ".join(error.settings)), "place": ""}
@@ -233,7 +234,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def headline(answer: Answer) -> tuple[str, str]:
-    """One or two words, and the sentence behind them."""
+    """Return a status of one or two words, and the sentence that follows it."""
     reading = answer.reading
     if reading.first is not None:
         code, title = name_of(reading.first)
@@ -270,13 +271,13 @@ def headline(answer: Answer) -> tuple[str, str]:
 
 
 def _lower(title: str) -> str:
-    """A title inside a sentence: its article is lowered, a name such as Slurm is not."""
+    """Return a title as it reads inside a sentence: lowercase its article, but not a name such as Slurm."""
     first = title.partition(" ")[0]
     return title[:1].lower() + title[1:] if first in {"A", "An", "The", "Somebody,"} else title
 
 
 def only_consequences(answer: Answer) -> bool:
-    """Whether the logs tell that something died, and not why: those of another process may."""
+    """Return whether the logs show that something died but not why: another process's logs may."""
     error = answer.reading.error
     known = error.signature if error is not None else None
     if answer.reading.first is not None or (error is not None and known is None):
@@ -285,7 +286,7 @@ def only_consequences(answer: Answer) -> bool:
 
 
 def next_steps(answer: Answer) -> Sequence[str]:
-    """Commands, the most useful first."""
+    """Return commands, the most useful first."""
     steps = []
     for cause in answer.reading.causes[:2]:
         signature = cause.signature

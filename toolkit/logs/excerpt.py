@@ -1,8 +1,8 @@
-"""What of a log may tell why a run failed: a bounded number of its lines, found in blocks, without reading the others one by one.
+"""The lines of a log that may explain why a run failed: a bounded number, searched in blocks rather than line by line.
 
-A line counts when one of a few words stands in it. Behind one that begins a traceback everything counts for a while, for several
-processes may speak in turn. What is said again and again counts a few times; the end of the log always does. Of a log that
-complains in every line the first and the last complaints are kept.
+A line counts when it contains a known word. After the head of a traceback every line counts for a while, since several
+processes may write in turn. A repeated complaint counts a few times; the end of the log always counts. Of a log that
+complains in every line, the first and the last complaints are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from verl_doctor.toolkit.logs.quoted import MARKS
 from verl_doctor.toolkit.system.errors import reason_of
 
 CUT_OFF = (EOFError, zlib.error, OSError, ValueError)
-"""What the readers of packed files raise when one is damaged, or ends too early."""
+"""The errors that readers of compressed files raise when a file is damaged or truncated."""
 
 WORDS = (
     "rror", "ERROR", "xception", "raceback", "ailed", "annot", "nable to", "illed", "ould not", "NCCL WARN", "not found",
@@ -30,33 +30,36 @@ WORDS = (
     "checkpoint shards", " took ", "core engine proc", "Final validation metrics", "ray init kwargs",
     "ptxas fatal   : ", "UserWarning: CUDA initialization: ", "Waiting for register center actor ", "which is incompatible", "access fault", "step creation ", "xceed", "Pressure]", "cache memory: -", "times out", "profiled value", "exit code", "PREEMPT", "Preempted by", "Eviction", "node scale down", "death signal", ":nan", "': nan", "HCCP", "Assertion `",
 )  # fmt: skip
-"""Nearly every complaint has one of these in it, or the end or the beginning of a run; the longer it is, the less it costs: up to half a second for
-a gigabyte. The tests of the signatures name an example in which none stands."""
+"""Words for the search: nearly every complaint contains at least one, as do the beginning and the end of a run.
+
+Longer words search faster: the search takes up to half a second per gigabyte. The tests of the signatures name an example
+that contains none.
+"""
 
 GOES_ON = 2
-"""Lines behind a complaint into which its message may go on."""
+"""Lines after a complaint over which its message may continue."""
 
 _OPENERS = (b"Traceback (most recent", b"ray::", b"Error executing job", b"terminate called", b'File "')
 _SPECIAL = BytesAhoCorasick([*_OPENERS, *(mark.encode() for mark in MARKS)])
-_WINDOW = 40  # lines behind an opener, or behind a frame
+_WINDOW = 40  # lines after an opener, or after a frame
 _OFTEN = 3  # times that a complaint is kept
-_TRACEBACKS = 20  # times that a traceback is
+_TRACEBACKS = 20  # times that a traceback is kept
 _SAMPLE = 600  # bytes by which tracebacks are told apart
 _KNOWN = 100_000  # complaints that are remembered
 _FIRST, _LAST = 20_000, 10_000  # lines that are kept
 _TAIL = 32_768  # bytes of the end
 _LONGEST = 3500  # bytes of a line
-_BEFORE, _ENDING = 160, 1000  # bytes of a longer one: before its first complaint, at its end
+_BEFORE, _ENDING = 160, 1000  # bytes of a longer line: before its first complaint, at its end
 _BLOCK = 1 << 20
 _DIGITS = b"0123456789"
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """The lines that may tell, in their order, and how many lines and bytes there were.
+    """The relevant lines in their order, and the number of lines and bytes in the log.
 
-    `left_out` is how many of them were too many, `shortened` how many lines that complain were longer than what is held at a time,
-    `cut_off` why it could not be read to its end.
+    `left_out` counts the lines beyond the limit, `shortened` the complaining lines longer than the buffer; `cut_off` is why
+    the log could not be read to its end.
     """
 
     lines: tuple[Line, ...]
@@ -73,9 +76,9 @@ def excerpt(
     *,
     beside: Callable[[int, bytes], None] | None = None,
 ) -> Excerpt:
-    """Read a log to its end. Takes time in proportion to its size, and a bounded amount of memory.
+    """Read a log to its end, in time proportional to its size and in bounded memory.
 
-    `beside` is given all of it too, in blocks of whole lines with the number of the first.
+    `beside` also receives all of it, in blocks of whole lines with the number of the first line.
     """
     reader = _Reader(tuple(word.encode() for word in (*words, *MARKS)))
     cut_off = ""
@@ -92,14 +95,14 @@ def excerpt(
 
 
 def may_tell(text: str) -> bool:
-    """Whether one of the words stands in a line."""
+    """Return whether a line contains one of the words."""
     return any(word in text for word in WORDS)
 
 
 def _blocks(read: Callable[[int], bytes], shortened: Callable[[bytes], bytes]) -> Iterator[tuple[bytes, int]]:
-    """The content in blocks of whole lines, and of how many bytes each was made: a line that never ends is shortened meanwhile.
+    """Yield the content in blocks of whole lines, each with its original size in bytes; an endless line is shortened as it grows.
 
-    What there is of a line counts before the reader's error does.
+    A partial line is yielded before the reader's error is raised.
     """
     begun, size = b"", 0
     broken: Exception | None = None
@@ -126,7 +129,7 @@ def _blocks(read: Callable[[int], bytes], shortened: Callable[[bytes], bytes]) -
 
 
 def _lines_with(search: BytesAhoCorasick, block: bytes) -> list[int]:
-    """Where the lines begin in which one of the words stands."""
+    """Return the offsets of the lines that contain one of the words."""
     found, end = [], 0
     for _, at, _ in search.find_matches_as_indexes(block):
         if at >= end:
@@ -136,7 +139,7 @@ def _lines_with(search: BytesAhoCorasick, block: bytes) -> list[int]:
 
 
 def _special_lines(block: bytes) -> tuple[set[int], set[int]]:
-    """Where the lines begin that open a traceback, and those with the mark of a quotation."""
+    """Return the offsets of the lines that open a traceback, and of those with a quotation mark."""
     opening: set[int] = set()
     marked: set[int] = set()
     for which, at, _ in _SPECIAL.find_matches_as_indexes(block):
@@ -146,7 +149,7 @@ def _special_lines(block: bytes) -> tuple[set[int], set[int]]:
 
 @functools.cache
 def _search_for(words: tuple[bytes, ...]) -> BytesAhoCorasick:
-    """The search for these words, which takes longer to build than to run through a small log."""
+    """Return the search for these words; building it takes longer than searching a small log."""
     return BytesAhoCorasick(words)
 
 
@@ -158,18 +161,18 @@ class _Reader:
         self._search = _search_for(words)
         self.number = 1  # of the next line
         self.size = 0
-        self._window = 0  # lines that still count whatever they say
+        self._window = 0  # lines that still count whatever they contain
         self._seen: dict[int, int] = {}
         self._first: list[tuple[int, bytes]] = []
         self._last: deque[tuple[int, bytes]] = deque(maxlen=_LAST)
         self._left_out = 0
-        self._shortened = 0  # lines longer than a block that complain
-        self._opening: set[int] = set()  # where lines of the block begin that open a traceback
-        self._marked: set[int] = set()  # and those with the mark of a quotation
+        self._shortened = 0  # complaining lines longer than a block
+        self._opening: set[int] = set()  # offsets in the block of lines that open a traceback
+        self._marked: set[int] = set()  # and of those with a quotation mark
         self._tail = (1, b"")
 
     def take(self, block: bytes, size: int) -> None:
-        """Read the next block, made of so many bytes of the log; it ends with the end of a line."""
+        """Read the next block, which stands for `size` bytes of the log and ends with a line end."""
         at, number = 0, self.number
         self._tail = (number, block) if len(block) >= _TAIL else (self._tail[0], self._tail[1] + block)
         hits = _lines_with(self._search, block)
@@ -187,7 +190,7 @@ class _Reader:
         self._cut_tail()
 
     def _read(self, block: bytes, at: int, number: int) -> int:
-        """Keep a line behind an opener; the beginning of the next."""
+        """Keep a line after an opener; return the offset of the next line."""
         end = block.index(b"\n", at)
         line = block[at:end]
         self._keep(number, line)
@@ -203,7 +206,7 @@ class _Reader:
         return end + 1
 
     def _meet(self, block: bytes, at: int, number: int) -> int:
-        """Keep a line with one of the words unless it was met too often; the beginning of the next."""
+        """Keep a line with one of the words unless it was met too often; return the offset of the next line."""
         end = block.index(b"\n", at)
         if at in self._opening:
             is_new, goes_on = self._is_new(block[at : at + _SAMPLE], _TRACEBACKS), _WINDOW
@@ -215,7 +218,7 @@ class _Reader:
         return end + 1
 
     def _is_new(self, message: bytes, most: int) -> bool:
-        """Whether this was said fewer times than that, whatever numbers are in it."""
+        """Return whether this message was met fewer than `most` times, ignoring numbers."""
         key = hash(message.translate(None, _DIGITS))
         times = self._seen.get(key, 0)
         if times or len(self._seen) < _KNOWN:
@@ -231,7 +234,7 @@ class _Reader:
             self._last.append(kept)
 
     def shortened(self, line: bytes) -> bytes:
-        """Of a very long line what stands around the first of the words, and its end as if it were written over that."""
+        """Shorten a very long line to the text around the first of the words and its end, as if the end overwrote the rest."""
         if len(line) <= _LONGEST:
             return line
         first = len(line)
@@ -251,7 +254,7 @@ class _Reader:
             self._tail = number + text.count(b"\n", 0, cut), text[cut:]
 
     def end(self) -> Excerpt:
-        """What was kept, and the last lines of all."""
+        """Return what was kept, including the log's last lines."""
         number, text = self._tail
         last = enumerate(text.split(b"\n")[:-1], number)
         kept = {**{at: self.shortened(line) for at, line in last}, **dict(self._first), **dict(self._last)}

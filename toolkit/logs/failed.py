@@ -1,4 +1,4 @@
-"""What shows that a run failed without showing why: the last words of launchers and job managers, exit codes, errors of loggers."""
+"""Lines that show that a run failed but not why: the last words of launchers and job managers, exit codes, errors of loggers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.python_errors import OVERRIDES
 
 _ERRORS = frozenset({"ERROR", "CRITICAL", "FATAL"})
-_LAST = 15  # lines in which a program has its last words
-# Words of a launcher, a shell, a job manager, a CI system or Kubernetes for the end of a run that failed. A code of 0 is no failure.
+_LAST = 15  # lines that may hold a program's last words
+# How a launcher, a shell, a job manager, a CI system or Kubernetes reports the end of a failed run. A code of 0 is no failure.
 _FAILED = re.compile(
     r"""
     \bjob\b .{0,80}? \b(?:failed|crashed|aborted)\b
@@ -32,14 +32,14 @@ _FAILED = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-# How a line begins that complains, without the level of a logger.
+# How a complaining line begins, without the level of a logger.
 _COMPLAINS = re.compile(
     r"\W*(?:error|fatal|failure|exception|panic|abort(?:ed|ing)?|failed|unable to|cannot|could not|can't)\b|"
     r"\S+: (?:can't|cannot|could not|unable to|no such|command not found|permission denied)|"
     r".*: (?:No such file or directory|[Pp]ermission denied|command not found)$",
     re.IGNORECASE,
 )
-# Errors of loggers with which healthy runs start, too.
+# Errors that loggers also print at the start of healthy runs.
 _HARMLESS = re.compile(
     r"Unable to register cu\w+ factory|computation placer already registered|metrics exporter agent|Cannot use FA version|"
     r"Failed to start the dashboard|dashboard agent|TensorRT|Overriding a previously registered kernel|usage stats|num_errors|"
@@ -56,9 +56,9 @@ _HEAD = "Traceback (most recent call last):"
 
 
 def failure_in(lines: Sequence[Line], survived: int, *, finished: bool) -> Cause | None:
-    """The line that shows that a run failed. None for one that may have gone well.
+    """Return the line that shows that a run failed; None for a run that may have succeeded.
 
-    Up to the line `survived` the run went on behind whatever was said. Of one that `finished` only those count who report its end.
+    The run continued after everything up to the line `survived`. Where it `finished`, only reports of its end count.
     """
     rest = [line for line in lines if line.number > survived and _WORD.search(line.text) and _may_show(line)]
     ended = sorted(
@@ -74,7 +74,7 @@ def failure_in(lines: Sequence[Line], survived: int, *, finished: bool) -> Cause
 
 
 def _may_show(line: Line) -> bool:
-    """Whether a line is no warning, no harmless error and no repetition of the command."""
+    """Return whether a line is no warning, no harmless error and no repetition of the command."""
     if line.level not in _ERRORS | {""} or line.text.startswith(("+ ", OVERRIDES)):
         return line.text.startswith("+ exit")
     return not (_HARMLESS.search(line.text) or _NO_ERROR.search(line.text))

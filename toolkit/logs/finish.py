@@ -1,7 +1,7 @@
-"""Of a log in which a training came to its end, or goes on: what it lived through.
+"""What a run survived that finished its training or is still going on.
 
-What its processes say while all is torn down is no failure: a worker that is ended before its children complains of them. Nor is what
-was said before: whoever complained, the run bore it. An earlier run in the same log that failed is another matter.
+Output of its processes during shutdown is no failure: a worker that ends before its children complains about them. Nor is
+anything before that, since the run survived it. A failed earlier run in the same log is a different matter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.python_errors import OVERRIDES
 
 FINISHED = "Final validation metrics"
-"""verl's trainers print it behind the last step, its checkpoints and the last validation (verl/trainer/ppo/ray_trainer.py, `fit`)."""
+"""verl's trainers print it after the last step, its checkpoints and the last validation (verl/trainer/ppo/ray_trainer.py, `fit`)."""
 
 _RUNNER = re.compile(r"\w*TaskRunner\b|main_task\b")
 _CONNECTS = "ray init kwargs: "
@@ -23,7 +23,7 @@ _BEGINS = re.compile(r"ray init kwargs: |\bstep:\d+ - |Training Progress: +\d{1,
 
 
 def finished_at(lines: Sequence[Line]) -> int | None:
-    """Where the training came to its end, and no other began behind it."""
+    """Return the line at which the training finished, where no other began after it."""
     end = next((at for at in reversed(range(len(lines))) if FINISHED in lines[at].text), None)
     if end is None or any(_BEGINS.search(line.text) for line in lines[end + 1 :]):
         return None
@@ -32,31 +32,31 @@ def finished_at(lines: Sequence[Line]) -> int | None:
 
 @dataclass(frozen=True)
 class Life:
-    """The lines of a run that came to its end or goes on: behind `begin`, up to `end`. Nothing that it says there has ended it."""
+    """The lines of a run that finished or is still going on: after `begin`, up to `end`. Nothing in them ended it."""
 
     begin: int = 0
     end: int = 0
 
     def has(self, number: int) -> bool:
-        """Whether a line lies within it."""
+        """Return whether a line lies within it."""
         return self.begin < number <= self.end
 
 
 def life_of(lines: Sequence[Line], goes_on: int = 0) -> Life:
-    """That of the last run of a log. `goes_on` is the line up to which it went on for sure, where it has not come to its end."""
+    """Return the life of a log's last run. `goes_on` is the line up to which a run that has not finished certainly continued."""
     at = finished_at(lines)
     end = goes_on if at is None else lines[at].number
     before = [line for line in lines if line.number <= end]
     failed = [line.number for line in before if line.text.startswith(OVERRIDES)]
     began = [line.number for line in before if line.text.startswith(_CONNECTS)]
     begin = began[-1] if len(began) > 1 else 0
-    if failed and failed[-1] > begin:  # that run ended there, whatever began behind it
+    if failed and failed[-1] > begin:  # that run ended there, whatever began after it
         begin = next((number for number in began if number > failed[-1]), end)
     return Life(begin, end)
 
 
 def parted(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
-    """What counts, and what Ray and the workers of the run say behind its end. A task runner with another number is of another run."""
+    """Split off what Ray and the run's workers print after its end. A task runner with another number belongs to another run."""
     end = finished_at(lines)
     if end is None:
         return list(lines), []
@@ -69,7 +69,7 @@ def parted(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
 
 
 def _is_of_the_run(process: str, runners: AbstractSet[str]) -> bool:
-    """Whether a process is one of Ray's workers or servers that are ended behind the run."""
+    """Return whether a process is one of Ray's workers or servers that are ended after the run."""
     if _RUNNER.match(process):
         return process in runners
     return "pid=" in process or process in {"raylet", "autoscaler", "gcs_server"}

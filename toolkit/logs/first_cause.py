@@ -1,8 +1,8 @@
-"""The first cause of a failed run, from the text of a log of Python, Ray and vLLM processes; or none when it tells none.
+"""Finds the first cause of a failed run in the log of Python, Ray and vLLM processes, or none when the log does not show it.
 
-What ended the run is usually what follows from something else: a worker's error comes to the driver in another exception, the
-others of a group complain that one has gone. The exception that ended the program is followed down to the one with which it
-began, in whichever process that was. Where it says only that somebody died, the first error before it counts.
+The error that ended the run is usually a consequence: a worker's error reaches the driver inside another exception, and the
+other members of its group complain that it is gone. The exception that ended the program is followed back to the one with
+which it began, in whichever process that was. Where it reports only that a process died, the first error before it counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from verl_doctor.toolkit.logs.python_errors import OVERRIDES, Raised, raised_in
 from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.text import clipped
 
-# Exceptions that tell of another process's end, or of their own end from outside.
+# Exceptions that report another process's end, or their own process's end from outside.
 _FOLLOWS = re.compile(
     r"RayActorError|Actor\w*Error|WorkerCrashedError|NodeDiedError|LocalRayletDiedError|OwnerDiedError|Object\w*(?:Lost|Died)\w*|"
     r"\w*DeadError|KeyboardInterrupt|SystemExit|CancelledError|BrokenPipeError|Connection(?:Reset|Aborted|Refused)Error|EOFError|"
@@ -29,7 +29,8 @@ _ELSEWHERE = re.compile(
     r"[Cc]onnection (?:closed|reset) by peer|no materializable trajectories",
     re.IGNORECASE,
 )
-# How a process dies that cannot raise: Python's faulthandler, glog in Ray's and torch's C++, the C++ library, the shell, the kernel.
+# How a process reports its death when it cannot raise: Python's faulthandler, glog in Ray's and torch's C++, the C++ library, the shell,
+# the kernel.
 _DEATH = re.compile(
     r"Fatal Python error: .+|\*\*\* SIG[A-Z]+ received at .*|terminate called after throwing an instance of .+|.*\bCheck failed: .+|"
     r".*(?:Segmentation fault|Bus error|Illegal instruction|Aborted|Killed)(?: +\(core dumped\).*)?|"
@@ -44,7 +45,7 @@ _COMPLAINT = re.compile(
     r"\berror\b|cannot|can't|could not|not found|no such|fail|denied|invalid|unrecognized|unexpected|not in struct|refused",
     re.IGNORECASE,
 )
-# What bash, dash and zsh say of a line of a script, what they print of it with `set -x`, and what argparse says.
+# How bash, dash and zsh report a script's line, what they print of it with `set -x`, and how argparse complains.
 _SHELL = re.compile(
     r"\S+: line \d+: .+|\S+: \d+: (?:\S+: )?.*(?:not found|[Pp]ermission denied|[Bb]ad substitution|No such file.*|parameter not set|[Ss]yntax error.*|can't \w+.*)"
 )
@@ -53,20 +54,20 @@ _ARGUMENT = re.compile(
     r"(?!srun|slurmstepd)\S+(?: \S+)?: error: (?:argument |unrecognized arguments|the following arguments|ambiguous option).+"
 )
 _SEARCH_PATH = "Config search path:"
-_ENDING = 15  # lines in which a program has its last words
+_ENDING = 15  # lines that may hold a program's last words
 _HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
 _LOUD = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
 _LONGEST = 500  # characters of a cause
 _MOST = 6  # lines that show it
-_NEAR = 200  # lines between which one process goes on speaking
+_NEAR = 200  # lines within which a process continues a report
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The first cause in words, as far as the log has words: `words` is one line.
+    """The first cause as text, as far as the log has it: `words` is one line.
 
-    `lines` are the few lines that show it, `number` that of the first of them, `process` who said it ("WorkerDict pid=12"), "" for one
-    that does not say its name. `frame` is the place in a file where it was raised, "" when that is not told.
+    `lines` are the few lines that show it, `number` is the number of the first of them, and `process` is the process that
+    printed it ("WorkerDict pid=12"), "" where unnamed. `frame` is the place in a file where it was raised, "" when unknown.
     """
 
     words: str
@@ -77,7 +78,7 @@ class Cause:
 
 
 def first_cause(text: str) -> Cause | None:
-    """Find it. None when nothing in the log tells: it may have been ended from outside."""
+    """Find the first cause. None when the log does not show it: the run may have been ended from outside."""
     lines = list(log_lines(text))
     loud = loud_errors(lines)
     if (first := first_error(loud)) is None:
@@ -86,22 +87,22 @@ def first_cause(text: str) -> Cause | None:
 
 
 def loud_errors(lines: Sequence[Line]) -> list[Raised]:
-    """The exceptions that somebody complains of, in their order; of a chain the last, with the others behind it."""
+    """Return the exceptions that are reported as errors, in their order; of a chain the last, with the others attached."""
     return [raised for raised in raised_in(lines) if is_loud(raised.line) and not _is_ignored(raised, lines)]
 
 
 def is_loud(line: Line) -> bool:
-    """Whether what a line says is an error, or said by none that knows levels."""
+    """Return whether a line is an error, or was printed without a level."""
     return line.level in _LOUD
 
 
 def last_word(loud: Sequence[Raised]) -> Raised:
-    """The exception that ended the program: its own last one, if it told one; workers may go on complaining after it."""
+    """Return the exception that ended the program: its own last one, if it printed one; workers may go on complaining after it."""
     return ([raised for raised in loud if not raised.line.process] or loud)[-1]
 
 
 def first_error(loud: Sequence[Raised]) -> Raised | None:
-    """The exception with which it began; one that `follows` when there is no other."""
+    """Return the exception with which it began; one that `follows` when there is no other."""
     if not loud:
         return None
     first = last_word(loud).first
@@ -111,12 +112,12 @@ def first_error(loud: Sequence[Raised]) -> Raised | None:
 
 
 def follows(raised: Raised) -> bool:
-    """Whether an exception tells of another process's end, or of its own end from outside."""
+    """Return whether an exception reports another process's end, or its own process's end from outside."""
     return bool(_FOLLOWS.fullmatch(raised.name) or _ELSEWHERE.search(raised.message))
 
 
 def _as_first_told(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
-    """The same error as the process told it that met it, which comes before the one that ended because of it."""
+    """Return the same error as printed by the process that met it, which comes before the exception that ended because of it."""
     same = (
         other
         for raised in all_of_them
@@ -130,7 +131,7 @@ def _as_first_told(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
 
 
 def _is_ignored(raised: Raised, lines: Sequence[Line]) -> bool:
-    """Whether Python says of it that nobody could catch it, at the end of an object's life."""
+    """Return whether Python reports the exception as ignored, at the end of an object's life."""
     at = _place(lines, raised.began)
     near = reversed(lines[max(at - _NEAR, 0) : at])
     before = next((line for line in near if line.process == raised.line.process), None)
@@ -138,12 +139,12 @@ def _is_ignored(raised: Raised, lines: Sequence[Line]) -> bool:
 
 
 def _place(lines: Sequence[Line], number: int) -> int:
-    """Where the first line with this number stands among those that are there; a progress bar makes several of one."""
+    """Return the index of the first line with this number; a progress bar makes several lines of one."""
     return bisect_left(lines, number, key=lambda line: line.number)
 
 
 def death_in(lines: Sequence[Line]) -> Cause | None:
-    """The first process that died without an exception, as far as somebody says so."""
+    """Return the first process that died without an exception, as far as the log reports it."""
     for at, line in enumerate(lines):
         if line.level in _LOUD and _DEATH.fullmatch(line.text):
             if _ABORT.search(line.text) and (reason := _reason(lines, at)) is not None:
@@ -155,7 +156,7 @@ def death_in(lines: Sequence[Line]) -> Cause | None:
 
 
 def _reason(lines: Sequence[Line], at: int) -> Line | None:
-    """What a process said last, as an error that it does not survive, before it aborted itself."""
+    """Return the last fatal error that a process printed before it aborted itself."""
     before = (line for line in reversed(lines[max(at - _ENDING, 0) : at]) if _same_process(line, lines[at]))
     return next((line for line in before if line.level == "FATAL" or _FATAL.search(line.text)), None)
 
@@ -167,7 +168,7 @@ def _same_process(line: Line, other: Line) -> bool:
 
 
 def _of_complaints(lines: Sequence[Line]) -> Cause | None:
-    """What stands at the end and complains, as Hydra, argparse and shells do without a traceback."""
+    """Return the complaint at the end of the log, as Hydra, argparse and shells print it without a traceback."""
     written = [line for line in lines if line.text.strip() and not line.text.startswith(_HYDRA)][-_MOST:]
     loud = [line for line in written if line.level in _LOUD]
     begin = next((at for at, line in enumerate(loud) if _COMPLAINT.search(line.text)), None)
@@ -178,7 +179,7 @@ def _of_complaints(lines: Sequence[Line]) -> Cause | None:
 
 
 def complaint_in(lines: Sequence[Line]) -> tuple[Cause, Phase] | None:
-    """What ended a program that raised nothing, and when: the shell's last words, those of a parser of arguments, or Hydra's short ones."""
+    """Return what ended a program that raised nothing, and its phase: the last words of the shell, an argument parser or Hydra."""
     written = [line for line in lines if line.text.strip()]
     if (short := _short_message(lines)) is not None:
         return short, "composition"
@@ -190,13 +191,13 @@ def complaint_in(lines: Sequence[Line]) -> tuple[Cause, Phase] | None:
 
 
 def refused_argument(lines: Sequence[Line]) -> Cause | None:
-    """The argument that a parser refused before it ended its process; a server that verl starts has one of its own."""
+    """Return the argument that a parser refused before it ended its process; a server that verl starts has its own parser."""
     found = next((line for line in lines if line.level in _LOUD and _ARGUMENT.match(line.text)), None)
     return None if found is None else complaint([found])
 
 
 def _short_message(lines: Sequence[Line]) -> Cause | None:
-    """What Hydra says of a configuration that it cannot compose, without a traceback, before it names the variable that shows one."""
+    """Return Hydra's complaint about a configuration that it cannot compose, which precedes the hint at the variable for a traceback."""
     headers = [at for at, line in enumerate(lines) if line.text.startswith(_HYDRA)]
     if not headers or any(line.text.startswith(OVERRIDES) for line in lines[: headers[0]]):
         return None
@@ -214,18 +215,18 @@ def _short_message(lines: Sequence[Line]) -> Cause | None:
 
 
 def _is_of_message(line: Line) -> bool:
-    """Whether a line without a logger's header may belong to a message of Hydra."""
+    """Return whether a line without a logger's header may belong to a message of Hydra."""
     return bool(line.text.strip()) and line.level == "" and not _TRACED.match(line.text)
 
 
 def complaint(lines: Sequence[Line]) -> Cause:
-    """These lines as what somebody complains of."""
+    """Return these lines as a complaint."""
     words = " ".join(line.text.strip() for line in lines)
     return Cause(clipped(words, _LONGEST), _shown(lines), lines[0].number, lines[0].process)
 
 
 def cause_of(raised: Raised, lines: Sequence[Line]) -> Cause:
-    """An exception in words, with the lines that show it."""
+    """Return an exception as text, with the lines that show it."""
     more = len(raised.message.split("\n"))
     at = lines.index(raised.line, _place(lines, raised.line.number))
     near = (line for line in lines[at : at + _NEAR] if _same_speaker(line, raised.line))

@@ -1,8 +1,9 @@
-"""The lines of a log in which several processes speak: of each who said it, and what is left without colours, names and clocks.
+"""Splits a log into lines: the process that printed each, and its text without colours, names and clocks.
 
-Ray puts "(WorkerDict pid=12, ip=10.0.0.1) " before what its workers say, vLLM "(EngineCore pid=34) ", and then "ERROR 11-20 12:00:00
-[core.py:700] " before each line of a message, also of a traceback. torchrun, srun, mpirun and containers put a number or a name, and
-whoever collects logs a date, or the line in JSON. A prefix that is none of these is learnt from the log itself: `prefix`.
+Ray puts "(WorkerDict pid=12, ip=10.0.0.1) " before its workers' output, vLLM "(EngineCore pid=34) ", and then "ERROR 11-20
+12:00:00 [core.py:700] " before each line of a message, tracebacks included. torchrun, srun, mpirun and containers add a
+number or a name; log collectors add a date, or wrap the line in JSON. Any other prefix is learnt from the log itself:
+`prefix`.
 """
 
 from __future__ import annotations
@@ -15,35 +16,36 @@ from dataclasses import dataclass, replace
 from verl_doctor.toolkit.system.secret import without_secrets
 from verl_doctor.toolkit.text import harmless
 
-# Escape sequences, also as programs write them that show what cannot be seen, and colours that have lost their first character.
+# Escape sequences, including those that programs print as visible text, and colours that have lost their first character.
 _COLOUR = re.compile(
     r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033)\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\[\d{1,2}(?:;\d{1,3}){0,4}m"
 )
 _SPEAKER = re.compile(
     r"\((?P<who>(?:[\w:.<>=-]+(?:\([\w-]*\))?,? ){0,2}(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet|autoscaler|gcs_server)[^()]*\) "
 )
-# torchrun's, mpirun's (two kinds), `srun --label`'s and SGLang's, the name of a container, of a pod (`kubectl logs --prefix`), the node (pdsh).
+# Labels of torchrun, mpirun (two kinds), `srun --label` and SGLang, of a container, of a pod (`kubectl logs --prefix`), of the node
+# (pdsh).
 _RANK = re.compile(
     r"\[(?P<rank>(?:rank|default)(?:\d+|[a-zA-Z]))\]:? ?|\[\d+,(?P<mpi>\d+)\]<std\w+>: ?|\[(?P<tag>\d{1,5})\] |(?P<task>\d{1,4}): |"
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?P<parallel>(?:[DTPE]P\d+ ?)+)\] |(?P<container>[\w.-]{1,60}) *\| |"
     r"\[pod/(?P<pod>[\w./-]{1,150})\] |(?P<node>\d{1,3}(?:\.\d{1,3}){3}): |\[(?P<worker>[A-Za-z][\w.]{0,40}-\d{1,5})\]:? "
 )
-# A date, that of the journal with the name of a program, what Kubernetes puts behind it, or GitLab, a time of day, the sign of a
-# quotation, the number of a line, that of a step of BuildKit.
+# A date, the journal's date with a program's name, what Kubernetes or GitLab puts after it, a time of day, a quotation mark, a line
+# number, the number of a BuildKit step.
 _CLOCK = re.compile(
     r"\[?\d{4}([-/])\d\d\1\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? (?:\| (?=[A-Z])|std(?:out|err) [FP] |\d\d[OE][+ ]?)?|\d{1,9}\.\d{3} (?=\()|"
     r"\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?:? |"
     r"#\d{1,3} (?:\d{1,5}\.\d{1,3} )?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \w[\w.-]* (?![\w.]*(?:Error|Exception|Warning):)[\w.@/-]+(?:\[\d+\])?: |> | {0,6}\d{1,8}\t"
 )
 _LEVEL = "DEBUG|INFO|WARNING|ERROR|CRITICAL"
-# The level alone, as it stands in brackets, or behind a clock and the name of a logger.
+# The level alone, in brackets, or after a clock and a logger's name.
 _BRACKETED = re.compile(r"\[(?P<level>TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\][: ]+")
 _BARE = re.compile(
     r"(?:- )?(?:(?!(?:no|an?|the|any|got|with|without|of|for|zero|this|that|as|is|was|are|on|in|from|last)\b)[a-z_][\w.:/-]{0,60} (?:- )?)?(?P<level>TRACE|DEBUG|INFO|NOTICE|SUCC|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)(?: *[:|-]+ *| +)"
 )
 _NAMES = {"WARN": "WARNING", "ERR": "ERROR", "TRACE": "DEBUG", "NOTICE": "INFO", "SUCC": "INFO"}
-# vLLM's (vllm/logger.py), Python's own with a date, Hydra's, that of Ray's C++ processes, glog's as torch has it, NCCL's, loguru's, the
-# one that Python's documentation gives, and two of transformers.
+# Headers of vLLM (vllm/logger.py), Python with a date, Hydra, Ray's C++ processes, glog in torch's form, NCCL, loguru, the example in
+# Python's documentation, and two of transformers.
 _HEADER = re.compile(
     rf"(?:\[[\w-]+\] )?(?P<level>{_LEVEL}) (?:\d\d-\d\d|\d{{4}}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d+)? \[?(?P<place>[^\]\[ ]+(?: [^\]\[ ]+)?)\] ?"
     rf"|\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+[\s:-]+(?P<named>{_LEVEL}|ERR|SUCC|WARN)\b(?:[ :\w./-]*? -- | - [\w.]+ - )"
@@ -57,7 +59,7 @@ _HEADER = re.compile(
     rf"|\d\d/\d\d/\d{{4}} \d\d:\d\d:\d\d - (?P<american>{_LEVEL}) - (?P<logger>[\w.]+) +- +"
     rf"|\[(?P<hugging>{_LEVEL})\|(?P<at>[\w.]+:\d+)\] \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+ >> ?"
 )
-# As the module `warnings` prints one, and what says so of itself.
+# A warning as the module `warnings` prints it, and lines that call themselves warnings.
 _WARNING = re.compile(r"(?:[\w./<>-]+:\d+: )?\w*Warning: ")
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "C": "FATAL", "F": "FATAL"}
@@ -72,7 +74,7 @@ _WRAPPED = (
     "text",
     "event",
     "short_message",
-)  # where collectors keep what a line said
+)  # where collectors keep the text of a line
 _TRACED = (
     "exc_info",
     "exception",
@@ -88,10 +90,10 @@ _NESTED = ("jsonPayload", "record", "fields", "data")
 
 @dataclass(frozen=True)
 class Line:
-    """One line. `number` counts from 1, `process` is "WorkerDict pid=12" or "rank3", "" for one that does not say its name.
+    """One line. `number` counts from 1; `process` is "WorkerDict pid=12" or "rank3", "" where the line has no name.
 
-    `level` is that of a logger, "" where none wrote it, `place` the line of its program that spoke ("core.py:700"). `text` is what it
-    says, `written` the whole line without colours.
+    `level` is the logger's, "" where there is none; `place` is the source line that logged it ("core.py:700"). `text` is the
+    message, `written` the whole line without colours.
     """
 
     number: int
@@ -103,7 +105,7 @@ class Line:
 
 
 def decoded(raw: bytes) -> str:
-    """A line as text: UTF-8, else GBK where that gives Chinese, as systems that are set to it write."""
+    """Decode a line: UTF-8, else GBK where that gives Chinese, as systems configured for GBK write it."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -121,13 +123,13 @@ def decoded(raw: bytes) -> str:
 
 
 def log_lines(text: str) -> Iterator[Line]:
-    """All lines in their order."""
+    """Yield all lines in their order."""
     for number, raw in enumerate(text.split("\n"), 1):
         yield from read_line(number, raw)
 
 
 def read_line(number: int, raw: str) -> Iterator[Line]:
-    """One line of a file, or what a progress bar wrote over itself as one line each, all of whoever spoke in it before."""
+    """Yield a line of a file; a progress bar's updates become separate lines, all attributed to the process named before them."""
     speaker = ""
     for part in raw.rstrip("\r").split("\r"):
         written = _REPEATED.sub(
@@ -142,7 +144,7 @@ def read_line(number: int, raw: str) -> Iterator[Line]:
 
 
 def _of_json(number: int, speaker: str, text: str, level: str) -> Iterator[Line]:
-    """The lines of a message that was wrapped in JSON; a traceback has several. Those say of themselves what they are."""
+    """Yield the lines of a message that was wrapped in JSON; a traceback has several, each with its own labels."""
     for part in text.split("\n"):
         written = _COLOUR.sub("", part[:_LONGEST]).rstrip("\r ")
         rest, process, own, place = _without_labels(written)
@@ -150,7 +152,7 @@ def _of_json(number: int, speaker: str, text: str, level: str) -> Iterator[Line]
 
 
 def _unwrapped(raw: str) -> tuple[str, str] | None:
-    """What a line said before a collector wrapped it in JSON, and its level. None for JSON that is no message."""
+    """Return the text and the level of a line that a collector wrapped in JSON; None for JSON that is no message."""
     try:
         wrapped = json.loads(raw)
     except (ValueError, RecursionError):
@@ -168,7 +170,7 @@ def _unwrapped(raw: str) -> tuple[str, str] | None:
 
 
 def _field(objects: Iterable[Mapping[str, object]], names: Sequence[str]) -> str:
-    """The first of these fields that holds text, or an object that has a text or a name; "" when none does."""
+    """Return the first of these fields that holds text, or an object with a text or a name; "" when none does."""
     for mapping in objects:
         for name in names:
             value = mapping.get(name)
@@ -183,7 +185,7 @@ def _field(objects: Iterable[Mapping[str, object]], names: Sequence[str]) -> str
 
 
 def _without_labels(written: str) -> tuple[str, str, str, str]:
-    """What a line says, and who, at which level, from where."""
+    """Split a line into its text, process, level and place."""
     rest, process, has_clock = written, "", False
     while True:
         if label := _SPEAKER.match(rest):
@@ -206,7 +208,7 @@ def _without_labels(written: str) -> tuple[str, str, str, str]:
 
 
 def _of_header(header: re.Match[str]) -> tuple[str, str]:
-    """The level and the place that the header of a logger names."""
+    """Return the level and the place that a logger's header names."""
     named = ("level", "named", "hydra", "first", "nccl", "loguru", "python", "american", "hugging")
     level = next((header[name] for name in named if header[name]), None)
     level = level or _LEVELS[header["letter"] or header["glog"]]
@@ -215,20 +217,20 @@ def _of_header(header: re.Match[str]) -> tuple[str, str]:
 
 
 def _of_rank(label: re.Match[str]) -> str:
-    """The process that a label of a launcher, a container or a node names."""
+    """Return the process that a label of a launcher, a container or a node names."""
     named = ("rank", "parallel", "container", "pod", "node", "worker")
     name = next((label[name_part] for name_part in named if label[name_part]), None)
     return name or f"rank {label['mpi'] or label['tag'] or label['task']}"
 
 
 def level_named(text: str) -> str:
-    """The level of a logger that stands in a prefix, "" for none."""
+    """Return the logger's level in a prefix, "" for none."""
     found = _ANY_LEVEL.search(text)
     return "" if found is None else _NAMES.get(name := found[1].upper(), name)
 
 
 def relabelled(line: Line, begin: int, process: str) -> Line:
-    """A line without the first characters of its text, which are a prefix; `process` is whom the prefix names."""
+    """Return a line without the prefix of its text, which ends at `begin`; `process` is the process that the prefix names."""
     before, rest = line.text[:begin], line.text[begin:]
     rest, inner, level, place = _without_labels(rest)
     level = level or level_named(before) or line.level
@@ -238,5 +240,5 @@ def relabelled(line: Line, begin: int, process: str) -> Line:
 
 
 def shown(text: str) -> str:
-    """A line of a log for others to see: nothing in it acts on a terminal, and no secret is in it."""
+    """Return a log line safe to display: without terminal control sequences and without secrets."""
     return harmless(without_secrets(text), keep="\t")

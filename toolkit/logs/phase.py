@@ -1,7 +1,7 @@
-"""The phase of the job in which an exception was raised: from the functions that were running, in the driver and in the process that raised it.
+"""The phase of the job in which an exception was raised, from the functions on the stack of the driver and the raising process.
 
-The names are those of verl 0.2 to 0.9.1 (trainer/main_ppo.py, trainer/sft_trainer.py, trainer/ppo, workers/rollout), of Hydra 1.3, Ray
-and vLLM. What the frames leave open, the name of the process decides.
+The names are those of verl 0.2 to 0.9.1 (trainer/main_ppo.py, trainer/sft_trainer.py, trainer/ppo, workers/rollout), of Hydra
+1.3, Ray and vLLM. Where the frames do not settle it, the name of the process decides.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _SAVES = frozenset({"save_checkpoint", "_save_checkpoint"})
 _TRAINS = frozenset({"fit", "training_step"})
 _IMPORTING = frozenset({"<module>", "_run_module_as_main", "_find_and_load"})
 FIRST_STEP = "Training Progress:   0%"
-"""How the bar of verl's trainers shows that the first step begins."""
+"""How the progress bar of verl's trainers shows that the first step begins."""
 
 _JOINS = re.compile(r"cluster ID from GCS|[Cc]onnect to GCS|waiting for GCS")
 _NO_MODULE = re.compile(r": No module named \S+$|: Error while finding module specification for ")
 
 
 def phase_of(error: Raised, end: Raised | None, *, trains: bool) -> Phase | None:
-    """The phase in which an exception struck, with all those that were raised from it. None where nothing shows it.
+    """Return the phase in which an exception struck, with all those raised from it; None where nothing shows it.
 
-    `end` is the exception that ended the driver, `trains` says that the first step had begun before.
+    `end` is the exception that ended the driver; `trains` is whether the first step had already begun.
     """
     chain = [*error.chain, *([] if end is None or end is error else end.chain)]
     frames = [frame for raised in chain for frame in raised.frames]
@@ -51,7 +51,7 @@ def phase_of(error: Raised, end: Raised | None, *, trains: bool) -> Phase | None
 
 
 def phase_of_line(line: Line) -> Phase | None:
-    """The phase of what a process says that raises nothing, or of which the traceback is not there."""
+    """Return the phase of a line from a process that raised nothing, or whose traceback is missing."""
     if _NO_MODULE.search(line.text):
         return "import"
     if not line.process and _JOINS.search(line.text):
@@ -60,18 +60,18 @@ def phase_of_line(line: Line) -> Phase | None:
 
 
 def phase_of_process(name: str) -> Phase | None:
-    """The phase in which a process that has a name starts."""
+    """Return the phase in which a named process starts."""
     return _of_start((), (name,))
 
 
 def _remote_name(message: str) -> str:
-    """The actor or task whose error Ray passes on."""
+    """Return the actor or task whose error Ray passes on."""
     _, found, name = message.partition("ray::")
     return name.partition("(")[0] if found else ""
 
 
 def _of_training(frames: Sequence[Frame], *, trains: bool) -> Phase | None:
-    """What the job did once everything had started. verl 0.8 and older validate in the task runner, before it starts anything."""
+    """Return the job's phase once everything had started. verl 0.8 and older validate in the task runner, before it starts anything."""
     verl = {frame.function for frame in frames if _VERL.search(frame.path)}
     if "validate_config" in verl:
         return "validation"
@@ -86,9 +86,9 @@ def _of_training(frames: Sequence[Frame], *, trains: bool) -> Phase | None:
 
 
 def _of_start(frames: Sequence[Frame], names: Sequence[str]) -> Phase | None:
-    """What starts in processes of their own: the engine, or the workers."""
+    """Return the phase of what starts in separate processes: the engine, or the workers."""
     starts = any(frame.function in _ENGINE_STARTS and _VERL.search(frame.path) for frame in frames)
-    # verl 0.9 resumes behind the engine's start, before it trains.
+    # verl 0.9 resumes after the engine's start, before it trains.
     starts |= any(
         frame.function == "_load_checkpoint" and "/verl/trainer/ppo/" in frame.path for frame in frames
     )
@@ -102,7 +102,7 @@ def _of_start(frames: Sequence[Frame], names: Sequence[str]) -> Phase | None:
 
 
 def _of_driver(error: Raised) -> Phase | None:
-    """What the program itself does, before it has others."""
+    """Return the phase of what the program itself does before it has other processes."""
     frames = [frame for raised in error.chain for frame in raised.frames]
     if any(frame.function == "init" and _RAY_INIT.search(frame.path) for frame in frames):
         return "ray"

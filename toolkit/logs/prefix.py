@@ -1,7 +1,7 @@
-"""Prefixes that no list knows, learnt from the log: hosts, pods, loggers and clocks of whoever passed its lines on.
+"""Prefixes on no list, learnt from the log: hosts, pods, loggers and clocks added by whatever passed the lines on.
 
-A traceback shows them best: whatever stands before `Traceback (most recent call last):` and before the places below it was put there
-by somebody else. Without one, a prefix is what most lines begin with while what follows differs.
+A traceback shows them best: whatever precedes `Traceback (most recent call last):` and the places below it is not Python's.
+Without a traceback, a prefix is what most lines begin with while the rest differs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLASSES = {"level": r"[A-Za-z]+", "date": r"[A-Za-z]{3}", "id": r"[\w-]+", "dig
 # Where a prefix may end that no traceback shows.
 _CUT = re.compile(r"\s+|(?<=[\]|>:\uff1a\u3011])(?=\S)")
 _LABEL = re.compile(r"[\d\[|>]|:\s|[^\x00-\x7f]|^\W+$")
-# What a program says itself before most of its lines.
+# What a program itself prints before most of its lines.
 _OWN = re.compile(r"\bstep:|Progress|shards|Epoch|^\s|\bFile\b", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z][\w.@/-]*(?:[ :=#]\d{1,5}\b)?")
 _LEVELS = re.compile(
@@ -36,27 +36,27 @@ _LEVELS = re.compile(
 )
 _NUMBER = re.compile(r"(?:rank )?\d+")
 _LONGEST = 200  # characters of a prefix
-_SAMPLE = 2000  # lines from which one is learnt that no traceback shows
+_SAMPLE = 2000  # lines from which a prefix is learnt that no traceback shows
 _CUTS = 16  # places of a line where its prefix may end
 _FEW = 8  # lines that are too few to learn from
 _MOST = 30  # prefixes of tracebacks that are tried
-_DIFFERENT = 3  # beginnings of what follows a prefix
+_DIFFERENT = 3  # distinct beginnings of the text after a prefix
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """The form of a prefix: numbers, identifiers and levels in it may differ from line to line."""
+    """The form of a prefix: its numbers, identifiers and levels may differ from line to line."""
 
     form: re.Pattern[str]
 
     def end(self, text: str) -> int:
-        """Where it ends in a line; 0 when the line does not begin with it."""
+        """Return where it ends in a line; 0 when the line does not begin with it."""
         found = self.form.match(text)
         return found.end() if found is not None else 0
 
 
 def unprefixed(lines: Sequence[Line]) -> list[Line]:
-    """The lines without the prefixes that the log itself shows, each with the level and the process that its prefix names."""
+    """Return the lines without the prefixes that the log itself shows, each with the level and the process of its prefix."""
     lines = _without_counters(lines)
     learnt = [*_of_tracebacks(lines), *_of_most_lines(lines)]
     if not learnt:
@@ -72,8 +72,8 @@ def unprefixed(lines: Sequence[Line]) -> list[Line]:
 
 
 def _dedented(lines: Sequence[Line]) -> list[Line]:
-    """The lines without the blanks that a program puts before all that another one said, as pip and uv do: a traceback begins with none."""
-    depths: dict[str, str] = {}  # of each process, the blanks before its traceback
+    """Return the lines without the indentation that pip and uv give to another program's output: a traceback has none."""
+    depths: dict[str, str] = {}  # by process: the blanks before its traceback
     dedented = []
     for line in lines:
         blanks = depths.get(line.process, "")
@@ -86,7 +86,7 @@ def _dedented(lines: Sequence[Line]) -> list[Line]:
 
 
 def _without_counters(lines: Sequence[Line]) -> Sequence[Line]:
-    """The same where a number in front of each line counts the lines, and names no process."""
+    """Return the lines without a leading number that counts them and names no process."""
     times = Counter(line.process for line in lines if _NUMBER.fullmatch(line.process))
     if len(times) < _FEW or 2 * sum(times.values()) >= 3 * len(times):
         return lines
@@ -94,7 +94,7 @@ def _without_counters(lines: Sequence[Line]) -> Sequence[Line]:
 
 
 def _of_tracebacks(lines: Sequence[Line]) -> Iterator[Prefix]:
-    """What stands before the lines of tracebacks, the longest first, where other lines have it too."""
+    """Yield what precedes the lines of tracebacks, the longest first, where other lines have it too."""
     forms = Counter(_form(before) for line in lines if (before := _before_anchor(line.text)))
     known = (Prefix(re.compile(form)) for form, _ in forms.most_common(_MOST))
     shared = [prefix for prefix in known if _is_shared(prefix, lines)]
@@ -102,7 +102,7 @@ def _of_tracebacks(lines: Sequence[Line]) -> Iterator[Prefix]:
 
 
 def _before_anchor(text: str) -> str:
-    """What stands before the head of a traceback, or before one of its places; "" where that is nothing."""
+    """Return what precedes the head of a traceback or one of its places, "" where nothing does."""
     at = text.find(_HEAD)
     if at < 0 and (frame := _FRAME.search(text)):
         at = frame.start()
@@ -111,12 +111,12 @@ def _before_anchor(text: str) -> str:
 
 
 def _is_shared(prefix: Prefix, lines: Sequence[Line]) -> bool:
-    """Whether a line has it that is not the head of a traceback."""
+    """Return whether a line other than the head of a traceback has the prefix."""
     return any((end := prefix.end(line.text)) and not line.text.startswith(_HEAD, end) for line in lines)
 
 
 def _of_most_lines(lines: Sequence[Line]) -> Iterator[Prefix]:
-    """What stands before most of the lines of which nobody says who wrote them, the longest that does."""
+    """Yield what precedes most of the lines without a process name, the longest such prefix."""
     texts = [
         line.text for line in lines if line.text.strip() and not line.level and not _before_anchor(line.text)
     ]
@@ -137,7 +137,7 @@ def _of_most_lines(lines: Sequence[Line]) -> Iterator[Prefix]:
 
 
 def _openings(text: str) -> Iterator[tuple[str, str]]:
-    """What may be the prefix of a line, with what follows it."""
+    """Yield the possible prefixes of a line, each with the text that follows it."""
     for cut in islice(_CUT.finditer(text, 0, _LONGEST), _CUTS):
         before = text[: cut.end()]
         if _LABEL.search(before) and not _OWN.search(before):
@@ -146,7 +146,7 @@ def _openings(text: str) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=4096)
 def _form(prefix: str) -> str:
-    """A pattern for all prefixes of this form. The blank at its end is missing where the line is empty."""
+    """Return a pattern for all prefixes of this form. The final blank is missing on empty lines."""
     parts = [
         _CLASSES.get(part.lastgroup or "", re.escape(part[0])) for part in _PARTS.finditer(prefix.rstrip(" "))
     ]
@@ -155,7 +155,7 @@ def _form(prefix: str) -> str:
 
 
 def _names(lines: Iterable[Line], ends: Iterable[int]) -> list[str]:
-    """Whom the prefix of each line names, "" for all where it is the same throughout or tells lines apart, not processes."""
+    """Return the name in each line's prefix, "" for all where it never varies or tells apart lines rather than processes."""
     named = [_LEVELS.sub("", line.text[:end]) for line, end in zip(lines, ends, strict=True)]
     full = [" ".join(_NAME.findall(text)) for text in named]
     short = [re.sub(r"\d+", "", name).strip() for name in full]

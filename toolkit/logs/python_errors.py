@@ -1,7 +1,7 @@
-"""The errors that Python programs print: the exception at the end of a traceback, those behind it, and those of other processes in it.
+"""Errors that Python programs print: the exception that ends a traceback, its causes, and other processes' errors inside it.
 
-Ray prints the error of another process in the message of its own (python/ray/exceptions.py): behind a line
-"ray::Actor.method() (pid=12, ip=...)" stand that one's frames and exceptions.
+Ray prints another process's error inside the message of its own exception (python/ray/exceptions.py): the frames and
+exceptions of that process follow the line "ray::Actor.method() (pid=12, ip=...)".
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _RAISED = re.compile(
     r"(?P<type>(?:\w+\.)+(?:[A-Z]\w*(?:\([\w.]+\))?|[a-z_]\w*(?=: )|timeout)|[A-Z]\w*(?=:)|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration))"
     r"(?:: ?(?P<said>.*))?"
 )
-# What a program that goes on prints: its metrics, a progress bar, a command of the shell.
+# Output of a program that is still running: its metrics, a progress bar, a shell command.
 _GOES_ON = re.compile(r"step:\d+ - |'?Final validation metrics|.{0,60}\d{1,3}%\||\++ \w|ray init kwargs: ")
 _PYDANTIC = re.compile(r" \[type=\w+, input_value=.*|\n\s+For further information visit .*")
 _RAISES = re.compile(r"raise (?P<type>[A-Za-z_][\w.]*)\((?P<said>[rf]{0,2}[\"'].+)")
 _STRING = re.compile(r"[\"']((?:[^\"'\\]|\\.)*)[\"']")
 _LONGEST = 20  # lines of one message
-_DEEPEST = 50  # processes whose errors are told in each other's messages; what lies deeper is read by itself
+_DEEPEST = 50  # nested processes whose errors quote each other; deeper errors are read separately
 LOOKUPS = frozenset(
     {
         "Empty",
@@ -52,7 +52,7 @@ LOOKUPS = frozenset(
 
 @dataclass(frozen=True)
 class Frame:
-    """One place of a traceback: a file, the line in it, the function ("" for a syntax error), and the source line where it is printed."""
+    """One place of a traceback: file, line, function ("" for a syntax error), and the source line where it is printed."""
 
     path: str
     line: int
@@ -62,11 +62,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class Raised:
-    """One exception as it was printed, with the one behind it.
+    """One exception as it was printed, linked to the exception before it.
 
-    `type` is its class with its module ("ray.exceptions.RayActorError"), `message` all that it said, `frame` the last place in a file.
-    `line` is where it stands. `before` is what it was raised from (`direct`), or while that was being handled. `began` is the number of
-    the first line of its traceback. `frames` are the places of the traceback, the outermost first.
+    `type` is its class with its module ("ray.exceptions.RayActorError"), `message` its full message, `frame` the last place
+    in a file, and `line` where it stands. `before` is what it was raised from (`direct`), or while that was being handled.
+    `began` is the number of the first line of its traceback. `frames` are the places of the traceback, the outermost first.
     """
 
     type: str
@@ -85,21 +85,21 @@ class Raised:
 
     @property
     def words(self) -> str:
-        """Class and message in one line, without what pydantic adds for programmers, and Ray as a table of names."""
+        """Class and message in one line, without pydantic's notes for programmers and Ray's table of names."""
         kept = (line for line in _PYDANTIC.sub("", self.message).split("\n") if not line.startswith("\t"))
         text = " ".join(" ".join(kept).split())
         return f"{self.name}: {text}" if text else self.name
 
     @property
     def first(self) -> Raised:
-        """The exception with which it all began. One that was raised for the failure of a mere look-up says more than that."""
+        """The exception with which it began. An exception raised for a failed look-up reveals more than the look-up's."""
         others = [raised for raised in self.chain if not raised.type.startswith("ray.exceptions.")]
         telling = [other for other in others if other.name not in LOOKUPS]
         return (telling or others or list(self.chain))[-1]
 
     @property
     def chain(self) -> Iterator[Raised]:
-        """This one, and all that are behind it."""
+        """This exception, and all those before it."""
         raised: Raised | None = self
         while raised is not None:
             yield raised
@@ -107,9 +107,10 @@ class Raised:
 
 
 def raised_in(lines: Iterable[Line]) -> list[Raised]:
-    """All exceptions that are printed with their traceback, in their order; of a chain the last, with the others behind it.
+    """Return all exceptions printed with their traceback, in their order; of a chain the last, with the others attached.
 
-    What processes without a name print at the same time may be mixed up. Each that has one is read by itself, and each message of a logger.
+    Concurrent output of unnamed processes may be mixed up. Each named process is read separately, and so is each message of a
+    logger.
     """
     own: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
     for line in lines:
@@ -119,7 +120,7 @@ def raised_in(lines: Iterable[Line]) -> list[Raised]:
 
 
 def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
-    """The last lines of tracebacks of which nothing else is there, also those behind which one follows."""
+    """Yield the last lines of tracebacks whose other lines are missing, including those that another exception follows."""
     for at, line in enumerate(lines):
         match = _RAISED.fullmatch(line.text.strip())
         if match is not None and match["type"].endswith(("Error", "Exception", "Interrupt", "Exit")):
@@ -134,9 +135,9 @@ def _speaks_on(line: Line, other: Line) -> bool:
 
 
 def _read(lines: Sequence[Line]) -> Iterator[Raised]:
-    """The exceptions of one process."""
+    """Yield the exceptions of one process."""
     last: Raised | None = None
-    join: bool | None = None  # whether what follows belongs to the last one, and how
+    join: bool | None = None  # whether the next exception belongs to the last, and how
     at = 0
     while at < len(lines):
         text = lines[at].text.strip()
@@ -156,7 +157,7 @@ def _read(lines: Sequence[Line]) -> Iterator[Raised]:
 
 
 def _behind(raised: Raised, before: Raised | None, *, direct: bool) -> Raised:
-    """Put another exception behind the first of this chain."""
+    """Attach another exception to the first of this chain."""
     if before is None:
         return raised
     *others, first = raised.chain
@@ -167,10 +168,12 @@ def _behind(raised: Raised, before: Raised | None, *, direct: bool) -> Raised:
 
 
 def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0) -> tuple[Raised | None, int]:
-    """The exception whose frames begin behind this line, and where to go on. None when the log ends, or goes on otherwise.
+    """Return the exception whose frames begin after this line, and where to continue.
 
-    `head` is 0 where the frames begin in this line: the head of the traceback was lost, or said by somebody else.
-    `depth` is in how many messages of other processes it stands.
+    It is None when the log ends or continues otherwise.
+
+    `head` is 0 where the frames begin in this line: the head of the traceback was lost, or printed by another process.
+    `depth` is the number of other processes' messages around it.
     """
     at, frame = begin + head, None
     while at < len(lines) and (_is_below(lines[at].text) or _is_code(lines, at)):
@@ -200,7 +203,7 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0)
 
 
 def _cut_off(lines: Sequence[Line], begin: int, head: int, frame: Line | None) -> Raised | None:
-    """What was to be raised where the log ends within a traceback: its last place says it in its source line."""
+    """Return what was to be raised where the log ends within a traceback: the source line of its last place shows it."""
     last = next(
         (at for at in reversed(range(begin + head, len(lines))) if _FRAME.match(lines[at].text)), None
     )
@@ -217,7 +220,7 @@ def _cut_off(lines: Sequence[Line], begin: int, head: int, frame: Line | None) -
 
 
 def _frames(lines: Sequence[Line]) -> Iterator[Frame]:
-    """The places of a traceback in their order."""
+    """Yield the places of a traceback in their order."""
     for at, line in enumerate(lines):
         if match := _FRAME.match(line.text):
             code = lines[at + 1].text.strip() if at + 1 < len(lines) else ""
@@ -227,7 +230,7 @@ def _frames(lines: Sequence[Line]) -> Iterator[Frame]:
 
 
 def _remote(lines: Sequence[Line], begin: int, depth: int) -> tuple[Raised | None, int]:
-    """The chain of another process, in the message of an exception of this one."""
+    """Return the chain of another process inside the message of this process's exception."""
     raised, at = _exception(lines, begin, depth=depth)
     while raised is not None:
         begin, join = at, None
@@ -244,17 +247,17 @@ def _remote(lines: Sequence[Line], begin: int, depth: int) -> tuple[Raised | Non
 
 
 def _is_below(text: str) -> bool:
-    """Whether a line stands under the head of a traceback, also where somebody has taken the blanks away."""
+    """Return whether a line belongs under the head of a traceback, even where its indentation was stripped."""
     return not text.strip(" \t^~") or text.startswith((" ", "\t")) or bool(_FRAME.match(text))
 
 
 def _is_code(lines: Sequence[Line], at: int) -> bool:
-    """Whether a line that is not indented is the code of the place before it, and no exception."""
+    """Return whether an unindented line is the code of the place before it rather than an exception."""
     return bool(_FRAME.match(lines[at - 1].text)) and not _RAISED.fullmatch(lines[at].text.strip())
 
 
 def _is_over(line: Line) -> bool:
-    """Whether a message has ended before this line."""
+    """Return whether a message ended before this line."""
     text = line.text.strip()
     return (
         not text

@@ -1,4 +1,4 @@
-"""Lines of a log that quote a prompt, an answer of the model, what a tool returned or what a sandbox tried: none of them is evidence.
+"""Lines of a log that quote a prompt, a model's response, a tool's result or a sandbox's attempt; none of them is evidence.
 
 The names are those that verl 0.2 to 0.9.1 print (workers/reward_manager, utils/reward_score, experimental/agent_loop, tools).
 """
@@ -13,19 +13,19 @@ from itertools import takewhile
 from verl_doctor.toolkit.logs.lines import Line
 
 MARKS = ("[prompt]", "[response]", "[ground_truth]", "[score]", "<tool_response>", "</tool_response>")
-"""Where a quotation begins and ends. `excerpt` keeps all of them."""
+"""Where a quotation begins and ends. `excerpt` keeps all of these lines."""
 
 _SCORE = re.compile(r"\[score\](?: |$)")
-_VALUE = re.compile(r"\[[a-z]\w*\](?: |$)")  # what a reward function returns beside its score
+_VALUE = re.compile(r"\[[a-z]\w*\](?: |$)")  # what a reward function returns besides its score
 _MOST = 2000  # lines of one quotation
-_FEW = 100  # lines of one that need not be closed
+_FEW = 100  # lines of a quotation that need not be closed
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """Text over several lines: how its first line begins, and what stands in its last. `most` lines belong to one.
+    """A multi-line quotation: how its first line begins and what its last contains. It has at most `most` lines.
 
-    A logger's line interrupts what is `loose`; where it has no end, it goes on for `most` lines.
+    A logger's line interrupts it where it is `loose`; without an end, it continues for `most` lines.
     """
 
     begins: re.Pattern[str]
@@ -52,9 +52,9 @@ _ALONE = re.compile(
 
 
 def without_quotations(lines: Sequence[Line]) -> list[Line]:
-    """The lines that say something about the run."""
-    open_in: dict[str, tuple[_Kind, int]] = {}  # of each process, what it quotes, and from which line
-    scored: dict[str, int] = {}  # the line in which it printed a score last
+    """Return the lines that describe the run."""
+    open_in: dict[str, tuple[_Kind, int]] = {}  # by process: what it quotes, and from which line
+    scored: dict[str, int] = {}  # the line in which it last printed a score
     kept = []
     for at, line in enumerate(lines):
         begun = open_in.get(line.process)
@@ -79,7 +79,7 @@ def without_quotations(lines: Sequence[Line]) -> list[Line]:
 
 
 def _is_closed(kind: _Kind, lines: Sequence[Line], at: int) -> bool:
-    """Whether the end of a quotation that begins here is among the lines, said by the same process."""
+    """Return whether the end of the quotation that begins here is among the lines, printed by the same process."""
     begun = lines[at]
     behind = (lines[other] for other in range(at + 1, len(lines)))
     near = takewhile(lambda line: line.number <= begun.number + kind.most, behind)

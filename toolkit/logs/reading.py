@@ -1,4 +1,4 @@
-"""Reading logs and judging them together: what `verl-doctor logs` does before it says anything."""
+"""Reads logs and judges them together: the work of `verl-doctor logs` before it prints anything."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from verl_doctor.toolkit.logs.timeline.reader import TimelineReader
 from verl_doctor.toolkit.text import counted, in_bytes
 
 _RECURRING = frozenset({"first validation", "checkpoint"})
-"""What a job may come to for the first time behind its first step."""
+"""The phases that a job may first reach after its first step."""
 
 
 def diagnose(
     sources: Sequence[Source], noted: Sequence[str] = (), watch: Callable[[str], None] = lambda _: None
 ) -> Answer:
-    """Read all of them, one after the other. What cannot be read is noted behind what was `noted` before, and passed over.
+    """Read all sources in turn. An unreadable source is skipped, with a note after those already in `noted`.
 
-    `watch` is told which log is read, and how much of it was.
+    `watch` receives the name of the log being read, and how much of it was read.
     """
     started = time.perf_counter()
     readings: dict[str, Reading] = {}
@@ -66,7 +66,7 @@ def diagnose(
 
 
 def _watched(content: Read, name: str, watch: Callable[[str], None]) -> Read:
-    """A reader that reports how far it has come."""
+    """Return a reader that reports its progress."""
     so_far = 0
 
     def read(size: int) -> bytes:
@@ -80,7 +80,7 @@ def _watched(content: Read, name: str, watch: Callable[[str], None]) -> Read:
 
 
 def _with_phase(reading: Reading, *, has_trained: bool) -> Reading:
-    """The same without phases that were over: once a step was logged, nothing strikes at the start or in the first batch any more."""
+    """Return the reading without phases that were over: after a logged step nothing strikes at the start or in the first batch."""
     if not has_trained:
         return reading
     causes = tuple(
@@ -93,7 +93,7 @@ def _with_phase(reading: Reading, *, has_trained: bool) -> Reading:
 
 
 def codes_of(reading: Reading) -> tuple[str, ...]:
-    """The codes that were named, the first cause's first."""
+    """Return the codes that were named, the first cause's first."""
     return tuple(
         dict.fromkeys(cause.signature.code for cause in reading.causes if cause.signature is not None)
     )

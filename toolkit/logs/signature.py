@@ -1,8 +1,8 @@
-"""What a fault looks like in a log: texts that name it, as data.
+"""What a fault looks like in a log: texts that identify it, as data.
 
-`checks/data/signatures/*.toml` holds them, each with logs in which it speaks and such in which it is silent. A pattern is plain text
-in which `*` stands for anything within a line, and `{>60}` or `{<3}` for a number beyond a limit: to match is to find its parts one
-behind the other, in linear time whatever the log holds.
+`checks/data/signatures/*.toml` holds them, each with logs that it matches and logs that it does not. A pattern is plain text
+in which `*` stands for anything within a line, and `{>60}` or `{<3}` for a number beyond a limit. Matching finds its parts
+one after the other, in linear time whatever the log holds.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from verl_doctor.toolkit.engine.signature_files import entries_of, indexed_entri
 from verl_doctor.toolkit.logs.stage import STAGES
 
 Kind = Literal["cause", "weak", "hint", "note", "job", "raised", "ended", "consequence"]
-"""What a text proves when it is the first that was said.
+"""What a text proves when it is the first in the log.
 
-cause: this fault. weak: this fault, unless another cause is told that also leads to it. hint: something that is not right, and
-counts where nothing else is told. note: something that is worth a look and stops no run. job: a fault of the job's own code, model,
-data or settings, not of the environment. raised: what an exception proves whatever it says, by where it was raised (`blame`); it has no
-texts. ended: somebody ended the run; with a code it is the cause where nothing else is told. consequence: that another process or step
-failed.
+cause: this fault. weak: this fault, unless another cause that also leads to it is logged. hint: a fault that counts only
+where nothing else is logged. note: worth a look, but stops no run. job: a fault of the job's own code, model, data or
+settings, not of the environment. raised: what an exception proves by where it was raised, whatever its message (`blame`); it
+has no texts. ended: the run was ended from outside; with a code it is the cause where nothing else is logged. consequence:
+another process or step failed.
 """
 
 _OF_SETTINGS = ("CFG", "DATA", "LOAD101", "LOG200", "LOG280", "LOG281")  # codes, and beginnings of codes
 OF_LOGS = "LOG"
-"""The family of what only logs tell."""
+"""The family of faults that only logs show."""
 
 _KINDS = get_args(Kind)
 _NAMED: tuple[Kind, ...] = ("cause", "weak", "hint", "note")
@@ -46,7 +46,7 @@ class Limit:
     after: str
 
     def end(self, text: str, at: int) -> int:
-        """Where they end in a text, looked for from here on; -1 when they are not there."""
+        """Return where they end in a text, searching from `at`; -1 when they do not occur."""
         while (at := text.find(self.before, at)) >= 0:
             at += len(self.before)
             found = _NUMBER.match(text, at)
@@ -59,7 +59,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class LogExample:
-    """A log of a few lines, and whether the signature `speaks` in it."""
+    """A log of a few lines, and whether the signature matches in it (`speaks`)."""
 
     log: str
     speaks: bool
@@ -67,18 +67,20 @@ class LogExample:
 
 @dataclass(frozen=True)
 class Signature:
-    """One fault as logs tell it.
+    """One fault as it appears in logs.
 
-    `code` is that of the rule which finds the fault in the environment, or one of its own (LOG101...). `title` says what is
-    proven, `remedy` what to do. `patterns` are alternatives; `unless` are texts that rule it out. With `frames`, one of
-    these texts must stand in the last place of the traceback, and none of `unless_frames` may. Where that place is told, one of the
-    texts of `within` must stand in it. A hint or a note `leads_to` the faults with these codes: told before one of them, it is the
-    first cause; to "ended", when somebody had waited long enough. What must be `raised` counts only as the words of an exception:
-    programs complain of parts that they can do without. `warning` says that it counts where a logger calls it a warning too, `whole`
-    that a pattern is all that a line says, `named` that its remedy is general: what the exception itself names stands before it, `of_worker`
-    that a line counts where a worker of Ray or an engine's process says it, not the program of the script. `confirm` are the rules that would confirm it, where they are not the one with its code,
-    `deep` says that they do so only in `check --deep`. `sources` are the threads in which the remedy helped ("owner/name#1"). `quotes` is how many lines behind its own it shows. `at` is what helps where the stage of the job is known
-    (`stage`). A consequence's remedy says where the cause stands.
+    `code` is the code of the rule that finds the fault in the environment, or the signature's own (LOG101...). `title` states
+    what is proven, `remedy` what to do. `patterns` are alternatives; `unless` are texts that rule it out. With `frames`, one
+    of these texts must occur in the last place of the traceback, and none of `unless_frames` may. Where that place is known,
+    it must contain one of the texts of `within`. A hint or a note `leads_to` the faults with these codes: logged before one
+    of them, it is the first cause; "ended" stands for a run that was stopped after waiting long enough. A signature that must
+    be `raised` counts only as the message of an exception: programs also complain about parts that they can do without.
+    `warning` counts lines that a logger marks as warnings too, `whole` requires a pattern to match the whole line, `named`
+    marks a general remedy, which follows what the exception itself names, and `of_worker` counts only lines of a Ray worker
+    or an engine's process, not of the script's program. `confirm` are the rules that would confirm the fault, where they
+    differ from the rule with its code; `deep` means that they do so only in `check --deep`. `sources` are the threads in
+    which the remedy helped ("owner/name#1"). `quotes` is how many lines after its own it shows. `at` is what helps where the
+    stage of the job is known (`stage`). A consequence's remedy names the place of the cause.
     """
 
     code: str
@@ -110,7 +112,7 @@ class Signature:
 
     @property
     def is_of_logs_alone(self) -> bool:
-        """Whether no rule has its code: only a log can tell."""
+        """Whether no rule has its code: only a log can show it."""
         return not self.code or self.code.startswith(OF_LOGS)
 
     @property
@@ -120,11 +122,11 @@ class Signature:
 
     @property
     def is_named(self) -> bool:
-        """Whether it is a fault of the environment or of the settings, for which there is a code."""
+        """Whether it is a fault of the environment or the settings that has a code."""
         return self.kind in _NAMED or (self.kind == "ended" and bool(self.code))
 
     def matches(self, lines: Iterable[str], frame: str = "") -> bool:
-        """Whether one of the lines of a message says it; `frame` is where an exception was raised."""
+        """Return whether a line of a message matches; `frame` is where an exception was raised."""
         if self.frames and not any(word in frame for word in self.frames):
             return False
         if any(word in frame for word in self.unless_frames):
@@ -153,7 +155,7 @@ def _in_order(parts: Sequence[str | Limit], text: str) -> bool:
 
 
 def _parts(pattern: str) -> Iterator[str | Limit]:
-    """The words of a pattern. Raises TypeError for a number that stands behind no word, or for two in one part."""
+    """Yield the parts of a pattern. Raises TypeError for a number that follows no word, or for two in one part."""
     for words in pattern.split("*"):
         before, *limit = _LIMIT.split(words)
         if not limit:
@@ -166,15 +168,15 @@ def _parts(pattern: str) -> Iterator[str | Limit]:
 
 @cache
 def signatures() -> tuple[Signature, ...]:
-    """All of them: files in the order of their names, and those of a file in theirs. The first that matches a text counts.
+    """Return all signatures, sorted by file name, then in the order of the file. The first that matches a text counts.
 
-    Raises ValueError for a file that holds something else.
+    Raises ValueError for a file with invalid content.
     """
     return tuple(_entry(entry, name) for name, entries in indexed_entries().items() for entry in entries)
 
 
 def read(text: str, name: str) -> Iterator[Signature]:
-    """The signatures of one file. Raises ValueError."""
+    """Yield the signatures of one file. Raises ValueError."""
     return (_entry(entry, name) for entry in entries_of(text))
 
 
@@ -231,12 +233,12 @@ def _signature(
 
 
 def of_code(code: str) -> tuple[Signature, ...]:
-    """Those with this code, in their order."""
+    """Return the signatures with this code, in their order."""
     return tuple(signature for signature in signatures() if signature.code == code)
 
 
 def of_logs_alone() -> tuple[Signature, ...]:
-    """The faults that no rule finds, one signature for each code, sorted by it."""
+    """Return the faults that no rule finds, one signature per code, sorted by code."""
     first = {
         signature.code: signature
         for signature in reversed(signatures())
@@ -247,7 +249,7 @@ def of_logs_alone() -> tuple[Signature, ...]:
 
 @cache
 def _screened() -> tuple[tuple[Signature, tuple[str, ...]], ...]:
-    """Each signature with one text of each of its patterns, the longest: where none of them stands, it says nothing."""
+    """Return each signature with the longest text of each of its patterns: without one of these texts it cannot match."""
     return tuple(
         (signature, tuple(max((_words(part) for part in parts), key=len) for parts in signature.patterns))
         for signature in signatures()
@@ -260,7 +262,7 @@ def _words(part: str | Limit) -> str:
 
 @lru_cache(maxsize=2048)
 def which(message: str, frame: str = "") -> Signature | None:
-    """The first signature that matches a message of one or more lines. What is said again is not looked up again."""
+    """Return the first signature that matches a message of one or more lines. Results are cached."""
     lines = message.split("\n")
     for signature, words in _screened():
         for word in words:

@@ -1,6 +1,6 @@
-"""Where logs are read from: files, folders of them, standard input; as they are, or packed with gzip or zstd.
+"""Where logs are read from: files, folders of files, standard input; plain, or compressed with gzip or zstd.
 
-What cannot be read is passed over with a note, for one bad file must not hide what the others tell.
+What cannot be read is skipped with a note: one bad file must not hide what the others show.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from verl_doctor.toolkit.text import in_bytes
 
 STDIN = "-"
 _LOGS = (".log", ".out", ".err", ".txt", ".gz", ".zst")
-_SAMPLE = 8192  # bytes from which it is told what a file is
+_SAMPLE = 8192  # bytes from which a file's type is detected
 _BLOCK = 1 << 20
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _PACKED = (_GZIP, _ZSTD, b"BZh", b"\xfd7zXZ", b"PK\x03\x04")  # bzip2, xz and zip besides
-# Control characters that no log has: all but the bell, blanks and line ends, backspace, and the one that begins a colour.
+# Control characters that no log has: all except the bell, blanks, line ends, backspace, and the escape that begins a colour.
 _CONTROLS = bytes(code for code in range(32) if code not in {*range(7, 14), 27})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 MOST_UNPACKED = 1 << 36
-"""Bytes to which one packed log may unpack."""
+"""The number of bytes to which one compressed log may unpack."""
 _UNSUSPICIOUS = 1 << 28  # bytes to which anything may unpack, however small it is
 MOST_FOR_ONE = 100
-"""Bytes to which each packed byte of a larger one may unpack: logs shrink to a tenth or a fiftieth, a bomb to far less."""
-_STEP = 2048  # packed bytes of zstd at once: they may unpack to 64 MiB
-_PIPE_TIMEOUT = 10.0  # seconds for the first word out of a pipe
-_MOST_LETTERS = 0.4  # the part of the characters of a log in UTF-16 that are ASCII, at least
-_NULS = 1 << 28  # bytes of nothing before the first word of a log
+"""Unpacked bytes allowed per compressed byte of a larger log: logs shrink to a tenth or a fiftieth, a bomb to far less."""
+_STEP = 2048  # compressed bytes of zstd at a time: they may unpack to 64 MiB
+_PIPE_TIMEOUT = 10.0  # seconds to wait for a pipe's first bytes
+_MOST_LETTERS = 0.4  # the minimum share of ASCII among the characters of a log in UTF-16
+_NULS = 1 << 28  # NUL bytes before the first word of a log
 _MOST = 5000  # files of a folder that are read
 _SEEN = 100_000  # files of a folder from which those are chosen
 
@@ -51,18 +51,18 @@ Read = Callable[[int], bytes]
 
 @dataclass(frozen=True)
 class Source:
-    """One log: how the user would name it, and how it is opened."""
+    """One log: its name as the user would write it, and how it is opened."""
 
     name: str
     path: Path | None
 
 
 class UnreadableError(Exception):
-    """A log that cannot be read, and why in words."""
+    """A log that cannot be read; the message is the reason."""
 
 
 def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: None) -> list[Source]:
-    """The logs that were named, of folders those in them at any depth. `note` is told what is left out. Raises UsageError."""
+    """Return the named logs, and those at any depth in named folders. `note` receives what is left out. Raises UsageError."""
     found: dict[str, Source] = {}
     for name in named:
         if name == STDIN:
@@ -87,7 +87,7 @@ def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: Non
 
 
 def _in_folder(folder: Path) -> dict[Path, int]:
-    """Its logs with their sizes. Folders behind links are not entered, pipes not waited for."""
+    """Return its logs with their sizes. Linked folders are not entered, pipes not waited for."""
     found: dict[Path, int] = {}
     for place, folders, files in os.walk(folder):
         folders.sort()
@@ -104,7 +104,7 @@ def _in_folder(folder: Path) -> dict[Path, int]:
 
 
 def _telling(logs: Mapping[Path, int]) -> list[Path]:
-    """As many as are read, Ray's own before the largest of its workers': in the order in which they tell most."""
+    """Return the logs to read within the limit, the most informative first: Ray's own before the largest of its workers'."""
     largest = sorted(logs, key=lambda path: (path.name.startswith("worker-"), -logs[path]))
     return sorted(largest[:_MOST], key=lambda path: (_importance(path), path))
 
@@ -118,7 +118,7 @@ def _importance(path: Path) -> int:
 
 @contextlib.contextmanager
 def opened(source: Source) -> Iterator[Read]:
-    """How to read its content, unpacked. Raises UnreadableError, also while it is read."""
+    """Yield a reader of the unpacked content. Raises UnreadableError, also during reading."""
     with contextlib.ExitStack() as stack:
         try:
             raw: BinaryIO = (
@@ -146,7 +146,7 @@ def _is_not_text(begin: bytes) -> bool:
 
 
 def _of_text(unpacked: Read) -> Read:
-    """A reader that raises UnreadableError where what was packed is no text."""
+    """Return a reader that raises UnreadableError where the unpacked content is not text."""
     begun = False
 
     def read(size: int) -> bytes:
@@ -161,7 +161,7 @@ def _of_text(unpacked: Read) -> Read:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A file as it is; of a pipe the first word is waited for, but not forever. Raises OSError and UnreadableError."""
+    """Open a file as it is; a pipe's first bytes are waited for, with a timeout. Raises OSError and UnreadableError."""
     if not stat.S_ISFIFO(path.stat().st_mode):
         return path.open("rb")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -175,7 +175,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class _Counted:
-    """A reader that counts what it gave."""
+    """A reader that counts the bytes it returned."""
 
     def __init__(self, read: Read) -> None:
         self._from, self.given = read, 0
@@ -187,7 +187,7 @@ class _Counted:
 
 
 def _limited(unpacked: Read, packed: _Counted) -> Read:
-    """A reader that raises ValueError where it unpacks to more than a log does: a few megabytes could fill days."""
+    """Return a reader that raises ValueError where it unpacks to more than a log does: a few megabytes could take days."""
     so_far = 0
 
     def read(size: int) -> bytes:
@@ -205,8 +205,8 @@ def _limited(unpacked: Read, packed: _Counted) -> Read:
 
 
 def _after_nuls(raw: BinaryIO) -> bytes:
-    """The first bytes behind the NULs with which a log begins that was emptied (logrotate's `copytruncate`) while somebody wrote it."""
-    with contextlib.suppress(OSError):  # a pipe, or a file system that knows no holes
+    """Return the first bytes after the NULs of a log that was emptied (logrotate's `copytruncate`) while it was being written."""
+    with contextlib.suppress(OSError):  # a pipe, or a file system without holes
         raw.seek(os.lseek(raw.fileno(), raw.tell(), os.SEEK_DATA))
     begin, passed = raw.read(_SAMPLE), 0
     while passed < _NULS and not begin.strip(b"\0") and (more := raw.read(_BLOCK)):
@@ -216,7 +216,7 @@ def _after_nuls(raw: BinaryIO) -> bytes:
 
 
 def _whole(begin: bytes, raw: BinaryIO) -> Read:
-    """Read what was looked at already, then the rest."""
+    """Return a reader of the bytes that were already inspected, then of the rest."""
     kept = begin
 
     def read(size: int) -> bytes:
@@ -230,24 +230,24 @@ def _whole(begin: bytes, raw: BinaryIO) -> Read:
 
 
 class _File(io.RawIOBase):
-    """A reader as the file that gzip wants."""
+    """A reader as the file object that gzip expects."""
 
     def __init__(self, read: Read) -> None:
         self._from, self._rest = read, b""
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, at most so many."""
+        """Return the next bytes, at most `size`."""
         content = self._rest or self._from(1 << 16)
         self._rest = content[size:] if size >= 0 else b""
         return content[:size] if size >= 0 else content
 
 
 def _utf16(begin: bytes) -> str | None:
-    """The UTF-16 that this is: with its mark, or without it where every other byte of most letters is 0. None for another text."""
+    """Return the UTF-16 variant: with its mark, or without where every other byte of most letters is 0; None for other text."""
     if begin.startswith(_UTF16):
         return "utf-16"
     half = len(begin) // 2
@@ -262,19 +262,19 @@ def _utf16(begin: bytes) -> str | None:
 
 
 def _as_utf8(read: Read, encoding: str) -> Read:
-    """PowerShell's redirections write UTF-16."""
+    """Return a reader of UTF-16, as PowerShell's redirections write it, that returns UTF-8."""
     stream = io.TextIOWrapper(io.BufferedReader(_Chunks(read)), encoding, "replace", newline="")
     return lambda size: stream.read(size // 4).encode()
 
 
 class _Chunks(io.RawIOBase):
-    """A reader as the raw file that Python's decoders want."""
+    """A reader as the raw file that Python's decoders expect."""
 
     def __init__(self, read: Read) -> None:
         self._file = _File(read)
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
@@ -285,7 +285,7 @@ class _Chunks(io.RawIOBase):
 
 
 class _Frames:
-    """A reader of frames of zstd, in steps: of a file that was cut off it gives all whole blocks before it raises EOFError."""
+    """A reader of zstd frames, in steps: of a truncated file it returns all whole blocks before it raises EOFError."""
 
     def __init__(self, decoder: Callable[[], Any], read: Read) -> None:
         self._new, self._from = decoder, read
@@ -304,7 +304,7 @@ class _Frames:
 
 
 def _unpacked_zstd(read: Read, source: Source, stack: contextlib.ExitStack) -> Read:
-    """By the standard library (Python 3.14), the package `zstandard` or the program `zstd`, whichever is there."""
+    """Unpack with the standard library (Python 3.14), the package `zstandard` or the program `zstd`, whichever is available."""
     try:
         from compression import zstd  # type: ignore[import-not-found]  # noqa: PLC0415
 
@@ -330,7 +330,7 @@ def _unpacked_zstd(read: Read, source: Source, stack: contextlib.ExitStack) -> R
     stack.callback(child.wait)
     stack.callback(child.kill)
     out = child.stdout
-    if out is None:  # it is a pipe, as was asked
+    if out is None:  # it is a pipe, as requested
         raise UnreadableError("zstd gives no output")
     stack.callback(out.close)
 

@@ -1,7 +1,7 @@
-"""The stage of a step, or of the start, in which the memory of a GPU ran out: what helps differs from one to the next.
+"""The stage of a step, or of the start, in which a GPU ran out of memory: the remedy depends on it.
 
-Told from the functions that were running, of verl 0.2 to 0.9.1, vLLM and SGLang; the innermost that is known decides. Ray names the
-function of an actor in the message, too.
+Derived from the functions on the stack, of verl 0.2 to 0.9.1, vLLM and SGLang; the innermost known function decides. Ray also
+names an actor's method in the message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STAGES: Final[Mapping[str, str]] = {
     "update": "in the update of the model",
     "checkpoint": "while a checkpoint was written",
 }
-"""Each stage in words."""
+"""The name of each stage in prose."""
 
 _FUNCTIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("init_model", "_build_model_optimizer", "from_pretrained", "_build_critic_model_optimizer"), "load"),
@@ -54,7 +54,7 @@ _OF_GROUP = ("actor_rollout_ref_", "actor_rollout_", "rollout_", "critic_", "ref
 
 
 def stage_of(raised: Raised) -> str:
-    """The stage in which an exception was raised, with those behind it; "" where no function shows it."""
+    """Return the stage in which an exception was raised, or one before it in its chain; "" where no function shows it."""
     inner = list(raised.chain)[::-1]
     names = [frame.function for each in inner for frame in reversed(each.frames)]
     names += [_of_actor(name) for each in inner for name in _REMOTE.findall(each.message)]
@@ -63,7 +63,7 @@ def stage_of(raised: Raised) -> str:
 
 
 def _of_actor(name: str) -> str:
-    """The method of a worker without the name of the group that verl puts before it."""
+    """Return a worker's method without the group name that verl puts before it."""
     return next(
         (
             name.removeprefix(group)

@@ -1,6 +1,6 @@
-"""Which complaints of a log a run survived: training went on behind them, or behind the same complaint before.
+"""Which complaints of a log a run survived: training continued after them, or after an earlier occurrence of the same complaint.
 
-A sandbox in which answers are tried raises around every step, and a worker may catch what it says. Neither ended the run.
+A sandbox that tries responses raises around every step, and a worker may catch its errors. Neither ended the run.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from verl_doctor.toolkit.logs.finish import FINISHED
 from verl_doctor.toolkit.logs.lines import Line
 
 SURE = 2
-"""Steps behind a complaint of a run that failed: lines of several processes come late."""
+"""Steps that a failed run may log after its complaint: lines of several processes arrive late."""
 
-# The metrics of a step as verl, transformers, Megatron, torchtitan and many a script print them, and verl's bar behind its first step.
+# The metrics of a step as verl, transformers, Megatron, torchtitan and many scripts print them, and verl's bar after its first step.
 _TRAINING = (
     r"\bstep:\d+ - .*:|\{'loss': .*'epoch': |\biteration +\d+/ *\d+ \||\b[Ss]tep[ :=]+\d+(?:/\d+)?\b.{0,40}\bloss\b|"
     r"Training Progress: +(?:[1-9]\d?|100)%"
 )
-# Those, and servers that are up.
+# The same, and servers that are up.
 _STEP = re.compile(
     rf"{_TRAINING}|{FINISHED}|Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
 )
 _TRAINED = re.compile(_TRAINING)
-# What a server that is a job of its own prints while it answers.
+# What a server that is itself the job prints while it responds.
 _ANSWERS = re.compile(r'"POST \S+ HTTP/[\d.]+" 200|Avg prompt throughput: |Decode batch')
 _SERVES = re.compile(
     r"Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
 )
 _OF_RAY = re.compile(r"\w*(?:TaskRunner|WorkerDict|Actor|Worker)\b")
-# An event of a pod with its age, as `kubectl describe` prints it: events stand in no order of their own.
+# An event of a pod with its age, as `kubectl describe` prints it: events come in no particular order.
 _EVENT = re.compile(r"\b(?P<reason>FailedScheduling|Scheduled|Started) +(?P<age>(?:\d+[dhms])+) ")
 _AGE = re.compile(r"(\d+)([dhms])")
 _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -40,7 +40,7 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 class Steps:
-    """The lines that show that the run goes on."""
+    """The lines that show that the run is still going on."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         steps = [_STEP]
@@ -58,12 +58,12 @@ class Steps:
         ]
 
     def was_scheduled_behind(self, words: str) -> bool:
-        """Whether a pod that could not be scheduled was later: its event is younger."""
+        """Return whether a pod that could not be scheduled was scheduled later: that event is younger."""
         age = _age(words, {"FailedScheduling"})
         return age is not None and any(younger < age for younger in self._assigned)
 
     def behind(self, number: int) -> int:
-        """How many there are behind this line."""
+        """Return how many there are after this line."""
         return len(self._numbers) - bisect_right(self._numbers, number)
 
     @property
@@ -72,11 +72,11 @@ class Steps:
         return self._numbers[-1] if self._numbers else 0
 
     def went_on_behind(self, number: int) -> bool:
-        """Whether so many steps were trained behind this line that the run is sure to have borne what was said there."""
+        """Return whether enough steps follow this line that the run certainly survived what it reports."""
         return len(self._trained) >= SURE and self._trained[-SURE] > number
 
     def survived(self, errors: Iterable[tuple[int, str]], enough: int) -> Iterator[bool]:
-        """Of complaints in their order, each its line and its words: whether so many steps are behind it or the same one before it."""
+        """Yield for each complaint (line, text), in order, whether enough steps follow it or an earlier occurrence of it."""
         known: set[str] = set()
         for number, words in errors:
             key = words.translate(_NO_DIGITS)
@@ -86,7 +86,7 @@ class Steps:
 
 
 def _age(text: str, reasons: AbstractSet[str]) -> int | None:
-    """How many seconds ago an event of a pod was, when it is one of these."""
+    """Return how many seconds ago a pod's event with one of these reasons was; None for another line."""
     found = _EVENT.search(text)
     if found is None or found["reason"] not in reasons:
         return None

@@ -1,8 +1,8 @@
-"""Taking turns at the interpreter, so that collectors do not fight for its lock.
+"""Lets collectors take turns at the interpreter, so that they do not contend for its lock.
 
-Python runs one thread at a time. Each look at a file lets the lock go and has to win it back, and reading an environment
-is 50,000 such looks: ten threads that do this side by side spend as long on the lock as on the files. So one works at a
-time, and whoever waits for something outside of the interpreter lets the next one begin.
+Python runs one thread at a time. Each file access releases the lock and must reacquire it, and reading an environment takes
+50,000 of these: ten threads doing so in parallel spend as long on the lock as on the files. So one collector runs at a time,
+and one that waits for something outside the interpreter lets the next begin.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 
-# How long the others wait for one that does not say that it waits: perhaps for a slow disk or a name server.
+# How long the others wait for a collector that does not report waiting: perhaps for a slow disk or a name server.
 _LONGEST_TURN = 0.2  # seconds
 
 
 class Turns:
-    """One turn, and who has it."""
+    """One turn, and the thread that holds it."""
 
     def __init__(self, patience: float = _LONGEST_TURN) -> None:
         self._patience = patience
@@ -27,7 +27,7 @@ class Turns:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Work as the only one, once those that are working have ended, wait for something, or have had it for too long."""
+        """Run alone, once those that are running have ended, wait for something, or exceeded their turn."""
         self._take()
         try:
             yield
@@ -36,7 +36,7 @@ class Turns:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Wait for something outside of the interpreter: meanwhile it is somebody else's turn."""
+        """Wait for something outside the interpreter: meanwhile another collector may run."""
         had_it = self._leave()
         try:
             yield
@@ -52,7 +52,7 @@ class Turns:
             self._until = time.monotonic() + self._patience
 
     def _leave(self) -> bool:
-        """Whether it was this thread's turn: somebody who lost patience may have taken it."""
+        """End a turn; return whether this thread still held it: another may have lost patience and taken it."""
         with self._freed:
             if self._holder != threading.get_ident():
                 return False
@@ -62,4 +62,4 @@ class Turns:
 
 
 TURNS = Turns()
-"""Of this process, for it has one interpreter."""
+"""The turn of this process, which has one interpreter."""

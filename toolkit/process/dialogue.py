@@ -1,4 +1,4 @@
-"""A conversation with a child process: an order on its stdin, its lines as they come; closing stdin tells it to stop."""
+"""An exchange with a child process: an order on its stdin, its lines as they arrive; closing stdin tells it to stop."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from subprocess import Popen
 from typing import IO
 
-_PIECE = 1024 * 1024  # bytes that are read at once
-_KEPT = 4096  # bytes of a complaint
-_LAST_WORDS = 0.2  # seconds for its complaint when it says no more: a grandchild may hold that stream forever
+_PIECE = 1024 * 1024  # bytes that are read at a time
+_KEPT = 4096  # bytes of an error message that are kept
+_LAST_WORDS = (
+    0.2  # seconds for its error message after its output ends: a grandchild may hold that stream forever
+)
 
 
 class Dialogue:
-    """One child that is running, its three streams piped. Its order is written while it is listened to: it need not read it."""
+    """One running child, its three streams piped. Its order is written while its output is read: it need not read the order."""
 
     def __init__(self, process: Popen[bytes], order: bytes) -> None:
         self._order = memoryview(order)
@@ -25,7 +27,7 @@ class Dialogue:
         os.set_blocking(self._in.fileno(), False)
 
     def lines(self, deadline: float) -> Iterator[bytes]:
-        """What it says, line by line, until it says no more or the time is up (`deadline` as of time.monotonic)."""
+        """Yield its output, line by line, until it ends or the time is up (`deadline` as of time.monotonic)."""
         buffered = b""
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
@@ -50,29 +52,29 @@ class Dialogue:
                         self._complaint = (self._complaint + piece)[-_KEPT:]
 
     def stop(self, patience: float) -> None:
-        """Say that nobody wants more, and let it end by itself for some seconds."""
+        """Close its stdin, and give it some seconds to end by itself."""
         self._order = self._order[:0]
         self._in.close()
         for _ in self.lines(time.monotonic() + patience):
             pass
 
     def close(self) -> None:
-        """Let its streams go, once it has ended."""
+        """Close its streams, once it has ended."""
         for stream in (self._in, self._out, self._err):
             stream.close()
 
     @property
     def complaint(self) -> str:
-        """The last line of what it wrote on stderr, as far as it was heard."""
+        """The last line of its stderr, as far as it was read."""
         lines = self._complaint.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else "it printed nothing"
 
     def _hears(self, selector: selectors.BaseSelector) -> bool:
-        """Whether something can still be heard."""
+        """Whether more output may come."""
         return any(key.events & selectors.EVENT_READ for key in selector.get_map().values())
 
     def _write(self) -> bool:
-        """Write what the pipe takes now. Whether there is more to write, and somebody to read it."""
+        """Write what the pipe accepts now; return whether there is more to write and still a reader."""
         try:
             with contextlib.suppress(BlockingIOError):
                 self._order = self._order[os.write(self._in.fileno(), self._order) :]

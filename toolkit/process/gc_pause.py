@@ -12,9 +12,9 @@ from contextlib import contextmanager
 def collection_put_off() -> Iterator[None]:
     """Collect no cycles in this block.
 
-    Syntax trees, or the code of all rules, are so many objects that looking through them costs up to a fifth of the time.
-    It holds for all threads. Blocks may overlap in several: the first to end turns the collection on again. What there is
-    then counts as old, so that it is not looked through at once.
+    Syntax trees, or the code of all rules, are so many objects that scanning them costs up to a fifth of the time. The pause
+    holds for all threads. Blocks may overlap in several: the first to end turns the collection on again. All objects then
+    count as old, so that they are not scanned at once.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -28,5 +28,5 @@ def collection_put_off() -> Iterator[None]:
 
 
 def leave_it_at_exit() -> None:
-    """End this process without looking for garbage a last time: the system takes all memory back at once, Python in 0.1 s."""
+    """End this process without a final garbage collection: the system frees all memory at once, Python takes 0.1 s."""
     atexit.register(gc.freeze)

@@ -1,4 +1,4 @@
-"""Running a program with a time limit, hearing what it says, and ending all that it started, what left its process group too."""
+"""Runs a program with a time limit, reads its output, and ends everything that it started, even outside its process group."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import IO
 
 MARK = "VERL_DOCTOR_CHILD"
-"""Set for every child and inherited by what it starts: the proof that a process which escaped is ours to end."""
+"""Set for every child and inherited by what it starts: the proof that an escaped process is ours to end."""
 
 _MOST_READ = 16 * 1024 * 1024  # bytes of a child's output; it is killed when it writes more
-_PIECE = 1024 * 1024  # bytes that are read at once
-# Seconds between two looks at a child where the system does not tell of its end.
+_PIECE = 1024 * 1024  # bytes that are read at a time
+# Seconds between two checks of a child where the system does not signal its end.
 _PAUSE = 0.01
-# How long to wait for what was killed. A process that hangs in the kernel (a dead network share) may never go.
+# How long to wait for killed processes. A process that hangs in the kernel (a dead network share) may never end.
 _DYING = 2.0
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _GET_CHILD_SUBREAPER = 37
@@ -29,10 +29,10 @@ _GET_CHILD_SUBREAPER = 37
 
 @dataclass(frozen=True)
 class Answer:
-    """What a child process said. `code` is None when it ran out of time and was killed.
+    """The output of a child process. `code` is None when it ran out of time and was killed.
 
-    One that wrote without end was killed, too, and is `flooded`: its `code` is that of the signal, and its complaint ends
-    with a sentence that says so.
+    A child that wrote without end was killed, too, and is `flooded`: its `code` is the signal's, and its error output ends
+    with a sentence about it.
     """
 
     code: int | None
@@ -43,13 +43,13 @@ class Answer:
 
     @property
     def last_line(self) -> str:
-        """The last line of its complaint, for a one-line reason."""
+        """The last line of its error output, for a one-line reason."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         return lines[-1].strip() if lines else "it printed nothing"
 
 
 def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, folder: str) -> Answer:
-    """Run a child in `folder` and listen until it ends, says too much, or has had its `timeout` seconds; then end all that it started.
+    """Run a child in `folder` until it ends, writes too much, or reaches its `timeout` in seconds; then end all that it started.
 
     Raises OSError when it cannot be started.
     """
@@ -80,9 +80,9 @@ def started(
     stdin: int = subprocess.DEVNULL,
     stderr: int = subprocess.PIPE,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A child in `folder` whose output is piped. On the way out it is killed with all that it started, and reaped.
+    """Start a child in `folder` with piped output. On exit it is killed with all that it started, and reaped.
 
-    What leaves its group and changes its environment, as titles of Ray's workers do, stays: `minded` ends that too.
+    A process that leaves its group and changes its environment, as titles of Ray's workers do, stays: `minded` ends it too.
     Raises OSError when it cannot be started.
     """
     token = os.urandom(16).hex()
@@ -100,7 +100,7 @@ def started(
         try:
             yield process
         finally:
-            # The child is not reaped yet, so its number, which is also the group's, belongs to nobody else.
+            # The child is not reaped yet, so its number, which is also the group's, is not reused.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -110,7 +110,7 @@ def started(
 
 
 class _Stream:
-    """What a child writes, as far as it is kept. A grandchild may hold the other end forever, so its end is not waited for."""
+    """A child's output, as far as it is kept. A grandchild may hold the other end forever, so its end is not waited for."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
@@ -123,7 +123,7 @@ class _Stream:
         return self._pipe.fileno()
 
     def take(self) -> bool:
-        """Keep what is there now, as far as it may be kept. Whether there was anything."""
+        """Keep what is available, within the limit; return whether there was anything."""
         try:
             piece = os.read(self.fileno(), _PIECE)
         except BlockingIOError:
@@ -133,14 +133,14 @@ class _Stream:
         return self.is_open and not self.is_too_long
 
     def close(self) -> None:
-        """Keep what is left in the pipe, and let it go."""
+        """Keep what is left in the pipe, and close it."""
         while self.is_open and not self.is_too_long and self.take():
             pass
         self._pipe.close()
 
     @property
     def is_too_long(self) -> bool:
-        """Whether more was written than anybody wants to read."""
+        """Whether more was written than the limit."""
         return len(self._kept) > _MOST_READ
 
     @property
@@ -150,7 +150,7 @@ class _Stream:
 
 
 def _listen(pid: int, streams: Iterable[_Stream], deadline: float) -> bool:
-    """Take what a child writes until it has ended or said too much, and do not reap it. Whether that was in time."""
+    """Read a child's output until it ends or writes too much, without reaping it; return whether that was in time."""
     with _end_of(pid) as end, selectors.DefaultSelector() as selector:
         for stream in streams:
             selector.register(stream, selectors.EVENT_READ, stream)
@@ -174,7 +174,7 @@ def _listen(pid: int, streams: Iterable[_Stream], deadline: float) -> bool:
 
 @contextlib.contextmanager
 def _end_of(pid: int) -> Iterator[int | None]:
-    """A descriptor that can be read once this child has ended; None where the system knows none."""
+    """Return a descriptor that becomes readable when this child ends; None where the system has none."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -187,12 +187,12 @@ def _end_of(pid: int) -> Iterator[int | None]:
 
 
 def has_ended(pid: int) -> bool:
-    """Whether this child has; it is not reaped."""
+    """Return whether this child has ended; it is not reaped."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 class _Orphans:
-    """Makes this process the parent of what its children leave behind, for as long as some child runs."""
+    """Makes this process the parent of its children's orphans, while any child runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -202,7 +202,7 @@ class _Orphans:
 
     @contextlib.contextmanager
     def adopted(self) -> Iterator[bool]:
-        """Yield whether orphans come to us. Several threads may be inside at the same time."""
+        """Yield whether this process adopts orphans. Several threads may be inside at the same time."""
         with self._lock:
             if self._running == 0:
                 self._before = _is_subreaper()
@@ -239,9 +239,9 @@ def _become_subreaper(value: int) -> bool:
 
 
 def _end_escaped(token: str, *, adopted: bool) -> None:
-    """Kill and reap what left the process group, and nothing that does not carry the token.
+    """Kill and reap the processes that left the group, and none without the token.
 
-    When one is killed its own children come to us, so this goes on until none is left.
+    When a process is killed, its children become ours, so this repeats until none is left.
     """
     deadline = time.monotonic() + _DYING
     while time.monotonic() < deadline:
@@ -253,7 +253,7 @@ def _end_escaped(token: str, *, adopted: bool) -> None:
 
 
 def _suspects(*, adopted: bool) -> Iterable[int]:
-    """Our own children when orphans come to us, otherwise every process."""
+    """Return our own children when we adopt orphans, otherwise every process."""
     lists = list(Path("/proc/self/task").glob("*/children")) if adopted else []
     if lists:
         texts = []
@@ -268,13 +268,13 @@ def _suspects(*, adopted: bool) -> Iterable[int]:
 
 
 def _killed(pid: int, token: str) -> bool:
-    """Kill this process if its environment proves that it comes from our child."""
+    """Kill this process if its environment proves that it descends from our child."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
         return False
     try:
-        # Opened before it is read: if the number changes hands in between, the signal goes to the dead.
+        # Opened before it is read: if the number is reused in between, the signal goes to the dead process.
         if not _carries(pid, token):
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -291,7 +291,7 @@ def _carries(pid: int, token: str) -> bool:
 
 
 def _reap(number: int) -> None:
-    """Take a killed process, or a whole group when the number is negative, off the table, if it is our child."""
+    """Reap a killed process, or a whole group when the number is negative, if it is our child."""
     deadline = time.monotonic() + _DYING
     with contextlib.suppress(ChildProcessError):
         while time.monotonic() < deadline:

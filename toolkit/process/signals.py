@@ -1,4 +1,4 @@
-"""Signals that ask a command to end: taken for a while, and what they did before is put back afterwards."""
+"""Handles signals that end a command, for a while; the previous handlers are restored afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NoReturn
 def taken(
     numbers: Iterable[signal.Signals], tell: Callable[[signal.Signals], None], *, once: bool = False
 ) -> Iterator[None]:
-    """Tell somebody of these signals instead of being ended by them; `once`: of the first one alone. One that is ignored, as SIGHUP behind `nohup`, stays so."""
+    """Report these signals instead of ending; `once`: only the first. An ignored signal, such as SIGHUP under `nohup`, stays ignored."""
     before = {
         number: handler for number in numbers if (handler := signal.getsignal(number)) is not signal.SIG_IGN
     }
@@ -35,7 +35,7 @@ def taken(
 
 
 def as_ctrl_c(*numbers: signal.Signals) -> contextlib.AbstractContextManager[None]:
-    """Let these signals do what Ctrl-C does: what runs is ended, and what is unfinished removed."""
+    """Treat these signals as Ctrl-C: what runs is ended, and what is unfinished removed."""
 
     def stop(_: signal.Signals) -> NoReturn:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The report as workflow commands of GitHub Actions: each finding is an annotation, at its file where that is in the checkout.
+"""The report as workflow commands of GitHub Actions: each finding is an annotation, on its file where that is in the checkout.
 
 https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 """
@@ -15,14 +15,14 @@ from verl_doctor.toolkit.rule import Finding, Location
 from verl_doctor.toolkit.text import counted, harmless
 from verl_doctor.toolkit.verdict import WORDS
 
-# Annotations of a level that GitHub shows of one step; it drops the others (as of 2026-11).
+# Annotations of a level that GitHub shows per step; it drops the others (as of 2026-11).
 _SHOWN = 10
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 _NOUNS = {"error": "error", "warning": "warning", "notice": "notice"}
 
 
 def render(report: Report, cwd: Path) -> Iterator[str]:
-    """Yield the lines: the most serious first, as GitHub shows the first ones only; then the sum, for the log."""
+    """Yield the lines: the most serious first, as GitHub shows only the first ones; then the totals, for the log."""
     top = checkout(cwd)
     found = [(_COMMANDS[str(finding.severity)], result, finding) for result, finding in report.findings()]
     counts = Counter(level for level, _, _ in found)
@@ -66,7 +66,7 @@ def _annotation(level: str, result: CheckResult, finding: Finding, top: Path) ->
 
 def _place(location: Location | None, top: Path) -> dict[str, str]:
     if location is None or not (path := path_in(top, location.path)) or harmless(path) != path:
-        return {}  # a name that the log cannot carry stands in the message
+        return {}  # the message shows a name that the log cannot carry
     return {"file": path, **({} if location.line is None else {"line": str(location.line)})}
 
 

@@ -1,4 +1,4 @@
-"""The report as JUnit XML: one test case a rule, for a CI that counts tests."""
+"""The report as JUnit XML: one test case per rule, for CI systems that count tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from verl_doctor.toolkit.text import counted, harmless
 
 
 def render(report: Report) -> str:
-    """The whole document."""
+    """Return the whole document."""
     suite = ET.Element("testsuite", name="verl-doctor", time=f"{report.seconds:.3f}")
     properties = ET.SubElement(suite, "properties")
     for name, value in _properties(report).items():
@@ -60,14 +60,14 @@ def _case(suite: ET.Element, result: CheckResult) -> None:
 
 
 def _missing(suite: ET.Element, group: NodeGroup) -> None:
-    """Nodes that did not answer for one reason are a test case that could not be run."""
+    """Return a test case that could not be run for all nodes that failed to respond for the same reason."""
     name = harmless(f"{counted(group.count, 'node')} did not answer")
     case = ET.SubElement(suite, "testcase", classname="verl-doctor.nodes", name=name, time="0")
     ET.SubElement(case, "error", message=harmless(group.what)).text = harmless(group.nodes)
 
 
 def _finding_text(finding: Finding) -> str:
-    """One finding with its evidence, a line for each thing."""
+    """Return one finding with its evidence, one item per line."""
     evidence = finding.evidence
     places = " ".join(str(place) for place in (finding.location, *finding.also) if place)
     rows = {"at": places, "found": evidence.found, "expected": evidence.wanted, "read": evidence.read_from}
@@ -81,7 +81,7 @@ def _finding_text(finding: Finding) -> str:
 
 
 def _repair(suite: ET.Element, repair: Repair) -> None:
-    """A repair is a test case of its own: it fails unless it is repaired or only planned."""
+    """Return a separate test case for a repair, which fails unless it is repaired or only planned."""
     name = harmless(f"{repair.code} {repair.fix}: {repair.outcome}")
     case = ET.SubElement(suite, "testcase", classname="verl-doctor.repair", name=name, time="0")
     if repair.outcome == "not attempted":

@@ -1,4 +1,4 @@
-"""The nodes of a cluster in a report: those that are well are a number, the others are named."""
+"""The nodes of a cluster in a report: healthy nodes are counted, the others are named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verl_doctor.toolkit.text import counted
 
 
 def lines(nodes: Nodes) -> Iterator[str]:
-    """Who answered, which kinds of nodes there are if there are several, and who did not answer, one thing a line."""
+    """Yield which nodes responded, their kinds if there are several, and which did not respond, one item per line."""
     differ = nodes.answered - nodes.agree
     parts = [f"{counted(nodes.agree, 'node')} {'agrees' if nodes.agree == 1 else 'agree'}"]
     parts += [f"{differ:,} {'differs' if differ == 1 else 'differ'} from most"] if differ else []
@@ -24,13 +24,13 @@ def lines(nodes: Nodes) -> Iterator[str]:
 
 
 def of(finding: Finding, *, verbose: bool = False) -> str:
-    """The nodes of a finding, all of them with `verbose`."""
+    """Return the nodes of a finding, all of them with `verbose`."""
     nodes = finding.node or ""
     return nodes if verbose or not nodes else shortened(nodes, len(expand(nodes)))
 
 
 def named(group: NodeGroup) -> str:
-    """The nodes of a group, as many as a line can bear."""
+    """Return the nodes of a group, as many as fit on a line."""
     return shortened(group.nodes, group.count) if group.nodes else f"{counted(group.count, 'node')}"
 
 

@@ -1,4 +1,4 @@
-"""A report as an answer: the forms of every answer, and those that machines read."""
+"""A report as an answer: the forms of every answer, and machine-readable ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verl_doctor.toolkit.rule import Check
 class ReportAnswer(Answer):
     """A report in all of `formats.FORMATS`.
 
-    `rules` are those that were there, and `code` is what the command ends with: SARIF holds both.
+    `rules` are the available rules, and `code` is the command's exit code: SARIF holds both.
     """
 
     report: Report
@@ -47,15 +47,15 @@ class ReportAnswer(Answer):
         return markdown.render(self.shown)
 
     def exit_code(self) -> int:
-        """Return what the command ends with."""
+        """Return the command's exit code."""
         return self.code
 
     def ends_with_verdict(self) -> bool:
-        """The sums of a check hold it; the plan of a repair ends otherwise."""
+        """Whether the text ends with the verdict: a check's totals include it, a repair's plan does not."""
         return self.report.repairs is None
 
     def other_forms(self) -> Mapping[str, Callable[[], str]]:
-        """Return the forms that other programs read."""
+        """Return the machine-readable forms."""
         return {"junit": self._junit, "sarif": self._sarif, "github": self._github}
 
     def _junit(self) -> str:

@@ -1,4 +1,4 @@
-"""What a report comes to in words, whichever view shows it: the verdict, the target, what to type next."""
+"""The result of a report as text, for every view: the verdict, the target, the next command."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from verl_doctor.toolkit.rule import EVERY_JOB, WHEN, Finding
 from verl_doctor.toolkit.text import clipped, counted
 from verl_doctor.toolkit.verdict import WORDS
 
-_REASONS: Final = 3  # why rules were not judged, in a line
-_LONGEST: Final = 238  # characters of the sentence behind the verdict; the finding has all of its message
-_LEAST: Final = 80  # characters of the message in it
+_REASONS: Final = 3  # reasons for unjudged rules in a line
+_LONGEST: Final = 238  # characters of the sentence after the verdict; the finding has its full message
+_LEAST: Final = 80  # minimum characters of the message in it
 
 
 def headline(report: Report) -> tuple[str, str]:
-    """The verdict in two or three words, and the sentence behind it: the fault that strikes first, or what was judged."""
+    """Return the verdict in two or three words, and the sentence after it: the fault that strikes first, or what was judged."""
     verdict = report.verdict
     if verdict == "failures":
         return WORDS[verdict], first_fault(report)
@@ -31,7 +31,7 @@ def headline(report: Report) -> tuple[str, str]:
 
 
 def first_fault(report: Report) -> str:
-    """When and why the job ends, after the error that strikes first."""
+    """Return when and why the job ends, from the error that strikes first."""
     result, finding = next(pair for pair in report.findings() if pair[1].severity == "error")
     place = finding.location
     where = f", {PurePath(place.path).name}{f':{place.line}' if place.line else ''}" if place else ""
@@ -42,7 +42,7 @@ def first_fault(report: Report) -> str:
 
 
 def counts(report: Report) -> str:
-    """How many errors, rules that could not check, and warnings there are; "" for none."""
+    """Return how many errors, rules that could not check, and warnings there are; "" for none."""
     severities = Counter(finding.severity for _, finding in report.findings())
     broken = report.summary["error"]
     parts = [counted(severities["error"], "error") if severities["error"] else ""]
@@ -52,7 +52,7 @@ def counts(report: Report) -> str:
 
 
 def _not_checked(report: Report) -> str:
-    """Why there is no verdict."""
+    """Return why there is no verdict."""
     if report.unexamined:
         return report.unexamined
     if report.nodes is not None and (report.nodes.lost or not report.nodes.answered):
@@ -66,7 +66,7 @@ def _not_checked(report: Report) -> str:
 
 
 def not_judged(report: Report) -> str:
-    """How many rules were not judged, and why; "" when all were that apply."""
+    """Return how many rules were not judged, and why; "" when all applicable rules were."""
     reasons = {
         reason: len(results)
         for reason, results in by_reason(report, "skipped").items()
@@ -81,7 +81,7 @@ def not_judged(report: Report) -> str:
 
 
 def nothing_found(report: Report) -> str:
-    """Never praise what was not looked at."""
+    """Return the sentence for a run without faults, without praising what was not checked."""
     if passed := report.summary["pass"]:
         return f"nothing wrong found by {counted(passed, 'rule')}"
     reasons = dict.fromkeys(result.reason for result in report.results if result.reason)
@@ -90,7 +90,7 @@ def nothing_found(report: Report) -> str:
 
 
 def target_of(report: Report, *, short: Callable[[str], str] = str) -> str:
-    """What was examined, in a line. `short` shortens the path of the interpreter."""
+    """Return what was examined, in a line. `short` shortens the path of the interpreter."""
     target = report.target
     parts = [f"Python {target['python_version']}" if target["python_version"] else ""]
     for name, label in (("verl", "verl"), ("vllm", "vLLM")):
@@ -111,7 +111,7 @@ def target_of(report: Report, *, short: Callable[[str], str] = str) -> str:
 
 
 def fate_of(path: PathVerdict) -> tuple[str, str]:
-    """The state of a path of a job in words, and what is to be added to them."""
+    """Return the state of a path of a job as text, and a supplement."""
     words = path.state.replace("_", " ")
     if path.state == "will_fail":
         when = f" {WHEN[path.phase][0]}" if path.phase else ""
@@ -123,17 +123,17 @@ def fate_of(path: PathVerdict) -> tuple[str, str]:
 
 
 def stopped_by(finding: Finding) -> str:
-    """Which paths end here, and when; "" for what is no error, or when the rule does not tell when."""
+    """Return which paths end here, and when; "" for anything but an error, or when the rule cannot determine when."""
     if finding.severity != "error" or not finding.phase:
         return ""
     return f"{', '.join(finding.stops) or EVERY_JOB}, {WHEN[finding.phase][0]}"
 
 
 def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence[tuple[str, str]]:
-    """Commands to type now, each with its reason. A facts file can be judged, not repaired. `short` shortens a path."""
+    """Yield the next commands, each with its reason. A facts file can be judged, not repaired. `short` shortens a path."""
     if from_facts_file(report):
         return ()
-    # Beside a fault that stops the job no other is worth a command; a hint is repaired when its rule is asked for by name.
+    # Next to a fault that stops the job no other deserves a command; a hint is repaired when its rule is selected by name.
     wanted = {"error"} if report.verdict == "failures" else {"error", "warning"}
     found = [(result, finding) for result, finding in report.findings() if finding.severity in wanted]
     fixes = {finding.fix: report.fix_safety.get(finding.fix) for _, finding in found if finding.fix}
@@ -150,29 +150,29 @@ def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence
 
 
 def _by_hand(finding: Finding, short: Callable[[str], str]) -> list[tuple[str, str]]:
-    """What a person does about a finding that has no fix: the line to edit, or else the remedy."""
+    """Return what to do about a finding without a fix: the line to edit, or else the remedy."""
     if finding.location is not None and finding.location.line:
         return [(f"edit {short(str(finding.location))}", finding.remedy or finding.message)]
     return [(finding.remedy, "")] if finding.remedy else []
 
 
 def for_target(steps: Iterable[tuple[str, str]], report: Report) -> list[tuple[str, str]]:
-    """The commands with the options that make them examine the same target."""
+    """Return the commands with the options that make them examine the same target."""
     return [(command + options_of(report), why) for command, why in steps]
 
 
 def options_of(report: Report) -> str:
-    """The options that name the target, each behind a blank."""
+    """Return the options that name the target, each after a blank."""
     return "".join(f" {shlex.quote(word)}" for word in report.target["arguments"])
 
 
 def from_facts_file(report: Report) -> bool:
-    """Whether it is about what was seen elsewhere."""
+    """Return whether the report is about another machine."""
     return bool(report.target["arguments"][:1] == ["--facts"])
 
 
 def by_reason(report: Report, *statuses: Status) -> Mapping[str, Sequence[CheckResult]]:
-    """The results with these statuses by their reason: one cause is said once."""
+    """Group the results with these statuses by reason, so that one cause is reported once."""
     found: dict[str, list[CheckResult]] = {}
     for result in report.results:
         if result.status in statuses:

@@ -29,13 +29,13 @@ _URL = re.compile(r"https://[^\s<>)\"'`]+[^\s<>)\"'`.,;:]")
 
 
 def render(report: Report, rules: Iterable[Check], cwd: Path, code: int) -> str:
-    """The whole document. `code` is what the command ends with."""
+    """Return the whole document. `code` is the command's exit code."""
     view = _View(report, tuple(rules), checkout(cwd))
     return json.dumps(masked(view.document(code)), indent=2) + "\n"
 
 
 class _View:
-    """One report on its way into a document. `top` is the checkout: files in it are named by their path there."""
+    """One report being converted. `top` is the checkout: files in it are named by their path relative to it."""
 
     def __init__(self, report: Report, rules: tuple[Check, ...], top: Path) -> None:
         shown = {result.code for result in report.results if result.findings or _is_unjudged(result)}
@@ -67,7 +67,7 @@ class _View:
         }
 
     def _notifications(self) -> Iterator[dict[str, Any]]:
-        """What could not be judged: no finding, and no silence either."""
+        """Return what could not be judged: neither a finding nor a pass."""
         for result in self._report.results:
             if _is_unjudged(result):
                 level = "error" if result.status == "error" else "note"
@@ -103,7 +103,7 @@ class _View:
         return entry
 
     def _location(self, finding: Finding) -> dict[str, Any]:
-        """A file of the checkout; for what is about the machine or the environment the interpreter, and its name in words."""
+        """Return a file of the checkout; for the machine or the environment, the interpreter and its description."""
         about = finding.node or "this machine"
         place = finding.location
         if place is not None and path_in(self._top, place.path):
@@ -130,7 +130,7 @@ class _View:
         return {"uri": f"file://{_quoted(str(self._top / path))}"}
 
     def _fingerprint(self, code: str, finding: Finding) -> str:
-        """The same for one finding in the next run, also when lines have moved; of equal ones each has its own."""
+        """Return an identifier that is stable across runs, even when lines have moved; equal findings get distinct ones."""
         path = finding.location.path if finding.location else ""
         about = path_in(self._top, path) or path.rpartition("/")[2]
         identity = "\0".join((code, about, *self._what(finding), finding.node or ""))
@@ -138,7 +138,7 @@ class _View:
         return hashlib.sha256(f"{identity}\0{self._seen[identity]}".encode("utf-8", "replace")).hexdigest()
 
     def _what(self, finding: Finding) -> tuple[str, ...]:
-        """What a finding is about; of one without a subject, which a plugin may have, what was found."""
+        """Return what a finding is about; without a subject, as in a plugin, what was found."""
         subject = finding.subject
         if subject is None:
             return (" ".join(finding.evidence.found.split()),)
@@ -146,7 +146,7 @@ class _View:
         return (subject.kind, *names)
 
     def _fix(self, repair: Repair, result: CheckResult, finding: Finding) -> Iterator[dict[str, Any]]:
-        """The plan of a repair, at the findings in the files that it changes; none that would write a masked secret."""
+        """Return a repair's plan, at the findings in the files that it changes; none that would write a masked secret."""
         if masked_text(repair.diff) != repair.diff:
             return
         if repair.code != result.code or repair.fix != finding.fix or finding.location is None:
@@ -158,7 +158,7 @@ class _View:
 
 
 def _quoted(path: str) -> str:
-    """A path in a URI, byte for byte as the file is called, also where that is no UTF-8."""
+    """Return a path as a URI with the exact bytes of the file name, even where these are not UTF-8."""
     from urllib.parse import quote  # noqa: PLC0415 - no other view needs it
 
     try:
@@ -187,7 +187,7 @@ def _descriptor(rule: Check) -> dict[str, Any]:
 
 
 def _help_page(rule: Check) -> str | None:
-    """The page of a built-in rule on the site, else the first address in the rule's own text."""
+    """Return the site's page on a built-in rule, else the first address in the rule's own text."""
     is_built_in = rule.judge.__module__.startswith("verl_doctor.")
     named = _URL.search(rule.documentation)
     return (page_of(rule.code) if is_built_in else None) or (named[0] if named else None)

@@ -1,4 +1,4 @@
-"""Planned repairs as SARIF has them: which lines of which files go, and what comes instead."""
+"""Planned repairs in SARIF form: the lines of each file to delete, and their replacements."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _FILE = "+++ b"
 
 Artifact = Callable[[str], dict[str, Any]]
-"""Says how a path is named in the document."""
+"""Returns a path's name in the document."""
 
 
 def artifact_changes(diff: str, named: Artifact) -> list[dict[str, Any]]:
-    """The changes of the files in a unified diff, as `difference.unified` writes it with `a` and `b` in front of paths.
+    """Return the file changes in a unified diff, as `difference.unified` writes it with `a` and `b` in front of paths.
 
-    What else stands in it (commands, variables) is no change of a file and is passed over.
+    Everything else in it (commands, variables) is no change of a file and is skipped.
     """
     changes: list[dict[str, Any]] = []
     lines = iter(diff.split("\n"))
@@ -26,14 +26,14 @@ def artifact_changes(diff: str, named: Artifact) -> list[dict[str, Any]]:
             changes.append({"artifactLocation": named(path), "replacements": []})
         elif changes and (match := _HUNK.match(line)):
             old, new = (int(number) if number else 1 for number in (match[2], match[3]))
-            # Of a hunk without old lines the number is that of the line before it.
+            # A hunk without old lines has the number of the line before it.
             first = int(match[1]) + (old == 0)
             changes[-1]["replacements"] += _replacements(first, old, new, lines)
     return [change for change in changes if change["replacements"]]
 
 
 def _replacements(first: int, old: int, new: int, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """The runs of changed lines in a hunk of so many old and new ones, of which the first old one has this number."""
+    """Return the runs of changed lines in a hunk with so many old and new lines; the first old line has this number."""
     at, gone, come = first, 0, ""
     while old > 0 or new > 0:
         line = next(lines, " ")
@@ -49,7 +49,7 @@ def _replacements(first: int, old: int, new: int, lines: Iterator[str]) -> Itera
 
 
 def _replacement(at: int, gone: int, come: str) -> Iterator[dict[str, Any]]:
-    """Whole lines: from the first column of a line to the first of the line behind the last."""
+    """Return whole lines: from the first column of a line to the first column after the last."""
     if gone or come:
         region = {"startLine": at, "startColumn": 1, "endLine": at + gone, "endColumn": 1}
         yield {"deletedRegion": region, "insertedContent": {"text": come}}

@@ -47,10 +47,10 @@ _PATHS: Final = {"will_fail": "red", "no_fault_found": "green", "not_checked": "
 _OUTCOMES: Final = {"repaired": "bold green", "planned": "bold cyan"}
 _SEVERITY_STYLE: Final = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
 _SEVERITY_ORDER: Final = ("error", "warning", "info")
-_LABEL: Final = 9  # columns of the words "found", "expected"... with their indent
+_LABEL: Final = 9  # columns of the labels "found", "expected"... with their indent
 _WARNINGS: Final = 8  # on a terminal without -v
 _EDITED: Final = 8  # lines to edit by hand that are shown
-_NAMED: Final = 8  # rules that could not check for one reason
+_NAMED: Final = 8  # rules that could not check for the same reason
 
 
 def render(report: Report, *, verbose: bool = False, width: int | None = None) -> Iterator[Text]:
@@ -67,7 +67,7 @@ def render(report: Report, *, verbose: bool = False, width: int | None = None) -
 
 
 def _findings(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
-    """All errors in the order in which they strike, then the warnings: on a terminal only as many as can be read at once."""
+    """Return all errors in the order in which they strike, then the warnings: on a terminal only a readable number."""
     shown: list[tuple[CheckResult, Finding]] = []
     hidden = 0
     for severity in _SEVERITY_ORDER:
@@ -126,7 +126,7 @@ def _path(path: PathVerdict, longest: int, width: int | None) -> Iterator[Text]:
 def _finding(
     result: CheckResult, finding: Finding, report: Report, *, verbose: bool, width: int | None
 ) -> Iterator[Text]:
-    """A finding with its place and the remedy; with -v also its evidence."""
+    """Yield a finding with its place and the remedy; with -v also its evidence."""
     severity = finding.severity or "error"
     lead = f"{result.code} {severity}  "
     place = "" if verbose or finding.location is None else f" ({_place(str(finding.location), report)})"
@@ -171,7 +171,7 @@ def _evidence(finding: Finding, report: Report) -> list[tuple[str, str]]:
 
 
 def _from_here(steps: Sequence[tuple[str, str]], report: Report) -> list[tuple[str, str]]:
-    """Commands in which the paths of the target that lie below the current folder are relative."""
+    """Return commands in which the target's paths below the current folder are relative."""
     words = {}
     for argument in report.target["arguments"]:
         name, equals, path = argument.rpartition("=")
@@ -181,7 +181,7 @@ def _from_here(steps: Sequence[tuple[str, str]], report: Report) -> list[tuple[s
 
 
 def _place(path: str, report: Report) -> str:
-    """A path as this user would write it, unless it lies on another machine."""
+    """Return a path as this user would write it, unless it lies on another machine."""
     return path if from_facts_file(report) or report.nodes is not None else short(path)
 
 
@@ -199,7 +199,7 @@ def _broken(report: Report, *, verbose: bool, width: int | None) -> Iterator[Tex
 
 
 def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
-    """The rules that found nothing: counted, or with -v listed."""
+    """Yield the rules that found nothing: counted, or with -v listed."""
     quiet = [result for result in report.results if result.status in {"pass", "skipped", "not_applicable"}]
     ignored = [result for result in quiet if result.reason_kind == "ignored until a date"]
     if quiet or ignored:
@@ -226,7 +226,7 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
 
 
 def _unjudged(report: Report, width: int | None) -> Iterator[Text]:
-    """What rules looked at and could not tell, each with the reason."""
+    """Yield what rules examined but could not judge, each with the reason."""
     for result in report.results:
         for entry in result.unjudged:
             text = f"{result.code} cannot tell {entry.what} at {entry.location}: {entry.why}"
@@ -234,7 +234,7 @@ def _unjudged(report: Report, width: int | None) -> Iterator[Text]:
 
 
 def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
-    """What would be done, or what was done, and what is left."""
+    """Yield what would be done, or what was done, and what is left."""
     yield _repair_verdict(report, repairs)
     if not report.applied:
         yield from _headline(report, width)
@@ -263,7 +263,7 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
 
 
 def _use_of_copies(repairs: tuple[Repair, ...]) -> Iterator[tuple[str, str]]:
-    """How the job is started from a copy of its environment that has the packages."""
+    """Yield how to start the job from a copy of its environment that has the packages."""
     for repair in repairs:
         for change in repair.changes:
             if (
@@ -276,7 +276,7 @@ def _use_of_copies(repairs: tuple[Repair, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _last_words(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
-    """What has to be restarted, and the verdict; of a plan the one to which it would lead."""
+    """Yield what must be restarted, and the verdict; for a plan, the verdict after it."""
     yield Text()
     restart = dict.fromkeys(
         repair.restart for repair in repairs if repair.outcome == "repaired" and repair.restart
@@ -294,7 +294,7 @@ def _last_words(report: Report, repairs: tuple[Repair, ...], width: int | None) 
 
 
 def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str, str]]:
-    """How to have done what was only planned, or waits for an option."""
+    """Return how to apply what was only planned, or requires an option."""
     planned = {repair.safety for repair in repairs if repair.outcome == "planned"}
     variables = any(
         change["kind"] == "set_variable"
@@ -316,7 +316,7 @@ def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str
 
 
 def _environment(report: Report, width: int | None) -> Iterator[Text]:
-    """The files of the job's environment: as a diff before they are written, and then how they are used."""
+    """Yield the files of the job's environment: as a diff before they are written, and then how they are used."""
     files = report.environment
     if files is None:
         return
@@ -364,7 +364,7 @@ def _repair_verdict(report: Report, repairs: tuple[Repair, ...]) -> Text:
 
 
 def _left(report: Report, width: int | None) -> Iterator[Text]:
-    """The errors that no fix here is about, each with the line to edit and what to write there."""
+    """Yield the errors without a fix here, each with the line to edit and its new text."""
     codes = {repair.code for repair in report.repairs or ()}
     left = [
         (result.code, finding)

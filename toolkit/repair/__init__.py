@@ -1,1 +1,1 @@
-"""Repairing: plan from findings, apply one fix at a time, judge again; and the files of `fix --output-env`."""
+"""Repairs: plans from findings, applies one fix at a time, judges again; and the files of `fix --output-env`."""

@@ -1,4 +1,4 @@
-"""Which findings a repair answers for: those about what it changed. The world around it changes by itself meanwhile."""
+"""Decides which findings a repair is responsible for: those about what it changed. Everything else may change by itself meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from verl_doctor.toolkit.repair.plan import Plan
 from verl_doctor.toolkit.rule import Check, Finding, SubjectKind
 from verl_doctor.toolkit.target import Target
 
-# What others start, stop, fill and unplug while a repair is judged.
+# What other processes start, stop, fill and unplug while a repair is judged.
 _WORLD: frozenset[SubjectKind] = frozenset(
     {
         "actor", "address", "cluster", "column", "device", "driver", "folder", "interface", "limit", "memory", "model", "node",
@@ -42,7 +42,7 @@ _COLLECTORS = "verl_doctor.toolkit.collectors."
 
 @dataclass(frozen=True)
 class Blame:
-    """What one plan changes, and what its rule and its fix were told."""
+    """What one plan changes, and what its rule and its fix were given."""
 
     paths: frozenset[str]
     variables: Mapping[str, str | None]
@@ -50,7 +50,7 @@ class Blame:
     facts: frozenset[type]
 
     def is_about(self, finding: Finding) -> bool:
-        """Whether a finding is about a thing that was changed."""
+        """Return whether a finding is about something that was changed."""
         subject = finding.subject
         if any(self._changed(path) for path in _places(finding)):
             return True
@@ -65,7 +65,7 @@ class Blame:
         return subject.name in self.variables.values()
 
     def answers_for(self, check: Check, finding: Finding, before: Collection, after: Collection) -> bool:
-        """Whether the repair answers for a finding that is new. Where fields do not tell, it does for what it may have caused."""
+        """Return whether the repair is responsible for a new finding. Where fields do not decide, it is, if it may have caused it."""
         if self.is_about(finding):
             return True
         if finding.subject is not None and finding.subject.kind in _WORLD:
@@ -75,7 +75,7 @@ class Blame:
         return self.may_concern(check, before, after)
 
     def may_concern(self, check: Check, before: Collection, after: Collection) -> bool:
-        """Whether a rule reads what the repair was made from, and the world that it reads besides is as it was."""
+        """Return whether a rule reads what the repair was made from, and its other inputs are unchanged."""
         needs = {need.fact for need in check.needs}
         if not needs & self.facts:
             return False
@@ -88,7 +88,7 @@ class Blame:
 
 
 def blame_of(session: Session, plan: Plan, paths: Iterable[str]) -> Blame:
-    """What a plan, with these `paths` of all that it writes, answers for."""
+    """Return what a plan, with these `paths` of all that it writes, is responsible for."""
     rule = session.registry.check(plan.code)
     needs = (*plan.fix.needs, *(rule.needs if rule is not None else ()))
     return Blame(
@@ -100,7 +100,7 @@ def blame_of(session: Session, plan: Plan, paths: Iterable[str]) -> Blame:
 
 
 def paths_of(changes: Iterable[Change]) -> Iterator[str]:
-    """The files and folders that changes write."""
+    """Return the files and folders that changes write."""
     for change in changes:
         if isinstance(change, (ReplaceFile, NewFile, RemoveFile, NewLink)):
             yield str(change.path)
@@ -115,7 +115,7 @@ def _places(finding: Finding) -> Iterator[str]:
 
 
 def _defines(path: str, symbol: str) -> bool:
-    """Whether a dotted name belongs to the module of this file."""
+    """Return whether a dotted name belongs to the module of this file."""
     if not path.endswith(".py"):
         return False
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -1,4 +1,4 @@
-"""What an environment file says of one variable, and what sourcing such a file does to an environment."""
+"""An environment file's entry for one variable, and the effect of sourcing such a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.system.secret import BLANKED, smells_of_secret, without
 from verl_doctor.toolkit.text import harmless
 
 SOURCED = "_VERL_DOCTOR_ENV"
-"""Set by the shell file to where it was written first, so that a later run knows what it set. No package reads such a name."""
+"""Set by the shell file to the path where it was first written, so that a later run knows what it set. No package reads it."""
 
 _NO_MORE = "verl-doctor fix no longer requires it"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, order=True)
 class Reason:
-    """Which fix for which rule wants the variable so, and why: one line of text."""
+    """Which fix for which rule requires this value, and why: one line of text."""
 
     code: str
     fix: str
@@ -34,9 +34,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Entry:
-    """One variable of the files. `value` None takes it away; `prepend` and `node_only` are those of `SetVariable`.
+    """One variable of the files. `value` None unsets it; `prepend` and `node_only` are as in `SetVariable`.
 
-    `instead_of` is the value that the environment had, None when it had none or when the value is put in front of it.
+    `instead_of` is the environment's former value, None when it had none or when the value is put in front of it.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Entry:
 
 
 def entry(wanted: SetVariable, code: str, fix: str) -> Entry:
-    """What the files say of a variable that a fix wants set. Raises Refused for what no file may or can hold."""
+    """Return the entry for a variable that a fix wants set. Raises Refused for what no file may or can hold."""
     name, value = wanted.name, wanted.value
     if not _NAME.fullmatch(name) or "\0" in (value or "") or (wanted.prepend and not value):
         raise Refused(f"{harmless(name)} cannot be set by a shell; that is a defect of the fix {fix}")
@@ -58,15 +58,15 @@ def entry(wanted: SetVariable, code: str, fix: str) -> Entry:
 
 
 def reason_of(wanted: SetVariable) -> str:
-    """Why and until when, in one line. What depends on this machine alone is looked at again by each run."""
+    """Return why and until when, in one line. What depends on this machine alone is judged again by each run."""
     why, until = (" ".join(sentence.split()).rstrip(".") for sentence in (wanted.why, wanted.until))
     return harmless("; ".join(filter(None, (why, f"needed until {until or _NO_MORE}"))))
 
 
 def united(old: Entry, new: Entry) -> Entry:
-    """One entry for two that speak of the same variable. Raises Refused, with both reasons, when they disagree.
+    """Merge two entries for the same variable. Raises Refused, with both reasons, when they conflict.
 
-    What both put in front of a list stands there together, the older first.
+    Values to put in front of a list are combined, the older first.
     """
     reasons = tuple(dict.fromkeys((*old.reasons, *new.reasons)))
     node_only = old.node_only or new.node_only
@@ -80,22 +80,22 @@ def united(old: Entry, new: Entry) -> Entry:
 
 
 def may_be_written(name: str, value: str) -> bool:
-    """Whether a file may hold this value.
+    """Return whether a file may hold this value.
 
-    Not one with a user and a password in a URL, nor one where a fact has blanked them: the job needs them.
+    Not a URL with user and password, nor a value in which a fact has blanked them: the job needs them.
     """
     return is_harmless(name, value) and BLANKED not in without_user(value)
 
 
 def entry_text(entry: Entry) -> str:
-    """The entry in one word or two."""
+    """Return the entry in a word or two."""
     if entry.value is None:
         return f"no {entry.name}"
     return f"{entry.value} in front of {entry.name}" if entry.prepend else f"{entry.name}={entry.value}"
 
 
 def sourced(environ: Mapping[str, str], entries: Iterable[Entry]) -> dict[str, str]:
-    """The environment after the shell file with these entries was sourced."""
+    """Return the environment after sourcing the shell file with these entries."""
     after = dict(environ)
     for entry in entries:
         if entry.value is None:
@@ -108,14 +108,14 @@ def sourced(environ: Mapping[str, str], entries: Iterable[Entry]) -> dict[str, s
 
 
 def in_front(value: str, path: str) -> str:
-    """A list of folders that begins with `value`, as the shell file makes it."""
+    """Return a list of folders that begins with `value`, as the shell file builds it."""
     if f"{path}{os.pathsep}".startswith(f"{value}{os.pathsep}"):
         return path
     return f"{value}{os.pathsep}{path}" if path else value
 
 
 def without(environ: Mapping[str, str], entries: Iterable[Entry], sign: str) -> dict[str, str]:
-    """The environment as it would be had the shell file with this sign and these entries not been sourced."""
+    """Return the environment as if the shell file with this mark and these entries had not been sourced."""
     before = dict(environ)
     if before.pop(SOURCED, None) != sign:
         return dict(environ)

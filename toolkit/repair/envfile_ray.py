@@ -1,7 +1,7 @@
-"""The same variables as a Ray `runtime_env`, for the workers of a cluster that runs already.
+"""The same variables as a Ray `runtime_env`, for the workers of a running cluster.
 
-Ray gives a worker these values after `os.path.expandvars`, and blanks what is unset of `${THIS_FORM}`: ray 2.60,
-`ray/_private/utils.py`, `update_envs`.
+Ray passes values through `os.path.expandvars`, and blanks unset `${THIS_FORM}` references: ray 2.60, `ray/_private/utils.py`,
+`update_envs`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Container, Iterable
 
 from verl_doctor.toolkit.repair.envfile import Entry
 
-# As in os.path.expandvars: what it would take for the name of a variable. There is no way to write such text itself.
+# As in os.path.expandvars: text that it would treat as a variable's name. Such text cannot be escaped.
 _EXPANDED = re.compile(r"\$(?:\w+|\{[^}]*\})", re.ASCII)
 
 
 def written(entries: Iterable[Entry], set_here: Container[str]) -> str:
-    """The file's content below its head. `set_here` are variables that the environment has without these files."""
+    """Return the file's content below its head. `set_here` are variables that the environment has without these files."""
     lines: list[str] = []
     held = False
     for entry in entries:
@@ -31,7 +31,7 @@ def written(entries: Iterable[Entry], set_here: Container[str]) -> str:
 
 
 def left_out(entry: Entry) -> str:
-    """Why a `runtime_env` cannot hold this entry, "" when it can."""
+    """Return why a `runtime_env` cannot hold this entry, "" when it can."""
     if entry.value is None:
         return "a runtime_env cannot remove a variable"
     if entry.node_only:
@@ -44,9 +44,9 @@ def left_out(entry: Entry) -> str:
 
 
 def value_for_ray(entry: Entry, set_here: Container[str]) -> str:
-    """The value as a `runtime_env` says it. What is put in front of a list stands before what the node has.
+    """Return the value for a `runtime_env`. A prepended value precedes the node's own list.
 
-    Where there is no list here, none is named: an empty one would add the current folder to the search.
+    Where this machine has no list, none is referenced: an empty list would add the current folder to the search.
     """
     value = entry.value or ""
     return f"{value}{os.pathsep}${{{entry.name}}}" if entry.prepend and entry.name in set_here else value

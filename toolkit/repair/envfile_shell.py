@@ -1,4 +1,4 @@
-"""The shell file: written so that any POSIX shell may source it, also twice and under `set -eu`, and read again."""
+"""The shell file: any POSIX shell may source it, even twice and under `set -eu`, and it can be read back."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _REASON = re.compile(r"# (?P<code>[A-Z]{2,5}[0-9]{3}) (?P<fix>[^\n:]+): (?P<why>
 
 
 def written(entries: Iterable[Entry], sign: str) -> str:
-    """The file's content below its head. `sign` is what it sets `SOURCED` to."""
+    """Return the file's content below its head. `sign` is the value that it gives to `SOURCED`."""
     return f"export {SOURCED}={quoted(sign)}\n" + "".join(map(_block, entries))
 
 
 def read(content: str) -> tuple[str, tuple[Entry, ...]] | None:
-    """The sign and the entries of what `written` wrote; None when it is something else."""
+    """Return the mark and the entries that `written` wrote; None for anything else."""
     line = re.match(rf"export {SOURCED}=({_WORD})\n", content)
     if line is None:
         return None
@@ -43,7 +43,7 @@ def read(content: str) -> tuple[str, tuple[Entry, ...]] | None:
 
 
 def quoted(value: str) -> str:
-    """One word of any POSIX shell that means exactly this text."""
+    """Quote this text as one word for any POSIX shell."""
     return "'" + value.replace("'", "'\"'\"'") + "'"
 
 
@@ -52,9 +52,9 @@ def _unquoted(word: str) -> str:
 
 
 def statement(name: str, value: str | None, *, prepend: bool) -> str:
-    """The line of shell that sets a variable, takes it away, or puts `value` in front of a list, once.
+    """Return the shell line that sets a variable, unsets it, or puts `value` in front of a list, once.
 
-    Once, because a file is sourced again by every shell that a shell starts.
+    Once, because every subshell sources the file again.
     """
     if value is None:
         return f"unset {name}"

@@ -1,7 +1,7 @@
-"""The two files of `--output-env DIR`: read, and turned into changes that the change engine carries out.
+"""The two files of `--output-env DIR`: reads them, and turns them into changes for the change engine.
 
-Both begin with a line that says who wrote them, with a checksum of the rest: what somebody else wrote, or edited since, is
-never replaced.
+Both begin with a line that names their author, with a checksum of the rest: a file that was written or edited by anyone else
+is never replaced.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class EnvFiles:
         return self.folder / RAY_FILE
 
     def entries(self) -> tuple[Entry, ...]:
-        """What an earlier run wrote, nothing when there was none. Raises Refused for a file that is not as it was written."""
+        """Return what an earlier run wrote; empty without one. Raises Refused for a file that was edited."""
         return self._read()[1]
 
     @property
     def sign(self) -> str:
-        """By what a later run knows that the shell file was sourced: where it was written first.
+        """The mark that shows a later run that the shell file was sourced: the path where it was first written.
 
-        It stays when the folder is moved, or reached by another name. Raises Refused as `entries` does.
+        It stays the same when the folder is moved, or reached by another name. Raises Refused as `entries` does.
         """
         return self._read()[0]
 
@@ -78,7 +78,7 @@ class EnvFiles:
         return found
 
     def changes(self, entries: Iterable[Entry], set_here: Container[str]) -> list[Change]:
-        """What makes the files hold these entries, in order of their names. Raises Refused as `entries` does.
+        """Return the changes that make the files hold these entries, in order of their names. Raises Refused as `entries` does.
 
         `set_here` are variables that the environment has without these files.
         """
@@ -98,7 +98,7 @@ def _change(path: Path, body: str) -> Change:
 
 
 def _ours(path: Path) -> str | None:
-    """The text of a file below its first line, None when there is no file. Raises Refused when it is not ours."""
+    """Return the text of a file below its first line, None when it does not exist. Raises Refused when it is not ours."""
     content = _read(path)
     if content is None:
         return None

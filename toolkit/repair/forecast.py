@@ -1,6 +1,6 @@
-"""What a plan would lead to: its edits of launch files are judged in copies that lie nowhere but in memory.
+"""The result of a plan: its edits of launch files are judged in copies in memory.
 
-What else it would change cannot be judged before it is done. Of a safe repair in another file it is presumed that it holds.
+Other changes cannot be judged before they are made. Safe repairs in other files are presumed to work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST = 40  # edits that are judged one after the other
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The verdicts to which the repairs lead, and the plans that come to light on the way. `left` is the last report."""
+    """The verdicts after the repairs, and the plans found on the way. `left` is the last report."""
 
     forecasts: tuple[Forecast, ...]
     plans: tuple[Plan, ...]
@@ -60,7 +60,7 @@ def _looked(session: Session, known: Mapping[type, Any]) -> tuple[Session, Colle
 
 
 def _edited(session: Session, plan: Plan) -> Session:
-    """The session in which the files of a plan have their new content."""
+    """Return the session in which the files of a plan have their new content."""
     content = {str(change.path): change.after for change in plan.changes if isinstance(change, ReplaceFile)}
     machine = replace(session.machine, planned={**session.machine.planned, **content})
     return replace(session, machine=machine, begun=[])
@@ -71,7 +71,7 @@ def _may_do(plan: Plan, *, unsafe: bool) -> bool:
 
 
 def _is_edit(plan: Plan, session: Session) -> bool:
-    """Whether a plan edits launch files and nothing else."""
+    """Return whether a plan edits only launch files."""
     files = {str(path) for path in session.target.files}
     return bool(plan.changes) and all(_edits(change, files) for change in plan.changes)
 
@@ -81,13 +81,13 @@ def _edits(change: Change, files: set[str]) -> bool:
 
 
 def _is_worse(before: Report, after: Report) -> bool:
-    """Whether a rule that passed finds errors now."""
+    """Return whether a rule that passed finds errors now."""
     passed = {result.code for result in before.results if result.status in {"pass", "warn"}}
     return any(result.code in passed for result in after.results if result.status == "fail")
 
 
 def _presumed(session: Session, collection: Collection, report: Report, *, unsafe: bool) -> Report:
-    """The report without the findings that a repair elsewhere than in a launch file would heal."""
+    """Return the report without the findings that a repair outside the launch files would fix."""
     results = []
     for result in report.results:
         left = tuple(
@@ -109,7 +109,7 @@ def _errors(report: Report) -> tuple[str, ...]:
 
 
 def _apart_from_the_script(session: Session, collection: Collection) -> dict[type, Any]:
-    """What was seen and does not depend on the text of a launch file."""
+    """Return the facts that do not depend on the text of a launch file."""
     collectors = {collector.fact: collector for collector in session.registry.collectors}
     depends = {Launch, SourceFiles}
 

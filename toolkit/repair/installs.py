@@ -1,4 +1,4 @@
-"""Plans that install packages: into a copy of the environment or in place, and how a job is started from the copy."""
+"""Plans that install packages: into a copy of the environment or in place, and how to start a job from the copy."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from verl_doctor.toolkit.result import Repair
 
 
 def of(plan: Plan) -> InstallPackages | None:
-    """The installation of a plan, None when it has none."""
+    """Return the installation of a plan, None when it has none."""
     return next((change for change in plan.changes if isinstance(change, InstallPackages)), None)
 
 
 def placed(plan: Plan, *, in_place: bool) -> Plan:
-    """The plan with its installation where the user wants it."""
+    """Return the plan with its installation where the user wants it."""
     if not in_place:
         return plan
     return replace(plan, changes=tuple(map(_in_place, plan.changes)))
 
 
 def in_copy(session: Session, install: InstallPackages) -> Session:
-    """The session of a job that is started from the copy."""
+    """Return the session of a job that is started from the copy."""
     old, target = session.target.prefix, session.target
     python = install.copy / "bin" / target.python.name
     machine = replace(session.machine, environ=_activated(session.machine.environ, old, install.copy))
@@ -40,7 +40,7 @@ def in_copy(session: Session, install: InstallPackages) -> Session:
 
 
 def words(session: Session, install: InstallPackages) -> Iterator[str]:
-    """What was done, where the lock file lies, and what a launch script that names its interpreter needs besides."""
+    """Return what was done, where the lock file is, and what a launch script that names its interpreter also needs."""
     yield from install.why
     yield f"lock file: {install.lock_file}"
     target = session.target
@@ -50,7 +50,7 @@ def words(session: Session, install: InstallPackages) -> Iterator[str]:
 
 
 def shown_once(repair: Repair, others: Sequence[Repair]) -> Repair:
-    """A planned installation that was shown for another rule already is not shown again."""
+    """Return whether a planned installation was already shown for another rule, and is not shown again."""
     first = next(
         (other for other in others if other.changes == repair.changes and other.outcome == repair.outcome),
         None,
@@ -61,7 +61,7 @@ def shown_once(repair: Repair, others: Sequence[Repair]) -> Repair:
 
 
 def _in_place(change: Change) -> Change:
-    """Into the environment itself. That of a whole system cannot be kept for undo: there it is a command."""
+    """Install into the environment itself. A whole system cannot be kept for undo: there it is a command."""
     if not isinstance(change, InstallPackages):
         return change
     there = replace(change, copy=change.environment)
@@ -72,7 +72,7 @@ def _in_place(change: Change) -> Change:
 
 
 def _activated(environ: Mapping[str, str], old: Path, new: Path) -> dict[str, str]:
-    """The variables of a shell in which the copy was activated instead."""
+    """Return the variables of a shell in which the copy is activated instead."""
     folders = [entry for entry in environ.get("PATH", "").split(os.pathsep) if entry != str(old / "bin")]
     return {
         **environ,

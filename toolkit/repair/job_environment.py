@@ -1,4 +1,4 @@
-"""The variables that the job is to have, while repairs are tried one after the other."""
+"""The job's variables while repairs are tried one after the other."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _JUDGED = frozenset({"pass", "warn", "fail"})
 
 @dataclass(frozen=True)
 class JobEnvironment:
-    """What the files of `--output-env DIR` are to hold.
+    """The intended content of the files of `--output-env DIR`.
 
-    `written` is what an earlier run wrote there, `sign` tells an environment that has it, `found` is that of this run without it. Every look sees `held`, what repairs
-    of this run set, and `kept`, what an earlier run set for rules that were not judged now. `waiting` are those of an
-    earlier run whose repair is still to be tried, or is not asked for now: they stay in the files, but for those that are
-    `needless`.
+    `written` is what an earlier run wrote there, `sign` identifies an environment that has it, `found` is this run's
+    environment without it. Every look sees `held`, set by repairs of this run, and `kept`, set by an earlier run for rules
+    that were not judged now. `waiting` are an earlier run's variables whose repair is still to be tried, or is not requested
+    now: they stay in the files, except those that are `needless`.
     """
 
     files: EnvFiles
@@ -50,11 +50,11 @@ class JobEnvironment:
     needless: frozenset[str] = frozenset()
 
     def as_found(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """An environment without what the files set, if it has it: that is what makes a variable necessary, or not."""
+        """Return an environment without what the files set: only then does a variable prove necessary or not."""
         return without(environ, self.written, self.sign)
 
     def as_started(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The environment that a process has when it is started again after the shell file was sourced."""
+        """Return a process's environment after a restart with the shell file sourced."""
         return sourced(self.as_found(environ), (*self.kept, *self.held))
 
     @property
@@ -64,11 +64,11 @@ class JobEnvironment:
         return tuple(replace(every[name], instead_of=self._had(every[name])) for name in sorted(every))
 
     def changes(self) -> list[Change]:
-        """What makes the files hold `entries`. Raises Refused when a file there is not ours."""
+        """Return the changes that make the files hold `entries`. Raises Refused when a file there is not ours."""
         return self.files.changes(self.entries, self.found)
 
     def as_planned(self, seen: Collection, *, applied: bool) -> EnvironmentFiles:
-        """The files for the report: what they hold, or would, and how they are used."""
+        """Return the files for the report: what they hold, or would, and how they are used."""
         to_write = not applied and (self.entries or self.written)
         diff = "".join(map(diff_of, self.changes())) if to_write else ""
         return EnvironmentFiles(
@@ -80,7 +80,7 @@ class JobEnvironment:
         )
 
     def judged(self, report: Report) -> JobEnvironment:
-        """Sort what an earlier run wrote by a report on `found`: what no rule asks for any more is needless."""
+        """Sort what an earlier run wrote by a report on `found`: what no rule needs any more is needless."""
         judged = {result.code for result in report.results if result.status in _JUDGED}
         found = {(result.code, finding.fix) for result, finding in report.findings()}
         kept = [
@@ -95,7 +95,7 @@ class JobEnvironment:
         return replace(self, kept=tuple(kept), waiting=waiting).giving_up(unasked)
 
     def holding(self, entries: Iterable[Entry]) -> JobEnvironment:
-        """The same with these entries. Raises Refused, with both reasons, when one of them is wanted otherwise."""
+        """Return the same with these entries. Raises Refused, with both reasons, when one of them conflicts."""
         job = self
         for entry in entries:
             held, kept = ({old.name: old for old in olds} for olds in (job.held, job.kept))
@@ -110,17 +110,17 @@ class JobEnvironment:
         return job
 
     def giving_up(self, names: Iterable[str]) -> JobEnvironment:
-        """The same, where these entries of an earlier run are needless: no rule asks for them, or they do not help."""
+        """Return the same with these entries of an earlier run marked needless: no rule needs them, or they do not help."""
         return replace(self, needless=self.needless.union(names))
 
     def settled(self) -> JobEnvironment:
-        """The same without what is needless."""
+        """Return the same without what is needless."""
         return replace(
             self, waiting=tuple(entry for entry in self.waiting if entry.name not in self.needless)
         )
 
     def _as_data(self, entry: Entry) -> dict[str, Any]:
-        """One variable for JSON; `ray` is its value in the `runtime_env`, None where that cannot hold it."""
+        """Return one variable for JSON; `ray` is its value in the `runtime_env`, None where that cannot hold it."""
         held = not envfile_ray.left_out(entry)
         return {
             "name": entry.name,
@@ -132,7 +132,7 @@ class JobEnvironment:
         }
 
     def _had(self, entry: Entry) -> str | None:
-        """What the environment had before, as far as a file may say it; what an earlier run saw where it has nothing now."""
+        """Return the environment's former value, as far as a file may hold it; an earlier run's where it has none now."""
         value = self.found.get(entry.name)
         if value is None or entry.prepend:
             return entry.instead_of
@@ -140,7 +140,7 @@ class JobEnvironment:
 
 
 def asked_for(machine: Machine, folder: Path | None) -> JobEnvironment | None:
-    """Begin with what an earlier run wrote to the folder of `--output-env`, None when there is none.
+    """Begin with what an earlier run wrote to the folder of `--output-env`, None when there is no such folder.
 
     Raises UsageError when a file there is not ours.
     """
@@ -160,9 +160,9 @@ def asked_for(machine: Machine, folder: Path | None) -> JobEnvironment | None:
 def with_variables(
     job: JobEnvironment, plan: Plan, others: Iterable[Plan], seen: Collection
 ) -> tuple[Plan, JobEnvironment]:
-    """A plan without the variables that nobody would read, and the job's environment with the rest of them.
+    """Return a plan without the variables that no package would read, and the job's environment with the rest.
 
-    Raises Refused when no file may hold one of them, when `others` want it otherwise, or when nothing is left to do.
+    Raises Refused when no file may hold one of them, when `others` conflict with it, or when nothing is left to do.
     """
     entries: dict[str, Entry] = {}
     for variable in plan.variables:
@@ -184,7 +184,7 @@ def with_variables(
 
 
 def _unread(names: Sequence[str], seen: Collection) -> dict[str, str]:
-    """The variables that no installed package reads, each with a sentence."""
+    """Return the variables that no installed package reads, each with a sentence."""
     target = seen.get(Target)
     if isinstance(target, Unknown):
         return {}
@@ -194,7 +194,7 @@ def _unread(names: Sequence[str], seen: Collection) -> dict[str, str]:
 
 
 def _override(verl: VerlTrees | Unknown) -> str:
-    """How verl's command line is given one variable for the workers, "" when this verl hands none on (before 0.6.0)."""
+    """Return how verl's command line passes a variable to the workers, "" when this verl passes none on (before 0.6.0)."""
     if isinstance(verl, Unknown):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""What a plan changes besides what it names, and what undo could not give back of that."""
+"""What a plan changes besides what it names, and what undo could not restore of that."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.changes import links
 def notes(
     changes: Iterable[Change], environment: Path, journal: Path, *, through_links: bool
 ) -> tuple[str, ...]:
-    """Sentences for a plan about `environment`, journalled in the folder `journal`, each once."""
+    """Return sentences for a plan about `environment`, journalled in the folder `journal`, each once."""
     found: dict[str, None] = {}
     for change in changes:
         if isinstance(change, ReplaceFile):
@@ -43,7 +43,7 @@ def _about(path: Path, environment: Path, journal: Path, *, through_links: bool)
 
 
 def _shared_tree(file: Path, environment: Path) -> str:
-    """What a plan says about sources outside of the environment, such as those of an editable install."""
+    """Return a plan's note on sources outside the environment, such as an editable install's."""
     tree = _package_of(file)
     others = links.using(tree, environment)
     who = ", ".join(map(str, others)) + " and every" if others else "every"
@@ -51,7 +51,7 @@ def _shared_tree(file: Path, environment: Path) -> str:
 
 
 def _package_of(file: Path) -> Path:
-    """The outermost package folder around a source."""
+    """Return the outermost package folder around a source."""
     folder = file.parent
     while os.path.exists(folder.parent / "__init__.py"):
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""Plans: what each fix would do about the findings of a report, shown as a person reads it. Nothing is carried out here."""
+"""Plans: what each fix would do about the findings of a report, shown for people. Nothing is carried out here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from verl_doctor.toolkit.text import counted
 class Plan:
     """What one fix would do about the findings of one rule that the same changes repair.
 
-    `left_out` says which variables it wanted that nobody would read.
+    `left_out` lists the requested variables that no package would read.
     """
 
     fix: Fix
@@ -45,23 +45,23 @@ class Plan:
 
     @property
     def variables(self) -> tuple[SetVariable, ...]:
-        """What belongs in the job's environment."""
+        """The changes to the job's environment."""
         return tuple(change for change in self.changes if isinstance(change, SetVariable))
 
     @property
     def why(self) -> str:
-        """What its changes of files have to say about themselves."""
+        """The notes of its changes to files."""
         reasons = (change.why for change in self.changes if isinstance(change, ReplaceFile) and change.why)
         return "; ".join(dict.fromkeys(reasons))
 
     @property
     def on_disk(self) -> tuple[Change, ...]:
-        """What does not."""
+        """The changes to anything else."""
         return tuple(change for change in self.changes if not isinstance(change, SetVariable))
 
     @property
     def safety(self) -> Safety:
-        """What is declared, unless a change is unsafe by type."""
+        """The declared safety, unless a change is unsafe by type."""
         return safety_of(self.fix.safety, list(self.changes))
 
     def ended(
@@ -71,7 +71,7 @@ class Plan:
         transaction: str | None = None,
         notes: Sequence[str] = (),
     ) -> Repair:
-        """The plan and what became of it, for the report."""
+        """Return the plan and its result, for the report."""
         shown = [_without_secret(change) for change in self.changes]
         return Repair(
             fix=self.fix.id,
@@ -89,7 +89,7 @@ class Plan:
 
 
 def plans(session: Session, collection: Collection, report: Report) -> list[Plan]:
-    """Ask the fix of each finding for its plan. Findings that the same changes would repair share one."""
+    """Request a plan from the fix of each finding. Findings that the same changes would repair share one."""
     found = (
         plan_of(fix, result.code, finding, collection) for result, finding, fix in fixable(session, report)
     )
@@ -97,7 +97,7 @@ def plans(session: Session, collection: Collection, report: Report) -> list[Plan
 
 
 def fixable(session: Session, report: Report) -> Iterator[tuple[CheckResult, Finding, Fix]]:
-    """The findings that a fix is for. A hint is repaired only when its rule was asked for by name."""
+    """Return the findings that a fix is for. A hint is repaired only when its rule was selected by name."""
     for result, finding in report.findings():
         fix = session.registry.fix(finding.fix)
         if fix is not None and (finding.severity != "info" or session.selection.select):
@@ -105,7 +105,7 @@ def fixable(session: Session, report: Report) -> Iterator[tuple[CheckResult, Fin
 
 
 def plan_of(fix: Fix, code: str, finding: Finding, collection: Collection) -> Plan:
-    """What a fix would do about one finding; a fix that refuses, or breaks, says why."""
+    """Return what a fix would do about one finding; when it refuses or raises, the reason."""
     arguments = arguments_from(fix.needs, collection.get)
     if isinstance(arguments, Unknown):
         return Plan(fix, code, refusal=arguments.reason)
@@ -123,14 +123,14 @@ def plan_of(fix: Fix, code: str, finding: Finding, collection: Collection) -> Pl
 
 
 def with_reason(change: Change, finding: Finding) -> Change:
-    """A variable that is set for no reason of its own is set because of what was found."""
+    """Use the finding's reason for a variable without one."""
     if isinstance(change, SetVariable) and not change.why:
         return replace(change, why=finding.message)
     return change
 
 
 def diff_of(change: Change) -> str:
-    """A change as a person reads it: a unified diff for a file, a sentence for the rest."""
+    """Return a change for people: a unified diff for a file, a sentence for the rest."""
     match change:
         case ReplaceFile(path, before, after):
             return "".join(unified(before, after, (f"a{path}", f"b{path}")))

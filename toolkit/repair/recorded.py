@@ -1,4 +1,4 @@
-"""Which of the recorded changes concern a target. The journal in the user's folder serves many trees."""
+"""Finds the recorded changes that concern a target. The journal in the user's folder serves many trees."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Name = tuple[Path, str]
 """A transaction: the journal's folder, and its number there."""
 
 _OVER = frozenset({"undone", "failed"})
-# What counts for a run whose parts are in several states: the first of these.
+# The state of a run whose parts are in several states: the first of these.
 _STATES: tuple[State, ...] = ("in progress", "interrupted", "applied", "undone", "failed")
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was changed at once and is undone at once, and the journal that holds the first part of it.
+    """Changes made and undone together, and the journal that holds the first part.
 
-    `here` says whether it concerns the target. `parts` are its transactions, the first one first: one run of the doctor may
-    change several things one after the other, in files that belong into several journals. `transaction` is all of them as
-    one, under the first one's number.
+    `here` is whether it concerns the target. `parts` are its transactions, in order: one run of the doctor may change several
+    things one after the other, in files that belong to several journals. `transaction` is all of them as one, under the first
+    one's number.
     """
 
     home: Path
@@ -39,39 +39,39 @@ class Recorded:
     parts: tuple[Name, ...] = ()
 
     def is_called(self, number: int) -> bool:
-        """Whether this is the number of one of its parts."""
+        """Return whether this is the number of one of its parts."""
         return any(int(part) == number for _, part in self.parts)
 
     @property
     def name(self) -> str:
-        """The name under which `undo` finds it whatever the target is."""
+        """The name under which `undo` finds it for any target."""
         return f"{self.home}/{self.transaction.id}"
 
     @property
     def order(self) -> tuple[str, str, str]:
-        """What was done later sorts later, also over several journals."""
+        """A sort key in order of time, across journals."""
         return self.transaction.time, str(self.home), self.transaction.id
 
 
 @dataclass(frozen=True)
 class History:
-    """All that the journals of a target tell, oldest first, and what is wrong with those that cannot be read."""
+    """Everything in a target's journals, oldest first, and what is wrong with unreadable ones."""
 
     changes: tuple[Recorded, ...]
     damaged: tuple[str, ...] = ()
 
     @property
     def here(self) -> tuple[Recorded, ...]:
-        """What concerns the target."""
+        """The changes that concern the target."""
         return tuple(recorded for recorded in self.changes if recorded.here)
 
     @property
     def elsewhere(self) -> tuple[Recorded, ...]:
-        """What other targets were changed by."""
+        """The changes of other targets."""
         return tuple(recorded for recorded in self.changes if not recorded.here)
 
     def standing(self, *, everything: bool) -> tuple[Recorded, ...]:
-        """What of the target's changes stands and could be undone, newest first: `everything`, or the last alone."""
+        """Return the target's changes that are in place and can be undone, newest first: `everything`, or only the last."""
         found = [recorded for recorded in reversed(self.here) if recorded.transaction.state not in _OVER]
         if not everything:
             return tuple(found[:1])
@@ -107,7 +107,7 @@ def history(target: Target, machine: Machine) -> History:
 
 
 def _runs(found: Iterable[tuple[Path, Transaction, bool]]) -> Iterator[Recorded]:
-    """Put the parts of each run together. A transaction of no run is one by itself."""
+    """Group the parts of each run. A transaction without a run stands alone."""
     groups: dict[object, list[tuple[Path, Transaction, bool]]] = {}
     for run in found:
         home, transaction, _ = run
@@ -123,7 +123,7 @@ def _runs(found: Iterable[tuple[Path, Transaction, bool]]) -> Iterator[Recorded]
 
 
 def as_one(parts: Sequence[Transaction]) -> Transaction:
-    """The transactions of one run, in their order, as one. Of what several of them changed the last one counts."""
+    """Return the transactions of one run, in order, as one. Where several changed the same file, the last counts."""
     first = parts[0]
     changes = {
         (change.path, change.kind if not change.paths else ""): change
@@ -141,7 +141,7 @@ def as_one(parts: Sequence[Transaction]) -> Transaction:
 
 
 def parts_of(home: Path, number: str) -> tuple[Name, ...]:
-    """The parts of the run to which the transaction with this number in a journal belongs. Raises Refused."""
+    """Return the parts of the run that contains the transaction with this number in a journal. Raises Refused."""
     found = [
         transaction
         for transaction in apply.history(home)
@@ -165,7 +165,7 @@ def parts_of(home: Path, number: str) -> tuple[Name, ...]:
 def take_back(
     runs: Iterable[Sequence[Name]], named: Sequence[Path] = ()
 ) -> tuple[list[Transaction], list[str]]:
-    """Undo these runs, each by its parts: what is undone, and why others are not. One that is refused does not keep the rest.
+    """Undo these runs, each by its parts; return what was undone, and why others were not. A refusal does not stop the rest.
 
     `named` are the trees that the user names.
     """
@@ -183,19 +183,19 @@ def take_back(
 
 
 def undone_words(transaction: Transaction) -> Iterator[str]:
-    """What was undone, and how each of its files is now."""
+    """Return what was undone, and the current state of each of its files."""
     about = f"{transaction.fix} for {transaction.code} of {transaction.time}"
     yield f"undone {transaction.id}: {about}"
     yield from (f"  {change.path}: {change.now}" for change in transaction.changes)
 
 
 def _roots(target: Target, machine: Machine) -> Iterator[Path]:
-    """Folders whose files belong to the target: the verl that was named; otherwise the environment and the verl of it."""
+    """Return folders whose files belong to the target: the named verl; otherwise the environment and its verl."""
     if target.verl is not None:
         yield target.verl
     if target.chosen_by == "--python" or target.verl is None:
         own, outside = journal_homes(target)
-        if own != outside:  # an interpreter such as /usr/bin/python3 has no folder of its own
+        if own != outside:  # an interpreter such as /usr/bin/python3 has no private folder
             yield target.prefix
         trees = Collection((interpreter, verl_trees), {Machine: machine, Target: target}).get(VerlTrees)
         if not isinstance(trees, Unknown):
@@ -207,5 +207,5 @@ def _is_below(path: str, roots: Iterable[str]) -> bool:
 
 
 def _lies_in(path: str, folder: str) -> bool:
-    """Whether it lies directly where the user stands. What lies deeper may belong to anything."""
+    """Return whether it lies directly in the current folder. What lies deeper may belong to anything."""
     return str(Path(path).parent) == folder

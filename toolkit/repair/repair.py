@@ -1,4 +1,4 @@
-"""Repairing: plan from findings, apply one fix at a time, look again, and say what became of it."""
+"""Repairs: plans from findings, applies one fix at a time, looks again, and reports the results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNSAFE = "it installs packages, cannot be undone, or changes what the job does;
 
 @dataclass(frozen=True)
 class _Work:
-    """A run of repairs: what is examined, what may be done, and what the job's environment is to hold so far.
+    """A run of repairs: what is examined, what is permitted, and the job's environment so far.
 
     Without `job` no variable is set. `seen` is the last look, None when something was changed since. All that is applied
     belongs to `run`, which is undone under the `name` of its first change.
@@ -53,12 +53,12 @@ class _Work:
     in_place: bool = False
 
     def home(self, changes: Iterable[Change]) -> Path:
-        """The journal for these changes."""
+        """Return the journal for these changes."""
         places = links.places(changes, through_links=self.through_links)
         return journal_home(self.session.target, places, about_environment=True)
 
     def notes(self, plan: Plan) -> tuple[str, ...]:
-        """What else this plan changes, and what of it undo could not give back."""
+        """Return what else this plan changes, and what undo could not restore of it."""
         prefix = self.session.target.prefix
         return notes(plan.on_disk, prefix, self.home(plan.on_disk), through_links=self.through_links)
 
@@ -69,11 +69,11 @@ class _Work:
         )
 
     def named(self, home: Path, done: Transaction | None) -> _Work:
-        """The same, when something was applied first."""
+        """Return the work, named after the first transaction that was applied."""
         return self if done is None or self.name else replace(self, name=f"{home}/{done.id}")
 
     def looked(self, known: Mapping[type, Any] | None = None) -> tuple[_Work, Collection, Report]:
-        """See everything, as a job would that has the variables set so far: anew when something was changed.
+        """Look at everything, as a job with the variables set so far sees it: again when something was changed.
 
         Facts that are `known` are not observed again.
         """
@@ -85,13 +85,13 @@ class _Work:
         return replace(self, seen=seen), *seen
 
     def using(self, copy: InstallPackages | None) -> _Work:
-        """The same for a copy of the environment, as a job sees it that is started from there."""
+        """Look the same way at a copy of the environment, as a job that is started from there sees it."""
         if copy is None or copy.in_place:
             return self
         return replace(self, session=installs.in_copy(self.session, copy), seen=None)
 
     def may_do(self, plan: Plan) -> bool:
-        """Whether the user asked for as much."""
+        """Return whether the user permitted this."""
         return not plan.refusal and (plan.safety == "safe" or (plan.safety == "unsafe" and self.unsafe))
 
 
@@ -158,12 +158,12 @@ def carry_out(
 ) -> Report:
     """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
 
-    A fix is undone when something about what it changed fails that did not fail before, unless a fix that may be applied is known for
-    that too: one break hides the next. What comes to light so is repaired in turn. What is tried on a GPU is tried again for the
-    repair of its own rule, and at the end. With `job`, variables are written to its files, and every look sees them as a
-    job does that is started after they were sourced. All of it is one run, which one `undo` takes back. A link out of the environment
-    becomes a private copy unless the changes go `through_links`. Packages go into a copy of the environment, which is what is examined
-    from then on, or `in_place`.
+    A fix is undone when something about what it changed fails that did not fail before, unless a fix that may be applied exists for
+    that too: one fault hides the next. Faults that emerge this way are repaired in turn. GPU trials are repeated for the repair of
+    their own rule, and at the end. With `job`, variables are written to its files, and every look sees them as a job does
+    that is started after sourcing these. All of it is one run, which one `undo` reverts. A link out of the environment
+    becomes a private copy unless the changes go `through_links`. Packages go into a copy of the environment, which is what is
+    examined from then on, or `in_place`.
     """
     run = new_run(journal_homes(session.target), session.target.prefix)
     work = _Work(
@@ -196,12 +196,12 @@ def carry_out(
 
 
 def _wanted(session: Session, report: Report) -> Iterable[tuple[Fix, str]]:
-    """The fixes that findings ask for, with the rules that found them, each once."""
+    """Return the fixes that findings name, with the rules that found them, each once."""
     return dict.fromkeys((fix, result.code) for result, _, fix in fixable(session, report))
 
 
 def exit_code(report: Report) -> ExitCode:
-    """0 when all that was attempted is repaired and no error is left, 1 when not, 3 when nothing proves that there is none."""
+    """0 when everything attempted is repaired and no error is left, 1 when not, 3 when nothing proves that there is none."""
     attempted = [repair for repair in report.repairs or () if repair.outcome != "not attempted"]
     if report.verdict == "failures" or any(repair.outcome != "repaired" for repair in attempted):
         return ExitCode.FAILED
@@ -209,7 +209,7 @@ def exit_code(report: Report) -> ExitCode:
 
 
 def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report, _Work]:
-    """Plan, apply and look again until this fix has nothing new to do about this rule; the last report besides.
+    """Plan, apply and look again until this fix has nothing new to do about this rule; also return the last report.
 
     What it cannot do after it repaired all errors of the rule is no failure: it is listed as not attempted.
     """
@@ -246,7 +246,7 @@ def _attempt(
     original = work
     plan = installs.placed(plan, in_place=work.in_place)
     install = installs.of(plan)
-    if install is not None:  # with all that can be tried, on both sides
+    if install is not None:  # with all possible trials, on both sides
         work, seen, before = replace(work, session=work.session.at_cost("live"), seen=None).looked()
     try:
         plan, job = _with_variables(work, plan, planned, seen)
@@ -279,7 +279,7 @@ def _attempt(
 
 
 def _dear(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:
-    """What is observed for rules that need a GPU, and not for the rule of this plan: it is observed again at the end."""
+    """Return what is observed for rules that need a GPU, but not for this plan's rule: it is observed again at the end."""
     checks, collectors = session.registry.checks, session.registry.collectors
     own = beyond([check for check in checks if check.code == plan.code], collectors, frozenset())
     dear = beyond(checks, collectors, frozenset(get_args(Cost)) - _DEAR)
@@ -289,7 +289,7 @@ def _dear(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:
 def _with_variables(
     work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection
 ) -> tuple[Plan, JobEnvironment | None]:
-    """The plan as far as its variables are of use, and the job's environment with them. Raises Refused."""
+    """Return the plan with its useful variables, and the job's environment with them. Raises Refused."""
     if work.job is None or not plan.variables:
         return plan, work.job
     others = [other for other in planned if other is not plan and work.may_do(other)]
@@ -297,13 +297,13 @@ def _with_variables(
 
 
 def _without(work: _Work, plan: Plan) -> _Work:
-    """Go on without a plan that did not help."""
+    """Continue without a plan that did not help."""
     job = work.job and work.job.giving_up(variable.name for variable in plan.variables)
     return replace(work, job=job, seen=None)
 
 
 def _settle(work: _Work) -> list[Repair]:
-    """Take out of the files what no rule asks for any more, and what did not help."""
+    """Remove from the files what no rule needs any more, and what did not help."""
     if work.job is None:
         return []
     job = work.job.settled()
@@ -325,9 +325,9 @@ def _settle(work: _Work) -> list[Repair]:
 
 
 def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
-    """Why the repair is not proven, or nothing: the rule must have run, and complain less than it did.
+    """Return why the repair is not proven, or nothing: the rule must have run, and report less than before.
 
-    It complains as much when it only offers the fix no longer.
+    Merely no longer offering the fix does not count as less.
     """
     result = next(result for result in after.results if result.code == plan.code)
     if result.status not in {"pass", "warn", "fail"}:
@@ -339,9 +339,9 @@ def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
 
 
 def _complaints(report: Report, plan: Plan, places: Container[str]) -> list[int]:
-    """How many errors, warnings and hints the rule has that offer this fix or speak of these files.
+    """Count the errors, warnings and hints of the rule that offer this fix or are about these files.
 
-    What comes to light in other files is none of this repair's.
+    Findings that emerge in other files are not this repair's.
     """
     counted = Counter(
         finding.severity
@@ -352,7 +352,7 @@ def _complaints(report: Report, plan: Plan, places: Container[str]) -> list[int]
 
 
 def _more_errors(plan: Plan, before: Report, after: Report) -> bool:
-    """Whether the rule found more errors: one for which it merely offers no fix any more is none."""
+    """Return whether the rule found more errors; an error that merely lost its fix does not count."""
     was, now = (
         sum(finding.severity == "error" for finding in _of(report, plan)) for report in (before, after)
     )
@@ -364,7 +364,7 @@ def _of(report: Report, plan: Plan) -> Iterator[Finding]:
 
 
 def _place(finding: Finding) -> str:
-    """The file that a finding is about, "" for the machine or the environment."""
+    """Return the file that a finding is about, "" for the machine or the environment."""
     return finding.location.path if finding.location else ""
 
 
@@ -381,7 +381,7 @@ def _take_back(plan: Plan, home: Path, done: Transaction | None, worse: str, nam
 
 
 def _take_out(plan: Plan, home: Path, done: Transaction | None, why: str, name: str | None) -> Repair:
-    """Variables and packages that do not help do not stay."""
+    """Remove variables and packages that did not help."""
     if done is not None:
         try:
             apply.undo(home, done.id)
@@ -393,7 +393,7 @@ def _take_out(plan: Plan, home: Path, done: Transaction | None, why: str, name: 
 
 @dataclass(frozen=True)
 class _Look:
-    """What a repair answers for, and what was seen before it and after it."""
+    """What a repair is responsible for, and the results before and after it."""
 
     session: Session
     blame: Blame
@@ -412,13 +412,13 @@ class _Look:
         )
 
     def worse(self, before: Report, after: Report, new_errors: Counter[str]) -> str:
-        """What fails or breaks now by this repair that did not before, or nothing."""
+        """Return what fails or breaks now because of this repair and did not before, or nothing."""
         was = {result.code: result.status for result in before.results}
         for code in new_errors:
             if was.get(code) not in _NOT_JUDGED:
                 return f"{code} found more errors after it"
         for result in after.results:
-            # A rule that did not apply before, and now lacks what it would have to see, had judged nothing that is lost.
+            # Where a rule did not apply before, and now lacks a fact, no judgement was lost.
             silent = {*_NOT_JUDGED, "not_applicable"} if result.status == "skipped" else _NOT_JUDGED
             newly = result.status in _NOT_JUDGED and was.get(result.code) not in silent
             check = self.session.registry.check(result.code)

@@ -1,1 +1,1 @@
-"""Reading text without running it."""
+"""Reads source text without running it."""

@@ -1,1 +1,1 @@
-"""This machine: children, files, caches, sockets, processes, secrets."""
+"""Access to this machine: children, files, caches, sockets, processes, secrets."""

@@ -1,6 +1,6 @@
-"""Small JSON files in the doctor's own cache folder: what cannot be read or written is as good as not there.
+"""Small JSON files in the doctor's own cache folder: what cannot be read or written counts as missing.
 
-What another user could have written is never read: not a file, and none of a folder into which others may write.
+Nothing that another user could have written is read: neither such a file, nor any in a folder that others may write into.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MODE = 0o600
 
 
 def read(file: Path, largest: int) -> Any:
-    """The content of a file of at most `largest` bytes, None when it cannot be had or may be another user's work."""
+    """Return the content of a file of at most `largest` bytes, None when it is unavailable or may be another user's."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         content = _bytes(file, largest)
         return None if content is None else json.loads(content)
@@ -31,7 +31,7 @@ def read(file: Path, largest: int) -> Any:
 
 
 def write(file: Path, content: Any) -> None:
-    """Write whole or not at all; two doctors at once cost one of them its answer, never a damaged file."""
+    """Write whole or not at all; of two concurrent doctors one may lose its entry, but the file is never damaged."""
     try:
         for folder in reversed(_folders(file)):
             own_folders.made(folder)
@@ -43,7 +43,7 @@ def write(file: Path, content: Any) -> None:
 
 
 def keep_youngest(folder: Path, most: int) -> None:
-    """Remove the files that were written first until `most` are left. Others may do the same at the same time."""
+    """Remove the oldest files until `most` are left. Other processes may do the same at the same time."""
     with contextlib.suppress(OSError):
         files = list(os.scandir(folder))
         if len(files) > most:
@@ -53,7 +53,7 @@ def keep_youngest(folder: Path, most: int) -> None:
 
 
 def _bytes(file: Path, largest: int) -> bytes | None:
-    """The content, after a look at the very file that was opened: another one may have its name by then."""
+    """Return the content, checking the opened file itself: another one may have its name by then."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         about = os.fstat(descriptor)
@@ -82,12 +82,12 @@ def _write(file: Path, content: Any) -> None:
 
 
 def top() -> Path:
-    """The doctor's own cache folder."""
+    """Return the doctor's own cache folder."""
     return platformdirs.user_cache_path("verl-doctor")
 
 
 def _folders(file: Path) -> tuple[Path, ...]:
-    """The folders of the cache above a file, the nearest first; the nearest alone for a file outside of it."""
+    """Return the folders of the cache above a file, the nearest first; only the nearest for a file outside it."""
     own = top()
     return tuple(folder for folder in file.parents if folder.is_relative_to(own)) or (file.parent,)
 

@@ -1,8 +1,8 @@
-"""What the control groups of a process allow it: of version 2, 1 or both, in its own group and in every one above it.
+"""The limits of a process's control groups, of version 2, 1 or both: its own group's and those of every group above.
 
-A limit of any group above counts as well as the own one, and a container or a batch system often sets it there:
+A limit of any group above counts as well, and a container or a batch system often sets it there:
 https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/. Groups above the
-container's own are hidden from it; of version 1's memory alone the kernel tells what they allow.
+container's own are hidden from it; the kernel reports their limits only for version 1's memory.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _UNLIMITED = 1 << 60
 
 @dataclass(frozen=True)
 class Group:
-    """One control group, by its folder. What it does not limit, or does not tell, is None.
+    """One control group, by its folder. What it does not limit, or does not report, is None.
 
-    `cpus` is the quota in CPUs, `cpuset` a number of CPUs, `pids` counts processes and threads, `memory` is in
-    bytes: the lower of the limit beyond which the kernel kills and the one beyond which it slows down;
-    `memory_used` leaves out what is only cached from files. `oom_kills` counts the processes, here and below, that
-    were killed for want of memory since the group was made.
+    `cpus` is the quota in CPUs, `cpuset` a number of CPUs, `pids` counts processes and threads, `memory` is in bytes: the
+    lower of the limit at which the kernel kills and the limit at which it throttles; `memory_used` leaves out cached file
+    contents. `oom_kills` counts the processes, here and below, that were killed for lack of memory since the group was
+    created.
     """
 
     folder: str
@@ -52,9 +52,9 @@ class Group:
 
 @dataclass(frozen=True)
 class ControlGroups:
-    """The groups that hold a process, the innermost of each hierarchy first. None are known where the kernel tells of none.
+    """The groups that hold a process, the innermost of each hierarchy first. Empty where the kernel reports none.
 
-    `hidden`: the kernel names groups, and no hierarchy is mounted where their limits could be read.
+    `hidden`: the kernel names groups, but no hierarchy is mounted where their limits could be read.
     """
 
     groups: tuple[Group, ...] = ()
@@ -68,13 +68,13 @@ class ControlGroups:
 
     @property
     def cpuset(self) -> Group | None:
-        """The group with the fewest CPUs; the outermost of those, as the ones below it follow."""
+        """The group with the fewest CPUs; the outermost of those, because the groups below inherit it."""
         limited = [group for group in reversed(self.groups) if group.cpuset]
         return min(limited, key=lambda group: group.cpuset or 0, default=None)
 
     @property
     def pids(self) -> Group | None:
-        """The group in which the fewest further threads may be started."""
+        """The group that allows the fewest further threads."""
         limited = [group for group in self.groups if group.pids is not None]
         return min(limited, key=lambda group: group.pids_left, default=None)
 
@@ -86,19 +86,19 @@ class ControlGroups:
 
     @property
     def memory_limit(self) -> int | None:
-        """The lowest limit on memory, however much of it is taken."""
+        """The lowest limit on memory, however much of it is used."""
         return min((group.memory for group in self.groups if group.memory is not None), default=None)
 
     @property
     def oom_kills(self) -> Group | None:
-        """The group whose limit on memory had processes killed; where none limits it, the innermost that counts them."""
+        """The group whose memory limit had processes killed; without a limit, the innermost that counts kills."""
         counting = [group for group in self.groups if group.oom_kills is not None]
         limiting = [group for group in counting if group.memory is not None]
         return limiting[-1] if limiting else counting[0] if counting else None
 
 
 def control_groups(machine: Machine, process: str = "self") -> ControlGroups:
-    """The groups of a process, by its number. As seen through the mounts of this process."""
+    """Return the groups of a process, by its number, as seen through this process's mounts."""
     mounts = [mount for mount in file_systems(machine) if mount.kind in ("cgroup", "cgroup2")]
     lines = (machine.read(f"/proc/{process}/cgroup") or "").splitlines()
     found = []
@@ -116,7 +116,7 @@ def control_groups(machine: Machine, process: str = "self") -> ControlGroups:
 
 
 def _mount_of(controllers: str, mounts: list[FileSystem]) -> FileSystem | None:
-    """Where a hierarchy is mounted; the first place, as further ones are often parts of it."""
+    """Return where a hierarchy is mounted; the first place, as further ones are often parts of it."""
     wanted = set(controllers.split(","))
     for mount in mounts:
         if mount.kind == "cgroup2" if not controllers else wanted <= set(mount.options):
@@ -125,7 +125,7 @@ def _mount_of(controllers: str, mounts: list[FileSystem]) -> FileSystem | None:
 
 
 def _folders(machine: Machine, mount: FileSystem, path: str) -> Iterator[str]:
-    """The folder of a group and those above it, up to the mount. What lies outside of it cannot be seen."""
+    """Return the folders of a group and the groups above it, up to the mount; beyond that nothing is visible."""
     inside = os.path.relpath(path, mount.root)
     below = PurePosixPath(mount.mounted_on, "" if inside.startswith("..") else inside)
     for folder in (below, *below.parents):
@@ -170,14 +170,14 @@ def _group(machine: Machine, folder: str) -> Group:
 
 
 def _quota(text: str) -> float | None:
-    """A quota in CPUs: microseconds out of a period, "max" or -1 when there is none."""
+    """Return a quota in CPUs: microseconds out of a period, "max" or -1 for no quota."""
     words = [_number(word) for word in text.split()]
     quota, period = words if len(words) == 2 else (None, None)
     return quota / period if quota and period else None
 
 
 def count_of_list(text: str) -> int | None:
-    """How many numbers a list of the kernel's has: "0-3,8" has five. None when it is empty or no such list."""
+    """Count the numbers in a kernel list: "0-3,8" has five. None when it is empty or no such list."""
     if not re.fullmatch(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", text):
         return None
     ends = [part.split("-") for part in text.split(",")]
@@ -185,7 +185,7 @@ def count_of_list(text: str) -> int | None:
 
 
 def _table(text: str) -> dict[str, int]:
-    """Lines of a name and a number."""
+    """Parse lines of a name and a number."""
     pairs = [line.split() for line in text.splitlines()]
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 

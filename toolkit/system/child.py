@@ -1,4 +1,4 @@
-"""Handing a script to an interpreter, and hearing the one JSON document that it answers with, whatever else is printed."""
+"""Runs a script in an interpreter, and reads the one JSON document that it returns, whatever else is printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from verl_doctor.toolkit.facts import Unknown, UnknownKind
 from verl_doctor.toolkit.machine import Answer, Machine
 
-_LONGEST = 300  # characters of a complaint
+_LONGEST = 300  # characters of an error message
 _KINDS: Mapping[int, UnknownKind] = {
     errno.EAGAIN: "no more processes",
     errno.ENOMEM: "no more processes",
@@ -24,7 +24,7 @@ _KINDS: Mapping[int, UnknownKind] = {
 
 
 def ending(answer: Answer, timeout: float) -> str:
-    """In words how a child ended that told less than it should."""
+    """Describe how a child ended that reported less than it should."""
     if answer.code is None:
         return f"it did not end within {timeout:.0f} s"
     if answer.flooded:
@@ -33,7 +33,9 @@ def ending(answer: Answer, timeout: float) -> str:
         return f"the process was ended by signal {-answer.code}"
     if answer.stderr.strip():
         return answer.last_line[:_LONGEST]
-    return f"the process ended with status {answer.code} before it had answered"  # what it printed may be half an answer
+    return (
+        f"the process ended with status {answer.code} before it had answered"  # its output may be incomplete
+    )
 
 
 def ask_child(
@@ -44,10 +46,10 @@ def ask_child(
     timeout: float,
     variables: Mapping[str, str] | None = None,
 ) -> tuple[Answer, Any] | Unknown:
-    """Run the text of a `child_*` module with a token and these arguments, and in its environment these `variables` too.
+    """Run the text of a `child_*` module with a token and these arguments, and with these `variables` in its environment.
 
-    The document stands behind the token, which nobody else can print. None in its place: there was none, and how the
-    process ended says why.
+    The document follows the token, which no other code can print. None means that there was none, and how the process ended
+    is the reason.
     """
     text = Path(str(script.__file__)).read_text("utf-8")
     env = {"PYTHONDONTWRITEBYTECODE": "1", **variables} if variables else None
@@ -62,7 +64,7 @@ def ask_text(
     timeout: float,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Answer, Any] | Unknown:
-    """The same with a text, which is for interpreters too old for a module of ours. `python` may have options of its own."""
+    """Do the same with a script text, for interpreters too old for a module of ours. `python` may include options."""
     token = f"verl-doctor {secrets.token_hex(8)} "
     try:
         answer = machine.run([*python, "-c", text, token, *arguments], timeout=timeout, env=env)

@@ -1,4 +1,4 @@
-"""A copy of a descriptor of another process (pidfd_getfd(2), Linux 5.6): to look at what it leads to, without changing anything there."""
+"""Copies a descriptor of another process (pidfd_getfd(2), Linux 5.6) to inspect what it refers to, without changing anything there."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PIDFD_GETFD = 438  # on all architectures
 
 
 def copy_of(pid: int, number: int) -> int | None:
-    """A descriptor of this process that leads where that one does; None where the kernel gives none."""
+    """Return a descriptor of this process for the same open file; None where the kernel grants none."""
     if own_number() != os.getpid():
-        return None  # /proc is that of another namespace, where the same number means another process
+        return None  # /proc belongs to another namespace, where the same number means another process
     try:
         held = os.pidfd_open(pid)
     except OSError:

@@ -1,6 +1,6 @@
-"""Ending processes by number, and none but those that are meant: each is held fast by a descriptor before it is looked at.
+"""Ends processes by number, and only the intended ones: each is held by a descriptor before it is inspected.
 
-A pidfd (pidfd_open(2), Linux 5.3) goes on meaning the process that it was opened for, whoever gets its number next.
+A pidfd (pidfd_open(2), Linux 5.3) keeps referring to the process that it was opened for, even if the number is reused.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from verl_doctor.toolkit.leftover import EndProcess
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.process_table import Row, own_number, row_of
 
-TERM_TIMEOUT = 10.0  # seconds between asking a process to end and ending it
-_LAST = 2.0  # seconds for what was killed. A process that hangs in the kernel may never go
+TERM_TIMEOUT = 10.0  # seconds between asking a process to end and killing it
+_LAST = 2.0  # seconds for killed processes. A process that hangs in the kernel may never end
 _ENDED = "ZX"
 
 
 def end_processes(
     removals: Sequence[EndProcess], machine: Machine, patience: float = TERM_TIMEOUT
 ) -> dict[EndProcess, str]:
-    """Ask these processes to end, in this order, and end those that do not. Of each, why it still runs: "" when it has ended."""
+    """Terminate these processes in order, and kill those that do not end. Return why each still runs: "" when it has ended."""
     with contextlib.ExitStack() as held:
         outcomes: dict[EndProcess, str] = {}
         open_ends: dict[EndProcess, int] = {}
@@ -48,7 +48,7 @@ def end_processes(
 
 
 def _hold(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
-    """A descriptor of the process that is meant; else None, and why there is none: "" when it has ended already."""
+    """Return a descriptor of the intended process; else None, and the reason: "" when it has already ended."""
     if removal.pid in _own_line(machine):
         return None, "it is this program itself, or what started it"
     try:
@@ -60,7 +60,7 @@ def _hold(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
             None,
             f"this kernel does not hold processes fast ({error.strerror}); end it with: kill {removal.pid}",
         )
-    # Read after it is held: were the number given away in between, this would be another start.
+    # Read after it is held: if the number was reused in between, the start time differs.
     row = row_of(removal.pid, machine)
     if row is not None and row.ticks == removal.ticks and row.mine and row.state not in _ENDED:
         return descriptor, ""
@@ -71,7 +71,7 @@ def _hold(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
 
 
 def _own_line(machine: Machine) -> frozenset[int]:
-    """This process, those that it descends from, and the first one."""
+    """Return this process, its ancestors, and the first process."""
     line = {1}
     row: Row | None = row_of(own_number(), machine)
     while row is not None and row.pid not in line:
@@ -91,7 +91,7 @@ def _send(descriptor: int, number: signal.Signals) -> str:
 
 
 def _wait(open_ends: Mapping[EndProcess, int], seconds: float) -> bool:
-    """Wait until all of them have ended, and no longer than this. Whether they have."""
+    """Wait until all of them have ended, at most this long; return whether they have."""
     deadline = time.monotonic() + seconds
     with selectors.DefaultSelector() as selector:
         for descriptor in open_ends.values():

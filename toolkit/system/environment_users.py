@@ -1,4 +1,4 @@
-"""Which processes run from an environment: their program lies in it, or a library of it is in their memory."""
+"""Processes that use an environment: their program lies in it, or a library of it is mapped into their memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONGEST = 60  # characters of a command line
 
 
 def users_of(environment: Path) -> list[str]:
-    """The number and the command of each, without this process and those that it was started by. Linux alone tells."""
+    """Return number and command of each, without this process and its ancestors. Available on Linux only."""
     spelled = {str(environment), os.path.realpath(environment)}
     own = _own_line()
     found = []
@@ -22,7 +22,7 @@ def users_of(environment: Path) -> list[str]:
 
 
 def _runs_from(process: str, spelled: Iterable[str]) -> bool:
-    """Whether a process was started as a program of the environment, has a file of it mapped, or is a Python that was activated so."""
+    """Return whether a process's program lies in the environment, a file of it is mapped, or its Python was activated that way."""
     first = _read(f"{process}/cmdline").partition("\0")[0]
     if "/" in first:
         program = os.path.normpath(os.path.join(_link(f"{process}/cwd"), first))  # noqa: PTH118 - texts
@@ -35,7 +35,7 @@ def _runs_from(process: str, spelled: Iterable[str]) -> bool:
 
 
 def _own_line() -> set[int]:
-    """This process and those above it."""
+    """Return this process and its ancestors."""
     number, line = os.getpid(), set()
     while number > 1 and number not in line:
         line.add(number)

@@ -1,4 +1,4 @@
-"""Which file system a path lies on, read from the kernel's list of mounts."""
+"""The file system of a path, read from the kernel's list of mounts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.machine import Machine
 
-# What several machines see at once, as /proc/filesystems spells it. FUSE says what is behind it in the subtype (fuse.sshfs).
+# File systems that several machines share, as /proc/filesystems names them. FUSE has the actual type in the subtype (fuse.sshfs).
 _SHARED = frozenset(
     [
         "nfs",
@@ -38,7 +38,7 @@ _SHARED = frozenset(
 _SHARED_FUSE = re.compile(
     r"fuse\.(?!(?:snapfuse|overlayfs|fuse-overlayfs|squashfuse|portal|lxcfs|gvfsd)).*|fuseblk\.ceph"
 )
-# What the kernel shows of itself as files: nobody can make one there, whatever the permissions say.
+# What the kernel presents as files: no file can be created there, whatever the permissions.
 _OF_THE_KERNEL = frozenset(
     ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "devpts", "bpf", "fusectl"]
 )
@@ -48,10 +48,10 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class FileSystem:
-    """A mount: where, of what kind, from which device. `shared` says that other machines may see the same files.
+    """A mount: its place, kind and device. `shared` means that other machines may see the same files.
 
     `root` is the folder of the file system that is mounted there, and `options` are the mount's and the file system's own.
-    `number` is that of the device, "8:1".
+    `number` is the device's, "8:1".
     """
 
     mounted_on: str
@@ -64,25 +64,25 @@ class FileSystem:
 
     @property
     def in_memory(self) -> bool:
-        """Whether its files are kept in memory alone."""
+        """Whether its files are kept only in memory."""
         return self.kind in _IN_MEMORY
 
     @property
     def shared(self) -> bool:
-        """Whether the kind is one that several machines mount at once."""
+        """Whether it is of a kind that several machines mount at once."""
         return self.kind in _SHARED or _SHARED_FUSE.fullmatch(self.kind) is not None
 
     @property
     def of_kernel(self) -> bool:
-        """Whether its files are the kernel's own, and no others can be made there."""
+        """Whether its files are the kernel's own, and no others can be created there."""
         return self.kind in _OF_THE_KERNEL
 
 
 @dataclass(frozen=True)
 class Space:
-    """The room of a file system, in bytes, of which `free` is what this user may fill.
+    """The space of a file system, in bytes; this user may fill `free` of it.
 
-    `inodes`, and of them `inodes_free`, are None where a file system makes them as it needs them.
+    `inodes`, and of them `inodes_free`, are None where a file system creates them on demand.
     """
 
     size: int
@@ -92,7 +92,7 @@ class Space:
 
 
 def space_of(place: Path) -> Space | None:
-    """The room of the file system that holds a file or folder; None when it does not say."""
+    """Return the space of the file system that holds a file or folder; None when it is not reported."""
     try:
         state = os.statvfs(place)
     except OSError:
@@ -102,25 +102,25 @@ def space_of(place: Path) -> Space | None:
 
 
 def nearest(machine: Machine, path: str) -> Path:
-    """What lies at a path of the machine, or at the nearest one above it where something does."""
+    """Return a path of the machine, or the nearest one above it that exists."""
     place = machine.at(path)
     return next(part for part in (place, *place.parents) if os.path.exists(part))
 
 
 def may_write(place: Path) -> bool:
-    """Whether it is a folder in which this user may make files and folders: it is tried."""
+    """Return whether this user can create files and folders in it, by trying."""
     return os.path.isdir(place) and not why_refused(place)
 
 
 def why_refused(folder: Path) -> str:
-    """Why the kernel makes no file in a folder, in its words; "" where it does.
+    """Return the kernel's reason for refusing to create a file in a folder; "" where it does not refuse.
 
-    The file that is tried has no name (O_TMPFILE), so that nothing is left, not even for a moment. Options of a mount and
-    permissions are read only where the file system knows no such files: they say nothing of quotas, ACLs and read-only devices.
+    The trial file has no name (O_TMPFILE), so that nothing is left, not even for a moment. Mount options and permissions are
+    read only where the file system does not support such files: they do not cover quotas, ACLs and read-only devices.
     """
     try:
         os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    except AttributeError:  # another system than Linux
+    except AttributeError:  # not Linux
         return _by_permissions(folder)
     except OSError as error:
         if error.errno in _REFUSING:
@@ -137,8 +137,8 @@ def _by_permissions(folder: Path) -> str:
 
 
 def why_not_writable(machine: Machine, path: str) -> str:
-    """Why no file can be made at a path, in words that name the folder; "" where nothing speaks against it."""
-    # A link that leads nowhere is there, too.
+    """Return why no file can be created at a path, naming the folder; "" where nothing prevents it."""
+    # A dangling link exists, too.
     there = next(part for part in (Path(path), *Path(path).parents) if os.path.lexists(machine.at(str(part))))
     place = machine.at(str(there))
     if not os.path.isdir(place):
@@ -156,15 +156,15 @@ def why_not_writable(machine: Machine, path: str) -> str:
 def file_system_of(
     machine: Machine, path: str, mounts: Iterable[FileSystem] | None = None, *, follow: bool = True
 ) -> FileSystem | None:
-    """The mount that holds a path, whether or not the path exists; None when the kernel tells of no mounts.
+    """Return the mount that holds a path, whether or not the path exists; None when the kernel lists no mounts.
 
-    `mounts` are all there are, for who asks about many paths. Without `follow` links are not followed, and nothing is asked of
-    the file system itself.
+    `mounts` are all mounts, for callers with many paths. Without `follow` links are not followed, and the file system itself
+    is not accessed.
     """
     real = os.path.realpath(path) if follow and machine.root == Path("/") else path
     best = None
     for mount in file_systems(machine) if mounts is None else mounts:
-        # Of two mounts on one folder the later one hides the other.
+        # Of two mounts on one folder the later hides the other.
         inside = f"{real}/".startswith(f"{mount.mounted_on.rstrip('/')}/")
         if inside and (best is None or len(mount.mounted_on) >= len(best.mounted_on)):
             best = mount
@@ -172,9 +172,9 @@ def file_system_of(
 
 
 def read_ahead(machine: Machine, number: str) -> int | None:
-    """The bytes that the kernel reads ahead on the device with this number ("8:1"); None where it does not say.
+    """Return the kernel's read-ahead in bytes on the device with this number ("8:1"); None where it is not reported.
 
-    Of the file system's own backing device, which network file systems have too; a partition has its disk's.
+    This is the file system's own backing device, which network file systems have too; a partition has its disk's.
     """
     for path in (
         f"/sys/class/bdi/{number}/read_ahead_kb",
@@ -188,7 +188,7 @@ def read_ahead(machine: Machine, number: str) -> int | None:
 
 
 def file_systems(machine: Machine) -> Iterator[FileSystem]:
-    """All mounts that this process sees, in the order in which they were made (proc_pid_mountinfo(5))."""
+    """Return all mounts that this process sees, in the order in which they were made (proc_pid_mountinfo(5))."""
     for line in (machine.read("/proc/self/mountinfo") or "").splitlines():
         front, separator, back = line.partition(" - ")
         fields, rest = front.split(" "), back.split(" ")

@@ -1,7 +1,7 @@
-"""Whether anybody has a file open or listens at a socket: the kernel's own answer, for all users, containers and namespaces.
+"""Whether a process has a file open or listens on a socket: reported by the kernel for all users, containers and namespaces.
 
-/proc shows the processes of one namespace, and of other users not what they have open. The kernel counts for each file how
-often it is open or mapped, and knows for each socket whether somebody is bound to it.
+/proc shows the processes of one namespace, and hides the open files of other users. The kernel counts for each file how often
+it is open or mapped, and records for each socket whether a process is bound to it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _NOBODY = {errno.ECONNREFUSED}
 
 
 def open_anywhere(name: str, folder: int) -> InUse:
-    """Whether any process has a regular file in the open folder `folder` open or mapped.
+    """Return whether any process has a regular file in the open folder `folder` open or mapped.
 
-    The kernel grants a lease for writing only to the one who alone has a file open (fcntl(2), F_SETLEASE); it is
-    given back at once. File systems of other machines grant none, nor does the kernel to whom the file does not belong.
+    The kernel grants a lease for writing only to a process that alone has the file open (fcntl(2), F_SETLEASE); it is
+    released at once. Network file systems grant none, nor does the kernel to a user who does not own the file.
     """
     try:
-        # Who has a lease on it would be asked to give it up, and this would wait for that.
+        # A holder of a lease would be asked to release it, and this would wait for that.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=folder)
     except OSError as error:
         return "yes" if error.errno in {errno.EWOULDBLOCK, errno.ETXTBSY} else "not told"
     try:
-        # Were the file opened by somebody now, the kernel would tell: by a signal that is ignored unless asked for.
+        # If the file is opened now, the kernel sends a signal, which is ignored by default.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
@@ -40,20 +40,20 @@ def open_anywhere(name: str, folder: int) -> InUse:
     else:
         return "no"
     finally:
-        os.close(descriptor)  # with it goes the lease
+        os.close(descriptor)  # this also releases the lease
 
 
 def bound_anywhere(name: str, folder: int) -> InUse:
-    """Whether any process is bound to the Unix socket in the open folder `folder`.
+    """Return whether any process is bound to the Unix socket in the open folder `folder`.
 
-    It is tried with a socket for datagrams, which never waits to be accepted and sends nothing: a server of another type does
-    not fit, one of this type does, and neither notices anything.
+    The test uses a datagram socket, which never waits to be accepted and sends nothing: connecting to a server of another
+    type fails, to one of this type succeeds, and neither notices.
     """
     with contextlib.closing(
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     ) as trying:
         try:
-            # The address of a socket has room for 107 bytes, and a session's path is longer.
+            # A socket address holds 107 bytes, and a session's path is longer.
             trying.connect(f"/proc/self/fd/{folder}/{name}")
         except OSError as error:
             if error.errno in _NOBODY:

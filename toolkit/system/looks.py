@@ -1,17 +1,17 @@
-"""What this process looks at in the file system, and whether all of that is still as it was.
+"""Records what this process accesses in the file system, and checks whether all of it is unchanged.
 
-Nothing is declared by whoever reads, so nothing can be forgotten. Python reports each file that is opened and each folder that is
-listed to its audit hooks; `os.stat`, `os.lstat`, `os.readlink`, `os.access` and the entries of `os.scandir` are wrapped, because it
-reports none of these. What is compared later:
+Readers declare nothing, so nothing can be forgotten. Python reports each opened file and each listed folder to its audit
+hooks; `os.stat`, `os.lstat`, `os.readlink`, `os.access` and the entries of `os.scandir` are wrapped, because it reports none
+of these. What is compared later:
 
-- of a file its size, both times, inode, device and mode: the time of change (ctime) cannot be set back by a user;
-- of a folder that was listed its times too, which change with each entry that comes, goes or is renamed;
-- of a folder that was merely found its inode, device, owner and mode;
-- of a link that was read the same as of a file, and of whatever does not exist the error;
-- of a question about permissions its answer.
+- of a file its size, both times, inode, device and mode: a user cannot set back the change time (ctime);
+- of a listed folder its times too, which change with each entry added, removed or renamed;
+- of a folder that was only found its inode, device, owner and mode;
+- of a link that was read the same as of a file, and of a missing path the error;
+- of a permission check its result.
 
-Only file systems that keep such times count (`_TICKS`), and no file that changed shortly before it was read: another change might
-fall into the same tick of its clock.
+Only file systems that keep such times count (`_TICKS`), and no file that changed shortly before it was read: another change
+might fall into the same clock tick.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import FileSystem, file_system_of, file_systems
 
-_LOCAL = 2.0  # seconds; the clock of the kernel is the one that we read
+_LOCAL = 2.0  # seconds; the kernel's clock is the one that we read
 _REMOTE = 900.0  # seconds; a server's clock may differ from ours
 _TICKS = {
     **dict.fromkeys(
@@ -37,9 +37,9 @@ _TICKS = {
     **dict.fromkeys(("tmpfs", "ramfs", "devtmpfs", "squashfs", "erofs", "iso9660"), _LOCAL),
     **dict.fromkeys(("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "virtiofs", "9p"), _REMOTE),
 }
-"""The file systems whose times can be relied on, and how old a change must be there."""
+"""The file systems with reliable times, and how old a change must be there."""
 
-# What a collector that keeps its fact must not do, because the answer is in no file.
+# What a collector that keeps its fact must not do, because its result is in no file.
 _ELSEWHERE = (
     "subprocess.Popen",
     "os.posix_spawn",
@@ -58,15 +58,19 @@ _OF_NO_ACCOUNT = (None, "libstdc++.so.6")  # this process itself; the names of C
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 Row = list[Any]
-"""A folder, the names in it that were followed and a digest of them, those that were not and a digest, and that of its listing."""
+"""A folder, the names in it that were followed and a digest of them, those not followed and a digest, and its listing's digest."""
 
 
 class CannotBeKeptError(Exception):
-    """Something was looked at that cannot be compared later. It is one sentence."""
+    """Something was accessed that cannot be compared later. The message is one sentence."""
 
 
 class Looks:
-    """Everything that was looked at. `unkept` are the pieces of work that looked at processes, which cannot be compared. `ignored` are the folders that do not count; a file in one of `passing` counts only for `counted`."""
+    """Everything that was accessed.
+
+    `unkept` are the tasks that accessed processes, which cannot be compared. `ignored` are the folders that do not count; a
+    file in one of `passing` counts only for `counted`.
+    """
 
     def __init__(self, ignored: Iterable[str], passing: Iterable[str]) -> None:
         self._ignored = tuple(f"{folder.rstrip('/')}/" for folder in ignored)
@@ -80,22 +84,22 @@ class Looks:
         self.unkept: set[str] = set()
 
     def add(self, path: Any, kind: str, folder: int | None = None) -> None:
-        """Note one look: `followed`, `links`, `listed`, or `whole` for a folder whose entries were all looked at."""
+        """Note an access: `followed`, `links`, `listed`, or `whole` for a folder whose entries were all inspected."""
         if (name := self._name(path, folder)) is not None:
             getattr(self, f"_{kind}").add(name)
 
     def add_access(self, path: Any, mode: int, answer: bool) -> None:
-        """Note the answer to a question about permissions."""
+        """Note the result of a permission check."""
         if (name := self._name(path, None)) is not None:
             self._access[name, mode] = answer
 
     def refuse(self, why: str) -> None:
-        """Note that a fact that is to be kept depends on something that is in no file."""
+        """Note that a kept fact depends on something that is in no file."""
         if _counts():
             self.why_not = self.why_not or why
 
     def _name(self, path: Any, folder: int | None) -> str | None:
-        """The full path; None where a look does not count."""
+        """Return the full path; None where an access does not count."""
         name = _text(path, folder)
         if name is None or f"{name}/".startswith(self._ignored):
             return None
@@ -105,9 +109,9 @@ class Looks:
         return None if not work and f"{name}/".startswith(self._passing) else name
 
     def record(self, began: float) -> dict[str, Any]:
-        """All that was looked at as JSON, with its state now. Raises CannotBeKeptError where a later change might not show.
+        """Return all accesses as JSON, with the current state. Raises CannotBeKeptError where a later change might not show.
 
-        `began` is when the first look was: what changed after it, or shortly before, may not be what was seen.
+        `began` is the time of the first access: what changed after it, or shortly before, may differ from what was read.
         """
         if self.why_not:
             raise CannotBeKeptError(self.why_not)
@@ -120,7 +124,7 @@ class Looks:
         return {"rows": rows, "access": [[*question, answer] for question, answer in self._access.items()]}
 
     def _by_folder(self) -> list[tuple[str, str, str, bool]]:
-        """Each folder with the names that were followed, those that were not, and whether it was listed."""
+        """Yield each folder with the names that were followed, those that were not, and whether it was listed."""
         found: dict[str, tuple[list[str], list[str]]] = {folder: ([], []) for folder in self._listed}
         for number, paths in enumerate((self._followed, self._links)):
             for path in paths:
@@ -133,7 +137,7 @@ class Looks:
 
 
 def what_changed(record: Any) -> str:
-    """The first path of a record that is not as it was, "" when all are. Raises LookupError or TypeError when it is no record."""
+    """Return the first changed path of a record, "" when none has. Raises LookupError or TypeError for an invalid record."""
     for row in record["rows"]:
         folder, followed, _, links, _, listed = row
         if _row(folder, followed, links, listed is not None) != row:
@@ -148,7 +152,7 @@ _Check = Callable[[str, os.stat_result, bool], None]
 
 
 def _row(folder: str, followed: str, links: str, listed: bool, check: _Check | None = None) -> Row:
-    """The state of a folder. Each entry is looked at by its name alone: following the whole path costs half as much again."""
+    """Return the state of a folder. Entries are accessed by name alone: following the whole path costs half as much again."""
     try:
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -193,7 +197,7 @@ def _digest(folder: str, names: str, descriptor: int, follow: bool, check: _Chec
 
 
 class _Settled:
-    """Whether files changed long enough before a look, on file systems whose times can be relied on."""
+    """Checks that files changed long enough before they were read, on file systems with reliable times."""
 
     def __init__(self, began: float) -> None:
         self._began = began
@@ -202,7 +206,7 @@ class _Settled:
         self._latest: dict[int, int] = {}
 
     def check(self, path: str, about: os.stat_result, has_times: bool) -> None:
-        """Raises CannotBeKeptError where it did not."""
+        """Raise CannotBeKeptError where it did not."""
         latest = self._latest.get(about.st_dev)
         if latest is None:
             system = file_system_of(self._machine, path, self._mounts)
@@ -216,7 +220,7 @@ class _Settled:
 
 
 def unreliable_mounts() -> list[str]:
-    """Where file systems are mounted that show no change in their times, such as the kernel's own."""
+    """Return where file systems are mounted that show no change in their times, such as the kernel's own."""
     mounts: Iterable[FileSystem] = file_systems(Machine())
     return [mount.mounted_on for mount in mounts if mount.kind not in _TICKS]
 
@@ -233,7 +237,7 @@ _hooked = False
 
 @contextlib.contextmanager
 def counted(work: str) -> Iterator[None]:
-    """What this thread looks at in this block counts wherever it lies: a fact that is to be kept depends on it. `work` names the fact."""
+    """Count this thread's accesses in this block wherever they lie: a kept fact depends on them. `work` names the fact."""
     _here.work = work
     try:
         yield
@@ -242,15 +246,15 @@ def counted(work: str) -> Iterator[None]:
 
 
 def _counts() -> str:
-    """For which fact this thread works, "" for none that is to be kept."""
+    """Return the fact that this thread works for, "" for none that is kept."""
     return getattr(_here, "work", "")
 
 
 @contextlib.contextmanager
 def watched(ignored: Iterable[str]) -> Iterator[Looks]:
-    """Watch what all threads of this process look at. What lies in these folders does not count."""
+    """Watch the accesses of all threads of this process. What lies in these folders does not count."""
     global _watching, _hooked  # noqa: PLW0603 - a process has one table of system calls
-    temporary = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/run"]  # noqa: S108 - what others put there comes and goes
+    temporary = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/run"]  # noqa: S108 - other programs' files there come and go
     looks = Looks(ignored, [*unreliable_mounts(), *temporary, "/dev"])
     if not _hooked:
         sys.addaudithook(_hook)
@@ -275,7 +279,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     elif event in ("os.listdir", "os.scandir"):
         looks.add(arguments[0], "listed")
         if event == "os.scandir" and not getattr(_here, "scans", False):
-            looks.add(arguments[0], "whole")  # it goes around the wrapper, so its entries report nothing
+            looks.add(arguments[0], "whole")  # it bypasses the wrapper, so its entries report nothing
     elif event in ("os.getxattr", "os.listxattr"):
         looks.add(arguments[0], "followed")
     elif event in _ELSEWHERE and (not arguments or arguments[0] not in _OF_NO_ACCOUNT):
@@ -283,7 +287,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _text(path: Any, folder: int | None) -> str | None:
-    """A path as absolute text; None for what cannot name a file."""
+    """Return a path as absolute text; None for anything that cannot name a file."""
     try:
         if path is None:
             return _GETCWD()
@@ -309,7 +313,7 @@ def _names(folder: str) -> list[str]:
 
 
 class _Entry:
-    """An entry of a folder that reports when it is asked for more than its name and its own kind."""
+    """An entry of a folder that reports accesses to more than its name and its own kind."""
 
     __slots__ = ("_entry", "_full", "_looks", "name", "path")
 
@@ -350,13 +354,13 @@ class _Entry:
         return self._entry.stat(follow_symlinks=follow_symlinks)
 
     def _follow(self, follow_symlinks: bool) -> None:
-        """What a plain entry is shows in the folder's own times; what a link leads to does not."""
+        """Note a followed link: a plain entry's kind shows in the folder's own times, a link target's does not."""
         if follow_symlinks and self._entry.is_symlink():
             self._looks.add(self._full, "followed")
 
 
 class _Scan:
-    """The entries of a folder, each reporting what it is asked for."""
+    """The entries of a folder, each reporting its accesses."""
 
     def __init__(self, scan: Any, looks: Looks, folder: Any) -> None:
         self._scan = scan
@@ -380,9 +384,9 @@ class _Scan:
 
 
 def _wrap(looks: Looks) -> Callable[[], None]:
-    """Wrap what no audit hook is told of, and return what puts it back.
+    """Wrap what audit hooks do not report, and return a function that restores it.
 
-    `pathlib` and `glob` of some Pythons hold such functions in classes, as they were when they were imported.
+    `pathlib` and `glob` of some Python versions store such functions in classes when they are imported.
     """
 
     def stat_(path: Any, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
@@ -422,7 +426,7 @@ def _wrap(looks: Looks) -> Callable[[], None]:
             _here.scans = False
 
     def start(thread: threading.Thread) -> None:
-        """What a thread looks at counts where that of its maker does."""
+        """Count a thread's accesses where its creator's count."""
         if work := _counts():
             run = thread.run
 

@@ -1,7 +1,7 @@
-"""Many node names as a short list that schedulers read: `node[001-100,107]`, and such a list as names again.
+"""Converts many node names to a short list that schedulers read, `node[001-100,107]`, and back.
 
-The syntax is Slurm's, which pdsh and ClusterShell read too: numbers in brackets, the lower end says how many digits there
-are, at most two brackets in a name (slurm.conf(5), NodeName). Slurm wants one of them at the end of a name.
+The syntax is Slurm's, which pdsh and ClusterShell read too: numbers in brackets, the lower end defines the number of digits,
+at most two brackets in a name (slurm.conf(5), NodeName). Slurm requires one of them at the end of a name.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _ITEMS = re.compile(r"(?:\[[^\]]*\]|[^,\[])+")
 
 _MEANT = re.compile(r"[\[\],\s]")
 _MOST = 100_000
-"""Names in a list: ten times as many nodes as any cluster of Ray's has."""
+"""The maximum number of names in a list: ten times the nodes of any Ray cluster."""
 
 _LINE = 120
-"""Characters of a list of nodes that a line of text shows."""
+"""The characters of a node list that a line of text shows."""
 
 _Parts = tuple[str, ...]
 """A name cut at its numbers: text, number, text, number... text."""
 
 
 def fold(names: Iterable[str]) -> str:
-    """Say all names, each once, with their numbers as ranges: in the order of the alphabet, numbers by their size."""
+    """Return all names, each once, with their numbers as ranges: alphabetically, numbers by value."""
     families: dict[tuple[str, ...], list[_Parts]] = {}
     for name in dict.fromkeys(names):
         parts = (name,) if _OF_ANOTHER_KIND.search(name) else tuple(_NUMBER.split(name))
@@ -36,9 +36,9 @@ def fold(names: Iterable[str]) -> str:
 
 
 def expand(folded: str) -> list[str]:
-    """The names of a list that `fold` wrote, or a person in the same syntax.
+    """Return the names of a list written by `fold`, or by a person in the same syntax.
 
-    Raises ValueError when a range is none, or when it is one of so many names that somebody has slipped.
+    Raises ValueError when a range is invalid, or has so many names that it must be a mistake.
     """
     if re.search(r"[\[\]]", _BRACKETS.sub("", folded)):
         raise ValueError(f"{folded:.60} has a bracket without its other half")
@@ -49,12 +49,12 @@ def expand(folded: str) -> list[str]:
 
 
 def plain(name: str) -> str:
-    """A name that a list can hold: what has a meaning there becomes `_`."""
+    """Return a name that a list can hold: special characters become `_`."""
     return _MEANT.sub("_", name) or "_"
 
 
 def shortened(folded: str, count: int) -> str:
-    """A list for a line of text: what is too long is cut and counted. What is short can be pasted."""
+    """Return a list for a line of text: long ones are cut and counted, short ones can be pasted."""
     items = _ITEMS.findall(folded)
     kept: list[str] = []
     length = 0
@@ -69,7 +69,7 @@ def shortened(folded: str, count: int) -> str:
 
 
 def _family(members: list[_Parts]) -> Iterator[str]:
-    """Fold names that differ in their numbers alone: by the last number that varies, then by one before it."""
+    """Fold names that differ only in their numbers: by the last number that varies, then by one before it."""
     texts = members[0][::2]
     rows = {parts[1::2] for parts in members}
     varying = [place for place in range(len(texts) - 1) if len({row[place] for row in rows}) > 1]
@@ -81,7 +81,7 @@ def _family(members: list[_Parts]) -> Iterator[str]:
 
 
 def _folded_at(rows: set[_Parts], place: int) -> set[_Parts]:
-    """Join the rows that are equal but for one number."""
+    """Join the rows that are equal except for one number."""
     others: dict[tuple[_Parts, _Parts], set[str]] = {}
     for row in rows:
         others.setdefault((row[:place], row[place + 1 :]), set()).add(row[place])
@@ -89,7 +89,7 @@ def _folded_at(rows: set[_Parts], place: int) -> set[_Parts]:
 
 
 def _ranges(numbers: set[str]) -> str:
-    """`[001-100,107]`, or the number alone when it is one."""
+    """Return `[001-100,107]`, or a single number alone."""
     if len(numbers) == 1:
         return next(iter(numbers))
     left = set(numbers)
@@ -107,7 +107,7 @@ def _ranges(numbers: set[str]) -> str:
 
 
 def _closed(row: _Parts, end: str) -> _Parts:
-    """Slurm wants a bracket at the end of a name that has one before: `node[1-4]-ib[0]`."""
+    """Bracket the last number too: Slurm requires one at the end of a name that has one before: `node[1-4]-ib[0]`."""
     if end or not row or row[-1].startswith("[") or not any(number.startswith("[") for number in row):
         return row
     return (*row[:-1], f"[{row[-1]}]") if sum(number.startswith("[") for number in row) == 1 else row

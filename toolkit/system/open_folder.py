@@ -1,4 +1,4 @@
-"""Folders as open descriptors: whoever swaps one for a link or for another folder meanwhile leads nobody astray."""
+"""Folders as open descriptors: replacing one by a link or another folder meanwhile has no effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _THERE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def opened(name: str, folder: int | None = None) -> Iterator[int]:
-    """A folder in an open folder, open while this lasts. A link to one is none. Raises OSError."""
+    """Open a folder in an open folder for this block. A link to a folder does not count. Raises OSError."""
     descriptor = os.open(name, _THERE, dir_fd=folder)
     try:
         yield descriptor
@@ -25,7 +25,7 @@ def opened(name: str, folder: int | None = None) -> Iterator[int]:
 
 @contextmanager
 def reached(root: str, path: str) -> Iterator[int]:
-    """The folder at an absolute path below `root`, on whose way no link is followed. Raises OSError."""
+    """Open the folder at an absolute path below `root`, following no link on the way. Raises OSError."""
     descriptor = os.open(root, _ON_THE_WAY & ~os.O_NOFOLLOW)
     try:
         for step in filter(None, path.split("/")):
@@ -39,7 +39,7 @@ def reached(root: str, path: str) -> Iterator[int]:
 
 
 def entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
-    """What an open folder holds. What vanishes meanwhile is left out. Raises OSError."""
+    """Yield the entries of an open folder. What vanishes meanwhile is left out. Raises OSError."""
     for name in os.listdir(folder):
         try:
             yield name, os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -48,6 +48,6 @@ def entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def mount_of(folder: int) -> str:
-    """The number of the mount on which an open folder lies. A folder of the same disk that is mounted elsewhere has another one."""
+    """Return the mount number of an open folder. A folder of the same disk that is mounted elsewhere has a different one."""
     found = _MOUNT.search(Path(f"/proc/self/fdinfo/{folder}").read_text("utf-8"))
     return found[1] if found else ""

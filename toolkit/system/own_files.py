@@ -1,4 +1,4 @@
-"""Where the doctor's own sources and data lie."""
+"""The location of the doctor's own sources and data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor's own folders: nobody else may enter them, whatever the umask is."""
+"""The doctor's own folders: no other user may enter them, whatever the umask."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MODE = stat.S_IRWXU
 
 
 class ForeignFolderError(OSError):
-    """A folder that would be the doctor's own may hold what another user wrote. It is one sentence."""
+    """A folder to be used as the doctor's own may hold what another user wrote. The message is one sentence."""
 
 
 def made(folder: Path) -> Path:
-    """Make a folder of the doctor's own, and those above it that are missing; one that is there is closed to others.
+    """Create a folder of the doctor's own, and missing ones above it; an existing folder is closed to others.
 
-    Raises OSError; ForeignFolderError when others could have written into it before.
+    Raises OSError; ForeignFolderError when other users could have written into it before.
     """
     for missing in reversed([parent for parent in (folder, *folder.parents) if not os.path.lexists(parent)]):
         _make(missing)
@@ -35,7 +35,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(_MODE)
     except FileExistsError:  # another doctor was faster
         return
-    folder.chmod(_MODE)  # the umask may have taken from it
+    folder.chmod(_MODE)  # the umask may have removed permissions
     descriptor = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""Whether a file may be another user's work: nobody else gives this user's doctor orders.
+"""Whether a file may be another user's, who must not control this user's doctor.
 
-As ssh and git see it (StrictModes in sshd_config(5), safe.directory in git-config(1)).
+The rules are those of ssh and git (StrictModes in sshd_config(5), safe.directory in git-config(1)).
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _ACL_HEAD, _ACL_USER, _ACL_GROUP, _ACL_WRITE = 4, 0x02, 0x08, 0x02
 
 
 def why_foreign(file: Path, *, group_counts: bool) -> str:
-    """Why a file, or a folder in which it could be replaced, may be another user's work; "" when it is this user's or root's.
+    """Return why a file, or a folder in which it could be replaced, may be another user's; "" when it is this user's or root's.
 
-    `group_counts`: nor may a group write there, unless it is this user's own, with nobody else in it.
+    `group_counts`: nor may a group have write permission, unless it is this user's own, without other members.
     """
     real = Path(os.path.realpath(file))
     return why_any_foreign((file, file.parent, real, real.parent), group_counts=group_counts)
 
 
 def why_named_foreign(file: Path) -> str:
-    """The same for a file that the user named; in a folder such as /tmp nobody can replace what belongs to another."""
+    """Do the same for a file that the user named; in a folder such as /tmp other users cannot replace it."""
     real = Path(os.path.realpath(file))
     folders = [folder for folder in (file.parent, real.parent) if not _is_sticky(folder)]
     return why_any_foreign((file, real, *folders), group_counts=True)
 
 
 def why_any_foreign(paths: Iterable[Path], *, group_counts: bool, trusted: int = 0) -> str:
-    """The same for these paths alone, each by itself. `trusted` is one more user who is obeyed."""
+    """Do the same for only these paths, each by itself. `trusted` is one more trusted user."""
     for path in dict.fromkeys(paths):
-        with contextlib.suppress(OSError):  # what is absent or closed is reported by whoever reads it
+        with contextlib.suppress(OSError):  # reading reports what is absent or unreadable
             if why := why_status_foreign(path, path.stat(), group_counts=group_counts, trusted=trusted):
                 return why
     return ""
@@ -55,7 +55,7 @@ def why_status_foreign(
     trusted: int = 0,
     opened: int | None = None,
 ) -> str:
-    """The same for a file or folder that was looked at, `opened` as a descriptor: the sentence names its owner and its mode."""
+    """Do the same for an inspected file or folder, `opened` as a descriptor: the sentence names its owner and mode."""
     shown = f"(owner {_user(about.st_uid)}, mode {stat.S_IMODE(about.st_mode):04o})"
     if about.st_uid not in {0, os.geteuid(), trusted}:
         return f"{path} belongs to user {about.st_uid} {shown}"
@@ -72,7 +72,7 @@ def why_status_foreign(
 
 
 def _listed_writer(file: Path | int, trusted: int, *, group_counts: bool) -> str:
-    """Another user or group whom the access list of a file lets write, "" when there is none (acl(5))."""
+    """Return another user or group with write permission in a file's access list, "" when there is none (acl(5))."""
     try:
         entries = os.getxattr(file, "system.posix_acl_access")[_ACL_HEAD:]
     except OSError:  # no list, or a file system without them
@@ -88,7 +88,7 @@ def _listed_writer(file: Path | int, trusted: int, *, group_counts: bool) -> str
 
 
 def next_step(path: Path, *inside: Path) -> str:
-    """What a person does about a file or folder that is not obeyed, for itself or for what is `inside` of it."""
+    """Return what to do about an untrusted file or folder, for itself or for what is `inside` it."""
     for place in (path, *inside):
         with contextlib.suppress(OSError):
             owner = place.stat().st_uid
@@ -99,7 +99,7 @@ def next_step(path: Path, *inside: Path) -> str:
 
 @functools.cache
 def warn_once(sentence: str) -> None:
-    """Print a sentence on stderr, once in a run."""
+    """Print a sentence on stderr, once per run."""
     print(f"verl-doctor: {harmless(sentence)}", file=sys.stderr)
 
 
@@ -119,7 +119,7 @@ def _user(number: int) -> str:
 
 
 def _is_own(group: int) -> bool:
-    """Whether a group is this user's alone, as the umask 002 of many distributions supposes."""
+    """Return whether a group is this user's alone, as the umask 002 of many distributions presumes."""
     try:
         user, named = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:

@@ -1,14 +1,14 @@
-"""How much of a file lies in the kernel's page cache, asked without reading any of it.
+"""How much of a file is in the kernel's page cache, without reading any of it.
 
-cachestat(2) answers for a whole file at once (Linux 6.5), mincore(2) page by page of a mapping. Each has a case in which
-it says something untrue, and both are looked for:
+cachestat(2) covers a whole file at once (Linux 6.5), mincore(2) a mapping page by page. Each has a case in which its result
+is wrong, and both are detected:
 
-* Linux 6.14 tells who neither owns a file nor may write it nothing: cachestat refuses, and mincore calls every page
-  resident, one far behind the end of the file too (can_do_mincore in mm/mincore.c).
-* A file system that stands on another one, such as overlayfs, reads into the cache of that one: cachestat looks at the
-  upper file, of which nothing is ever cached; a mapping leads to the lower one.
+* Linux 6.14 reveals nothing to a user who neither owns a file nor may write it: cachestat refuses, and mincore reports every
+  page as resident, even one far beyond the end of the file (can_do_mincore in mm/mincore.c).
+* A file system on top of another, such as overlayfs, reads into the lower one's cache: cachestat examines the upper file, of
+  which nothing is ever cached; a mapping leads to the lower one.
 
-File systems with caches of their own (ZFS, Spectrum Scale) may have in memory what the kernel knows nothing of.
+File systems with their own caches (ZFS, Spectrum Scale) may hold data in memory that the kernel does not report.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.facts import Unknown
 
-_CACHESTAT = 451  # on all architectures but alpha
+_CACHESTAT = 451  # on all architectures except alpha
 _CACHESTAT_MISSING = frozenset({errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})
-_WINDOW = 1024 * 1024  # bytes of one look into a sample
-_WINDOWS = 64  # looks that tell whether cachestat said the truth
-_MAPPED = 1024 * 1024 * 1024  # bytes that are mapped at once
+_WINDOW = 1024 * 1024  # bytes of one window of a sample
+_WINDOWS = 64  # windows that verify cachestat's result
+_MAPPED = 1024 * 1024 * 1024  # bytes that are mapped at a time
 _FAR_BEHIND = 1024 * 1024 * 1024  # bytes; no large page that holds the end of a file reaches that far
 
 
 @dataclass(frozen=True)
 class Residency:
-    """Bytes, in whole pages: `size` of the range that was asked about, `looked_at` of it, and `cached` of these."""
+    """Bytes, in whole pages: `size` of the requested range, `looked_at` of it, and `cached` of these."""
 
     size: int
     looked_at: int
@@ -42,17 +42,17 @@ class Residency:
 
     @property
     def share(self) -> float:
-        """The part that is cached, from 0 to 1; 1 of a file without content."""
+        """The share that is cached, from 0 to 1; 1 for an empty file."""
         return self.cached / self.looked_at if self.looked_at else 1.0
 
 
 def residency(
     file: int, start: int = 0, length: int | None = None, *, most: int | None = None
 ) -> Residency | Unknown:
-    """Ask about a range of an open file, by default all of it. `start` is a multiple of the page size.
+    """Examine a range of an open file, by default all of it. `start` is a multiple of the page size.
 
     Where only page by page is possible (0.015 s for 1 GB), `most` limits it to about so many bytes, spread evenly. An
-    `Unknown` says why this kernel does not tell. Raises OSError for a file that cannot be asked about at all.
+    `Unknown` is why this kernel reports nothing. Raises OSError for a file that cannot be examined at all.
     """
     end = os.fstat(file).st_size
     size = _whole_pages(max(0, min(end - start, end if length is None else length)))
@@ -95,7 +95,7 @@ def _kernel() -> ctypes.CDLL:
 
 
 def _cachestat(file: int, start: int, size: int) -> int | None:
-    """How many bytes are cached; None where this kernel, or who keeps the container, does not allow the call."""
+    """Return how many bytes are cached; None where this kernel, or the container's manager, does not allow the call."""
     requested, counts = _Range(start, size), _Counts()
     arguments = (ctypes.c_uint(file), ctypes.byref(requested), ctypes.byref(counts), ctypes.c_uint(0))
     if _kernel().syscall(ctypes.c_long(_CACHESTAT), *arguments) == 0:
@@ -106,7 +106,7 @@ def _cachestat(file: int, start: int, size: int) -> int | None:
 
 
 def _why_untold(file: int, end: int) -> Unknown | None:
-    """Whether mincore would call everything resident, as it does for who may not know."""
+    """Return whether mincore would report everything as resident, as it does to unauthorised users."""
     behind = _whole_pages(end) + _FAR_BEHIND
     try:
         with _mapping(file, behind, mmap.PAGESIZE) as address:
@@ -123,7 +123,7 @@ def _why_untold(file: int, end: int) -> Unknown | None:
 
 
 def _counted(file: int, start: int, size: int, most: int | None) -> Residency:
-    """Count by mincore: everything, or windows spread evenly that make about `most` bytes."""
+    """Count by mincore: everything, or evenly spread windows of about `most` bytes."""
     if most is None or most >= size:
         pieces = [(offset, min(_MAPPED, size - offset)) for offset in range(0, size, _MAPPED)]
     else:
@@ -148,7 +148,7 @@ def _mapping(file: int, start: int, length: int) -> Iterator[int]:
 
 
 def _resident(address: int, length: int) -> int:
-    """How many bytes of a mapping are in memory: one byte of the answer is 1 or 0 for a page."""
+    """Return how many bytes of a mapping are in memory: mincore reports one byte per page, 1 or 0."""
     answers = ctypes.create_string_buffer(length // mmap.PAGESIZE)
     if _kernel().mincore(address, length, answers) != 0:
         raise _error()

@@ -15,14 +15,14 @@ PATH_TIMEOUT = 5  # seconds
 
 
 def in_time(ask: Callable[[], T], patience: float | None = None) -> T | None:
-    """What a question about a path says; None when it did not answer in time."""
+    """Return the result of a check of a path; None when it timed out."""
     return all_in_time([ask], patience)[0]
 
 
 def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = None) -> list[T | None]:
-    """What each of them says, all asked at once; None for those that did not answer in so many seconds (`PATH_TIMEOUT`).
+    """Return the result of each check, all run at once; None for those that exceeded this many seconds (`PATH_TIMEOUT`).
 
-    A look that hangs cannot be ended: it is left to a thread that does not keep the process alive. Raises OSError when the
+    A hanging check cannot be ended: it is left to a thread that does not keep the process alive. Raises OSError when the
     machine starts no thread.
     """
     answers: list[T | None] = [None] * len(questions)
@@ -34,7 +34,7 @@ def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = N
     try:
         for thread in threads:
             thread.start()
-    except RuntimeError:  # this user may have no more of them
+    except RuntimeError:  # this user may have reached the thread limit
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
     until = time.monotonic() + (PATH_TIMEOUT if patience is None else patience)
     for thread in threads:

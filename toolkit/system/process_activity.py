@@ -1,4 +1,4 @@
-"""What processes do while they are watched: the processor time of their threads, and what they read and write."""
+"""What processes do while they are watched: the processor time of their threads, and their reads and writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WINDOW = 2.0  # seconds
 
 @dataclass(frozen=True)
 class Activity:
-    """What one process did in a window. `processor` is in seconds; `hidden` says that it may not be looked at."""
+    """The activity of one process in a window. `processor` is in seconds; `hidden` means that it may not be inspected."""
 
     processor: float = 0.0
     threads: bool = False
@@ -34,7 +34,7 @@ class _Sample:
 
 
 def watch(pids: Collection[int], machine: Machine, window: float | None = None) -> dict[int, Activity]:
-    """Look at these processes, and again after a while (`WINDOW` seconds). One that ends meanwhile does nothing."""
+    """Sample these processes, and again after a while (`WINDOW` seconds). One that ends meanwhile counts as idle."""
     if not pids:
         return {}
     before = {pid: _sample(pid, machine) for pid in pids}
@@ -65,7 +65,7 @@ def _sample(pid: int, machine: Machine) -> _Sample | None:
 
 
 def _spent(task: str, machine: Machine) -> int | None:
-    """The processor time of a thread in nanoseconds; where the kernel keeps none, how often it has run, as milliseconds."""
+    """Return a thread's processor time in nanoseconds; where the kernel keeps none, its number of runs, as milliseconds."""
     words = (machine.read(f"{task}/schedstat") or "").split()
     if words and words[0] != "0":
         return int(words[0])

@@ -1,7 +1,7 @@
-"""What a process holds that shows by itself that it lives: listeners, locks, files that it writes, devices by which it serves others.
+"""What a process holds that proves it alive: listeners, locks, files that it writes, devices by which it serves others.
 
-Sockets are looked at through a copy of the descriptor (pidfd_getfd(2)), which tells of all families and network namespaces. Where
-the kernel gives none, the tables of the process's own namespace count, and what they do not list keeps the process.
+Sockets are examined through a copy of the descriptor (pidfd_getfd(2)), which covers all families and network namespaces.
+Where the kernel grants none, the tables of the process's own namespace count, and anything missing there keeps the process.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from verl_doctor.toolkit.system.process_tasks import steadily, views
 
 _STANDARD = 2
 _ACL = socket.SOL_SOCKET, socket.SO_ACCEPTCONN
-_USER_NETLINK = 2  # NETLINK_USERSOCK, the one by which processes talk with each other
-# Devices that a computing process has open and by which it serves nobody.
+_USER_NETLINK = 2  # NETLINK_USERSOCK, by which processes communicate with each other
+# Devices that a computing process has open without serving others.
 _DEVICES = re.compile(
     r"/dev/(?:null|zero|full|u?random|tty|console|pts/\d+|nvidia[\w-]*(?:/.*)?|infiniband/.*|dri/.*|kfd|gdrdrv|cpu_dma_latency"
     r"|shm(?:/.*)?|hugepages(?:/.*)?|mqueue/.*)"
@@ -35,9 +35,10 @@ _HARMLESS = re.compile(
 _TIMER = re.compile(r"^it_value: \((\d+), (\d+)\)$", re.MULTILINE)
 _LOCK = re.compile(r"^lock:\s", re.MULTILINE)
 _CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
-# Signals that nothing but a timer or a watch on a folder sends: /proc shows neither setitimer(2), alarm(2) nor F_NOTIFY.
+# Signals that only a timer or a watch on a folder sends: /proc shows neither setitimer(2), alarm(2) nor F_NOTIFY.
 _WAKING = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO)
-# System calls that wait for whoever has the same queue or semaphore: semop, semtimedop, msgsnd, msgrcv, mq_timedsend, mq_timedreceive.
+# System calls that wait for another user of the same queue or semaphore: semop, semtimedop, msgsnd, msgrcv, mq_timedsend,
+# mq_timedreceive.
 _QUEUES = {
     "x86_64": frozenset({"65", "220", "69", "70", "242", "243"}),
     "aarch64": frozenset({"193", "192", "189", "188", "182", "183"}),
@@ -51,7 +52,7 @@ Family = Literal["TCP listener", "other"]
 
 @dataclass(frozen=True)
 class Sign:
-    """One thing that shows life, as the end of a sentence that begins with "it". `port` is that of a listener on TCP."""
+    """One sign of life, as the end of a sentence that begins with "it". `port` is a TCP listener's."""
 
     text: str
     family: Family = "other"
@@ -59,7 +60,7 @@ class Sign:
 
 
 def signs_of_life(pid: int, machine: Machine) -> tuple[Sign, ...]:
-    """All that this process shows. What may not be looked at is one of them."""
+    """Return all signs of life of this process. What may not be inspected counts as one."""
     try:
         if views(pid, machine) != (f"/proc/{pid}",):
             return (Sign("has threads with descriptors or folders of their own"),)
@@ -130,7 +131,7 @@ def _anonymous(target: str, info: str) -> Iterator[Sign]:
 
 
 def _file(link: str, number: int, target: str, *, written_as_output: bool) -> Iterator[Sign]:
-    """A file on a disk. Its log, which is its output, does not count, nor what belongs to a session of Ray's."""
+    """Yield a file on a disk. Its log, which is its output, does not count, nor do files of a Ray session."""
     try:
         about, opened = Path(link).stat(), Path(link).lstat()
     except FileNotFoundError:
@@ -197,7 +198,7 @@ _LISTENS = "0A"
 
 
 def _listed(pid: int, number: int, target: str, machine: Machine) -> Iterator[Sign]:
-    """The same from the tables of its network namespace, where no copy is given."""
+    """Do the same from the tables of its network namespace, where copying is refused."""
     try:
         kind = (
             os.getxattr(machine.at(f"/proc/{pid}/fd/{number}"), "system.sockprotoname").decode().rstrip("\0")
@@ -238,7 +239,7 @@ def _table(pid: int, machine: Machine, *names: str) -> Iterator[list[str]]:
 
 
 def _copy(pid: int, number: int) -> socket.socket | None:
-    """A copy of a socket of another process; None where the kernel gives none."""
+    """Return a copy of another process's socket; None where the kernel grants none."""
     descriptor = copy_of(pid, number)
     if descriptor is None:
         return None

@@ -1,4 +1,4 @@
-"""The table of processes: of each one who started it, when, whose it is, and what it calls itself."""
+"""The process table: the parent, start, owner and command of each process."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 
 _BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)
-_USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective one is the second
+_USER = re.compile(r"^Uid:\s+\d+\s+(\d+)", re.MULTILINE)  # the effective user is the second
 _STATE, _PARENT, _STARTED = 3, 4, 22  # fields of /proc/PID/stat, counted in proc(5) from 1
 _FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of include/linux/proc_ns.h
 _MEMORY = re.compile(r"^VmSize:", re.MULTILINE)
 _TRIES, _MOMENT = 50, 0.002  # seconds
-_NAME_ENDS = 3  # where the fields behind the name begin
+_NAME_ENDS = 3  # where the fields after the name begin
 
 
 @dataclass(frozen=True)
 class Row:
-    """One process. `ticks` is when it started, in clock ticks since the machine did: with the number it is its identity.
+    """One process. `ticks` is when it started, in clock ticks since boot: together with the number it is its identity.
 
-    `command` is its command line with blanks between the words, "" for one that has ended or that is the kernel's.
-    `state` is the kernel's letter: R, S, D, T, t, Z... `mine` says that it runs as this user.
+    `command` is its command line with blanks between the words, "" for a process that has ended or is the kernel's. `state`
+    is the kernel's letter: R, S, D, T, t, Z... `mine` means that it runs as this user.
     """
 
     pid: int
@@ -44,7 +44,7 @@ class Row:
 
 
 def boot_time(machine: Machine) -> int | None:
-    """When the machine started, in seconds since the epoch; None without a table of processes."""
+    """Return when the machine started, in seconds since the epoch; None without a process table."""
     booted = _BOOTED.search(machine.read("/proc/stat") or "")
     return None if booted is None else int(booted[1])
 
@@ -55,7 +55,7 @@ def seconds_of(ticks: int) -> float:
 
 
 def numbers(machine: Machine) -> list[int] | Unknown:
-    """The numbers of all processes that are seen from here."""
+    """Return the numbers of all visible processes."""
     try:
         names = os.listdir(machine.at("/proc"))  # noqa: PTH208 - names alone
     except OSError as error:
@@ -64,7 +64,7 @@ def numbers(machine: Machine) -> list[int] | Unknown:
 
 
 def own_number() -> int:
-    """The number under which /proc shows this process. It has another one itself where /proc is that of the host."""
+    """Return this process's number in /proc, which differs from its own view where /proc is the host's."""
     try:
         return int(Path("/proc/self").readlink().name)
     except (OSError, ValueError):
@@ -72,9 +72,9 @@ def own_number() -> int:
 
 
 def commands(machine: Machine, read: Callable[[int, Machine], str] | None = None) -> dict[int, str]:
-    """The command lines of all processes that are seen from here, by number. The kernel's own have none and are left out.
+    """Return the command lines of all visible processes, by number. The kernel's own have none and are left out.
 
-    They are `read` as `command_of` does; with `settled_command` none is missed, which takes twice as long.
+    They are `read` as by `command_of`; `settled_command` misses none, but takes twice as long.
     """
     listed = numbers(machine)
     every = () if isinstance(listed, Unknown) else listed
@@ -83,7 +83,7 @@ def commands(machine: Machine, read: Callable[[int, Machine], str] | None = None
 
 
 def open_files(pid: int, machine: Machine) -> Iterator[str]:
-    """What the descriptors of a process lead to: a path, "socket:[4711]". Raises OSError when that may not be looked at."""
+    """Yield the targets of a process's descriptors: a path, "socket:[4711]". Raises OSError when they may not be read."""
     folder = machine.at(f"/proc/{pid}/fd")
     for name in os.listdir(folder):  # noqa: PTH208 - names alone
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -91,9 +91,9 @@ def open_files(pid: int, machine: Machine) -> Iterator[str]:
 
 
 def row_of(pid: int, machine: Machine, command: str | None = None) -> Row | None:
-    """One process; None when there is none of that number. `command` is its command line where that was read before."""
+    """Return one process; None when it does not exist. `command` is its command line if already read."""
     user = _USER.search(machine.read(f"/proc/{pid}/status") or "")
-    # The name, in brackets, may hold anything; the fields behind it are numbers and one letter.
+    # The name, in brackets, may hold anything; the fields after it are numbers and one letter.
     fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
     if user is None or len(fields) <= _STARTED - _NAME_ENDS:
         return None
@@ -108,9 +108,9 @@ def row_of(pid: int, machine: Machine, command: str | None = None) -> Row | None
 
 
 def below(pid: int, machine: Machine) -> frozenset[tuple[int, int]]:
-    """The processes that this one has started, and those that they have, by number and start (`Row.ticks`).
+    """Return the descendants of a process, by number and start (`Row.ticks`).
 
-    Nothing where the kernel does not list children (CONFIG_PROC_CHILDREN).
+    Empty where the kernel does not list children (CONFIG_PROC_CHILDREN).
     """
     found: dict[int, int] = {}
     waiting = [pid]
@@ -127,7 +127,7 @@ def below(pid: int, machine: Machine) -> frozenset[tuple[int, int]]:
 
 
 def sees_all(machine: Machine) -> bool:
-    """Whether the table has all processes of the machine: not in a container, nor where /proc hides those of others."""
+    """Return whether the table has all processes of the machine: not in a container, nor where /proc hides other users'."""
     try:
         namespace = str(machine.at("/proc/self/ns/pid").readlink())
     except OSError:
@@ -136,31 +136,31 @@ def sees_all(machine: Machine) -> bool:
 
 
 def is_first_of_machine(pid: int, machine: Machine) -> bool:
-    """Whether it is the one that the kernel has started: no job, though nobody may look into it on some virtual machines."""
+    """Return whether the kernel started it: no job, though it may not be inspected on some virtual machines."""
     return pid == 1 and sees_all(machine)
 
 
 def command_of(pid: int, machine: Machine) -> str:
-    """The command line of a process, its words apart by blanks; "" when it has ended, or has none."""
+    """Return the command line of a process, with blanks between the words; "" when it has ended, or has none."""
     # setproctitle(3) leaves the rest of the old command line as zero bytes.
     return (machine.read(f"/proc/{pid}/cmdline") or "").rstrip("\0 ").replace("\0", " ")
 
 
 def settled_command(pid: int, machine: Machine) -> str:
-    """The same after execve(2), in the middle of which a process has neither command line nor environment: it is waited for.
+    """Do the same after execve(2), during which a process has neither command line nor environment: wait for it.
 
-    Up to 20 ms after Popen has returned, on a busy machine. For what takes a process that is not seen for one that is not there.
+    This takes up to 20 ms after Popen has returned, on a busy machine. For callers that treat an invisible process as missing.
     """
     for _ in range(_TRIES):
         command = command_of(pid, machine)
         if command or not has_memory(machine.read(f"/proc/{pid}/status") or ""):
             break
         if machine.read(f"/proc/{pid}/environ") != "":
-            break  # it may not be looked into, or has taken its command line away
+            break  # it may not be inspected, or has erased its command line
         time.sleep(_MOMENT)
     return command
 
 
 def has_memory(status: str) -> bool:
-    """Whether the process of this /proc/PID/status has memory of its own: a thread of the kernel's has none, nor what has ended."""
+    """Return whether the process of this /proc/PID/status has its own memory: kernel threads and ended processes have none."""
     return _MEMORY.search(status) is not None

@@ -1,4 +1,4 @@
-"""The threads of a process: each may have descriptors, a working folder and a root of its own, and live on when the first one ends."""
+"""The threads of a process: each may have its own descriptors, working folder and root, and outlive the first thread."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _T = TypeVar("_T")
 
 
 def views(pid: int, machine: Machine) -> tuple[str, ...]:
-    """Folders of /proc that together show all descriptors, working folders and roots of a process.
+    """Return folders of /proc that together show all descriptors, working folders and roots of a process.
 
-    It is one for nearly all processes, and none for one that has ended. Raises OSError where the threads may not be compared.
+    Nearly all processes have one, ended ones none. Raises OSError where the threads may not be compared.
     """
     tasks = sorted(map(int, os.listdir(machine.at(f"/proc/{pid}/task"))), key=lambda task: task != pid)  # noqa: PTH208
     if len(tasks) == 1:
@@ -39,9 +39,9 @@ def views(pid: int, machine: Machine) -> tuple[str, ...]:
 
 
 def steadily(pid: int, machine: Machine, look: Callable[[], _T]) -> _T:
-    """What a look at a process gives, which is begun again when one of its threads ends meanwhile.
+    """Inspect a process, starting over when one of its threads ends meanwhile.
 
-    Raises FileNotFoundError when the process has ended, and another OSError where it may not be looked at or never holds still.
+    Raises FileNotFoundError when the process has ended, and another OSError where it may not be inspected or keeps changing.
     """
     for _ in range(_TRIES):
         try:
@@ -53,7 +53,7 @@ def steadily(pid: int, machine: Machine, look: Callable[[], _T]) -> _T:
 
 
 def _lives(pid: int, machine: Machine) -> bool:
-    """Whether any thread of a process has not ended."""
+    """Return whether any thread of a process is alive."""
     try:
         tasks = os.listdir(machine.at(f"/proc/{pid}/task"))  # noqa: PTH208 - names alone
     except OSError:
@@ -62,13 +62,13 @@ def _lives(pid: int, machine: Machine) -> bool:
 
 
 def has_ended(folder: str, machine: Machine) -> bool:
-    """Whether the thread or process of this folder of /proc has ended, and is only still listed."""
+    """Return whether the thread or process of this /proc folder has ended, and is merely still listed."""
     fields = (machine.read(f"{folder}/stat") or "").rpartition(")")[2].split()
     return not fields or fields[0] in _ENDED
 
 
 def _are_alike(pid: int, task: int, other: int, machine: Machine) -> bool:
-    """Whether two threads share their descriptors and folders. Raises OSError where that may not be looked at."""
+    """Return whether two threads share their descriptors and folders. Raises OSError where this may not be inspected."""
     if own_number() == os.getpid():
         compared = [_compare(task, other, kind) for kind in (_FILES, _PLACES)]
         if None not in compared:
@@ -80,14 +80,14 @@ def _are_alike(pid: int, task: int, other: int, machine: Machine) -> bool:
 
 
 def _shown(pid: int, task: int, machine: Machine) -> tuple[object, ...]:
-    """What tells the folders and descriptors of a thread from others, where the kernel does not compare them."""
+    """Return what identifies a thread's folders and descriptors, where the kernel does not compare them."""
     folder = f"/proc/{pid}/task/{task}"
     links = [os.readlink(machine.at(f"{folder}/{name}")) for name in ("cwd", "root")]  # noqa: PTH115
     return (*links, sorted(os.listdir(machine.at(f"{folder}/fd"))))  # noqa: PTH208
 
 
 def _compare(first: int, other: int, kind: int) -> int | None:
-    """0 where both share what is compared; None where the kernel does not compare (seccomp, permissions, no kcmp)."""
+    """Return 0 where both share what is compared; None where the kernel does not compare (seccomp, permissions, no kcmp)."""
     if _KCMP is None:
         return None
     result: int = _libc().syscall(_KCMP, first, other, kind, 0, 0)

@@ -1,7 +1,7 @@
-"""What running processes hold in common: the two ends of a pipe, a socket or a connection, shared memory, files, events.
+"""What running processes share: the two ends of a pipe, a socket or a connection, shared memory, files, events.
 
-Whoever holds the other end may still need a process, whatever its parent. An end of which no holder is seen counts as held
-by somebody: another user, another container, another machine. Only the kernel's word shows that a pipe has no other end.
+The holder of the other end may still need a process, whatever its parent. An end without a visible holder counts as held: by
+another user, another container, another machine. Only the kernel can show that a pipe has no other end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from verl_doctor.toolkit.system.unix_sockets import unix_peers, unix_sockets
 
 _ESTABLISHED = "01"
 LISTENS = "0A"
-# A connection of which one side may still wait for the other: it is whole, or one side has sent all that it has to send.
+# Connection states in which one side may still wait for the other: it is open, or one side has finished sending.
 _WAITING = frozenset(
     {"01", "03", "04", "05", "08"}
 )  # ESTABLISHED, SYN_RECV, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT
@@ -83,8 +83,8 @@ def _end(written: str) -> End:
 
 
 _PIPE_OR_SOCKET = re.compile(r"(?:pipe|socket|eventfd):\[\d+\]")
-_STANDARD = 2  # the last of the descriptors for input, output and complaints
-# What a process has mapped shared, but devices. Two that only read the same, a library or a model, have no need of each other.
+_STANDARD = 2  # the last of the descriptors for input, output and errors
+# What a process has mapped shared, except devices. Two processes that only read the same library or model do not need each other.
 # Columns: permissions, offset, device, inode, path.
 _SHARED = re.compile(
     rb"^\S+ (\S\S\Ss) \S+ (\S+) (\d+) +((?!/dev/|anon_inode:|socket:)[^\n]+|/dev/(?:shm/|zero|hugepages/)[^\n]*)$",
@@ -96,10 +96,10 @@ _EVENT = re.compile(r"^eventfd-id:\s*(\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Tie:
-    """One thing that a process holds in common with another. `other` is that one's number, 0 when it is not seen.
+    """Something that a process shares with another. `other` is the other's number, 0 when it is not visible.
 
-    `by` names it: "a pipe". `standard` says that it is a pipe or socket which the process has as its standard input, output or
-    error alone, as it has a terminal or a log.
+    `by` names it: "a pipe". `standard` means that it is a pipe or socket which the process has only as its standard input,
+    output or error, like a terminal or a log.
     """
 
     other: int
@@ -125,7 +125,7 @@ class _Area:
 
 
 def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]]:
-    """What each of these processes holds in common with any other one, among them or not. This process does not count."""
+    """Return what each of these processes shares with any other, among them or not. This process does not count."""
     own = {pid: _descriptors(pid, machine) for pid in pids}
     sockets = _Sockets(machine)
     memory = {pid: _shared_memory(pid, machine) for pid in pids}
@@ -162,13 +162,13 @@ def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]
 
 
 def socket_inodes(pid: int, machine: Machine) -> frozenset[int]:
-    """The numbers of the sockets that a process has open; none where that may not be looked at."""
+    """Return the numbers of the sockets that a process has open; none where these may not be inspected."""
     ends = _descriptors(pid, machine) or ()
     return frozenset(inode for end in ends if (inode := _inode(end.target)) is not None)
 
 
 def _may_share(pid: int, machine: Machine) -> bool:
-    """Whether a process that may not be looked into may have memory in common with others."""
+    """Return whether a process that may not be inspected may share memory with others."""
     return has_memory(machine.read(f"/proc/{pid}/status") or "") and not is_first_of_machine(pid, machine)
 
 
@@ -180,7 +180,7 @@ def _shared(
     *,
     hidden: bool,
 ) -> Iterator[Tie]:
-    """The ties by shared memory. Where some process is `hidden`, it may share what has a name."""
+    """Return the ties by shared memory. Where some process is `hidden`, it may share what has a name."""
     for key, area in areas.items():
         for other, too in sharers.get(key, ()):
             if other != pid and (area.writes or too):
@@ -193,9 +193,9 @@ def _shared(
 
 
 def lost_ends(pid: int, machine: Machine) -> int:
-    """How many pipes and connections of a process have nobody at the other end any more, as the kernel has it.
+    """Return how many pipes and connections of a process have no other end any more, according to the kernel.
 
-    A child of multiprocessing has at least one when its parent has ended: the pipe on which it waits for that.
+    A child of multiprocessing has at least one after its parent has ended: the pipe on which it waits for that.
     """
     sockets = _Sockets(machine)
     ends = _descriptors(pid, machine) or ()
@@ -203,7 +203,7 @@ def lost_ends(pid: int, machine: Machine) -> int:
 
 
 def _is_lost(end: _Descriptor, pid: int, machine: Machine) -> bool:
-    """Whether nobody at all has the other end of an unnamed pipe: then a reader hears of an end, and a writer of an error."""
+    """Return whether an unnamed pipe has no other end at all: then a reader gets end of file, and a writer an error."""
     if not end.target.startswith("pipe:") or end.reads == end.writes:
         return False
     copy = copy_of(pid, end.number) if end.view == f"/proc/{pid}" else None
@@ -229,7 +229,7 @@ def _at(
     sockets: _Sockets,
     machine: Machine,
 ) -> Iterator[Tie]:
-    """The ties at one descriptor."""
+    """Return the ties at one descriptor."""
     standard = end.number <= _STANDARD
     if end.target.startswith("eventfd:"):
         yield from (Tie(other, "an event") for other, _ in holders[end.target] if other != pid)
@@ -255,7 +255,7 @@ def _at(
 
 
 class _Sockets:
-    """Who is at the other end of the connected sockets of this network namespace."""
+    """The other ends of the connected sockets of this network namespace."""
 
     def __init__(self, machine: Machine) -> None:
         self._peers = unix_peers()
@@ -269,7 +269,7 @@ class _Sockets:
                     self._tcp[connection.inode] = connection
 
     def other_ends(self, target: str) -> tuple[str, ...]:
-        """The socket at the other end, as a descriptor's target; "socket:[0]" when it is held by nobody here."""
+        """Return the socket at the other end, as a descriptor's target; "socket:[0]" when no process here holds it."""
         inode = _inode(target)
         if inode is None:
             return ()
@@ -285,7 +285,7 @@ class _Sockets:
         return (f"socket:[{peer}]",) if peer else ()
 
     def is_lost(self, target: str) -> bool:
-        """Whether it was connected with somebody of this machine who has ended."""
+        """Return whether it was connected to a process of this machine that has ended."""
         inode = _inode(target)
         connection = self._tcp.get(inode or 0)
         if connection is not None:
@@ -294,14 +294,14 @@ class _Sockets:
         return inode in self._unix and self._peers is not None and not self._peers.get(inode or 0, 0)
 
     def _has_ended(self, here: Connection, there: Connection | None) -> bool:
-        """Whether nobody holds the other side: it is on this machine, and no process has it any more."""
+        """Return whether the other side is unheld: it is on this machine, and no process has it any more."""
         local = (
             here.remote.address == here.local.address or ipaddress.ip_address(here.remote.address).is_loopback
         )
         return local and (there is None or not there.inode)
 
     def name(self, target: str) -> str:
-        """What to call a connection whose other end nobody here holds."""
+        """Return the name of a connection whose other end no process here holds."""
         connection = self._tcp.get(_inode(target) or 0)
         return f"a connection with {connection.remote}" if connection else "a Unix socket"
 
@@ -313,7 +313,7 @@ def _inode(target: str) -> int | None:
 def _descriptors(
     pid: int, machine: Machine, wanted: Collection[str] | None = None
 ) -> tuple[_Descriptor, ...] | None:
-    """The `wanted` ones of what a process has open, else all that may tie it; None when that may not be looked at."""
+    """Return the `wanted` descriptors of a process, else all that may tie it; None when these may not be inspected."""
     try:
         return steadily(pid, machine, lambda: tuple(_open_in(views(pid, machine), machine, wanted)))
     except OSError:
@@ -338,26 +338,26 @@ def _open_in(
 
 
 def _event(path: str, machine: Machine) -> str:
-    """What tells an eventfd from others: "eventfd:[4711]", where the kernel numbers them."""
+    """Return what identifies an eventfd: "eventfd:[4711]", where the kernel numbers them."""
     number = _EVENT.search(machine.read(path) or "")
     return f"eventfd:[{number[1]}]" if number else ""
 
 
 def _talks(entry: os.DirEntry[str], target: str) -> bool:
-    """Whether this is a pipe, with or without a name, a socket or an event."""
+    """Return whether this is a pipe, with or without a name, a socket or an event."""
     return bool(_PIPE_OR_SOCKET.fullmatch(target)) or (
         target.startswith("/") and stat.S_ISFIFO(entry.stat().st_mode)
     )
 
 
 def _maps_of_threads(pid: int, machine: Machine) -> bytes:
-    """What a process has mapped whose first thread has ended; nothing for one of the kernel's."""
+    """Return the mappings of a process whose first thread has ended; empty for the kernel's own."""
     folders = [folder for folder in views(pid, machine) if folder != f"/proc/{pid}"]
     return machine.at(f"{folders[0]}/maps").read_bytes() if folders else b""
 
 
 def _shared_memory(pid: int, machine: Machine) -> dict[bytes, _Area] | None:
-    """What a process has mapped shared, by device and inode; None when that may not be looked at."""
+    """Return what a process has mapped shared, by device and inode; None when this may not be inspected."""
     areas: dict[bytes, _Area] = {}
     try:
         mapped = machine.at(f"/proc/{pid}/maps").read_bytes() or _maps_of_threads(pid, machine)

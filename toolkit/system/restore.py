@@ -1,7 +1,7 @@
-"""Dataclasses back from what JSON made of them, with the types checked.
+"""Restores dataclasses from their JSON form, with the types checked.
 
-What dacite does for the few records of a journal, for facts: the reader of each type is made once, and then restores a
-fact 20 times as fast, which counts where a thousand nodes answer.
+Does for facts what dacite does for the few records of a journal: the reader of each type is built once, and then restores a
+fact 20 times as fast, which matters with a thousand nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, Union, cast
 
 T = TypeVar("T")
 _Reader = Callable[[Any], Any]
-# COMPATIBILITY: what fields of these facts are called in files of verl-doctor 0.1.0.
+# COMPATIBILITY: names of these facts' fields in files of verl-doctor 0.1.0.
 _FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
     "Configuration": {"overrides": "asked"},
     "CudaAnswer": {"error": "said"},
@@ -31,9 +31,9 @@ _FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 def restored(kind: type[T], value: Any) -> T:
-    """An instance of a dataclass. Unknown keys are passed over, absent ones take their default.
+    """Return an instance of a dataclass. Unknown keys are ignored, absent ones take their default.
 
-    Raises TypeError, saying what was expected, when the value is no such thing; RecursionError when it is too deep.
+    Raises TypeError, naming the expected type, when the value does not match; RecursionError when it is too deep.
     """
     reader: _Reader = _reader(cast("Any", kind))
     return cast("T", reader(value))
@@ -129,9 +129,7 @@ def _of_dataclass(kind: type) -> _Reader:
     former = _FORMER_NAMES.get(kind.__name__, {})
     missing = dataclasses.MISSING
     needed = [field.name for field in fields if field.default is missing and field.default_factory is missing]
-    readers: dict[
-        str, _Reader
-    ] = {}  # made when they are first needed: a dataclass may hold others of its kind
+    readers: dict[str, _Reader] = {}  # built on first use: a dataclass may hold others of its kind
 
     def read(value: Any) -> Any:
         if not isinstance(value, Mapping):

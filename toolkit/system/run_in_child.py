@@ -1,7 +1,7 @@
-"""Work that takes a core for seconds, done in a process of its own.
+"""Runs work that takes a core for seconds in a separate process.
 
-Reading thousands of syntax trees holds the interpreter's lock: two such readers in threads take as long as one after the
-other, and everything else waits for them.
+Parsing thousands of files holds the interpreter's lock: two such readers in threads take as long as one after the other, and
+everything else waits for them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from verl_doctor.toolkit.machine import Machine
 
 R = TypeVar("R")
 
-# Both files lie in a folder that this user alone may enter, and are written by this code.
+# Both files lie in a folder that only this user may enter, and are written by this code.
 _ASKED, _ANSWERED = "asked", "answered"
 _CHILD = """
 import pickle, sys
@@ -29,10 +29,10 @@ answer(sys.argv[1])
 
 
 def aside(work: Callable[[], R], limit: float) -> R:
-    """Return what this work gives, done in a child for at most `limit` seconds.
+    """Return the result of this work, done in a child for at most `limit` seconds.
 
-    Where there is one core alone, or the child ends without an answer, it is done here. Work and answer must be such
-    as can be pickled: a `functools.partial` of a module's function. Raises TimeoutError.
+    With a single core, or when the child ends without a result, it is done here. Work and result must be picklable: a
+    `functools.partial` of a module's function. Raises TimeoutError.
     """
     if _cores() > 1:
         with TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as folder:
@@ -48,7 +48,7 @@ def aside(work: Callable[[], R], limit: float) -> R:
 
 
 def answer(folder: str) -> None:
-    """What the child does: read what is asked, and write the answer whole or not at all."""
+    """Run in the child: read the work, and write the result whole or not at all."""
     work = pickle.loads(Path(folder, _ASKED).read_bytes())  # noqa: S301 - see above
     unfinished = Path(folder, "unfinished")
     unfinished.write_bytes(pickle.dumps(work()))
@@ -56,5 +56,5 @@ def answer(folder: str) -> None:
 
 
 def _cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

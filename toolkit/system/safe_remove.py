@@ -1,4 +1,4 @@
-"""Removing and renaming what lies in an open folder: no link is followed, no mount is entered, nothing is replaced."""
+"""Removes and renames entries of an open folder: no link is followed, no mount is entered, nothing is replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_OFFERED = {errno.EINVAL, errno.ENOSYS}  # by this file system, by this kern
 
 
 def erase(name: str, folder: int, about: os.stat_result) -> list[str]:
-    """Remove one entry of an open folder, and all that is in it, if it is still the one that `about` tells of.
+    """Remove one entry of an open folder, with its contents, if it is still the one described by `about`.
 
     Returns a clause for each entry that could not be removed. The rest is removed anyway.
     """
@@ -29,7 +29,7 @@ def _erase(name: str, folder: int, about: os.stat_result, mount: str, failed: li
         if stat.S_ISDIR(about.st_mode):
             before = len(failed)
             with opened(name, folder) as inner:
-                # Ray lets everybody write into its folders, and /tmp/ray has no sticky bit.
+                # Ray makes its folders world-writable, and /tmp/ray has no sticky bit.
                 if not os.path.samestat(os.fstat(inner), about) or mount_of(inner) != mount:
                     failed.append(f"{name}: something else was put there")
                     return
@@ -59,7 +59,7 @@ def rename(old: str, new: str, folder: int) -> None:
 
 
 def _rename_at(libc: ctypes.CDLL, old: str, new: str, folder: int) -> int:
-    """What renameat2(2) says, 0 when it is done. Python offers rename(2) alone, which replaces."""
+    """Return the result of renameat2(2), 0 on success. Python offers only rename(2), which replaces."""
     failed = libc.renameat2(folder, os.fsencode(old), folder, os.fsencode(new), _NO_REPLACE)
     return ctypes.get_errno() if failed else 0
 

@@ -1,4 +1,4 @@
-"""What may be a secret, by a name or by the look of a text. When in doubt it is one: rules do without the value.
+"""Detects possible secrets, by a name or by the form of a text. When in doubt it is a secret: rules do without the value.
 
 This module decides for all others. `console.masked` applies it to everything that leaves the doctor.
 """
@@ -12,9 +12,9 @@ from functools import lru_cache
 from verl_doctor.toolkit.system.token_shapes import without_tokens
 
 MASK = "***"
-"""What stands in place of a secret."""
+"""The replacement for a secret."""
 
-# Words that smell wherever they stand in a name, alone or glued to others: HF_TOKEN, hfToken, SLURMJWT, OAUTH2, DBPW.
+# Words that suggest a secret anywhere in a name, alone or joined to others: HF_TOKEN, hfToken, SLURMJWT, OAUTH2, DBPW.
 _SECRET_WORD = re.compile(
     r"SECRET|PASSW|PASWD|PSWD|PASSPHRASE|PASSCODE|CREDENTIAL|BEARER|JWT|COOKIE|TOKEN(?!I[SZ]|S$)"
     r"|AUTH(?!OR(S|ITY|ED)?$|ORING)|(?<!MON)(?<!TUR)(?<!DON)(?<!HOC)(?<!WHIS)(?<!JOC)KEYS?$|(?<!COM)PATS?$|SAS$|PWD?$"
@@ -25,11 +25,11 @@ _SECRET_WORD = re.compile(
 _ELSEWHERE = re.compile(
     "\u5bc6\u7801|\u53e3\u4ee4|[\u5bc6\u79d8]\u94a5|\u4ee4\u724c|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638"
 )
-# HF_API is a key, VLLM_ENABLE_RESPONSES_API_STORE is none.
+# HF_API is a key, VLLM_ENABLE_RESPONSES_API_STORE is not.
 _LAST_WORD = re.compile(r"^API$")
-_PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # others are counted
-# What looks like a secret's name and is none: a partition of the fabric, the keys and tokens of attention, columns of the data,
-# threads pinned to cores, passes over a graph or over the data.
+_PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # other tokens are counted
+# Names that look like a secret's but are not: a partition of the fabric, the keys and tokens of attention, columns of the data, threads
+# pinned to cores, passes over a graph or over the data.
 _HARMLESS_NAME = re.compile(
     r"IB_PKEY|SIG_(Q|PND|BLK|IGN|CGT)$|KEY_(CACHE|STATES?|PADDING|VALUE|NAMES?|LEN|LENGTH|HEADS?|DIM|LAYER|FN|FUNC|PROJ)"
     r"|TOKEN_(LEVEL|LEN|LENGTH|COUNT|BUDGET|LIMIT|IDS?|LOSS|MEAN|SUM|LOGPROBS?|REWARDS?|SCORES?|USAGE|THROUGHPUT|MASK|TYPE)"
@@ -43,32 +43,32 @@ _HARMLESS_NAME = re.compile(
     r"|(FORWARD|BACKWARD|SINGLE|TWO|ONE|MULTI|FIRST|SECOND|LAST|NUM|PER|GRAPH|FUSION|INDUCTOR|CUSTOM|GRAD|AT|ALL|TEST|TESTS|DID|MUST)_"
     r"PASS(ES)?(?=_|$)"
 )
-# Columns of the user's own data, whatever they are called: data.question_key=question.
+# Columns of the user's own data, whatever their names: data.question_key=question.
 _COLUMN = re.compile(
     r"data\.(?:\w+\.)*(?!(?:\w*_)?(?:api|access|secret|private|signing|encryption)_)\w+_keys?=[a-z_]+"
 )
 _WORD_OF_KEY = re.compile(r"[\w-]+")
-# What is no secret under any name, and what is none under the name of a token: a number of tokens.
+# Values that are no secret under any name, and those that are none under a token's name: a number of tokens.
 _NOTHING = re.compile(
     r"none|null|true|false|yes|no|on|off|ok|(un)?set|not|missing|invalid|required|failed|expired|disabled|enabled"
     r"|SIG[A-Z]+|\d{1,2}|[\[({][\])}]?|~?",
     re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
-# A name that ends so says where a secret lies, or how it is used.
+# Endings of names that hold a secret's location, or how it is used.
 _BESIDE_THE_SECRET = frozenset({"PATH", "FILE", "DIR", "MODE", "TIMEOUT"})
 _WHERE = frozenset({"PATH", "FILE", "DIR"})
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LETTERS = re.compile(r"[A-Z]+")
 
-# Names that are given a value, or quoted beside one: --name, "name", name=, name:, {name: and -Dname.
+# Names followed by a value, or quoted next to one: --name, "name", name=, name:, {name: and -Dname.
 _NAMED = re.compile(
     r"(?<![\w.-])(?:--?D?([\w.-]+)|([\w.-]+)(?=\s*=|:\s|\\*[\"'])|(?<=[{,])([\w.-]+)(?=\s*:))"
 )
 _ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]+)=")
 
-# What names a value that stands behind it, as logs and configurations write it: name=, "name": , --name , -e NAME ,
-# "name": "NAME", "value": . Behind a name without quotes and signs prose may follow: HF_TOKEN is not set.
+# Names followed by their value, as logs and configurations write them: name=, "name": , --name , -e NAME , "name": "NAME", "value": .
+# After a name without quotes and signs prose may follow: HF_TOKEN is not set.
 _COLOUR = r"(?:\x1b\[[\d;]*m)*"
 _BEFORE_A_VALUE = re.compile(
     rf"""(?:(?<![\w.-])|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=;\dm)|(?<=;\d\dm))(?:
@@ -81,7 +81,7 @@ _BEFORE_A_VALUE = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-# Programs that take a secret as an option or a word of a short name, and what stands before it.
+# Programs that take a secret as a short option or a word, and what precedes it.
 _LOGIN = re.compile(
     r"(\b(?:wandb|swanlab|comet|vault|heroku)\s+login(?:\s+--?[\w-]+=\S+|\s+--[\w-]+)*\s+(?:-k\s+)?)"
     r"(?=\S*\d|\S{20})(?!-)[^\s\"'`]+"
@@ -108,7 +108,7 @@ _USER_OPTION = re.compile(
     )(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"']+)""",
     re.VERBOSE,
 )
-# A password that is piped into what asks for one.
+# A password piped into the program that prompts for it.
 _PIPED = re.compile(
     r"(\b(?:echo|printf)\s+(?:-n\s+)?)(?!-)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s|]+)"
     r"(?=\s*\|\s*[^\n|]*(?:--password-stdin|--with-token|\bsudo\s+-\w*S|--stdin\b|-stdin\b))"
@@ -123,17 +123,17 @@ _QUOTED_IN_PROSE = re.compile(
     re.IGNORECASE,
 )
 _USER_AT_HOST = re.compile(r"(?<![\w./:@+-])([\w.+-]+:)[^\s@/:\"'=,]+@(?!sha\d+:)(?=[\w-])")
-# A header's value has blanks in it: Authorization: Token abc. Others end at a blank, or where their quote does.
+# A header's value contains blanks: Authorization: Token abc. Others end at a blank, or where their quote does.
 _HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _OF_HEADER = re.compile(r"[^\"'\n]+")
 _QUOTED = re.compile(r"b?(?P<quote>\\*[\"'])(?P<value>.*?)(?:(?P=quote)|$)", re.MULTILINE)
 _IN_A_CALL = re.compile(r"[\w.]+\(b?(?P<quote>\\*[\"'])(?P<value>.*?)(?P=quote)")  # SecretStr("...")
-_CONTENT = re.compile(r"[^<\n]+")  # of an element of XML
+_CONTENT = re.compile(r"[^<\n]+")  # of an XML element
 _IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
 _BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
-# Messages on what is missing, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
+# Messages on missing items, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
 _NO_VALUE = re.compile(r"[\w.]*(?:Error|Exception)\s*:|(?i:keys?)\s*:|PASS:|(?:OLD)?PWD=(?=[/~])")
-# The key of anything, and not of an address (?key=abc): sorted(names, key=lambda...). What has digits may be a secret.
+# The key of anything except an address (?key=abc): sorted(names, key=lambda...). With digits it may be a secret.
 _KEY_OF_ANYTHING = re.compile(r"(?<![?&])keys?\\*[\"']?\s*[=:](?!\s*b?\\*[\"']?[^\s\"',]*\d)", re.IGNORECASE)
 # Words of prose: in one pass: a gigabyte; may hold a secret: HF_ENDPOINT.
 _PROSE = re.compile(
@@ -141,15 +141,15 @@ _PROSE = re.compile(
 )
 # A line of a file, or a port: cookies.py:33, auth:80.
 _NUMBERED = re.compile(r"(?!\S*(?:pass|pwd))\S+:\d{1,5}(?!\w)", re.IGNORECASE)
-# A reference to a variable is none: HF_TOKEN=$HF_TOKEN.
+# A reference to a variable is not a secret: HF_TOKEN=$HF_TOKEN.
 _VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*(?::?[-=?+])?\}?)")
 _LOOKS_LIKE_A_PATH = re.compile(r"[/\\~]|^\.|\.\w{1,6}$|^\$")
-_SHORTEST = 8  # characters of a secret that is looked for as a word
+_SHORTEST = 8  # characters of a secret that is searched for as a word
 _ORDINARY = re.compile(r"[A-Za-z]+|[a-z]+(?:[_-][a-z]+)*|[\d.:,]+|[~/.].*|\$.*|[A-Z_]+")
 BLANKED = "://***@"
-"""What stands in a URL whose user and password were taken out."""
+"""The replacement in a URL for user and password."""
 
-# The first form takes what a URL allows, the second a password with the characters that should have been escaped.
+# The first form matches what a URL allows, the second a password with characters that should have been escaped.
 _USER_IN_URL = re.compile(
     r"(:[/\\]{2,})(?:[^\s/\\?#\"'<>]*@|[^\s/\\?#\"'<>@:]+:(?!\d{1,5}[/?#])[^\s\"'<>@,]*@(?=[\w\[]))"
 )
@@ -157,7 +157,7 @@ _USER_IN_URL = re.compile(
 
 @lru_cache(maxsize=4096)
 def smells_of_secret(name: str) -> bool:
-    """Whether what has this name (a variable, an option, a key, an identifier) may be a secret: a word of it suggests it."""
+    """Return whether something of this name (a variable, an option, a key, an identifier) may be a secret: a word suggests it."""
     if not name.isascii() and _ELSEWHERE.search(name):
         return True
     words = _words(name)
@@ -180,13 +180,13 @@ def _has_secret_word(name: str, words: list[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_beside_a_secret(name: str) -> bool:
-    """Whether a name that would suggest a secret ends in what only tells where it lies: a path is harmless, all else is not."""
+    """Return whether a name that suggests a secret ends in a word for its location: a path is harmless, all else is not."""
     words = _words(name)
     return bool(words) and words[-1] in _WHERE and _has_secret_word(name, words)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether this value of what has this name may be a secret: nothing is none, nor is a number of tokens."""
+    """Return whether this value under this name may be a secret: an empty value is not, nor is a number of tokens."""
     if _NOTHING.fullmatch(value):
         return False
     if not smells_of_secret(name):
@@ -195,7 +195,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def setting_is_secret(key: str, value: str) -> bool:
-    """Whether the value of a setting may be a secret: its dotted key suggests it in any of its parts, or the value does."""
+    """Return whether a setting's value may be a secret: any part of its dotted key suggests it, or the value does."""
     if may_hold_secret(value):
         return True
     return not _COLUMN.fullmatch(f"{key}={value}") and any(
@@ -204,7 +204,7 @@ def setting_is_secret(key: str, value: str) -> bool:
 
 
 def may_hold_secret(text: str) -> bool:
-    """Whether a value or a line of text looks as if a secret were in it: a token, a user with a password, a name for one."""
+    """Return whether a value or a line seems to contain a secret: a token, a user with a password, a secret's name."""
     return (
         "%40" in text
         or any(":" in word.rpartition("@")[0] for word in text.split())
@@ -214,19 +214,19 @@ def may_hold_secret(text: str) -> bool:
 
 
 def list_may_hold_secret(text: str) -> bool:
-    """As `may_hold_secret` for a list of paths or of hosts, in which `@`, `token:` and the like are parts of names."""
+    """Check like `may_hold_secret` a list of paths or hosts, in which `@`, `token:` and similar are parts of names."""
     return without_tokens(text, MASK) != text or any(map(smells_of_secret, _ASSIGNED.findall(text)))
 
 
 def without_user(url: str) -> str:
-    """URLs with `***` in place of the user and the password."""
+    """Return URLs with `***` in place of the user and the password."""
     return _USER_IN_URL.sub(rf"\1{MASK}@", url) if "@" in url else url
 
 
 def without_secrets(text: str) -> str:
-    """A text with `***` in place of tokens, of users in URLs, and of the values of what may be a secret by its name.
+    """Return a text with `***` in place of tokens, of users in URLs, and of values whose names suggest a secret.
 
-    Texts of several lines keep their number of lines.
+    The number of lines stays the same.
     """
     if not text or text.isspace():
         return text
@@ -240,7 +240,7 @@ def without_secrets(text: str) -> str:
 
 
 def secrets_in(text: str) -> Iterator[str]:
-    """The parts of a text that `without_secrets` would mask, as far as they are words of their own."""
+    """Return the parts of a text that `without_secrets` would mask, where they are separate words."""
     left, masked = text.split(), without_secrets(text).split()
     if len(left) == len(masked):
         for word, shown in zip(left, masked, strict=True):
@@ -250,7 +250,7 @@ def secrets_in(text: str) -> Iterator[str]:
 
 
 def is_recognisable(value: str) -> bool:
-    """Whether a secret may be looked for wherever it stands: it is long, and neither a plain word nor a path."""
+    """Return whether a secret may be searched for anywhere: it is long, and neither a plain word nor a path."""
     return len(value) >= _SHORTEST and value != MASK and not _ORDINARY.fullmatch(value)
 
 
@@ -286,7 +286,7 @@ def _values_blanked(text: str) -> str:
 
 
 def _is_prose(before: re.Match[str]) -> bool:
-    """Whether what stands behind the name is no value: the line of a file, or what a message is about."""
+    """Return whether the text after the name is no value: the line of a file, or the subject of a message."""
     return before.lastgroup == "name" and any(
         pattern.match(before.string, before.start())
         for pattern in (_NO_VALUE, _PROSE, _NUMBERED, _KEY_OF_ANYTHING)
@@ -294,7 +294,7 @@ def _is_prose(before: re.Match[str]) -> bool:
 
 
 def _value_at(text: str, place: int, name: str, *, in_element: bool) -> tuple[int, int]:
-    """Where the value that begins there stands, without its quotes."""
+    """Return where the value that begins there stands, without its quotes."""
     if in_element and (content := _CONTENT.match(text, place)):
         return content.span()
     if quoted := _QUOTED.match(text, place) or _IN_A_CALL.match(text, place):

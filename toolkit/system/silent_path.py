@@ -1,4 +1,4 @@
-"""Whether a path answers at all: stat() blocks forever on a dead mount."""
+"""Whether a path responds at all: stat() blocks forever on a dead mount."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from verl_doctor.toolkit.system.file_systems import file_system_of
 from verl_doctor.toolkit.system.path_timeout import in_time
 
 MOUNT_TIMEOUT = 20.0
-"""Seconds: a mount that is made on demand (autofs) takes some."""
+"""Seconds: mounting on demand (autofs) takes some."""
 
 
 def why_silent(path: str) -> str:
-    """Why nothing more can be asked of a path, in words; "" when the kernel says what is there, or that nothing is."""
+    """Return why a path cannot be accessed; "" when the kernel reports what exists there, or that nothing does."""
 
     def answers() -> bool:
         with contextlib.suppress(OSError, ValueError):
-            os.stat(path)  # noqa: PTH116 - what a person typed may be no path at all
+            os.stat(path)  # noqa: PTH116 - user input may be no path at all
         return True
 
     if in_time(answers, MOUNT_TIMEOUT):

@@ -1,4 +1,4 @@
-"""The paths that are one cluster's own: model, data, where results go. The user names them in the configuration."""
+"""Paths specific to one cluster: model, data, where results go. The user names them in the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OUTPUT = re.compile(
     r"(?:^|[_-])(?:out|output|outputs|save|saves|ckpt|ckpts|checkpoint|checkpoints|log|logs|scratch|cache|tmp|temp|spill|results?)(?:$|[_-])"
 )
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-# What example files hold in place of a path.
+# Placeholders for paths in example files.
 _PLACEHOLDER = re.compile(
     r"(?:^|/)(?:path/to|your[-_/]|my[-_/]?path|some[-_/]?path|xxx+(?:$|/))|"
     r"change[-_ ]?me|\bto[-_ ]?do\b|\bfix[-_ ]?me\b|\btbd\b|replace[-_ ]?(?:me|this)|<[^<>/]+>|"
@@ -27,7 +27,7 @@ _PLACEHOLDER = re.compile(
 
 @dataclass(frozen=True)
 class Site:
-    """One path of this cluster. `writes`: the job writes there. `free` are the bytes that must be free, 0 when nobody said."""
+    """One path of this cluster. `writes`: the job writes there. `free` is the required free space in bytes, 0 when unspecified."""
 
     name: str
     path: str
@@ -37,34 +37,34 @@ class Site:
 
 @dataclass(frozen=True)
 class Sites:
-    """All that are named, and the file that names them ("" for none)."""
+    """All named paths, and the file that names them ("" for none)."""
 
     sites: tuple[Site, ...] = ()
     path: str = ""
 
 
 def plain_path(site: Site, machine: Machine) -> str:
-    """The path without `~` and without variables, as far as they are set; an absolute one, or an address."""
+    """Return the path with `~` and set variables expanded; an absolute path, or an address."""
     plain = Template(machine.expanded(site.path)).safe_substitute(machine.environ)
     return plain if is_elsewhere(plain) or "$" in plain else os.path.normpath(machine.cwd / plain)
 
 
 def is_placeholder(path: str) -> bool:
-    """Whether a value stands in an example for a path that is still to be set. An empty one does."""
+    """Return whether a value is an example's placeholder for a path that is still to be set. An empty one is."""
     return not path.strip() or _PLACEHOLDER.search(path.strip()) is not None
 
 
 def is_elsewhere(path: str) -> bool:
-    """Whether it is an address, and no path of a file system."""
+    """Return whether it is an address rather than a path of a file system."""
     return _ELSEWHERE.match(path) is not None
 
 
 def is_for_output(name: str) -> bool:
-    """Whether a name says that the job writes there: `checkpoint_dir`, `DATA_OUTPUT_DIR`."""
+    """Return whether a name suggests that the job writes there: `checkpoint_dir`, `DATA_OUTPUT_DIR`."""
     return _OUTPUT.search(name.lower()) is not None
 
 
 def amount(text: str) -> int | None:
-    """Bytes, from "200 GiB"; None when it is no amount."""
+    """Return the bytes in "200 GiB"; None when it is no amount."""
     found = _AMOUNT.fullmatch(text.strip())
     return int(float(found[1]) * _UNITS[found[2]]) if found else None

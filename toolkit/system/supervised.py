@@ -16,16 +16,16 @@ from subprocess import STDOUT, Popen
 from verl_doctor.toolkit.probes import supervisor
 from verl_doctor.toolkit.process.group import MARK, has_ended, started
 
-_END_TIMEOUT = supervisor.KILL_TIMEOUT + 5.0  # seconds: the minder gives up first
+_END_TIMEOUT = supervisor.KILL_TIMEOUT + 5.0  # seconds: the minder times out first
 _PAUSE = 0.01
 
 
 class NotStarted(OSError):  # noqa: N818 - an answer, not a defect
-    """A program cannot be started; `filename` is what was to be."""
+    """A program cannot be started; `filename` is its path."""
 
 
 class Minded:
-    """A program that runs. `minder` is the process above all that belongs to it, `output` the pipe that it writes into."""
+    """A running program. `minder` is its topmost process, `output` the pipe that it writes into."""
 
     def __init__(self, minder: Popen[bytes], talk: socket.socket) -> None:
         if minder.stdout is None:
@@ -34,26 +34,26 @@ class Minded:
         self._talk = talk
 
     def fileno(self) -> int:
-        """What can be read when the program has ended."""
+        """Return what can be read when the program has ended."""
         return self._talk.fileno()
 
     def has_ended(self) -> bool:
-        """Whether the program has, or its minder was killed. What it has left still runs."""
+        """Return whether the program has ended, or its minder was killed. What it left still runs."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._talk, selectors.EVENT_READ)
             return bool(selector.select(0))
 
     @property
     def code(self) -> int | None:
-        """How it ended, a signal as a negative number; None before all is over."""
+        """Its exit code, a signal as a negative number; None before all is over."""
         return self.minder.returncode
 
 
 @contextlib.contextmanager
 def minded(argv: Sequence[str], environ: Mapping[str, str], folder: str) -> Iterator[Minded]:
-    """A program in `folder`; what it writes, on both ways, goes into one pipe. On the way out it is killed with all that it started.
+    """Run a program in `folder`, with both outputs in one pipe. On exit it is killed with all that it started.
 
-    Raises NotStarted when it cannot be, another OSError when its minder cannot.
+    Raises NotStarted when the program cannot be started, another OSError when its minder cannot.
     """
     command = [sys.executable, "-I", "-S", "-B", str(supervisor.__file__), MARK]
     ours, theirs = socket.socketpair()
@@ -73,14 +73,14 @@ def minded(argv: Sequence[str], environ: Mapping[str, str], folder: str) -> Iter
 def _start(talk: socket.socket, order: bytes, program: str) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         talk.sendall(order + b"\n")
-    with talk.makefile("rb", buffering=0) as answer:  # no further than the first line
+    with talk.makefile("rb", buffering=0) as answer:  # not beyond the first line
         error = int(answer.readline() or errno.ECHILD)
     if error:
         raise NotStarted(error, os.strerror(error), program)
 
 
 def _wait_for(pid: int) -> None:
-    """Until it has ended. It is not reaped: its number is needed."""
+    """Wait until it has ended, without reaping it: its number is needed."""
     deadline = time.monotonic() + _END_TIMEOUT
     while time.monotonic() < deadline and not has_ended(pid):
         time.sleep(_PAUSE)

@@ -1,4 +1,4 @@
-"""Whether a TCP address accepts a connection, which is closed at once. No data is sent."""
+"""Tests whether a TCP address accepts a connection, which is closed at once. No data is sent."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Reply = Literal["connected", "refused", "silence", "no route", "no such name"]
 
 @dataclass(frozen=True)
 class Answered:
-    """What came of one try. `error` is the kernel's word for it."""
+    """The result of one attempt. `error` is the kernel's name for it."""
 
     reply: Reply
     error: str = ""
 
 
 def knock(address: str, port: int, limit: float) -> Answered:
-    """Try for `limit` seconds. `address` is a number, no name: looking a name up has no time limit."""
+    """Try for `limit` seconds. `address` is numeric: resolving a name has no time limit."""
     try:
         socket.create_connection((address, port), timeout=limit).close()
     except ConnectionRefusedError as error:

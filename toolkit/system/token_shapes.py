@@ -1,4 +1,4 @@
-"""Tokens that are recognised by their shape, whatever stands around them: what their issuers publish about their form."""
+"""Recognises tokens by their form, whatever surrounds them, as published by their issuers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RFC = "RFC 7468 (PEM), RFC 7519 (JWT), RFC 6750 (bearer), RFC 7617 (basic)"
 
 
 class Shape(NamedTuple):
-    """One kind of token: `marks` are what every one of its kind contains, so that a text without them need not be searched."""
+    """One kind of token: each contains one of the `marks`, so that a text without them need not be searched."""
 
     kind: str
     marks: tuple[str, ...]
@@ -154,7 +154,7 @@ _PEM = re.compile(
     r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?s:.*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*)"
 )
-# A line of the body of a key, where a log shows it without the line that begins it.
+# A line of a key's body, where a log shows it without the key's first line.
 _BODY_OF_KEY = re.compile(
     r"^([ \t\r\f\v+-]*)(?=[A-Za-z0-9+/]{60,76}={0,2}\s*$)"  # first, since what follows reads as far as the line goes
     r"(?!(?:[^/\n]*/){5})(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])(?=\S*[+/])[A-Za-z0-9+/]{60,76}={0,2}",
@@ -163,7 +163,7 @@ _BODY_OF_KEY = re.compile(
 _SCHEME = re.compile(
     r"\b(bearer\s+(?=\S*\d|\S{20})|basic\s+(?=[A-Za-z0-9+/]*[\d=]))[\w+/=.~-]{6,}", re.IGNORECASE
 )
-# Addresses that anybody may post to who has them.
+# Addresses to which anyone who has them may post.
 _WEBHOOK = re.compile(
     r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/|/open-apis/bot/v2/hook/"
     r"|webhook\.office\.com/|api\.telegram\.org/bot|hooks\.zapier\.com/hooks/catch/|maker\.ifttt\.com/trigger/\w+/with/key/)"
@@ -180,7 +180,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def without_tokens(text: str, mask: str) -> str:
-    """The text with the mask in place of each token and private key, and of the secret part of webhooks."""
+    """Return the text with the mask in place of each token and private key, and of the secret part of webhooks."""
     if "PRIVATE KEY" in text:
         text = _PEM.sub(lambda key: "\n".join([mask] * (key[0].count("\n") + 1)), text)
     if len(text) >= 60:

@@ -1,4 +1,4 @@
-"""TOML on every supported Python: the standard library's reader, or its ancestor on Python 3.10."""
+"""TOML on every supported Python: the standard library's reader, or its predecessor on Python 3.10."""
 
 import sys
 

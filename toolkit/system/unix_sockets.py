@@ -1,6 +1,6 @@
-"""The Unix sockets of this network namespace: /proc/net/unix, and which are connected with which, asked of the kernel.
+"""The Unix sockets of this network namespace: /proc/net/unix, and their connections, queried from the kernel.
 
-The protocol of that question is that of sock_diag(7), with `UDIAG_SHOW_PEER`. Any user may ask, and hears of all sockets of the network namespace.
+The query uses sock_diag(7) with `UDIAG_SHOW_PEER`. Any user may send it, and it covers the whole network namespace.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _SHOW_PEER, _SHOW_CLIENTS, _SHOW_QUEUE = 0x4, 0x8, 0x10
 # UNIX_DIAG_PEER, UNIX_DIAG_ICONS, and UNIX_DIAG_RQLEN, whose first number counts what was not received.
 _PEER, _CLIENTS, _QUEUE = 2, 3, 4
 _BUFFER = 1 << 20
-_KERNEL_TIMEOUT = 2.0  # seconds without an answer
+_KERNEL_TIMEOUT = 2.0  # seconds without a response
 _CONNECTED = "03"
 
 
 @dataclass(frozen=True)
 class UnixSocket:
-    """One line of /proc/net/unix. `path` is what it is bound to, "" when to nothing; an abstract one begins with "@"."""
+    """One line of /proc/net/unix. `path` is the bound path, "" for none; an abstract path begins with "@"."""
 
     inode: int
     connected: bool
@@ -40,7 +40,7 @@ class UnixSocket:
 
 
 def unix_sockets(machine: Machine) -> Iterator[UnixSocket]:
-    """All of them."""
+    """Return all of them."""
     for line in (machine.read("/proc/net/unix") or "").split("\n")[1:]:
         # Number, references, protocol, flags, type, state, inode and path, which may hold blanks.
         words = line.split(None, 7)
@@ -50,10 +50,10 @@ def unix_sockets(machine: Machine) -> Iterator[UnixSocket]:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the kernel tells of one Unix socket.
+    """What the kernel reports about one Unix socket.
 
-    `peer` is the inode of the socket at the other end, `waiting` how many bytes, or connections, nobody has received yet.
-    `clients` are the inodes of those that have connected and wait to be accepted.
+    `peer` is the inode of the socket at the other end, `waiting` the number of unreceived bytes, or of connections. `clients`
+    are the inodes of those that have connected and wait to be accepted.
     """
 
     inode: int
@@ -67,9 +67,9 @@ UNACCEPTED = -1
 
 
 def unix_peers() -> dict[int, int] | None:
-    """Of each Unix socket's inode, that of the socket at the other end: 0 when there is none, or none any more.
+    """Return the inode at the other end of each Unix socket, by inode: 0 when there is none, or none any more.
 
-    None where the kernel does not tell.
+    None where the kernel does not report it.
     """
     every = unix_diagnoses()
     if every is None:
@@ -79,7 +79,7 @@ def unix_peers() -> dict[int, int] | None:
 
 
 def unix_diagnoses() -> tuple[Diagnosis, ...] | None:
-    """All Unix sockets of this network namespace; None where the kernel does not tell."""
+    """Return all Unix sockets of this network namespace; None where the kernel does not report them."""
     body = _REQUEST.pack(socket.AF_UNIX, 0, 0, _ANY, 0, _SHOW_PEER | _SHOW_CLIENTS | _SHOW_QUEUE, _ANY, _ANY)
     request = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST_ALL, 1, 0) + body
     try:
@@ -92,7 +92,7 @@ def unix_diagnoses() -> tuple[Diagnosis, ...] | None:
 
 
 def _answers(asking: socket.socket) -> Iterator[Diagnosis]:
-    """Raises OSError when the kernel refuses."""
+    """Query the kernel. Raises OSError when it refuses."""
     while True:
         heard = asking.recv(_BUFFER)
         place = 0

@@ -1,4 +1,4 @@
-"""Reading a file that the user named: not more of it than was asked for, and nothing that would be waited for."""
+"""Reads a file that the user named: no more than requested, and nothing that would block."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from verl_doctor.toolkit.target import UsageError
 
 
 def read(path: Path, largest: int) -> bytes | None:
-    """The content of a file, None when it is larger than `largest` bytes.
+    """Return the content of a file, None when it is larger than `largest` bytes.
 
-    Raises UsageError when it cannot be read, and for a named pipe or a device. A pipe from another command, as
-    `<(COMMAND)` of bash and `/dev/stdin` are, ends when that command does, and is read.
+    Raises UsageError when it cannot be read, and for a named pipe or a device. A pipe from another command, such as
+    `<(COMMAND)` in bash or `/dev/stdin`, ends when that command does, and is read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -33,5 +33,5 @@ def _judge(path: Path, descriptor: int) -> None:
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISFIFO(mode) and not os.path.exists(os.path.realpath(path)):
         os.set_blocking(descriptor, True)
-    elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a folder fails, and says why
+    elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a folder fails with a clear error
         raise UsageError(f"{path} is a pipe or a device: name a file")

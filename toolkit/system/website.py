@@ -1,4 +1,4 @@
-"""The addresses of this project's documentation, as far as the installed package names a site."""
+"""The addresses of this project's documentation, if the installed package names a site."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _LABEL = "documentation"
 
 
 def page_of(code: str) -> str | None:
-    """The address of the page of a built-in rule; None when the package names no documentation."""
+    """Return the address of a built-in rule's page; None when the package names no documentation."""
     base = documentation_site()
     return f"{base}rules/{code}.html" if base else None
 
 
 @functools.cache
 def documentation_site() -> str:
-    """The project URL called Documentation, with a slash at its end; "" when there is none."""
+    """Return the project URL called Documentation, with a trailing slash; "" when there is none."""
     try:
         urls = importlib.metadata.metadata("verl-doctor").get_all("Project-URL") or []
     except importlib.metadata.PackageNotFoundError:

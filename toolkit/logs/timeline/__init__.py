@@ -1,1 +1,1 @@
-"""Where the time of a start went: clocks, processes and phases, put on one scale."""
+"""Where the time of a start went: clocks, processes and phases, on one scale."""

@@ -1,7 +1,7 @@
-"""When a line of a log was written, as far as it says so: the clocks of loggers and of what collects logs, as seconds on one scale.
+"""When a line of a log was written, where it has a time: clocks of loggers and log collectors, as seconds on one scale.
 
-Years and zones are left out: vLLM writes none, and what counts is what lies between two lines. The end of a year, and midnight for
-clocks without a date, are passed by taking the time that is nearest to the one before.
+Years and time zones are ignored: vLLM writes neither, and only the difference between two lines counts. For the end of a
+year, and midnight on clocks without a date, the time nearest to the previous one is taken.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DATED = re.compile(
 _SYSLOG = re.compile(r"\[?([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? ")
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNDATED = re.compile(r"\[?(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\] ]")
-# Seconds since the start, as `ts -s` and scripts of users put them before each line.
+# Seconds since the start, as `ts -s` and users' scripts put them before each line.
 _ELAPSED = re.compile(r"\s{0,12}\[?\s{0,12}(\d{1,7}\.\d{1,6})\]?\s+")
 _HEADER = 120  # characters in which a clock is looked for
 
@@ -29,16 +29,16 @@ class Clock:
     def __init__(self) -> None:
         self._last: float | None = None
         self._counts: bool | None = (
-            None  # whether lines begin with the seconds since the start; told by the first
+            None  # whether lines begin with the seconds since the start; the first decides
         )
 
     @property
     def is_elapsed(self) -> bool:
-        """Whether times are seconds since the start of this log, which no other log shares."""
+        """Whether times are seconds since the start of this log, a scale that no other log shares."""
         return bool(self._counts)
 
     def taken_off(self, line: str) -> tuple[float | None, str]:
-        """Read and remove seconds since the start: they, where this log has them, and the line without."""
+        """Read and remove the seconds since the start: return them, where this log has them, and the line without them."""
         if self._counts is False:
             return None, line
         match = _ELAPSED.match(line)
@@ -53,12 +53,12 @@ class Clock:
         return seconds, line[match.end() :]
 
     def without(self, line: str) -> str:
-        """Remove seconds since the start, if this log has them, from a line that was read before."""
+        """Remove the seconds since the start, if this log has them, from a line that was already read."""
         match = _ELAPSED.match(line) if self._counts else None
         return line if match is None else line[match.end() :]
 
     def read(self, labels: str, rest: str = "") -> float | None:
-        """Read what stands before the words of a line (`labels`) or at their beginning (`rest`). None where there is no time."""
+        """Return the time before a line's text (`labels`) or at its beginning (`rest`); None where there is none."""
         if self._counts:
             return None
         found = _dated(labels[:_HEADER]) or _dated(rest[:40])

@@ -1,4 +1,4 @@
-"""What lies between two lines with times: processes that started and imported meanwhile, or silence."""
+"""What lies between two timed lines: processes that started and imported meanwhile, or silence."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from verl_doctor.toolkit.logs.timeline.process import Process
 from verl_doctor.toolkit.logs.timeline.speakers import DRIVER, NOBODY, Key
 from verl_doctor.toolkit.logs.timeline.timeline import Proof, Span
 
-_SILENCES = 100  # that are kept
-_SILENT = 1.0  # seconds without a line that are worth a word
-_BACKWARDS = 60  # seconds by which a clock goes back for it to be another one; Ray holds lines back for five
-_UNNAMED = 3  # seconds for which a new process may speak without its name
+_SILENCES = 100  # silences that are kept
+_SILENT = 1.0  # seconds without a line that are worth reporting
+_BACKWARDS = 60  # seconds by which a time goes back when it is another clock's; Ray holds lines back for five
+_UNNAMED = 3  # seconds for which a new process may print without its name
 _SHELL = re.compile(r"\+{1,4} .*\b(?:python\d?(?:\.\d+)?|torchrun|accelerate|ray|srun|mpirun)\b")
 _VLLM = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[")
 
 
 @dataclass(frozen=True)
 class At:
-    """A line with a time: when, who, which, and what it says behind its labels."""
+    """A timed line: its time, its process, its number, and its text after the labels."""
 
     time: float
     key: Key
@@ -32,7 +32,7 @@ class At:
 
 
 class Gaps:
-    """The lines with times of one log, in their order; `processes` are those that were heard so far."""
+    """The timed lines of one log, in their order; `processes` are those seen so far."""
 
     def __init__(self, processes: Mapping[Key, Process]) -> None:
         self._processes = processes
@@ -45,7 +45,7 @@ class Gaps:
         self._silences: list[tuple[float, int, Key, Span]] = []
 
     def passed(self, now: At, new: Sequence[Key]) -> Iterator[tuple[Key, Span]]:
-        """Take in the next line, before which processes spoke for the `new` time; yield how long their start took."""
+        """Take in the next line, before which the `new` processes first appeared; yield how long they took to start."""
         last, new = self.last, [key for key in new if key != NOBODY]
         self.first = now.time if self.first is None else self.first
         if last is not None and now.time < last.time - _BACKWARDS:
@@ -63,15 +63,15 @@ class Gaps:
         self.end = now.time if self.end is None else max(self.end, now.time)
 
     def last_of(self, kind: str) -> Proof | None:
-        """The last line with a time of processes of this kind."""
+        """Return the last timed line of processes of this kind."""
         return self._by_kind[kind].proof if kind in self._by_kind else None
 
     def silences(self) -> Iterator[tuple[Key, Span]]:
-        """Yield the longest of them, and who ended each."""
+        """Yield the longest silences, each with the process that ended it."""
         return ((key, span) for _, _, key, span in self._silences)
 
     def drop_silences_after(self, number: int) -> None:
-        """Forget those that ended after this line, for which another reason is known."""
+        """Drop the silences that ended after this line, for which another reason is known."""
         self._silences = [
             silence for silence in self._silences if silence[1] <= number or silence[3].phase != "silence"
         ]
@@ -84,22 +84,22 @@ class Gaps:
             if before is None or process.first is None:
                 continue
             if len(kinds) > 1:
-                # Several in a stretch without times: how it is divided is not told.
+                # Several in a stretch without times: their shares are unknown.
                 yield key, Span("start", None, None, "silence", (process.first,))
             elif now.time > before.time:
                 proof = (before.proof, process.first)
                 yield key, Span("start", now.time - before.time, before.time, "silence", proof)
 
     def _before(self, process: Process, now: At) -> At | None:
-        """The last word of whoever may have started a process: its parent, or anybody who is not of its kind."""
+        """Return the last line of whatever may have started a process: its parent, or any process of another kind."""
         parent = self._processes.get(process.parent) if process.parent is not None else None
         before = None if parent is None else self._by_kind.get(parent.kind)
         if before is not None:
-            # What a process says before it knows its name is taken for its parent's.
+            # Output of a process that has no name yet is attributed to its parent.
             if self._paused is not None and before.time >= self._paused[1] >= now.time - _UNNAMED:
                 return self._paused[0]
             return before
-        # Lines without a name are the driver's where it spoke first; else they may be anybody's.
+        # Unnamed lines are the driver's where it printed first; else they may be any process's.
         nobody = "" if next(iter(self._processes)) == NOBODY else DRIVER
         others = [at for kind, at in self._by_kind.items() if kind not in {process.kind, nobody}]
         return max(others, key=lambda other: other.time, default=None)

@@ -1,4 +1,4 @@
-"""The time lines of all logs of a job as one, on one scale."""
+"""Joins the timelines of all logs of a job on one scale."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from verl_doctor.toolkit.logs.timeline.timeline import (
 )
 from verl_doctor.toolkit.text import counted
 
-_SMALL = 0.04  # of the whole: a shorter silence is not worth a word
+_SMALL = 0.04  # share of the whole below which a silence is not reported
 _OF_VLLM = frozenset({"weights", "engine", "compile", "capture", "shards"})
 
 
 def timeline(readers: Iterable[TimelineReader]) -> Timeline:
-    """The time line of one job from all its logs."""
+    """Return the timeline of one job from all its logs."""
     every = list(readers)
     for reader in every:
         reader.close()
     heard = [reader for reader in every if reader.spans or any(reader.gaps.silences())]
     if not heard:
         return Timeline()
-    # Logs that count from their own beginning have no time in common with others.
+    # Logs that count from their own beginning share no time with others.
     placed = [reader for reader in heard if not reader.is_elapsed] or heard[:1]
     zero = min((reader.gaps.first for reader in placed if reader.gaps.first is not None), default=None)
     who = _known(every)
@@ -44,7 +44,7 @@ def timeline(readers: Iterable[TimelineReader]) -> Timeline:
         if not reader.gaps.disagree:
             silences += [(key, _moved(span, at)) for key, span in reader.gaps.silences()]
     end, has_step = _end(heard, placed, zero)
-    for is_named in (True, False):  # a silence that is known to be something covers others too
+    for is_named in (True, False):  # a silence with a known reason covers others too
         all_spans = [span for several in spans.values() for span in several]
         for key, span in silences:
             if (span.phase != "silence") == is_named and not _is_small(span, end):
@@ -59,7 +59,7 @@ def timeline(readers: Iterable[TimelineReader]) -> Timeline:
 
 
 def _known(heard: Sequence[TimelineReader]) -> dict[Key, Process]:
-    """All processes, each by the best name that any log has for it."""
+    """Return all processes, each by the best name that any log has for it."""
     who: dict[Key, Process] = {}
     for reader in heard:
         for key, worker in reader.processes.items():
@@ -71,7 +71,7 @@ def _known(heard: Sequence[TimelineReader]) -> dict[Key, Process]:
 def _end(
     heard: Sequence[TimelineReader], placed: Sequence[TimelineReader], zero: float | None
 ) -> tuple[float | None, bool]:
-    """When the start was over: with its first step, else with the log or, of an engine alone, as soon as that was ready."""
+    """Return when the start was over: with the first step, else with the log or, for an engine alone, once it was ready."""
     has_step = any(reader.has_step for reader in heard)
     if zero is None:
         return None, has_step
@@ -89,7 +89,7 @@ def _end(
 
 
 def _is_small(span: Span, end: float | None) -> bool:
-    """Whether a silence is not worth a word, or came when the start was over."""
+    """Return whether a silence is too short to report, or came after the start."""
     if end is None or span.start is None or span.seconds is None:
         return False
     return span.start >= end or (span.phase == "silence" and span.seconds < _SMALL * end)

@@ -1,8 +1,9 @@
-"""What a job does while it starts, and how its programs tell: all texts by which the time line of `verl-doctor logs` knows a phase.
+"""The phases of a job's start, and all texts by which the timeline of `verl-doctor logs` recognises them.
 
-`*` stands for anything, `{s}` for a number of seconds. The words were read in verl 0.2 to 0.9.1 (trainer/ppo, single_controller/ray),
-vLLM 0.8.5 to 0.33 (v1/engine/core.py, v1/worker/gpu_model_runner.py, model_executor/model_loader, compilation), SGLang 0.4.6 to
-0.5.12 (srt/model_executor/model_runner.py), Ray 2.10 to 2.60 (_private/worker.py) and FlashInfer 0.6 (autotuner.py, jit).
+`*` stands for anything, `{s}` for a number of seconds. The texts were read in verl 0.2 to 0.9.1 (trainer/ppo,
+single_controller/ray), vLLM 0.8.5 to 0.33 (v1/engine/core.py, v1/worker/gpu_model_runner.py, model_executor/model_loader,
+compilation), SGLang 0.4.6 to 0.5.12 (srt/model_executor/model_runner.py), Ray 2.10 to 2.60 (_private/worker.py) and
+FlashInfer 0.6 (autotuner.py, jit).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import cache
 
 @dataclass(frozen=True)
 class Phase:
-    """One kind of work. `letter` stands for it in a chart of text, `colour` is one of `svg`; `within` are phases of which it is a part."""
+    """One kind of work. `letter` marks it in a text chart, `colour` is one of `svg`'s; `within` are the phases that contain it."""
 
     title: str
     letter: str
@@ -84,7 +85,7 @@ TOLD = (
     ("capture", "graph end. Time elapsed: {s} s"),
     ("engine", "init engine (profile, create kv cache, warmup model) took {s} s"),
 )
-"""Lines that tell how long a phase took that ends with them."""
+"""Lines that end a phase and report how long it took."""
 
 BEGINS = (
     ("ray", "ray init kwargs: "),
@@ -96,7 +97,7 @@ BEGINS = (
     ("kernels", "Loading JIT ops: "),
     ("step", "Training Progress:   0%"),
 )
-"""Lines with which a phase begins that its process need not tell the length of."""
+"""Lines that begin a phase whose length the process need not report."""
 
 ENDS = (
     ("ray", "Started a local Ray instance."),
@@ -107,7 +108,7 @@ ENDS = (
     ("kernels", "Finished loading JIT ops: "),
     ("validation", "Initial validation metrics: "),
 )
-"""Lines with which it ends."""
+"""Lines that end it."""
 
 BARS = (
     ("shards", "checkpoint shards:"),
@@ -125,7 +126,7 @@ BARS = (
     ("data", "Filter (num_proc="),
     ("data", "Map (num_proc="),
 )
-"""Labels of progress bars, which tell how long they have been at it."""
+"""Labels of progress bars, which show the elapsed time."""
 
 BREAKS = (
     ("start", "Disabled critic as algorithm"),
@@ -140,7 +141,7 @@ BREAKS = (
     ("engine", "LLMServerManager: "),
     ("engine", "checkpoint engine manager initialized"),
 )
-"""Lines before which a process worked in silence, and at what."""
+"""Lines before which a process worked silently, and the work."""
 
 STEP = re.compile(rb"step:(\d{1,9}) - ")
 """How verl (utils/logger/aggregate_logger.py) begins the line with a step's metrics."""
@@ -149,7 +150,7 @@ _TIMING = re.compile(
     rb"(?<![\w/])timing(?:_s)?/([\w/]{1,40}):(?:np\.float\d+\()?(\d{1,9}(?:\.\d{1,20})?(?:e-\d\d)?)(?![\w.])"
 )
 RESTART = b"ray init kwargs: "
-"""Begins the start of a verl, which prints it since 0.5; in a log to which a job is appended there are several."""
+"""The first line of a verl job, printed since 0.5; a log to which jobs are appended has several."""
 
 _BAR = re.compile(r"\[(?:(\d{1,4}):)?(\d{1,2}):(\d\d)[<,]")
 _PERCENT = re.compile(r"\b(\d{1,3})%")
@@ -158,7 +159,10 @@ _NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"
 
 @dataclass(frozen=True)
 class Telling:
-    """What one line says of a phase: that it took `seconds` (`told`), began, ended, goes on (`bar`), or what was worked at until it (`break`)."""
+    """What one line reports about a phase.
+
+    It took `seconds` (`told`), began, ended, goes on (`bar`), or was worked at until now (`break`).
+    """
 
     phase: str
     kind: str
@@ -167,7 +171,7 @@ class Telling:
 
 
 def telling_lines(block: bytes) -> frozenset[int]:
-    """Where the lines begin that may tell something, for most do not."""
+    """Return the offsets of the lines that may report something; most do not."""
     found = set()
     for word in _bytes():
         at = block.find(word)
@@ -179,11 +183,11 @@ def telling_lines(block: bytes) -> frozenset[int]:
 
 
 def tellings(text: str) -> list[Telling]:
-    """What the words of a line say, without their labels; most say nothing."""
+    """Return what a line's text, without labels, reports; usually nothing."""
     words = next((word for word in _words() if word in text), None)
     if words is None:
         return []
-    text = text.replace("**", "")  # as people print it in bold where they ask for help
+    text = text.replace("**", "")  # bold, as people paste it when they ask for help
     found = [
         Telling(phase, "told", float(match[1]))
         for phase, pattern in _patterns(TOLD)
@@ -195,7 +199,7 @@ def tellings(text: str) -> list[Telling]:
 
 
 def _bars(text: str) -> list[Telling]:
-    """What a progress bar says; one that does not know how much there is has no percent, and is done when it is printed."""
+    """Return what a progress bar reports; a bar without a total has no percentage, and is done once it is printed."""
     phase, label = next(((phase, label) for phase, label in BARS if label in text), ("", ""))
     shown = text[text.index(label) :] if phase else ""
     if not (match := _BAR.search(shown)):
@@ -207,7 +211,7 @@ def _bars(text: str) -> list[Telling]:
 
 
 def parts_of_step(line: bytes) -> dict[str, float]:
-    """The seconds that verl tells of a step's parts, by their names; "step" is the whole."""
+    """Return the seconds that verl reports for a step's parts, by name; "step" is the whole."""
     return {name.decode(): float(seconds) for name, seconds in _TIMING.findall(line)}
 
 
@@ -219,7 +223,7 @@ def _bytes() -> tuple[bytes, ...]:
 
 @cache
 def _words() -> tuple[str, ...]:
-    """A piece of plain text of each, by which most lines are passed over."""
+    """Return a piece of plain text of each pattern, by which most lines are skipped."""
     every = [text for table in (TOLD, BEGINS, ENDS, BARS, BREAKS) for _, text in table]
     pieces = {max(re.split(r"\*|\{s\}", text), key=len) for text in every}
     return tuple(piece for piece in pieces if not any(other != piece and other in piece for other in pieces))

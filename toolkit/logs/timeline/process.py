@@ -1,4 +1,4 @@
-"""What one process of a job tells of its start: phases with their seconds, and those that it began and has not ended."""
+"""What one process of a job reports about its start: phases with their seconds, and those still open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.logs.timeline.timeline import Proof, Span
 
 @dataclass(frozen=True)
 class _Bar:
-    """The last that a progress bar showed."""
+    """The last state that a progress bar showed."""
 
     seconds: float
     time: float | None
@@ -22,7 +22,7 @@ class _Bar:
 
 @dataclass
 class Process:
-    """One process: its name, its node, in whose output it speaks, its first line, and what of its story is open."""
+    """One process: its name, its node, the process in whose output it prints, its first line, and its open phases."""
 
     name: str
     node: str = ""
@@ -34,16 +34,16 @@ class Process:
 
     @property
     def kind(self) -> str:
-        """What it is."""
+        """The kind of process."""
         return kind_of(self.name)
 
     def advance(self, tellings: Sequence[Telling], time: float | None, proof: Proof) -> Iterator[Span]:
-        """Take in what a line says, and yield the phases that end with it."""
+        """Take in what a line reports, and yield the phases that end with it."""
         finished = {telling.phase for telling in tellings if telling.kind == "told"}
         for phase in [
             phase_name for phase_name in self.begun if phase_name != "step" and finished - {phase_name}
         ]:
-            del self.begun[phase]  # it went on to something else, and did not say when
+            del self.begun[phase]  # it moved on to something else without logging when
         for telling in tellings:
             if telling.kind == "told" and telling.seconds is not None:
                 self.begun.pop(telling.phase, None)
@@ -56,7 +56,7 @@ class Process:
                 yield from self._moved_on(telling.phase, _Bar(telling.seconds, time, telling.is_whole, proof))
 
     def ended(self, phase: str, time: float | None, proof: Proof) -> Iterator[Span]:
-        """Yield a phase that ends here, if it was seen to begin."""
+        """Yield a phase that ends here, if its beginning was seen."""
         if phase not in self.begun:
             return
         began, first = self.begun.pop(phase)
@@ -65,7 +65,7 @@ class Process:
 
     def _moved_on(self, phase: str, bar: _Bar) -> Iterator[Span]:
         before = self._bars.get(phase)
-        if before is not None and bar.seconds < before.seconds:  # another one of the kind
+        if before is not None and bar.seconds < before.seconds:  # another bar of this kind
             yield from self._bar_ended(phase)
         self._bars[phase] = bar
 
@@ -75,7 +75,7 @@ class Process:
             yield replace(until(phase, bar.seconds, bar.time, bar.proof), is_open=not bar.is_whole)
 
     def left(self, end: float | None, last: Proof | None, *, is_over: bool) -> Iterator[Span]:
-        """Yield what is open when the log ends; nothing of what was begun when the start `is_over`."""
+        """Yield what is open when the log ends; when the start `is_over`, nothing that was merely begun."""
         for phase in list(self._bars):
             yield from self._bar_ended(phase)
         for phase, (began, proof) in () if is_over else self.begun.items():
@@ -85,5 +85,5 @@ class Process:
 
 
 def until(phase: str, seconds: float, end: float | None, proof: Proof) -> Span:
-    """A phase of which a line tells at its end how long it took."""
+    """Return a phase whose last line reports how long it took."""
     return Span(phase, seconds, None if end is None else end - seconds, "told", (proof,))

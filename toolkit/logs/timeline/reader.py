@@ -1,6 +1,6 @@
-"""Listening to a log for its time line while it is read for other reasons: block by block, with a bounded memory.
+"""Collects a log's timeline while the log is read for other reasons: block by block, in bounded memory.
 
-Lines count one by one until the first step was logged, or so many were read that this is no start any more. After that only the
+Lines are read individually until the first step was logged, or until there were too many for a start. After that, only the
 beginning of another start of the same job is looked for.
 """
 
@@ -34,13 +34,13 @@ from verl_doctor.toolkit.logs.timeline.timeline import Moment, Proof, Span
 
 _LINES = 100_000  # of a start
 _LONGEST = 65_536  # bytes of a line
-_READ = 4096  # bytes of it that are read for names and words
+_READ = 4096  # bytes of a line that are searched for names and texts
 _HEADS = 10_000  # beginnings of lines that are remembered
 _SPANS = 4000
 _PROCESSES = 2000
 _WORDS = 160  # characters of a line that are kept as its proof
 
-# What stands before the words of a line as far as it says who speaks and when: processes, a clock to its seconds.
+# What precedes a line's text and identifies its process and time: processes, a clock to its seconds.
 _HEAD = re.compile(
     rb"(?:[^()\n]{0,60}\([^()\n]{0,80}pid=\d{1,10}[^()\n]{0,40}\)(?:\x1b\[0m)?){0,3}"
     rb"(?:[^\n]{0,40}?\d\d:\d\d:\d\d|\s{0,12}\[?\s{0,12}\d{1,7}\.\d{1,6}\b|.{0,12}?\brank\d{1,5}\b)?",
@@ -48,12 +48,12 @@ _HEAD = re.compile(
 )
 _ACTOR = re.compile(r":actor_name:([\w.:<>-]{1,80})$")
 _BORN, _MADE = "Constructing CoreWorkerProcess.", "Actor creation task finished"
-# What verl gives its workers unless it is told otherwise, as it prints it.
+# Part of the environment that verl gives its workers by default, as it prints it.
 _QUIET = "'VLLM_LOGGING_LEVEL': 'WARN'"
 
 
 class TimelineReader:
-    """One log. `take` is given its lines in their order; `timeline` makes of it what was heard."""
+    """One log. `take` receives its lines in their order; `timeline` joins the results."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -67,15 +67,15 @@ class TimelineReader:
         self._lines = 0
         self._heads: set[bytes] = set()
         self._passed_over: tuple[int, bytes] | None = None
-        self._bare: tuple[int, Key] | None = None  # the last line that was nothing but a name, and whose
-        self._new: list[Key] = []  # heard for the first time since the last line with a time
+        self._bare: tuple[int, Key] | None = None  # the last line that was only a name, and its process
+        self._new: list[Key] = []  # first seen since the last timed line
         self.processes: dict[Key, Process] = {}
         self.gaps = Gaps(self.processes)
         self.spans: list[tuple[Key, Span]] = []
         self.moments: list[Moment] = []
         self.has_step = False
-        self.has_trained = False  # a step was logged, also without its times
-        self.quiet: Proof | None = None  # the line that says that vLLM's own words are left out
+        self.has_trained = False  # a step was logged, with or without its times
+        self.quiet: Proof | None = None  # the line that shows that vLLM's own output is disabled
 
     @property
     def is_elapsed(self) -> bool:
@@ -94,7 +94,7 @@ class TimelineReader:
         return min((begin[1].number for begin in begun if begin is not None), default=math.inf)
 
     def take(self, number: int, block: bytes) -> None:
-        """Read the next lines, the first of which has this number. The last may lack its end."""
+        """Read the next lines, the first of which has this number. The last may lack its line end."""
         if self._file.is_of_ray:
             return
         at = 0
@@ -126,12 +126,12 @@ class TimelineReader:
             self._passed_over = None
         self._read(number, raw)
         if b"step:" in raw and (match := STEP.search(raw)):
-            self.has_trained |= int(match[1]) > 0  # before the first one verl logs a validation
+            self.has_trained |= int(match[1]) > 0  # before the first step verl logs a validation
             if (parts := parts_of_step(raw)).get("step"):
                 self._step(number, int(match[1]), parts, raw)
 
     def _is_known(self, raw: bytes) -> bool:
-        """Whether a line of this process in this second was read."""
+        """Return whether a line of this process in this second was already read."""
         head = _HEAD.match(raw)
         first_bytes = head[0] if head else b""
         if first_bytes in self._heads:
@@ -178,11 +178,11 @@ class TimelineReader:
         self._add((key, span) for span in process.advance(found, time, proof))
 
     def _known(self, line: Line, labels: str) -> Key | None:
-        """Whose line it is; a process that was not heard before is made known, unless there are too many."""
+        """Return the process of a line; a new process is registered, unless there are too many."""
         who = speaker(line, labels, self._file.worker)
         key, bare = who.key, self._bare
         if key == NOBODY and bare is not None and bare[0] == line.number - 1:
-            key = bare[1]  # a bar begins a line of its own behind the name of its process
+            key = bare[1]  # a bar starts a new line after the name of its process
         self._bare = (line.number, key) if key != NOBODY and not line.text.strip() else None
         process = self.processes.get(key)
         if process is None and len(self.processes) < _PROCESSES:
@@ -192,7 +192,7 @@ class TimelineReader:
         return key if key in self.processes else None
 
     def _born(self, line: Line, time: float | None) -> None:
-        """Ray's own log of a worker: when the process began, and when its actor was made, which imports what that needs."""
+        """Read Ray's own log of a worker: when the process began, and when its actor was created, which imports what that needs."""
         if time is None or not (_BORN in line.text or _MADE in line.text):
             return
         key, proof = ("", self._file.core), self._proof(line)
@@ -205,7 +205,7 @@ class TimelineReader:
             self._listens = False
 
     def _step(self, number: int, step: int, parts: dict[str, float], raw: bytes) -> None:
-        """A step was logged: the start is over."""
+        """Record a logged step: the start is over."""
         text = self._clock.without(raw[:_READ].decode("utf-8", "replace"))
         line = next(iter(read_line(number, text)))
         key, proof, last = self._known(line, labels_of(line)), self._proof(line), self.gaps.last
@@ -228,7 +228,7 @@ class TimelineReader:
         self.spans += list(spans)[: max(_SPANS - len(self.spans), 0)]
 
     def close(self) -> None:
-        """The log is at its end: what has begun stays open."""
+        """End the log: what has begun stays open."""
         is_over = self.has_step or bool(self._file.core)
         for key, process in self.processes.items():
             last = self.gaps.last_of(process.kind)

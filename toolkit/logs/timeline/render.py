@@ -1,4 +1,4 @@
-"""The time line of a start for a terminal and as Markdown: one row for each kind of process, its phases as letters on one scale."""
+"""Renders a start's timeline for a terminal and as Markdown: one row per kind of process, phases as letters on one scale."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from verl_doctor.toolkit.text import harmless, listed, wrapped
 NOTHING = "No line in these logs shows how long any part of the job's start took"
 TABLE_HEAD = ("process", "phase", "seconds", "begins at", "proof")
 _ROWS = 12
-_MOMENTS = 5  # that are named
+_MOMENTS = 5  # moments that are named
 _NAME = 20  # columns
-_WIDTH = 80  # of a pipe, in which a chart cannot be as wide as it likes
-SHORT = 0.05  # seconds below which a phase is not worth a word
-_MUCH = 0.1  # part of the whole from which a phase is worth a hint
+_WIDTH = 80  # columns where the output is a pipe, which sets no width
+SHORT = 0.05  # seconds below which a phase is not reported
+_MUCH = 0.1  # share of the whole from which a phase is worth a hint
 _LONG = 5.0  # seconds from which it is, where the whole is not known
 
 
 def summary(timeline: Timeline) -> str:
-    """One sentence: how long the start took, and what of it took longest."""
+    """Return one sentence: how long the start took, and what took longest."""
     if timeline.longest is None:
         return ""
     worker, span = timeline.longest
@@ -32,7 +32,7 @@ def summary(timeline: Timeline) -> str:
 
 
 def text_lines(timeline: Timeline, width: int | None) -> Iterator[str]:
-    """Yield the lines of the chart and what stands below it."""
+    """Yield the lines of the chart and the text below it."""
     yield from chart(timeline, width)
     for line in below(timeline):
         yield from wrapped(f"  {harmless(line)}", _columns(width), hanging="    ")
@@ -79,7 +79,7 @@ def markdown_lines(timeline: Timeline) -> Iterator[str]:
 
 
 def table(timeline: Timeline) -> Iterator[tuple[str, ...]]:
-    """The phases of each kind of process, below `TABLE_HEAD`."""
+    """Yield the phases of each kind of process, below `TABLE_HEAD`."""
     for worker, count in kinds(timeline):
         for span in worker.spans:
             name = shown(worker.name) + (f" (the slowest of {count})" if count > 1 else "")
@@ -88,7 +88,7 @@ def table(timeline: Timeline) -> Iterator[tuple[str, ...]]:
 
 
 def headline(timeline: Timeline) -> str:
-    """What the chart is about."""
+    """Return the title of the chart."""
     if timeline.seconds is None:
         return "How start-up time was spent, as far as lines show it (they have no times)"
     until = (
@@ -98,7 +98,7 @@ def headline(timeline: Timeline) -> str:
 
 
 def kinds(timeline: Timeline) -> list[tuple[Worker, int]]:
-    """Of each kind of process the one whose phases took longest, and how many there are; those without a known phase are left out."""
+    """Return for each kind of process the slowest process and their number; those without a known phase are left out."""
     slowest: dict[str, Worker] = {}
     counts: dict[str, int] = {}
     for worker in timeline.workers:
@@ -111,7 +111,7 @@ def kinds(timeline: Timeline) -> list[tuple[Worker, int]]:
 
 
 def below(timeline: Timeline) -> Iterator[str]:
-    """What a reader wants to know besides: the longest phase, what each took in all, what would shorten it."""
+    """Yield what else matters to a reader: the longest phase, the total of each, what would shorten it."""
     if timeline.longest is not None:
         worker, span = timeline.longest
         yield f"longest: {shown(worker.name)}, {PHASES[span.phase].title}, {duration_text(span)} ({proof_of(span)})"
@@ -154,24 +154,24 @@ def _step(span: Span) -> str:
 
 
 def named(worker: Worker) -> str:
-    """A process for others to see."""
+    """Return a process's name, safe to display."""
     return shown(worker.name) + (f" on {shown(worker.node)}" if worker.node else "")
 
 
 def duration_text(span: Span) -> str:
-    """How long a phase took, in words."""
+    """Return how long a phase took, as text."""
     if span.seconds is None:
         return "not told"
     return f"at least {seconds_of(span.seconds)}, not finished" if span.is_open else seconds_of(span.seconds)
 
 
 def seconds_of(seconds: float) -> str:
-    """Seconds with one digit behind the point, whole ones from a hundred."""
+    """Return seconds with one decimal, from a hundred on without."""
     return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.1f} s"
 
 
 def proof_of(span: Span) -> str:
-    """The lines that prove a phase."""
+    """Return the lines that prove a phase."""
     if not span.proof:
         return ""
     first, last = span.proof[0], span.proof[-1]
@@ -185,7 +185,7 @@ def proof_of(span: Span) -> str:
 
 
 def _bar(worker: Worker, timeline: Timeline, columns: int) -> str:
-    """Its phases on the scale of all: later ones over earlier ones, parts over what they are parts of."""
+    """Return its phases on the common scale: later phases over earlier ones, parts over the phases that contain them."""
     cells = [" "] * columns
     whole = timeline.seconds
     if not whole:
@@ -200,7 +200,7 @@ def _bar(worker: Worker, timeline: Timeline, columns: int) -> str:
 
 
 def _phases(worker: Worker, columns: int) -> str:
-    """Its phases with their seconds, the longest first, as many as have room."""
+    """Return its phases with their seconds, the longest first, as many as fit."""
     sums: dict[str, float] = {}
     for span in worker.outer:
         sums[PHASES[span.phase].letter] = sums.get(PHASES[span.phase].letter, 0) + (span.seconds or 0)

@@ -1,4 +1,4 @@
-"""Who speaks in a line of a log, as processes that can be told apart: by number and node, whatever they call themselves meanwhile."""
+"""Which process printed a line of a log: processes are told apart by number and node, even when their names change."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.logs.lines import Line
 
 DRIVER = "driver"
-"""The process whose lines bear no name: the one that was started by hand."""
+"""The process whose lines have no name: the one that was started by hand."""
 
 Key = tuple[str, str]
-"""A process: the address of its node where that is told, and its number, else its name."""
+"""A process: its node's address where known, and its number, else its name."""
 
 NOBODY: Key = ("", DRIVER)
 
@@ -19,13 +19,13 @@ _LABELS = 200  # characters in which names are looked for
 _NODE = re.compile(r"\bip=([\w.:-]{2,64})")
 _NAMED = re.compile(r"\((?P<who>[^()]{0,80}(?:\([\w-]*\))?[^()]{0,20}\b(?:pid|PID)=\d{1,10})[^()]*\)")
 _PID = re.compile(r"\bpid=(\d{1,10})$", re.IGNORECASE)
-# torch's loggers in Python tell their process.
+# torch's Python loggers include their process.
 _TORCH = re.compile(r"[DIWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} (\d{1,10}) torch/")
-# How the labels of collectors of logs end: a clock, a name between bars or in brackets.
+# How the labels of log collectors end: a clock, a name between bars or in brackets.
 _COLLECTED = re.compile(r"[\d|\]:>-] *$")
 _RANKS = re.compile(r"(?:[_-](?:[A-Z]{2,4})?\d{1,5})+$")
 _NAMELESS = ("pid=", "worker pid=")
-# Names of Ray's files in session_*/logs: of a worker, with its number; Ray's own log of it; what Ray's daemons write.
+# Names of Ray's files in session_*/logs: of a worker, with its number; Ray's own log of a worker; output of Ray's daemons.
 _OF_WORKER = re.compile(r"worker-[0-9a-f]{8,64}-[0-9a-f]{8}-(\d{1,10})\.(?:out|err)")
 _OF_CORE = re.compile(r"python-core-(?:worker|driver)-\w+?_(\d{1,10})\.log")
 _OF_RAY = re.compile(
@@ -35,7 +35,7 @@ _OF_RAY = re.compile(
 
 @dataclass(frozen=True)
 class Speaker:
-    """Who speaks in a line: the process, its name and node, and the process in whose output it speaks, if it is another."""
+    """The process that printed a line: its name and node, and the process in whose output it prints, if that is another."""
 
     key: Key
     name: str
@@ -45,7 +45,7 @@ class Speaker:
 
 @dataclass(frozen=True)
 class LogFile:
-    """What the name of a file tells: that it is one worker's (`worker`, its name), Ray's log of one (`core`, its number), or a daemon's."""
+    """What a file's name shows: one worker's output (`worker`, its name), Ray's log of a worker (`core`, its number), or a daemon's."""
 
     worker: str = ""
     core: str = ""
@@ -53,7 +53,7 @@ class LogFile:
 
 
 def file_of(source: str) -> LogFile:
-    """Read the name of a file, as Ray gives it."""
+    """Parse a file name as Ray forms it."""
     name = source.rpartition("/")[2]
     if match := _OF_WORKER.match(name):
         return LogFile(worker=f"worker pid={match[1]}")
@@ -63,7 +63,7 @@ def file_of(source: str) -> LogFile:
 
 
 def speaker(line: Line, labels: str, owner: str = "") -> Speaker:
-    """Who speaks in a line with these labels; `owner` is whose lines those without a name are."""
+    """Return the process that printed a line with these labels; `owner` is the process of unnamed lines."""
     names = [match["who"] for match in _NAMED.finditer(labels[:_LABELS])]
     name = (names[-1] if names else line.process) or owner or DRIVER
     if (match := _TORCH.search(labels)) and not name.endswith(f"pid={match[1]}"):
@@ -73,7 +73,7 @@ def speaker(line: Line, labels: str, owner: str = "") -> Speaker:
 
 
 def labels_of(line: Line) -> str:
-    """What stands before the words of a line, also behind what a collector of logs put there that is not known as one."""
+    """Return what precedes a line's text, including text after an unknown collector's label."""
     if not line.process and "pid=" in line.text[:_LABELS]:
         named = list(_NAMED.finditer(line.written[:_LABELS]))
         if named and _COLLECTED.search(line.written, 0, named[0].start()):
@@ -82,12 +82,12 @@ def labels_of(line: Line) -> str:
 
 
 def is_nameless(name: str) -> bool:
-    """Whether only the number of a process is known: Ray knows the name of an actor when it runs."""
+    """Return whether only the number of a process is known: Ray learns the name of an actor once it runs."""
     return name.startswith(_NAMELESS)
 
 
 def kind_of(name: str) -> str:
-    """What a process is, without its number and rank: "EngineCore" of "EngineCore_DP0 pid=12", "VllmWorker" of "VllmWorker-0 pid=12"."""
+    """Return a process's kind, without number and rank: "EngineCore" of "EngineCore_DP0 pid=12", "VllmWorker" of "VllmWorker-0 pid=12"."""
     word = name.partition(" ")[0]
     return _RANKS.sub("", word) or word
 

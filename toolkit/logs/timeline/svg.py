@@ -1,4 +1,4 @@
-"""The time line of a start as a picture: a row for each kind of process, a box for each phase, on one scale."""
+"""Draws the timeline of a start: a row for each kind of process, a box for each phase, on one scale."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from verl_doctor.toolkit.logs.timeline.render import (
 from verl_doctor.toolkit.logs.timeline.timeline import Timeline, Worker
 
 _WIDTH = 760
-_LEFT, _RIGHT = 170, 12  # pixels beside the scale
+_LEFT, _RIGHT = 170, 12  # pixels on either side of the scale
 _TOP, _ROW, _BOX = 30, 26, 18
-_PART = 0.35  # of a box's height, for a part of what it stands for
-_LETTER = 6.2  # pixels of a letter, about
+_PART = 0.35  # of a box's height, for a part of the phase
+_LETTER = 6.2  # pixels of a letter, approximately
 _MOST = 40  # rows
 _NAME = 24  # letters of a name
 _TICKS = 6
 
 
 def picture(timeline: Timeline, name: str = "start-up") -> str:
-    """Draw the whole. `name` sets it apart from other pictures in a page."""
+    """Draw the whole picture. `name` sets it apart from other pictures in a page."""
     rows = kinds(timeline)[:_MOST]
     drawn = {span.phase for worker, _ in rows for span in worker.spans if (span.seconds or 0) >= SHORT}
     used = [phase for phase in PHASES if phase in drawn]
@@ -48,7 +48,7 @@ def _x(at: float, timeline: Timeline) -> float:
 
 
 def _whole(timeline: Timeline) -> float:
-    """What the scale reaches to: the longest row where no line has a time."""
+    """Return the end of the scale: the longest row's where no line has a time."""
     if timeline.seconds:
         return timeline.seconds
     return max((worker.seconds for worker in timeline.workers), default=0) or 1
@@ -67,7 +67,7 @@ def _scale(timeline: Timeline, rows: int) -> Iterator[str]:
 
 
 def _round(least: float) -> float:
-    """A number that reads well and is not smaller."""
+    """Return the next round number that is not smaller."""
     size = 10.0 ** len(str(int(least))) / 10 if least >= 1 else 0.1
     return next((size * factor for factor in (1, 2, 5, 10) if size * factor >= least), size * 10)
 
@@ -87,7 +87,7 @@ def _row(worker: Worker, count: int, timeline: Timeline, y: float) -> str:
 
 
 def _boxes(worker: Worker, timeline: Timeline, y: float) -> Iterator[str]:
-    """Parts of a phase are drawn lower than it is, and its seconds above them. Phases without a time stand one behind the other where nothing has one."""
+    """Yield the boxes. Parts of a phase are lower, with its seconds above them; phases without any times follow each other."""
     outer, at, words = worker.outer, 0.0, []
     middle = 15 if len(outer) == len(worker.spans) else 11
     for span in worker.spans:

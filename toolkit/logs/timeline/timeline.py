@@ -1,7 +1,7 @@
-"""Where the time went until the first training step: the phases of each process, as the lines of a log tell them.
+"""Where the time went until the first training step: the phases of each process, as a log's lines report them.
 
-A phase has its length from a line that tells it ("Loading weights took 12.3 seconds"), from two lines with times, or from the
-silence that a line ends. What no line tells is not guessed: such a phase has no seconds. Times count from the first line that has one.
+A phase has its length from a line that reports it ("Loading weights took 12.3 seconds"), from two timed lines, or from the
+silence that a line ends. Nothing is guessed: any other phase has no seconds. Times count from the first timed line.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from verl_doctor.toolkit.logs.timeline.phases import PHASES
 from verl_doctor.toolkit.logs.timeline.speakers import kind_of
 
 How = Literal["told", "between", "silence"]
-"""A line tells the seconds; two lines of the log are so far apart; or it lies between the last word of others and the process's own first."""
+"""The source of a length: a line reports the seconds; two timed lines; or the span from others' last line to the process's first."""
 
-_COVERED = 0.5  # part of a silence that other phases must fill for it to be no silence
-_WORTH = 1.0  # seconds in all, below which nobody asks where they went
+_COVERED = 0.5  # share of a silence that other phases must fill for it to be no silence
+_WORTH = 1.0  # seconds in total below which nothing is reported
 
 
 @dataclass(frozen=True)
 class Proof:
-    """A line of a log: its file, its number, and what it says."""
+    """A line of a log: its file, its number, and its text."""
 
     source: str
     number: int
@@ -33,8 +33,8 @@ class Proof:
 class Span:
     """One phase of one process.
 
-    `seconds` is None where nothing tells them, `start` (since the first line with a time) where no line of it has a time. `is_open`: its end is not
-    in the log, and it took at least so long. `parts` are those of a step, in seconds.
+    `seconds` is None where nothing reports them, `start` (since the first timed line) where no line of it has a time.
+    `is_open`: its end is not in the log, and it took at least this long. `parts` are a step's, in seconds.
     """
 
     phase: str
@@ -53,7 +53,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Worker:
-    """One process: how it calls itself ("WorkerDict pid=12"), the address of its node where that is told, and its phases in their order."""
+    """One process: its name ("WorkerDict pid=12"), the address of its node where known, and its phases in their order."""
 
     name: str
     node: str
@@ -61,7 +61,7 @@ class Worker:
 
     @property
     def kind(self) -> str:
-        """What it is, without its number and its rank."""
+        """Its kind, without number and rank."""
         return kind_of(self.name)
 
     @property
@@ -72,7 +72,7 @@ class Worker:
 
     @property
     def seconds(self) -> float:
-        """How long its phases took together, as far as that is known."""
+        """How long its phases took together, where known."""
         return sum(span.seconds or 0 for span in self.outer)
 
 
@@ -87,7 +87,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The start-up of one job. `seconds` is the time from the first line to the end of step 1, or to the last line before one."""
+    """The start-up of one job. `seconds` is the time from the first line to the end of step 1, or to the last line without one."""
 
     workers: tuple[Worker, ...] = ()
     moments: tuple[Moment, ...] = ()
@@ -97,19 +97,19 @@ class Timeline:
 
     @property
     def is_worth_showing(self) -> bool:
-        """Whether two phases or more are known, and took time."""
+        """Whether two or more phases are known, and took time."""
         known = [span.seconds for worker in self.workers for span in worker.outer if span.seconds]
         return len(known) >= 2 and sum(known) >= _WORTH
 
     @property
     def longest(self) -> tuple[Worker, Span] | None:
-        """The phase that took longest, and whose it is; a step and silence count only where there is nothing else."""
+        """The longest phase and its process; a step and silence count only where there is nothing else."""
         every = [(worker, span) for worker in self.workers for span in worker.outer if span.seconds]
         telling = [pair for pair in every if pair[1].phase not in {"step", "silence"}]
         return max(telling or every, key=lambda pair: pair[1].seconds or 0, default=None)
 
     def together(self, phase: str) -> float:
-        """How long a phase took anywhere: what several processes spent at the same time counts once."""
+        """Return how long a phase took anywhere: time that several processes spent at once counts once."""
         spans = [span for worker in self.workers for span in worker.outer if span.phase == phase]
         return _union(spans) + sum(span.seconds or 0 for span in spans if span.start is None)
 
@@ -125,7 +125,7 @@ def _union(spans: Iterable[Span]) -> float:
 
 
 def without_covered(silences: Iterable[Span], spans: Sequence[Span]) -> list[Span]:
-    """Silences during which no known phase was running."""
+    """Return the silences during which no known phase was running."""
     return [
         silence
         for silence in silences

@@ -1,7 +1,7 @@
-"""The bytes of an ELF file under the addresses at which the loader finds them, and the entries of its dynamic section.
+"""The bytes of an ELF file at the addresses at which the loader finds them, and the entries of its dynamic section.
 
-Read with `pread` into memory and never mapped: a mapped file that is cut short while it is read, or a network file system
-that fails, ends the process with SIGBUS.
+Read with `pread` into memory and never mapped: a mapped file that is truncated while it is read, or a failing network file
+system, ends the process with SIGBUS.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 MOST_ENTRIES = 100_000
 SYMBOL = struct.Struct("=IBBHQQ")
-"""Elf64_Sym: name, binding and type, visibility, section (0 for what is undefined), value, size."""
+"""Elf64_Sym: name, binding and type, visibility, section (0 if undefined), value, size."""
 
 # Tables of libtorch_cuda.so, among the largest there are, take 20 MB each.
 _LARGEST_TABLE = 512 * 1024 * 1024
@@ -22,23 +22,23 @@ _LONGEST_NAME = 64 * 1024
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _STRTAB, _STRSZ = 5, 10
 
-# e_machine, under the names that `uname -m` gives to these processors.
+# e_machine, under the names that `uname -m` gives these processors.
 _MACHINES = {3: "i386", 21: "ppc64le", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 
 
 class DamagedError(Exception):
-    """Something in the file leads nowhere."""
+    """An offset in the file is invalid."""
 
 
 DAMAGE = (DamagedError, struct.error, ValueError, IndexError, OverflowError, MemoryError, OSError)
-"""What reading tables of a damaged file raises."""
+"""The errors that reading tables of a damaged file may raise."""
 
 
 class Image:
-    """An open file. Every method raises one of DAMAGE when the file does not hold what is asked for.
+    """An open file. Every method raises one of DAMAGE when the file does not hold the requested data.
 
-    `interpreter` is the loader that a program names. `entries` is the dynamic section in its order, empty for a program that is linked statically, and for a file that no
-    process on a machine like this one loads: of 32 bits, or with the other order of bytes.
+    `interpreter` is the loader that a program names. `entries` is the dynamic section in its order, empty for a statically
+    linked program, and for a file that no process on a machine like this one loads: 32-bit, or with the other byte order.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -53,7 +53,7 @@ class Image:
         self.strings = b""
 
     def read_headers(self) -> None:
-        """Read what leads to everything else."""
+        """Read the headers that locate everything else."""
         ident = self.read_some(0, 64)
         if ident[:4] != b"\x7fELF" or len(ident) < 52:
             raise DamagedError("it is no ELF file" if ident else "it is empty")
@@ -82,7 +82,7 @@ class Image:
                 )
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly so many bytes of the file."""
+        """Return exactly so many bytes of the file."""
         if size > _LARGEST_TABLE or offset + size > self._size:
             raise DamagedError("it ends too early, or an offset in it leads nowhere")
         data = b""
@@ -94,29 +94,29 @@ class Image:
         return data
 
     def read_some(self, offset: int, most: int) -> bytes:
-        """The bytes of the file from here on, fewer where it ends."""
+        """Return the bytes of the file from here on, fewer where it ends."""
         return os.pread(self._descriptor, most, offset)
 
     def table(self, tag: int, size: int) -> bytes:
-        """The first bytes of a table that the dynamic section names; none when it does not."""
+        """Return the first bytes of a table that the dynamic section names; none when it does not."""
         return self.read(self.offset(self.dynamic[tag]), size) if tag in self.dynamic else b""
 
     def offset(self, address: int) -> int:
-        """Where in the file lies what the loader finds at an address."""
+        """Return the file offset of what the loader finds at an address."""
         for start, size, where in self._loads:
             if start <= address < start + size:
                 return address - start + where
         raise DamagedError("an address in it lies in no segment")
 
     def string(self, start: int) -> str:
-        """A name in the table of names."""
+        """Return a name from the string table."""
         end = self.strings.find(b"\0", start, start + _LONGEST_NAME)
         if not 0 <= start < len(self.strings) or end < 0:
             raise DamagedError("a name in it leads nowhere")
         return self.strings[start:end].decode("utf-8", "surrogateescape")
 
     def section(self, name: str) -> tuple[int, int] | None:
-        """Offset and size of a section by its name; None where section headers are stripped or name none like it."""
+        """Return offset and size of a section by name; None where section headers are stripped or no section has the name."""
         (offset,) = struct.unpack("=Q", self.read(0x28, 8))
         entry, count, names = struct.unpack("=HHH", self.read(0x3A, 6))
         if entry < 64 or not names < count <= _MOST_HEADERS:

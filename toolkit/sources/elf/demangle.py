@@ -1,4 +1,4 @@
-"""Names of C++ symbols in words, as far as a rule needs them (Itanium C++ ABI, itanium-cxx-abi.github.io/cxx-abi/abi.html)."""
+"""Demangles names of C++ symbols, as far as a rule needs them (Itanium C++ ABI, itanium-cxx-abi.github.io/cxx-abi/abi.html)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOST = 200  # names on one command line
 _SECONDS = 5.0
 _LENGTH = re.compile(r"[1-9]\d{0,3}")
 _START = re.compile(r"_Z(N[rVK]*[RO]?)?(St)?")
-# Constructors, destructors and operators are parts of a name that have no length.
+# Constructors, destructors and operators are parts of a name without a length.
 _UNNAMED = re.compile(r"[CD][0-5]|cv|[a-z][a-zA-Z]")
 
-# The C++ library's own function. Names that are nested too deeply exhaust its stack, hence a child.
+# The C++ library's own function. Too deeply nested names exhaust its stack, hence a child process.
 _CHILD = """
 import ctypes, json, sys
 demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
@@ -33,7 +33,7 @@ print(json.dumps(found))
 
 
 def in_words(machine: Machine, names: Iterable[str]) -> dict[str, str]:
-    """Each name as one would write it in C++, or as it is when nobody can tell."""
+    """Return each name as written in C++, or unchanged when it cannot be demangled."""
     every = list(dict.fromkeys(names))
     mangled = [name for name in every if name.startswith("_Z") and name.isascii() and len(name) <= _LONGEST][
         :_MOST
@@ -58,9 +58,9 @@ def in_words(machine: Machine, names: Iterable[str]) -> dict[str, str]:
 
 
 def qualified_prefix(name: str) -> str:
-    """The beginning of a symbol's name that says what it is and not what it takes: `_ZN3c104cuda9SetDevice`.
+    """Return the beginning of a symbol's name that identifies it, without its parameters: `_ZN3c104cuda9SetDevice`.
 
-    Empty for what is no function or object of C++. A template's arguments are left out.
+    Empty for anything but a function or object of C++. Template arguments are left out.
     """
     start = _START.match(name)
     if start is None:
@@ -79,6 +79,6 @@ def qualified_prefix(name: str) -> str:
 
 
 def is_same_name(prefix: str, name: str) -> bool:
-    """Whether a symbol is what the prefix names, perhaps with other arguments or another ABI tag, and nothing inside of it."""
+    """Return whether a symbol is what the prefix names, perhaps with other arguments or another ABI tag, but nothing inside it."""
     rest = name[len(prefix) :]
     return name.startswith(prefix) and (not prefix.startswith("_ZN") or rest[:1] in {"E", "B", "I"})

@@ -1,7 +1,7 @@
-"""Compiled libraries as the dynamic loader sees them: what an ELF file needs, wants and exports, without loading it.
+"""Compiled libraries as the dynamic loader sees them: what an ELF file needs, imports and exports, without loading it.
 
-Everything is read through the program headers and the dynamic section, which is what the loader goes by; section headers
-may be stripped. Formats: elf(5), and the GNU extensions in glibc's elf/elf.h.
+Everything is read through the program headers and the dynamic section, which the loader uses; section headers may be
+stripped. Formats: elf(5), and the GNU extensions in glibc's elf/elf.h.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WantedVersion(NamedTuple):
 
 
 class Undefined(NamedTuple):
-    """A symbol that another library must export. `version` and `library` are empty when none is asked for."""
+    """A symbol that another library must export. `version` and `library` are empty when none is required."""
 
     name: str
     weak: bool
@@ -45,13 +45,13 @@ class Undefined(NamedTuple):
 
 @dataclass(frozen=True)
 class Header:
-    """What the dynamic section of a library says.
+    """The contents of a library's dynamic section.
 
-    `bits` is 0 for what is no ELF file; `machine` is named as by `uname -m`. `interpreter` is the loader that a program
-    names, "" for a library. `rpath` and `runpath` are as written,
-    `$ORIGIN` included; both say where what is `needed` is looked for, and the loader ignores the first where there is the
-    second. `wants` are versions that the needed libraries must define, `defines` those that its own symbols have.
-    `problem` says what kept the file from being read whole, as in "it is empty".
+    `bits` is 0 if it is no ELF file; `machine` is named as by `uname -m`. `interpreter` is the loader that a program names,
+    "" for a library. `rpath` and `runpath` are as written, including `$ORIGIN`; both name where the `needed` libraries are
+    looked for, and the loader ignores the first if the second exists. `wants` are versions that the needed libraries must
+    define, `defines` those of its own symbols. `problem` is what kept the file from being read completely, as in "it is
+    empty".
     """
 
     bits: int = 0
@@ -67,13 +67,13 @@ class Header:
 
 
 def read_header(path: str) -> Header:
-    """What the dynamic section of a file says; see `Header.problem` for one that cannot be read."""
+    """Return the contents of a file's dynamic section; see `Header.problem` for an unreadable one."""
     with ElfFile(path) as file:
         return file.header
 
 
 class ElfFile:
-    """An open ELF file. Nothing raises, whatever is in it: what cannot be read is left out, `header.problem` says why."""
+    """An open ELF file. Nothing raises, whatever is in it: unreadable parts are left out, `header.problem` is the reason."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = -1
@@ -100,7 +100,7 @@ class ElfFile:
         self.close()
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -113,9 +113,9 @@ class ElfFile:
         return tuple(found)
 
     def exports(self, name: str, version: str = "") -> bool:
-        """Whether this library gives others a symbol, looked up in its hash table as the loader does.
+        """Return whether this library exports a symbol, looked up in its hash table as the loader does.
 
-        A library whose symbols have no versions satisfies a reference to any version, as it does for the loader.
+        A library whose symbols have no versions satisfies a reference to any version, as for the loader.
         """
         with contextlib.suppress(*DAMAGE):
             encoded = name.encode("utf-8", "surrogateescape")
@@ -125,20 +125,20 @@ class ElfFile:
         return False
 
     def exports_starting(self, prefix: str, most: int = 20) -> tuple[str, ...]:
-        """Exported symbols whose names begin like this: what resembles one that is missing."""
+        """Return exported symbols whose names begin like this: what resembles a missing symbol."""
         if self._image is None:
             return ()
         names = _strings_starting(self._image.strings, prefix.encode("utf-8", "surrogateescape"))
         return tuple(itertools.islice((name for name in names if self.exports(name)), most))
 
     def section(self, name: str) -> tuple[int, int] | None:
-        """Offset and size in bytes of a section; None where there is none, or its header is stripped."""
+        """Return offset and size in bytes of a section; None where it does not exist, or its header is stripped."""
         with contextlib.suppress(*DAMAGE):
             return self._sound.section(name)
         return None
 
     def read(self, offset: int, most: int) -> bytes:
-        """The bytes of the file from here on, fewer or none where it ends."""
+        """Return the bytes of the file from here on, fewer or none where it ends."""
         with contextlib.suppress(*DAMAGE):
             return self._sound.read_some(offset, most)
         return b""
@@ -189,7 +189,7 @@ class ElfFile:
     def _undefined(self) -> Iterator[Undefined]:
         image = self._sound
         count = self._hashes.undefined_before
-        if count is None:  # it exports nothing, and only the section header says how many symbols there are
+        if count is None:  # it exports nothing, and only the section header has the number of symbols
             section = image.section(".dynsym")
             count = section[1] // SYMBOL.size if section else 0
         symbols = image.table(SYMBOLS, SYMBOL.size * count)
@@ -208,7 +208,7 @@ class ElfFile:
         return self._versions.get(number & _VERSION, ("", ""))[1] == version
 
     def _needed_versions(self, image: Image) -> Iterator[WantedVersion]:
-        """Walk Elf64_Verneed, a list of libraries, and of each the list of Elf64_Vernaux, its versions."""
+        """Walk Elf64_Verneed, a list of libraries, each with its list of Elf64_Vernaux, the versions."""
         where = image.offset(image.dynamic[_VERNEED]) if _VERNEED in image.dynamic else 0
         left = MOST_ENTRIES
         for _ in range(image.dynamic.get(_VERNEEDNUM, 0)):
@@ -229,7 +229,7 @@ class ElfFile:
             where += following
 
     def _defined_versions(self, image: Image) -> Iterator[str]:
-        """Walk Elf64_Verdef. The entry with the flag is the library's own name and no version."""
+        """Walk Elf64_Verdef. The entry with the flag is the library's own name, not a version."""
         where = image.offset(image.dynamic[_VERDEF]) if _VERDEF in image.dynamic else 0
         for _ in range(min(image.dynamic.get(_VERDEFNUM, 0), MOST_ENTRIES)):
             _, flags, index, _, _, first, following = struct.unpack("=HHHHIII", image.read(where, 20))

@@ -1,7 +1,7 @@
-"""The code for GPUs that a compiled library holds: for which architectures it was compiled, and for which it can be.
+"""The GPU code in a compiled library: the architectures that it was compiled for, or can be compiled for.
 
-NVIDIA documents no format. A section is a row of containers, each a header of 16 bytes and entries; an entry has a header that
-names kind, architecture and sizes, which stands before the code even where that is compressed. Checked against wheels of
+NVIDIA does not document the format. A section is a sequence of containers, each a header of 16 bytes and entries; an entry
+has an uncompressed header with kind, architecture and sizes, even where its code is compressed. Checked against wheels of
 xformers, torchvision, torchaudio and bitsandbytes, CUDA 11.8 to 13.0.
 """
 
@@ -16,11 +16,11 @@ from verl_doctor.toolkit.sources.elf.elf import ElfFile
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _MAGIC = 0xBA55ED50
 _PTX, _CUBIN = 1, 2
-_CONTAINER = struct.Struct("<IHHQ")  # magic, version, size of this header, size of the entries behind it
+_CONTAINER = struct.Struct("<IHHQ")  # magic, version, size of this header, size of the entries after it
 # Kind, size of this header, size of the code, version of the PTX instruction set, architecture, flags.
 _ENTRY = struct.Struct("<H2xIQ8xHHI8xQ")
 _SMALLEST_ENTRY = 48
-_EXACT = 1 << 20  # sm_90a: for this architecture and no other one
+_EXACT = 1 << 20  # sm_90a: for this architecture and no other
 _PADDING = 8
 _MOST_PADDING = 4096
 _MOST_ENTRIES = 500_000
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 
 def entries_of(file: ElfFile) -> Iterator[Entry]:
-    """Yield what is found, the same again for each of a library's many parts. A damaged section ends it."""
+    """Yield the entries; equal ones recur for each of a library's many parts. A damaged section ends it."""
     for name in _SECTIONS:
         if (section := file.section(name)) is not None:
             yield from _in_section(file, *section)

@@ -1,4 +1,4 @@
-"""The hash tables in which the loader looks symbols up, so that nobody has to go through 200,000 of them."""
+"""The hash tables in which the loader looks symbols up, to avoid scanning 200,000 of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NONE = memoryview(b"").cast("I")
 
 
 def hash_table(image: Image) -> GnuHash | SysvHash:
-    """The table that the loader would take. Raises one of DAMAGE."""
+    """Return the table that the loader would use. Raises one of DAMAGE."""
     return GnuHash(image) if _GNU_HASH in image.dynamic else SysvHash(image)
 
 
@@ -42,7 +42,7 @@ class GnuHash:
 
     @property
     def undefined_before(self) -> int | None:
-        """The number of symbols among which all undefined ones are. A table that hashes nothing does not say it."""
+        """The number of symbols that includes all undefined ones. A table that hashes nothing does not hold it."""
         return self.first if self._hashes else None
 
     def find(self, name: bytes) -> Iterator[int]:
@@ -75,7 +75,7 @@ class SysvHash:
 
     @property
     def undefined_before(self) -> int | None:
-        """The number of symbols among which all undefined ones are: of all symbols here."""
+        """The number of symbols that includes all undefined ones: all symbols here."""
         return len(self._chains) if self._buckets else None
 
     def find(self, name: bytes) -> Iterator[int]:
@@ -90,7 +90,7 @@ class SysvHash:
 
 
 class _Names:
-    """The symbol table, asked whether an entry is the one that is looked for."""
+    """The symbol table, to compare an entry with the name looked for."""
 
     def __init__(self, image: Image, count: int) -> None:
         self._symbols = image.table(SYMBOLS, SYMBOL.size * count)
@@ -102,7 +102,7 @@ class _Names:
 
 
 def _chain_length(image: Image, where: int) -> int:
-    """The number of hashes from here to the end of the chain, which an odd one marks."""
+    """Return the number of hashes from here to the end of the chain, which an odd hash marks."""
     for start in range(0, 4 * MOST_ENTRIES, _BLOCK):
         data = image.read_some(where + start, _BLOCK)
         hashes = memoryview(data[: len(data) // 4 * 4]).cast("I")

@@ -1,7 +1,7 @@
 """Which file the dynamic loader takes for a library's name, and why: the search order of ld.so(8).
 
-Everything is read below the machine's root, so that recorded machines can be asked. What is not modelled: programs that
-run with raised privileges, `dlmopen`, and the legacy hardware subfolders that glibc 2.37 dropped.
+Everything is read below the machine's root, so that recorded machines can be examined. Not modelled: programs with raised
+privileges, `dlmopen`, and the legacy hardware subfolders that glibc 2.37 dropped.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ How = Literal[
 Trouble = Literal["", "dangling link", "not readable", "for another processor", "no ELF file", "damaged"]
 
 ENDS_SEARCH = frozenset({"", "no ELF file", "damaged"})
-"""The troubles behind which nothing is looked at, and none at all."""
+"""The troubles that end the search; "" stands for none."""
 
-# Which flags in /proc/cpuinfo make a processor one of these levels (the x86-64 psABI); each includes those before it.
+# The flags in /proc/cpuinfo that make a processor one of these levels (the x86-64 psABI); each includes those before it.
 _LEVELS = {
     "x86-64-v2": "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3",
     "x86-64-v3": "abm avx avx2 bmi1 bmi2 f16c fma movbe xsave",
@@ -40,14 +40,14 @@ _DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 
 
 class NoSuchLoader(Exception):  # noqa: N818 - an answer, no error of ours
-    """How this program finds its libraries is not known: why, in a sentence."""
+    """How this program finds its libraries is unknown; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A file by the right name where the loader looks. `how` says what leads there, `entry` the folder as it is written.
+    """A file with the right name where the loader looks. `how` is what leads there, `entry` the folder as written.
 
-    With a `trouble` the loader does not take it: `ends_search` says that it gives up there with an error.
+    With a `trouble` the loader does not take it: `ends_search` means that it stops there with an error.
     """
 
     path: str
@@ -57,13 +57,13 @@ class Candidate:
 
     @property
     def ends_search(self) -> bool:
-        """Whether nothing behind it is looked at, with or without an error."""
+        """Whether the search ends here, with or without an error."""
         return self.trouble in ENDS_SEARCH
 
 
 @dataclass(frozen=True)
 class Asker:
-    """A file that asks for libraries, or that loaded the one which does, with the folders that it names."""
+    """A file that requires libraries, or that loaded such a file, with the folders that it names."""
 
     path: str
     rpath: str = ""
@@ -73,7 +73,7 @@ class Asker:
 class Loader:
     """The dynamic loader of one program on one machine, with one environment.
 
-    Raises NoSuchLoader when the program cannot be read, or has none (a static one, a script), or not glibc's (musl).
+    Raises NoSuchLoader when the program cannot be read, or has no loader (a static program, a script), or not glibc's (musl).
     """
 
     def __init__(self, machine: Machine, program: str, environ: Mapping[str, str] | None = None) -> None:
@@ -90,15 +90,15 @@ class Loader:
         self.program = Asker(path, header.rpath, header.runpath)
 
     def find(self, soname: str, askers: Iterable[Asker] = ()) -> Candidate | None:
-        """The file that would be loaded; None when the search ends with nothing, or with an error."""
+        """Return the file that would be loaded; None when the search ends with nothing, or with an error."""
         first = next((candidate for candidate in self.all(soname, askers) if candidate.ends_search), None)
         return first if first and not first.trouble else None
 
     def all(self, soname: str, askers: Iterable[Asker] = ()) -> Iterator[Candidate]:
-        """Every candidate in the order of the search: the first one without trouble is loaded.
+        """Yield every candidate in the order of the search: the first without trouble is loaded.
 
-        `askers` are the file that asks and those that loaded it, from the inside out; the program is added. Without them
-        the program itself asks.
+        `askers` are the requesting file and those that loaded it, from the inside out; the program is added. Without them the
+        program itself is the requester.
         """
         chain = [asker for asker in askers if asker.path != self.program.path]
         if "/" in soname:
@@ -114,14 +114,14 @@ class Loader:
                 yield from self._file(os.path.join(folder, subfolder, soname), "default folder", folder)  # noqa: PTH118
 
     def cached(self, soname: str) -> tuple[Cached, ...]:
-        """What /etc/ld.so.cache has by this name for such programs: `ldconfig -p` in its order."""
+        """Return what /etc/ld.so.cache has by this name for such programs: `ldconfig -p` in its order."""
         return tuple(
             entry for entry in self.cache if entry.soname == soname and entry.is_for(self.header.machine)
         )
 
     @functools.cached_property
     def cache(self) -> tuple[Cached, ...]:
-        """All of /etc/ld.so.cache, empty when there is none."""
+        """The entries of /etc/ld.so.cache, empty when it does not exist."""
         try:
             return loader_cache.parse(self._machine.at(loader_cache.PATH).read_bytes())
         except OSError:
@@ -129,7 +129,7 @@ class Loader:
 
     @functools.cached_property
     def default_folders(self) -> tuple[str, ...]:
-        """The folders that this loader was built with, read from itself; the usual ones when it cannot be read."""
+        """The folders that this loader was built with, read from the loader; the usual ones when it cannot be read."""
         try:
             with self._machine.at(self._machine.real(self.header.interpreter)).open("rb") as file:
                 found = _FOLDERS_IN_LOADER.findall(file.read(_LARGEST_LOADER))
@@ -144,7 +144,7 @@ class Loader:
         return (*there, *_DEFAULT)
 
     def _folders(self, chain: list[Asker]) -> Iterator[tuple[str, How, str]]:
-        """What is searched before the cache: an RPATH counts when the file that asks has no RUNPATH."""
+        """Yield what is searched before the cache: an RPATH counts when the requesting file has no RUNPATH."""
         if not chain[0].runpath:
             for asker in chain:
                 for entry in () if asker.runpath else _split(asker.rpath, ":"):
@@ -156,7 +156,7 @@ class Loader:
             yield self._expanded(entry, chain[0]), "RUNPATH", entry
 
     def _from_cache(self, soname: str) -> Iterator[Candidate]:
-        """The one entry that the loader takes: for the best processor level that this one has, else the first."""
+        """Return the entry that the loader takes: for the best processor level of this machine, else the first."""
         entries = self.cached(soname)
         levels = [folder.rpartition("/")[2] for folder in self._glibc_hwcaps]
         fitting = [entry for entry in entries if not entry.hwcaps or entry.hwcaps in levels]
@@ -165,7 +165,7 @@ class Loader:
             yield from self._file(best.path, "ld.so.cache", str(PurePosixPath(best.path).parent))
 
     def _preloaded(self, soname: str) -> Iterator[Candidate]:
-        """Files that are loaded before anything is asked for, and bear the name already."""
+        """Yield files that are preloaded and already have the name."""
         lists: tuple[tuple[How, str], ...] = (
             ("LD_PRELOAD", self._environ.get("LD_PRELOAD", "")),
             ("/etc/ld.so.preload", self._machine.read("/etc/ld.so.preload") or ""),
@@ -179,12 +179,12 @@ class Loader:
                         yield candidate
 
     def _file(self, path: str, how: How, entry: str) -> Iterator[Candidate]:
-        """Nothing when there is no such file, else the candidate, with what keeps the loader from it."""
+        """Yield nothing when the file does not exist, else the candidate, with what keeps the loader from taking it."""
         if not path.startswith("/"):
             path = str(self._machine.cwd / path)
         if self._machine.root == Path("/") and not os.path.lexists(path):
-            return  # as most do: to follow links that are not there would cost twenty times as much
-        if ".." in path:  # behind a link it leads elsewhere than the text says
+            return  # the usual case: following links that do not exist would cost twenty times as much
+        if ".." in path:  # after a link it leads elsewhere than the text suggests
             folder, name = os.path.split(path)
             path = f"{self._machine.real(folder)}/{name}"
         candidate = Candidate(path, how, entry)
@@ -215,7 +215,7 @@ class Loader:
         return self._machine.at(f"{self._machine.real(folder)}/{name}").is_symlink()
 
     def _expanded(self, entry: str, asker: Asker) -> str:
-        """A path with `$ORIGIN`, `$LIB` and `$PLATFORM` replaced."""
+        """Return a path with `$ORIGIN`, `$LIB` and `$PLATFORM` replaced."""
         if "$" not in entry:
             return entry
         multiarch = next((folder for folder in self.default_folders if folder.endswith("-linux-gnu")), "")
@@ -242,5 +242,5 @@ class Loader:
 
 
 def _split(folders: str, separator: str) -> list[str]:
-    """The entries of a search path. No text is no entry, and an empty one among others the current folder."""
+    """Return the entries of a search path. Empty text has no entries, and an empty entry among others is the current folder."""
     return re.split(separator, folders) if folders else []

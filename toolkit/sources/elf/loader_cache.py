@@ -1,7 +1,7 @@
 """The loader's cache of libraries, /etc/ld.so.cache, as ldconfig(8) writes it.
 
-The formats are those of glibc's sysdeps/generic/dl-cache.h: the old one of 1997, the new one of glibc 2.2, which may stand
-behind the old one in the same file, and its extension of glibc 2.33 that names subfolders for newer processors.
+The formats are from glibc's sysdeps/generic/dl-cache.h: the old format of 1997, the new format of glibc 2.2, which may follow
+the old one in the same file, and its extension of glibc 2.33 that names subfolders for newer processors.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Cached:
     hwcaps: str = ""
 
     def is_for(self, processor: str) -> bool:
-        """Whether the loader of 64-bit programs for this processor, named as by `uname -m`, considers the entry."""
+        """Return whether the loader of 64-bit programs for this processor, named as by `uname -m`, considers the entry."""
         return self.flags & 0xFF == _ELF_LIBC6 and self.flags >> 8 == _FLAGS.get(processor)
 
 
 def parse(data: bytes) -> tuple[Cached, ...]:
-    """All entries in the order of the file. Empty for what is no cache or a damaged one: the loader does without it too."""
+    """Return all entries in the order of the file. Empty for a damaged or other file: the loader ignores it too."""
     try:
         if data.startswith(_NEW):
             return _parse_new(data)
@@ -76,7 +76,7 @@ def _parse_new(data: bytes) -> tuple[Cached, ...]:
 
 
 def _hwcaps(data: bytes) -> tuple[str, ...]:
-    """The names of subfolders that entries point to by number."""
+    """Return the names of subfolders that entries reference by number."""
     (start,) = struct.unpack_from("=I", data, 32)
     if not start:
         return ()

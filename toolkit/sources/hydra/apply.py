@@ -1,4 +1,4 @@
-"""One override applied to a composed configuration, as Hydra does it.
+"""Applies one override to a composed configuration, as Hydra does.
 
 Follows hydra-core 1.3, hydra/_internal/config_loader_impl.py, and OmegaConf.update (omegaconf 2.3).
 """
@@ -30,7 +30,7 @@ def merge(into: dict[str, Any], other: Mapping[str, Any], root: Mapping[str, Any
 
 
 def apply(tree: dict[str, Any], override: Override) -> Outcome:
-    """Apply one override to the tree, or leave it as it is and say why Hydra refuses."""
+    """Apply one override to the tree, or leave it unchanged and return why Hydra refuses."""
     if override.package is not None or not override.key:
         return "no such group"
     steps = override.key.split(".")
@@ -63,8 +63,8 @@ def apply(tree: dict[str, Any], override: Override) -> Outcome:
 
 
 def _parent(tree: dict[str, Any], steps: Sequence[str], *, adds: bool) -> dict[str, Any] | list[Any] | None:
-    """The container of the last step. A primitive on the way becomes an empty dictionary, as OmegaConf.update does it."""
-    # Nothing may be changed on the way if the end is not reached.
+    """Return the container of the last step. A primitive on the way becomes an empty dictionary, as in OmegaConf.update."""
+    # Nothing may be changed on the way unless the end is reached.
     node: Any = tree
     for place, step in enumerate(steps):
         if isinstance(node, list):
@@ -86,7 +86,7 @@ def _parent(tree: dict[str, Any], steps: Sequence[str], *, adds: bool) -> dict[s
 
 
 def _followed(tree: dict[str, Any], value: Any, key: str) -> Any:
-    """The container that an interpolation stands for; the value itself otherwise."""
+    """Return the container that an interpolation refers to; otherwise the value itself."""
     if isinstance(value, str) and "${" in value:
         found = lookup(tree, key)
         return found if isinstance(found, (dict, list)) else value
@@ -98,7 +98,7 @@ def _nothing(value: Any) -> bool:
 
 
 def _within(other: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
-    """Whether all keys of a dictionary exist where it is merged into."""
+    """Return whether all keys of a dictionary exist where it is merged."""
     for key, value in other.items():
         if key not in there:
             return False

@@ -1,4 +1,4 @@
-"""A Hydra configuration, composed from its files as Hydra does it, without Hydra. Follows hydra-core 1.3."""
+"""Composes a Hydra configuration from its files as Hydra does, without Hydra. Follows hydra-core 1.3."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LARGEST = 4_000_000
 
 @dataclass
 class Sources:
-    """The folders in which Hydra looks for a file, the first that has it wins."""
+    """The folders in which Hydra looks for a file; the first that has it wins."""
 
     folders: Sequence[Path]
     read: dict[str, ConfigFile | None] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Sources:
         return None
 
     def has_group(self, name: str) -> bool:
-        """Whether a folder of this name holds options."""
+        """Return whether a folder of this name holds options."""
         if not name or "." in name:
             return False
         return any(os.path.isdir(folder / name) for folder in self.folders)
@@ -58,9 +58,9 @@ class Sources:
 
 @dataclass(frozen=True)
 class Composed:
-    """The tree before and after the overrides, what became of each of them, and where each key of the tree was read.
+    """The tree before and after the overrides, the outcome of each, and where each key of the tree was read.
 
-    `deprecated` are the keys whose comment in the files calls them so.
+    `deprecated` are the keys that a comment in the files marks as deprecated.
     """
 
     before: dict[str, Any]
@@ -75,7 +75,7 @@ def compose(sources: Sources, name: str, overrides: Sequence[Override]) -> Compo
     """Compose the configuration `name`, and apply the overrides one after the other.
 
     Raises CompositionError where Hydra refuses the defaults list, and NotFollowedError. An override that Hydra refuses is
-    passed over, and its outcome says so; one that chooses a file of a group is "chosen".
+    skipped, with the reason in its outcome; an override that chooses a file of a group is "chosen".
     """
     groups = [index for index, override in enumerate(overrides) if _chooses(override, sources)]
     choices = _choices(overrides[index] for index in groups)
@@ -106,7 +106,7 @@ def compose(sources: Sources, name: str, overrides: Sequence[Override]) -> Compo
 
 
 def _chooses(override: Override, sources: Sources) -> bool:
-    """Whether it chooses an option of a group rather than a value."""
+    """Return whether it chooses an option of a group rather than a value."""
     return sources.has_group(override.key) and not isinstance(override.value, dict) and not override.several
 
 

@@ -1,4 +1,4 @@
-"""Hydra's defaults lists: which files a configuration is composed of, in which order, and where each goes.
+"""Hydra's defaults lists: the files that a configuration is composed of, their order, and where each goes.
 
 Follows hydra-core 1.3, hydra/_internal/defaults_list.py and hydra/core/default_element.py, for `version_base=None`.
 """
@@ -18,18 +18,18 @@ _DEEPEST = 40
 
 
 class CompositionError(Exception):
-    """Hydra would refuse to compose this. The message says why; `missing` is the file that a chosen option names and that does not exist."""
+    """Hydra would refuse to compose this, for the reason in the message; `missing` is the nonexistent file of a chosen option."""
 
     missing = ""
 
 
 class NotFollowedError(Exception):
-    """Something that Hydra can do and this reader does not."""
+    """A feature of Hydra that this reader does not support."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a defaults list: a file, or a group with the chosen option(s), and the package it goes to."""
+    """One line of a defaults list: a file, or a group with the chosen option(s), and its package."""
 
     group: str | None
     value: str | list[str] | None
@@ -67,7 +67,7 @@ class Entry:
         return "/".join(part for part in (self.group_path, name) if part)
 
     def final_package(self, *, with_header: bool = True) -> str:
-        """Where the content goes: a dotted path, empty for the root."""
+        """Return where the content goes: a dotted path, empty for the root."""
         package = self.package
         if package is not None and "_group_" in package:
             package = "_global_." + package.replace("_group_", self.group_path.replace("/", "."))
@@ -81,7 +81,7 @@ class Entry:
 
     @property
     def override_key(self) -> str:
-        """The name under which another list, or the command line, chooses another option."""
+        """The name by which another list, or the command line, chooses another option."""
         package = self.final_package(with_header=False)
         if self.group_path.replace("/", ".") == package:
             return self.group_path
@@ -90,7 +90,7 @@ class Entry:
 
 @dataclass
 class Choices:
-    """What was chosen for the groups: by the command line, by `override` lines, and by the lists themselves."""
+    """The options chosen for the groups: by the command line, by `override` lines, and by the lists themselves."""
 
     chosen: dict[str, str | list[str] | None] = field(default_factory=dict)
     appended: list[Entry] = field(default_factory=list)
@@ -142,7 +142,7 @@ def _here(package: str) -> str:
 
 
 class Defaults:
-    """Expands the defaults list of one configuration. `load` returns a file by its path, or None where there is none."""
+    """Expands the defaults list of one configuration. `load` returns a file by its path, or None where it does not exist."""
 
     def __init__(self, load: Callable[[str], ConfigFile | None], choices: Choices) -> None:
         self.load = load
@@ -232,7 +232,7 @@ class Defaults:
         return [placed for part in reversed(expanded) for placed in part]
 
     def _overrides(self, parent: Entry, children: list[Entry], *, interpolated: bool) -> None:
-        """Note the `override` lines. They come from the outermost list first, which wins."""
+        """Note the `override` lines. Those of the outermost list come first and win."""
         for child in children:
             if child.override and not child.is_self:
                 if interpolated:

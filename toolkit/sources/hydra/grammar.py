@@ -1,7 +1,7 @@
-"""One Hydra override, such as `+a.b=[1,x]`, taken apart by Hydra's own grammar.
+"""Parses one Hydra override, such as `+a.b=[1,x]`, by Hydra's own grammar.
 
-Source: hydra-core 1.3, hydra/grammar/OverrideLexer.g4 and OverrideParser.g4. Hydra itself is no dependency: the antlr
-runtime that it pins collides with other packages in users' environments.
+Source: hydra-core 1.3, hydra/grammar/OverrideLexer.g4 and OverrideParser.g4. Hydra itself is no dependency: the antlr runtime
+that it pins conflicts with other packages in users' environments.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _DEEPEST = 50
 
 @dataclass(frozen=True)
 class Override:
-    """`sign` is what stands in front of `key`; `package` what stands behind `@`, None without it.
+    """A parsed override: `sign` precedes `key`; `package` follows `@`, None without it.
 
-    `value` is what Python makes of the right side: None, bool, int, float, str, list or dict; None for `~key`
-    too. `several` says that it lists values for a sweep (`a=1,2`), which a single run refuses. `computed` says that
-    a function such as `choice(...)` makes the value, which is not followed.
+    `value` is the right side as a Python value: None, bool, int, float, str, list or dict; None for `~key` too. `several`
+    means that it lists values for a sweep (`a=1,2`), which a single run refuses. `computed` means that a function such as
+    `choice(...)` makes the value, which is not followed.
     """
 
     sign: Sign
@@ -75,11 +75,11 @@ class Override:
 
 
 class OverrideError(Exception):
-    """The text is no override. The message says where it stops being one, in a few words."""
+    """The text is not an override. The message briefly states where it stops being one."""
 
 
 def parse_override(text: str) -> Override:
-    """Take an override apart. Raises OverrideError where Hydra would refuse to read it."""
+    """Parse an override. Raises OverrideError where Hydra would refuse it."""
     match = _KEY.match(text)
     sign: Any = match[1] if match else ""
     rest = text[match.end() :] if match else text
@@ -117,7 +117,7 @@ class _Values:
             self.at += 1
 
     def take(self, sign: str) -> bool:
-        """Step over a sign, and the blanks around it."""
+        """Skip a sign, and the blanks around it."""
         before = self.at
         self.blanks()
         if self.text.startswith(sign, self.at):
@@ -195,7 +195,7 @@ class _Values:
         self.at = match.end()
         quote = match[0][0]
         inside = match[1] if match[1] is not None else match[2]
-        # Backslashes before a quote are escapes, others mean themselves.
+        # Backslashes before a quote are escapes, others are literal.
         return re.sub(
             rf"(\\*){quote}|(\\+)$",
             lambda found: (
@@ -207,7 +207,7 @@ class _Values:
         )
 
     def function(self) -> None:
-        """Step over `name(...)`: casts and sweeps."""
+        """Skip `name(...)`: casts and sweeps."""
         self.computed = True
         depth = 0
         while self.at < len(self.text):
@@ -239,7 +239,7 @@ class _Values:
 
 
 def typed(text: str) -> Any:
-    """A number, a truth value or null where the text is one."""
+    """Return a number, a truth value or null where the text is one."""
     if _NUMBER_OR_WORD["int"].fullmatch(text):
         return int(text)
     if _NUMBER_OR_WORD["float"].fullmatch(text):

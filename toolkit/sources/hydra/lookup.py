@@ -1,6 +1,6 @@
-"""Reading a value out of a composed configuration, interpolations followed.
+"""Reads a value from a composed configuration, following interpolations.
 
-`${a.b}` and `${oc.select:a.b,default}` are followed; other resolvers, such as `oc.env`, give what cannot be told.
+`${a.b}` and `${oc.select:a.b,default}` are followed; other resolvers, such as `oc.env`, result in UNTOLD.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _DEEPEST = 20
 
 
 class Untold:
-    """A value that reading cannot tell."""
+    """A value that cannot be determined by reading."""
 
     def __repr__(self) -> str:
         return "UNTOLD"
 
 
 class Missing:
-    """There is no such key."""
+    """The key does not exist."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -53,7 +53,7 @@ def lookup(tree: Mapping[str, Any], key: str, depth: int = 0) -> Any:
 
 
 def resolved(tree: Mapping[str, Any], value: Any, key: str, depth: int = 0) -> Any:
-    """Return a value that stands at `key`, with the interpolation followed that it may be."""
+    """Return the value at `key`, following the interpolation that it may be."""
     if not isinstance(value, str) or "${" not in value:
         return value
     match = _WHOLE.fullmatch(value)

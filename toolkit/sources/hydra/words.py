@@ -1,4 +1,4 @@
-"""Values as Hydra's command line has them: the opposite of `hydra.grammar`."""
+"""Values in the syntax of Hydra's command line: the inverse of `hydra.grammar`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def word(key: str, value: Any, sign: str = "") -> str:
-    """One override, such as `++a.b=[1,'x']`."""
+    """Return an override, such as `++a.b=[1,'x']`."""
     return f"{sign}{key}={written(value)}"
 
 
 def written(value: Any) -> str:
-    """A Python value in Hydra's grammar. Texts are quoted always, so that none is taken for a number or a list."""
+    """Return a Python value in Hydra's grammar. Texts are always quoted, so that none is parsed as a number or a list."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -28,5 +28,5 @@ def written(value: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    """In a quoted text Hydra 1.3 takes a backslash for an escape only where a quote follows, or the end."""
+    """Escape a text for quotes, in which Hydra 1.3 treats a backslash as an escape only before a quote or the end."""
     return re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text)

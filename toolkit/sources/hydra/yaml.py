@@ -1,7 +1,7 @@
 """One file of a Hydra configuration: its content, its defaults list, its package, and the line of each key.
 
-YAML as OmegaConf reads it (omegaconf/_utils.py, get_yaml_loader): `1e-6` is a number, a date is a text, a key that stands
-twice is an error.
+YAML as OmegaConf reads it (omegaconf/_utils.py, get_yaml_loader): `1e-6` is a number, a date is a text, a duplicate key is an
+error.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _DEEPEST = 60
 
 
 class NoConfigError(Exception):
-    """The file is no YAML that OmegaConf would take. The message says why."""
+    """The file is not YAML that OmegaConf accepts; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """`content` without the defaults list; `lines` by path, for instance ("actor", "lr"). `package` is the header's.
+    """The content of a file without its defaults list; `lines` by path, for instance ("actor", "lr"). `package` is the header's.
 
-    `deprecated` are the keys of which a comment beside or above them says so, with the comment.
+    `deprecated` are the keys that a comment after or above them marks as deprecated, with the comment.
     """
 
     content: Any
@@ -82,7 +82,7 @@ def read_config(text: str) -> ConfigFile:
 
 
 def _deprecated(text: str, lines: dict[tuple[str, ...], int]) -> dict[tuple[str, ...], str]:
-    """The comments that call a key deprecated: behind it, or directly above it."""
+    """Return the comments that call a key deprecated: after it, or directly above it."""
     if "deprecat" not in text.lower():
         return {}
     rows = text.splitlines()
@@ -99,7 +99,7 @@ def _deprecated(text: str, lines: dict[tuple[str, ...], int]) -> dict[tuple[str,
 
 
 def _header(text: str) -> Iterator[str]:
-    """The comments before the first line of content."""
+    """Return the comments before the first line of content."""
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
             return
@@ -107,7 +107,7 @@ def _header(text: str) -> Iterator[str]:
 
 
 def _plain(node: yaml.Node, loader: Any, path: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> Any:
-    """Python's values for a node."""
+    """Return a node as Python values."""
     if len(path) > _DEEPEST:
         raise NoConfigError("this is nested too deeply")
     if isinstance(node, yaml.MappingNode):

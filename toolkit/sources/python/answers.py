@@ -1,6 +1,6 @@
-"""Answers to the question what a dotted name stands for.
+"""Results of looking up what a dotted name refers to.
 
-The answer is `Present`, `Missing` or `Unresolved`. What cannot be followed is unresolved: it is never guessed.
+A result is `Present`, `Missing` or `Unresolved`. What cannot be followed is unresolved, never guessed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from verl_doctor.toolkit.sources.python.symbols import (
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """Something of a package whose sources are not read."""
+    """Something in a package whose sources are not read."""
 
     dotted: str
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Something that is there, while what it is stays unknown: a compiled module, a name bound in two ways.
+    """Something that exists but is unknown: a compiled module, a name bound in two ways.
 
-    `hidden`: not even whether it is there can be seen.
+    `hidden`: not even its existence can be determined.
     """
 
     why: str
@@ -41,14 +41,14 @@ Definition = Module | Class | Function | Attribute | Variable | External | Opaqu
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The name exists, and this is what it stands for."""
+    """The name exists; this is its definition."""
 
     definition: Definition
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The name does not exist. `what` says whether a whole module is missing; `read_from` is the file that lacks it."""
+    """The name does not exist. `what` tells whether a whole module is missing; `read_from` is the file that lacks the name."""
 
     what: Literal["module", "name"]
     reason: str
@@ -57,7 +57,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """Whether the name exists cannot be told from the sources."""
+    """Whether the name exists cannot be determined from the sources."""
 
     reason: str
 
@@ -66,16 +66,16 @@ Answer = Present | Missing | Unresolved
 
 
 class Lookup(Protocol):
-    """What following a class needs of the sources that it lies in: `resolve.Sources` has it."""
+    """What following a class requires of the sources around it; implemented by `resolve.Sources`."""
 
     def module(self, name: str) -> Module | Opaque | None:
-        """Return the summary of a module by its canonical name; None when there is no such module."""
+        """Return the summary of a module by its canonical name; None when it does not exist."""
 
     def file_of(self, name: str) -> ModuleFile | None:
         """Return where a module lies."""
 
     def names_for_annotations(self, module: Module, name: str) -> Answer:
-        """Return what a name stands for in an annotation."""
+        """Return what a name refers to in an annotation."""
 
     def member(self, definition: Definition, name: str) -> Answer:
-        """Return what a definition has under a name."""
+        """Return a definition's member of this name."""

@@ -1,4 +1,4 @@
-"""How a source tree calls a method: every call by that name, with the function around it and the conditions on the way."""
+"""How a source tree calls a method: every call by that name, with the enclosing function and the conditions on the way."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from verl_doctor.toolkit.sources.python.source import (
     walk,
 )
 
-# A method that is called in more files than this has a name that says nothing.
+# The name of a method that is called in more files than this is too common to be useful.
 _MOST_FILES = 40
 
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """One call `receiver.method(...)`. `function` and `in_class` are what it stands in, "" for none.
+    """One call `receiver.method(...)`. `function` and `in_class` enclose it, "" for none.
 
-    `when` are the conditions between the function and the call, and around what names the function in its module,
-    unless one of these places has none.
+    `when` are the conditions between the function and the call, and around the places that name the function in its module,
+    unless one of these is unconditional.
     """
 
     module: str
@@ -40,7 +40,7 @@ class CallSite:
 
     @property
     def receiver(self) -> str:
-        """The last word of what the method is called on: "model_executor" of `self.model_executor.step()`."""
+        """The last name of what the method is called on: "model_executor" of `self.model_executor.step()`."""
         owner = self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
         if isinstance(owner, ast.Call):
             return dotted(owner.func)
@@ -48,13 +48,13 @@ class CallSite:
 
     @property
     def name(self) -> str:
-        """The function around it, as people write it."""
+        """The enclosing function, as people write it."""
         inner = self.function.name if self.function is not None else "<module>"
         return f"{self.in_class}.{inner}" if self.in_class else inner
 
 
 class Callers:
-    """The calls that one source tree makes of methods, looked up by name. Its files are read once, and kept."""
+    """A source tree's calls of methods, looked up by name. Its files are read once, and cached."""
 
     def __init__(self, tree: SourceTree) -> None:
         self._tree = tree
@@ -65,9 +65,9 @@ class Callers:
         return [(path, source) for path in self._tree.files() if isinstance(source := read(path), bytes)]
 
     def sites(self, method: str, also: str = "") -> list[CallSite] | None:
-        """Every call of a method of this name in the files that hold the text `also` too; None when these are too many.
+        """Return every call of a method of this name in the files that also hold the text `also`; None when these are too many.
 
-        A method that is handed on to be called elsewhere counts as a call with arguments that are not known.
+        A method that is passed on, to be called elsewhere, counts as a call with unknown arguments.
         """
         pattern = re.compile(rb"\." + re.escape(method).encode() + rb"\b")
         files = [
@@ -137,7 +137,7 @@ class _Calls:
             self._visit(child, function, in_class, when)
 
     def _conditions(self, test: ast.expr, *, holds: bool) -> tuple[str, ...]:
-        """A condition in words; none when it holds by default: `self.queue is None` where it is None at first."""
+        """Return a condition as text; none when it holds by default: `self.queue is None` where it is None at first."""
         match test:
             case ast.Compare(left=left, ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
                 if dotted(left) in self.defaults and holds:
@@ -146,14 +146,14 @@ class _Calls:
 
 
 def _any_call(method: ast.Attribute) -> ast.Call:
-    """A call of which nothing is known but the method."""
+    """Return a call of which only the method is known."""
     rest = ast.Name("_", ast.Load())
     call = ast.Call(method, [ast.Starred(rest, ast.Load())], [ast.keyword(None, rest)])
     return ast.fix_missing_locations(ast.copy_location(call, method))
 
 
 def _none_at_first(module: ast.Module) -> Iterator[str]:
-    """The attributes that a constructor sets to None before anything else."""
+    """Return the attributes that a constructor sets to None before anything else."""
     for node in walk(module):
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             for statement in node.body:

@@ -1,4 +1,4 @@
-"""Classes across files: members through the bases, what a constructor accepts, and what an annotation names."""
+"""Classes across files: members through the bases, a constructor's parameters, and what an annotation names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verl_doctor.toolkit.sources.python.symbols import (
     Signature,
 )
 
-# Bases from elsewhere that add nothing a user would read, or (enumerations) these names.
+# External bases that add nothing a user would read, or (enumerations) these names.
 _ENUM = frozenset({"name", "value"})
 _KNOWN_BASES: dict[str, frozenset[str]] = {
     "object": frozenset(),
@@ -42,7 +42,7 @@ _KEEP_MEMBERS = frozenset(
     {"dataclass", "dataclasses.dataclass", "pydantic.dataclasses.dataclass", "config", "final", "typing.final",
      "total_ordering", "functools.total_ordering", "runtime_checkable", "deprecated"}
 )  # fmt: skip
-# pydantic ignores keywords that are no fields, unless a configuration forbids them, which is not read here.
+# pydantic ignores keywords that are not fields, unless a configuration forbids them, which is not read here.
 _DATACLASSES: dict[str, Literal["strict", "lenient"]] = {
     "dataclasses.dataclass": "strict",
     "pydantic.dataclasses.dataclass": "lenient",
@@ -51,7 +51,7 @@ _DEEPEST = 40
 
 
 def member(sources: Lookup, owner: Class, name: str) -> Answer:
-    """What `owner.name` is. A class with a base or decorator that cannot be read may have anything."""
+    """Look up `owner.name`. A class with an unreadable base or decorator may have any member."""
     reason = ""
     for part in mro(sources, owner):
         if isinstance(part, Class):
@@ -70,7 +70,7 @@ def member(sources: Lookup, owner: Class, name: str) -> Answer:
 
 
 def mro(sources: Lookup, owner: Class) -> Iterator[Class | External | None]:
-    """The class and its bases, depth first, each once. None stands for a base that cannot be found."""
+    """Return the class and its bases, depth first, each once. None stands for a base that cannot be found."""
     seen: set[str] = set()
     waiting: list[Class | External | None] = [owner]
     while waiting:
@@ -98,7 +98,7 @@ def _base(sources: Lookup, owner: Class, text: str) -> Class | External | None:
 
 
 def named(sources: Lookup, module: Module, text: str) -> Answer:
-    """What a dotted text means inside a module, to a type checker."""
+    """Return what a dotted text refers to inside a module, for a type checker."""
     head, *rest = text.split(".")
     answer = sources.names_for_annotations(module, head)
     for part in rest:
@@ -109,7 +109,7 @@ def named(sources: Lookup, module: Module, text: str) -> Answer:
 
 
 def annotated(sources: Lookup, module: Module, text: str, owner: Class | None = None) -> Class | None:
-    """The one class that an annotation names; optional ones count, unions of several do not."""
+    """Return the single class that an annotation names; optional ones count, unions of several do not."""
     node = parse_expression(text) if text else None
     for name in [_single(node)]:
         if name in {"Self", "typing.Self", "typing_extensions.Self"}:
@@ -146,7 +146,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def constructor(sources: Lookup, owner: Class) -> tuple[Signature, str] | None:
-    """What `owner(...)` accepts and the file that says so, or None when that cannot be told."""
+    """Return what `owner(...)` accepts and the file that defines it, or None when that cannot be determined."""
     parts = list(mro(sources, owner))
     if owner.keywords and set(owner.keywords) - {"omit_defaults", "dict", "array_like", "kw_only"}:
         return None
@@ -161,7 +161,7 @@ def constructor(sources: Lookup, owner: Class) -> tuple[Signature, str] | None:
 def _constructor(
     sources: Lookup, owner: Class, parts: list[Class | External | None]
 ) -> tuple[Signature, str] | None:
-    """What the first of these classes that says so accepts."""
+    """Return what the first of these classes that defines it accepts."""
     for index, part in enumerate(parts):
         if not isinstance(part, Class):
             if isinstance(part, External) and part.dotted == "msgspec.Struct":
@@ -191,7 +191,7 @@ def _constructor(
 def _with_what_is_passed_on(
     own: Signature, places: int, named: tuple[str, ...], above: Signature
 ) -> Signature:
-    """The parameters of an `__init__` and those that its `**kwargs` reach in the one above it."""
+    """Return the parameters of an `__init__` and those that its `**kwargs` reach in the inherited one."""
     taken = {parameter.name for parameter in own.parameters} | set(named)
     reached = tuple(
         replace(parameter, kind="keyword")
@@ -204,7 +204,7 @@ def _with_what_is_passed_on(
 def _from_fields(
     parts: list[Class | External | None], *, struct: bool, sources: Lookup | None = None
 ) -> Signature:
-    """The `__init__` that a dataclass decorator or msgspec would write: fields of the bases first."""
+    """Return the `__init__` that a dataclass decorator or msgspec generates: fields of the bases first."""
     fields: dict[str, Parameter] = {}
     open_ended = False
     for part in reversed(parts):
@@ -220,7 +220,7 @@ def _from_fields(
 
 
 def _dataclass(sources: Lookup, owner: Class) -> Literal["", "strict", "lenient"]:
-    """Whether a decorator makes the class a dataclass, and whether that refuses keywords that are no fields."""
+    """Return whether a decorator makes the class a dataclass, and whether that rejects keywords that are not fields."""
     module = sources.module(owner.module)
     if not isinstance(module, Module):
         return ""

@@ -1,4 +1,4 @@
-"""Editing a Python source by its syntax tree, so that every byte outside the edited lines stays what it was.
+"""Edits a Python source by its syntax tree, so that every byte outside the edited lines stays the same.
 
 The lines that an edit touches are kept as comments above their replacement, and both end in a marker.
 """
@@ -22,12 +22,12 @@ Node = ast.expr | ast.stmt | ast.keyword | ast.arg | ast.alias
 
 
 class CannotEdit(Exception):  # noqa: N818 - it is an answer, not an accident
-    """The source is of a kind that this editor does not touch; the message says why."""
+    """A kind of source that this editor does not touch; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace the text from `start` to `end`, given as character offsets."""
+    """A replacement for the text from `start` to `end`, given as character offsets."""
 
     start: int
     end: int
@@ -64,49 +64,49 @@ class SourceText:
             raise CannotEdit(f"{self.path}: {error.reason}") from None
 
     def start(self, node: Node) -> int:
-        """Where a node begins, as a character offset."""
+        """Return where a node begins, as a character offset."""
         return self._offset(node.lineno, node.col_offset)
 
     def end(self, node: Node) -> int:
-        """Where a node ends."""
+        """Return where a node ends."""
         return self._offset(node.end_lineno or node.lineno, node.end_col_offset or 0)
 
     def of(self, node: Node) -> str:
-        """The text of a node."""
+        """Return the text of a node."""
         return self.text[self.start(node) : self.end(node)]
 
     def is_alone(self, node: ast.stmt) -> bool:
-        """Whether a statement shares its lines with no other code; a comment may follow it."""
+        """Return whether a statement shares its lines with no other code; a comment may follow it."""
         before = self.lines[node.lineno - 1][: self.start(node) - self._starts[node.lineno - 1]]
         after = self.text[self.end(node) : self._starts[node.end_lineno or node.lineno]]
         return not before.strip() and after.strip()[:1] in {"", "#"}
 
     def indented(self, text: str, node: ast.stmt) -> str:
-        """Lines that are to stand in place of a statement: with its indentation and this file's line endings."""
+        """Return replacement lines for a statement, with its indentation and this file's line endings."""
         return f"{self.newline}{self.indent(node)}".join(text.split("\n"))
 
     def indent(self, node: ast.stmt) -> str:
-        """What stands before the line in which a statement begins."""
+        """Return the text before the statement on its first line."""
         return _indent(self.lines[node.lineno - 1])
 
     def line_start(self, line: int) -> int:
-        """Where a line (from 1) begins, as a character offset."""
+        """Return where a line (from 1) begins, as a character offset."""
         return self._starts[line - 1]
 
     @property
     def newline(self) -> str:
-        """How the lines of this file end."""
+        """The line ending of this file."""
         return next((end for line in self.lines if (end := _ending(line))), "\n")
 
     def _offset(self, line: int, column: int) -> int:
-        """Turn a position of the syntax tree, which counts UTF-8 bytes, into a character offset."""
+        """Convert a position of the syntax tree, which counts UTF-8 bytes, into a character offset."""
         text = self.lines[line - 1]
         if text.isascii():
             return self._starts[line - 1] + column
         return self._starts[line - 1] + len(text.encode()[:column].decode("utf-8", "ignore"))
 
     def edited(self, edits: Iterable[Edit], comment: str) -> bytes:
-        """Apply edits, keep the replaced lines as comments, end old and new lines in `comment`.
+        """Apply edits, keep the replaced lines as comments, and end old and new lines in `comment`.
 
         Raises CannotEdit when the result would not parse.
         """
@@ -144,7 +144,7 @@ class SourceText:
         return "".join([*kept, *result])
 
     def _groups(self, edits: list[Edit]) -> Iterator[tuple[int, int, list[Edit]]]:
-        """Gather edits whose lines touch: first line, line after the last (from 0), and the edits."""
+        """Group edits whose lines touch: first line, line after the last (from 0), and the edits."""
         spans = [(*self._span(edit), edit) for edit in edits]
         while spans:
             first, last, edit = spans.pop(0)
@@ -155,7 +155,7 @@ class SourceText:
             yield first, last, group
 
     def _span(self, edit: Edit) -> tuple[int, int]:
-        """The lines of an edit; those of its whole statement where a comment cannot stand between them."""
+        """Return the lines of an edit; its whole statement's where a comment cannot stand between them."""
         first, last = self._line(edit.start), self._line(max(edit.start, edit.end - 1)) + 1
         glued = self._glued
         while first > 0 and first in glued:
@@ -186,7 +186,7 @@ def _encoding(source: bytes, path: str) -> str:
 
 
 def _strings(text: str) -> list[tuple[int, int]]:
-    """Lines that are spanned by a string: the line (from 1) where each begins, and where it ends."""
+    """Return lines that are spanned by a string: the line (from 1) where each begins, and where it ends."""
     found = []
     begun: list[int] = []
     for token in _tokens(text):
@@ -201,7 +201,7 @@ def _strings(text: str) -> list[tuple[int, int]]:
 
 
 def _tokens(text: str) -> Iterator[tokenize.TokenInfo]:
-    """Tokens as far as they can be read: a part of a statement need not be a whole one."""
+    """Yield tokens until an error: a part of a statement need not be complete."""
     lines = iter(_LINE.findall(text))
     try:
         yield from tokenize.generate_tokens(lambda: next(lines, ""))
@@ -210,7 +210,7 @@ def _tokens(text: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def _unmarkable(text: str) -> frozenset[int]:
-    """Lines (from 1) that cannot carry a comment: a string goes on after them, or they end in a backslash."""
+    """Return lines (from 1) that cannot carry a comment: a string continues after them, or they end in a backslash."""
     found: set[int] = set()
     for first, last in _strings(text):
         found.update(range(first, last))

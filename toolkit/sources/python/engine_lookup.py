@@ -1,6 +1,6 @@
-"""Where the engine process of verl's async rollout looks for its workers: `ray.init`, then the named actors with a prefix.
+"""How the engine process of verl's async rollout finds its workers: `ray.init`, then the named actors with a prefix.
 
-verl 0.4 and 0.5, and copies of them, start vLLM's engine as a child of a Ray actor. The child knows the namespace and the
+verl 0.4 and 0.5, and copies of them, start vLLM's engine as a child of a Ray actor. The child gets the namespace and the
 prefix from `vllm_config.instance_id`; which Ray it reaches is left to `ray.init` (verl-project/verl#1138).
 """
 
@@ -18,10 +18,10 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class EngineLookup:
-    """One function that connects to Ray and picks actors by the beginning of their names.
+    """One function that connects to Ray and selects actors by a name prefix.
 
-    `inits` are its calls of `ray.init`, `names` the variable that gets the actors' names, `listing` the expression that it
-    gets, `prefix` what the names begin with. `expected` asserts how many there must be, None when nothing does.
+    `inits` are its calls of `ray.init`, `names` the variable that receives the actors' names, `listing` the assigned
+    expression, `prefix` the prefix of the names. `expected` asserts how many there must be, None when nothing does.
     """
 
     function: Function
@@ -42,17 +42,17 @@ class EngineLookup:
 
     @property
     def kind(self) -> str:
-        """The part of the prefix that is written in the source: "WorkerDict"."""
+        """The literal part of the prefix: "WorkerDict"."""
         parts = (node.value for node in walk(self.prefix) if isinstance(node, ast.Constant))
         return "".join(part for part in parts if isinstance(part, str))
 
     def given(self, keyword: str) -> ast.expr | None:
-        """What the first `ray.init` is given under a name."""
+        """Return an argument of the first `ray.init` by name."""
         return next((keyword_.value for keyword_ in self.inits[0].keywords if keyword_.arg == keyword), None)
 
 
 def engine_lookups(tree: ast.Module) -> Iterator[EngineLookup]:
-    """Every such function of a module."""
+    """Return every such function of a module."""
     for function in statements(tree):
         if isinstance(function, Function):
             inits = tuple(call for call in _calls(function) if dotted(call.func) == "ray.init")
@@ -66,7 +66,7 @@ def engine_lookups(tree: ast.Module) -> Iterator[EngineLookup]:
 
 
 def told_by(tree: ast.Module) -> ast.Assign | None:
-    """The statement with which the parent of the engine process hands it the address of its own Ray; None without it."""
+    """Return the statement with which the engine process's parent passes it the address of its own Ray; None without one."""
     for node in statements(tree):
         match node:
             case ast.Assign(
@@ -77,7 +77,7 @@ def told_by(tree: ast.Module) -> ast.Assign | None:
 
 
 def identified(tree: ast.Module) -> list[ast.Assign]:
-    """The statements in which the parent gives the engine its `instance_id`, from which that knows namespace and prefix."""
+    """Return the parent's statements that set the engine's `instance_id`, which holds namespace and prefix."""
     return [
         node
         for node in statements(tree)
@@ -93,12 +93,12 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def _is_own_address(value: ast.expr) -> bool:
-    """Whether a value is `ray.get_runtime_context().gcs_address`."""
+    """Return whether a value is `ray.get_runtime_context().gcs_address`."""
     return isinstance(value, ast.Attribute) and value.attr == "gcs_address"
 
 
 def _picks(statement: ast.Assign) -> tuple[str, ast.expr] | None:
-    """`names = [name for name in ray.util.list_named_actors() if name.startswith(prefix)]`: the variable, and the prefix."""
+    """Match `names = [name for name in ray.util.list_named_actors() if name.startswith(prefix)]`: the variable, and the prefix."""
     match statement:
         case ast.Assign(
             targets=[ast.Name(id=names)],

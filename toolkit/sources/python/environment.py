@@ -1,4 +1,4 @@
-"""What a Python source does with environment variables: reads them, sets them, or only has their names somewhere."""
+"""How a Python source uses environment variables: it reads them, sets them, or only mentions their names."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from verl_doctor.toolkit.sources.python.source import dotted
 
 Deed = Literal["reads", "tables", "names", "sets"]
 
-# Calls on the environment that give a variable a value or take it away, and ask nothing.
+# Calls on the environment that set or unset a variable without reading it.
 _SETTERS = ("set", "unset", "put", "del", "pop", "clear", "update")
-# vLLM's `envs.py` and what follows its pattern: a dict from each name to what reads it, behind a module `__getattr__`.
+# vLLM's `envs.py` and modules with its pattern: a dict from names to functions that read them, used by a module `__getattr__`.
 TABLE = "environment_variables"
 
 
 @dataclass(frozen=True)
 class Mention:
-    """One place where a source has to do with a variable.
+    """One place where a source refers to a variable.
 
-    It "reads" it, "tables" it (an entry of `environment_variables`: read only by whoever asks for the entry), "names" it
-    in a list, a constant or an argument, which may be read by somebody else, or "sets" it. `entry` is the name of the
-    table's entry.
+    It "reads" it, "tables" it (an entry of `environment_variables`: read only when the entry is accessed), "names" it in a
+    list, a constant or an argument, which other code may read, or "sets" it. `entry` is the name of the table's entry.
     """
 
     name: str
@@ -33,7 +32,7 @@ class Mention:
 
 
 def mentions(tree: ast.Module, names: frozenset[str]) -> Iterator[Mention]:
-    """Every mention of these variables in code. Docstrings, messages and comments are none."""
+    """Return every mention of these variables in code. Docstrings, messages and comments do not count."""
     yield from _mentions(tree, (), names, "")
 
 
@@ -61,7 +60,7 @@ def _is_table(above: tuple[ast.AST, ...]) -> bool:
 
 
 def _deed(node: ast.AST, above: tuple[ast.AST, ...], names: frozenset[str]) -> tuple[str, Deed] | None:
-    """The variable that this node is about, and what is done with it."""
+    """Return the variable that this node refers to, and how it is used."""
     match node:
         case ast.Constant(value=str(name)) if name in names:
             done = _of_text(node, above)
@@ -77,7 +76,7 @@ def _deed(node: ast.AST, above: tuple[ast.AST, ...], names: frozenset[str]) -> t
 
 
 def _of_text(node: ast.Constant, above: tuple[ast.AST, ...]) -> Deed | None:
-    """What is done with a variable whose name stands here as a string."""
+    """Return how a variable is used whose name is the string here."""
     match above:
         case [ast.Expr() | ast.JoinedStr() | ast.FormattedValue(), *_]:
             return None
@@ -111,7 +110,7 @@ def _is_setter(callee: ast.expr) -> bool:
 
 
 def _is_environment(node: ast.expr) -> bool:
-    """Whether an expression speaks of the environment: `os.environ`, `os.getenv`, `envs`, `env_bool`."""
+    """Return whether an expression refers to the environment: `os.environ`, `os.getenv`, `envs`, `env_bool`."""
     return _sounds_like_one(dotted(node) or _last(node))
 
 
@@ -120,7 +119,7 @@ def _sounds_like_one(name: str) -> bool:
 
 
 def _last(node: ast.expr) -> str:
-    """The last name of an expression: `get` of `self.environ().get`."""
+    """Return the last name of an expression: `get` of `self.environ().get`."""
     match node:
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name

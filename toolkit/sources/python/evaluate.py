@@ -1,7 +1,7 @@
-"""What a small function returns, told from its syntax tree: constants, comparisons, arithmetic and branches.
+"""Computes what a small function returns from its syntax tree: constants, comparisons, arithmetic and branches.
 
-For questions such as "does this class support a head size of 80", asked of sources that cannot be imported. Whatever is
-not understood is `UNCLEAR`, and so is every answer that depends on it.
+For questions such as "does this class support a head size of 80" about sources that cannot be imported. Anything not
+understood is `UNCLEAR`, and so is every result that depends on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.sources.python.source import dotted
 
 
 class Unclear:
-    """The one value of which nothing is known."""
+    """The single unknown value."""
 
     def __repr__(self) -> str:
         return "UNCLEAR"
@@ -23,10 +23,10 @@ class Unclear:
 
 UNCLEAR: Final = Unclear()
 RAISES: Final = object()
-"""The answer of a function that raises instead of returning."""
+"""The result of a function that raises instead of returning."""
 
 Call = Callable[[str, tuple[Any, ...]], Any]
-"""Answers a call by its dotted name and positional arguments, or gives `UNCLEAR`."""
+"""Evaluates a call by its dotted name and positional arguments, or returns `UNCLEAR`."""
 
 _STEPS = 2_000
 COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -54,10 +54,10 @@ ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 def returned(
     function: ast.FunctionDef | ast.AsyncFunctionDef, arguments: Mapping[str, Any], call: Call
 ) -> Any:
-    """The value that the function returns for these arguments, `RAISES`, or `UNCLEAR`.
+    """Return the function's result for these arguments, `RAISES`, or `UNCLEAR`.
 
-    Parameters that are not given, and all names from outside, are unclear. Where a condition is unclear both ways are
-    followed, and only an answer that they share is one.
+    Parameters that are not given, and all external names, are unclear. Where a condition is unclear both branches are
+    followed, and only a result that they share counts.
     """
     return _Run(call).block(function.body, dict(arguments))
 
@@ -103,7 +103,7 @@ class _Run:
         return None
 
     def value(self, node: ast.expr, names: Mapping[str, Any]) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         match node:
             case ast.Constant(value=value):
                 return value
@@ -115,7 +115,7 @@ class _Run:
                 return _clear(tuple(self.value(element, names) for element in elements))
             case ast.Attribute(value=inner, attr=name):
                 owner = self.value(inner, names)
-                fields = getattr(owner, "_fields", ())  # a named tuple: nothing else is looked into
+                fields = getattr(owner, "_fields", ())  # a named tuple: no other object is inspected
                 return getattr(owner, name) if name in fields else UNCLEAR
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 inner_value = self.value(operand, names)
@@ -135,7 +135,7 @@ class _Run:
         return UNCLEAR
 
     def _joined(self, every: bool, values: Sequence[ast.expr], names: Mapping[str, Any]) -> Any:
-        """`and` (`every`) or `or`: one operand may decide although another is unclear."""
+        """Evaluate `and` (`every`) or `or`: one operand may decide although another is unclear."""
         found = [self.value(value, names) for value in values]
         for value in found:
             if value is not UNCLEAR and bool(value) is not every:
@@ -165,7 +165,7 @@ def _same(answers: Sequence[Any]) -> bool:
 
 
 def applied(operation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    """An operation on two values; `UNCLEAR` when one of them is, or when they do not go together."""
+    """Apply an operation to two values; `UNCLEAR` when one of them is, or when they are incompatible."""
     try:
         return UNCLEAR if UNCLEAR in (left, right) else operation(left, right)
     except (TypeError, ValueError, ZeroDivisionError):

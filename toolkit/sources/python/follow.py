@@ -1,9 +1,9 @@
-"""What a function does to dictionaries and to the environment, followed through its syntax tree as Python would run it.
+"""Follows a function's effects on dictionaries and the environment through its syntax tree, as Python would run it.
 
-For sources that cannot be imported. What is known is computed: constants, dictionaries, `os.environ`, branches, loops over known
-things, calls of functions of the same tree. All else is `UNCLEAR`. What stands under an unclear condition is done *weakly*: it
-leaves unclear whatever it would change. A `try` is taken to succeed, and modules of the tree are run when something of
-them is first asked for.
+For sources that cannot be imported. What is known is computed: constants, dictionaries, `os.environ`, branches, loops over
+known values, calls of functions of the same tree. Everything else is `UNCLEAR`. Effects under an unclear condition are
+*weak*: they make unclear whatever they would change. A `try` is presumed to succeed, and modules of the tree are run on first
+use.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class _Jump(Exception):  # noqa: N818 - a jump, no mistake
 
 
 class Arrived(Exception):  # noqa: N818 - a jump, no mistake
-    """Raised by a hook: what was looked for has been seen, so nothing further is run."""
+    """Raised by a hook: the target of the search was found, so nothing further is run."""
 
 
 @functools.lru_cache(maxsize=64)
 def _parsed(path: Path, _: int) -> ast.Module | Unreadable:
-    """The syntax tree of a file as it was at this time: several runs go through the same modules."""
+    """Return the syntax tree of a file at this modification time: several runs use the same modules."""
     source = read(path)
     return parse(source, path) if isinstance(source, bytes) else source
 
@@ -48,12 +48,12 @@ def _parsed(path: Path, _: int) -> ast.Module | Unreadable:
 class Follow(Calls):
     """One run. `environ` is the environment of the process, which the code may change.
 
-    `call` answers calls of functions outside of the tree, `value` says what other outside names stand for; both give `UNCLEAR`
-    when they do not know. `made` is told of each call with what it is given.
+    `call` evaluates calls of functions outside the tree, `value` resolves other external names; both return `UNCLEAR` when
+    unknown. `made` receives each call with its arguments.
     """
 
     def module(self, name: str) -> Module | None:
-        """Run a module of the tree, once; None when it is not there or cannot be read."""
+        """Run a module of the tree, once; None when it does not exist or cannot be read."""
         if name not in self._modules:
             self._modules[name] = None
             file = self.tree.locate(name)
@@ -62,7 +62,7 @@ class Follow(Calls):
         return self._modules[name]
 
     def program(self, path: Path, name: str) -> Module | None:
-        """Run a file as Python runs a program; `name` is that under which it would be imported."""
+        """Run a file as Python runs a program; `name` is its import name."""
         return self._run_file(path, name, "__main__")
 
     def _run_file(self, path: Path, name: str, called: str) -> Module | None:
@@ -205,7 +205,7 @@ class Follow(Calls):
                         break
 
     def assign(self, target: ast.expr, value: Any, names: dict[str, Any]) -> None:
-        """Give a value to a name, to several, or to an entry of a dictionary."""
+        """Assign a value to a name, to several, or to an entry of a dictionary."""
         match target:
             case ast.Name(id=name):
                 old = names.get(name, value)
@@ -223,7 +223,7 @@ class Follow(Calls):
                         owner.open = True
 
     def _either(self, first: Any, other: Any) -> Any:
-        """What is known of a value that is one of two."""
+        """Return what is known of a value that is one of two."""
         if first is other or same(first, other):
             return first
         if not (isinstance(first, Table) and isinstance(other, Table)):

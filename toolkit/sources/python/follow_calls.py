@@ -1,4 +1,4 @@
-"""The values of calls, told from a syntax tree: of functions of the tree, of dictionaries, and of Python's own."""
+"""Computes calls from a syntax tree: of functions of the tree, of dictionaries, and of Python's builtins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from verl_doctor.toolkit.sources.python.follow_values import (
 
 
 class Calls(Expressions):
-    """The part of `python.follow.Follow` that finds out what is called; the function itself is run there."""
+    """The part of `python.follow.Follow` that determines what is called; the function itself is run there."""
 
     @abstractmethod
     def call(
@@ -34,7 +34,7 @@ class Calls(Expressions):
         """Run a function. Parameters that are not given have their defaults, or are unclear."""
 
     def called(self, node: ast.Call, names: Mapping[str, Any]) -> Any:
-        """The value of a call."""
+        """Return the value of a call."""
         place = self._place(node)
         given = [
             self.value(argument, names) for argument in node.args if not isinstance(argument, ast.Starred)
@@ -70,7 +70,7 @@ class Calls(Expressions):
         return UNCLEAR
 
     def _above(self, name: str, given: list[Any], words: Mapping[str, Any], names: Mapping[str, Any]) -> Any:
-        """`super().name(...)`."""
+        """Evaluate `super().name(...)`."""
         myself = names.get("self")
         if not isinstance(myself, Instance):
             return UNCLEAR
@@ -82,7 +82,7 @@ class Calls(Expressions):
     def _of_table(
         self, table: Table, name: str, given: list[Any], words: Mapping[str, Any], place: Place
     ) -> Any:
-        """A method of a dictionary, or of `os.environ`."""
+        """Evaluate a method of a dictionary, or of `os.environ`."""
         weakly = self._weak > table.level
         key, default = [*given, None, None][:2]
         match name:
@@ -113,7 +113,7 @@ class Calls(Expressions):
         return None
 
     def _of_python(self, name: str, given: list[Any], words: Mapping[str, Any], place: Place) -> Any:
-        """A function of Python's own, or one that the hook knows."""
+        """Evaluate a builtin, or a function that the hook handles."""
         first = given[0] if given else UNCLEAR
         match name, first:
             case "os.getenv", str():

@@ -1,4 +1,4 @@
-"""The values of expressions, told from a syntax tree: constants, dictionaries, branches. What is not known is `UNCLEAR`."""
+"""Computes expressions from a syntax tree: constants, dictionaries, branches. Unknown values are `UNCLEAR`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STEPS = 50_000
 DEEPEST = 20
 
 Hook = Callable[[str, list[Any], Mapping[str, Any], Place], Any]
-"""Answers a call of something outside of the tree by its full name, positional and keyword arguments."""
+"""Evaluates a call of something outside the tree by its full name, positional and keyword arguments."""
 
 
 class Expressions(ABC):
@@ -54,15 +54,15 @@ class Expressions(ABC):
 
     @abstractmethod
     def module(self, name: str) -> Module | None:
-        """Run a module of the tree, once; None when it is not there or cannot be read."""
+        """Run a module of the tree, once; None when it does not exist or cannot be read."""
 
     @abstractmethod
     def called(self, node: ast.Call, names: Mapping[str, Any]) -> Any:
-        """The value of a call."""
+        """Return the value of a call."""
 
     @abstractmethod
     def assign(self, target: ast.expr, value: Any, names: dict[str, Any]) -> None:
-        """Give a value to a name, to several, or to an entry of a dictionary."""
+        """Assign a value to a name, to several, or to an entry of a dictionary."""
 
     @contextmanager
     def _inside(self, module: Module) -> Iterator[None]:
@@ -86,7 +86,7 @@ class Expressions(ABC):
         return str(self._here().path), getattr(node, "lineno", self._line)
 
     def truth(self, value: Any) -> Any:
-        """Whether a value counts as true, or `UNCLEAR`."""
+        """Return whether a value counts as true, or `UNCLEAR`."""
         if value in (UNCLEAR, SOME_TEXT) or isinstance(value, (Outside, Function, Class, Instance, Module)):
             return UNCLEAR
         if isinstance(value, Table) and value.open and not value:
@@ -94,7 +94,7 @@ class Expressions(ABC):
         return bool(value)
 
     def value(self, node: ast.expr, names: Mapping[str, Any]) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         self._left -= 1
         if self._left < 0:
             return UNCLEAR
@@ -159,7 +159,7 @@ class Expressions(ABC):
         return Outside(f"builtins.{name}")
 
     def _resolved(self, value: Any) -> Any:
-        """What a name that was imported stands for."""
+        """Return what an imported name refers to."""
         if not isinstance(value, Link):
             return value
         name = self.tree.own_name(value.name)
@@ -195,7 +195,7 @@ class Expressions(ABC):
         return UNCLEAR
 
     def _method(self, kind: Class, name: str, depth: int = 0) -> Function | None:
-        """A method of a class, or of those that it is made from."""
+        """Return a method of a class, or of its bases."""
         for node in kind.node.body:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
                 return Function(node, kind.module)
@@ -205,13 +205,13 @@ class Expressions(ABC):
         return None
 
     def bases(self, kind: Class) -> list[Class]:
-        """The classes of the tree that a class is directly made from."""
+        """Return the classes of the tree that are direct bases of a class."""
         with self._inside(kind.module):
             found = [self.value(base, {}) for base in kind.node.bases]
         return [base for base in found if isinstance(base, Class)]
 
     def _new(self, content: Mapping[str, Any] | None = None) -> Table:
-        """A dictionary that is made here and now."""
+        """Return a dictionary created at this place."""
         table = Table(content)
         table.level = self._weak
         return table
@@ -231,7 +231,7 @@ class Expressions(ABC):
     def _each(
         self, comprehension: ast.comprehension, names: Mapping[str, Any], table: Table
     ) -> Iterator[dict[str, Any]]:
-        """The names inside of a comprehension, for each element; `table` is open when they are not known."""
+        """Yield the names inside a comprehension, for each element; `table` becomes open when they are unknown."""
         over = self.value(comprehension.iter, names)
         if not isinstance(over, (list, tuple, Table)):
             table.open = True
@@ -246,7 +246,7 @@ class Expressions(ABC):
                 yield inner
 
     def _joined(self, every: bool, values: Iterable[ast.expr], names: Mapping[str, Any]) -> Any:
-        """`and` (`every`) or `or`: one operand may decide although another is unclear."""
+        """Evaluate `and` (`every`) or `or`: one operand may decide although another is unclear."""
         last: Any = every
         unclear = False
         for node in values:

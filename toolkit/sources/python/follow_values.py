@@ -1,4 +1,4 @@
-"""The values that `python.follow` computes with: what is known of a program's dictionaries, functions, classes and modules."""
+"""The values that `python.follow` computes with: a program's dictionaries, functions, classes and modules, as far as known."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Place = tuple[str, int]
 
 
 class Table(dict[str, Any]):
-    """A dictionary of the program. `places` says where each entry was written; an `open` one may have others too.
+    """A dictionary of the program. `places` is where each entry was written; an `open` one may have other entries.
 
-    `level` is how many unclear conditions stood around its creation: only what stands under more of them is weak.
+    `level` is the number of unclear conditions around its creation: only changes under more of them are weak.
     """
 
     def __init__(self, content: Mapping[str, Any] | None = None) -> None:
@@ -41,7 +41,7 @@ class Table(dict[str, Any]):
             self.places.pop(key, None)
 
     def add(self, other: Any, place: Place, *, weakly: bool = False) -> None:
-        """Take over all entries of another; of something unclear it is not known which they are."""
+        """Copy all entries of another; from an unclear value, unknown entries."""
         if not isinstance(other, Table):
             self.open = True
             return
@@ -52,14 +52,14 @@ class Table(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Outside:
-    """Something of another package, by its full name ("ray.init")."""
+    """Something in another package, by its full name ("ray.init")."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A function of the tree, with the object whose method it is."""
+    """A function of the tree, with the object that it is bound to."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     module: Module
@@ -76,7 +76,7 @@ class Class:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """An object of a class of the tree; `kind` is where its methods are looked for first."""
+    """An object of a class of the tree; `kind` is where its methods are looked up first."""
 
     kind: Class
 
@@ -92,13 +92,13 @@ class Module:
 
 @dataclass(frozen=True)
 class Link:
-    """A name that an import binds, not resolved yet."""
+    """A name that an import binds, not yet resolved."""
 
     name: str
 
 
 class SomeText:
-    """A text of which only that it is there is known."""
+    """A text that is unknown, but exists."""
 
     def __repr__(self) -> str:
         return "SOME_TEXT"
@@ -108,12 +108,12 @@ SOME_TEXT = SomeText()
 
 
 def same(first: Any, other: Any) -> bool:
-    """Whether two values are known to be equal."""
+    """Return whether two values are known to be equal."""
     return UNCLEAR not in (first, other) and type(first) is type(other) and bool(first == other)
 
 
 def tabled(value: Any, place: Place) -> Any:
-    """A value of JSON or YAML with dictionaries as `Table`."""
+    """Return a JSON or YAML value with dictionaries as `Table`."""
     if isinstance(value, Mapping):
         table = Table()
         for key, inner in value.items():
@@ -123,7 +123,7 @@ def tabled(value: Any, place: Place) -> Any:
 
 
 def entry_of(owner: Any, key: Any) -> Any:
-    """`owner[key]`."""
+    """Evaluate `owner[key]`."""
     if isinstance(owner, Table) and isinstance(key, str):
         return owner.get(key, UNCLEAR)
     if isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
@@ -132,7 +132,7 @@ def entry_of(owner: Any, key: Any) -> Any:
 
 
 def is_one_of(value: Any, kinds: list[Any]) -> Any:
-    """`isinstance` for what is known and of a type of Python's own."""
+    """Evaluate `isinstance` for known values of builtin types."""
     wanted = kinds[0] if kinds and isinstance(kinds[0], list) else kinds
     types = [_TYPES.get(kind.name) if isinstance(kind, Outside) else None for kind in wanted]
     known = value is None or isinstance(value, tuple(_TYPES.values()))
@@ -140,14 +140,14 @@ def is_one_of(value: Any, kinds: list[Any]) -> Any:
 
 
 def of_text(text: str, name: str, given: list[Any]) -> Any:
-    """A method of a text, of those that have no effect."""
+    """Evaluate a method of a text, if it has no side effects."""
     if UNCLEAR in given or name not in _TEXT:
         return UNCLEAR
     return tried(getattr(text, name), *given)
 
 
 def tried(function: Callable[..., Any], *given: Any) -> Any:
-    """What a function of Python's own returns; unclear when it does not like what it is given."""
+    """Return the result of a builtin; unclear when it rejects its arguments."""
     try:
         return function(*given)
     except (TypeError, ValueError, RecursionError):

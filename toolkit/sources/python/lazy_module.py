@@ -1,8 +1,8 @@
-"""Packages that replace themselves by a lazy module: which names it serves, and from where.
+"""Packages that replace themselves by a lazy module: the names that it serves, and their modules.
 
-The convention is transformers': `sys.modules[__name__] = _LazyModule(name, file, structure)`. The structure is a literal
-dict of submodules and their names, filled in several steps, or it is computed from the `__all__` of the files below
-the package (huggingface/transformers#31329), or both.
+The convention is transformers': `sys.modules[__name__] = _LazyModule(name, file, structure)`. The structure is a literal dict
+of submodules and their names, filled in several steps, or it is computed from the `__all__` of the files below the package
+(huggingface/transformers#31329), or both.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _DECORATED = re.compile(
     re.MULTILINE,
 )
 _QUOTED = re.compile(rb"""["'](\w+)["']""")
-# These files are none of the package's interface: what computes the structure leaves them out.
+# These files are not part of the package's interface: the code that computes the structure leaves them out.
 _LEFT_OUT = ("__init__", "convert_", "modular_")
 
 
 @dataclass
 class _Structure:
-    """What one variable of the module holds: names with their submodules, folders to be searched, other variables."""
+    """The content of one variable of the module: names with their submodules, folders to search, other variables."""
 
     names: dict[str, str] = field(default_factory=dict)
     computed: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class _Structure:
 
 
 def lazy_module(tree: ast.Module) -> Lazy | None:
-    """The names that the lazy module serves; None when the module does not replace itself by one."""
+    """Return the names that the lazy module serves; None when the module does not replace itself."""
     argument = next(filter(None, map(_made_lazy, statements(tree))), None)
     if argument is None:
         return None
@@ -52,7 +52,7 @@ def lazy_module(tree: ast.Module) -> Lazy | None:
 
 
 def _made_lazy(node: ast.AST) -> ast.expr | None:
-    """The structure in `sys.modules[__name__] = _LazyModule(name, file, structure)`."""
+    """Return the structure in `sys.modules[__name__] = _LazyModule(name, file, structure)`."""
     match node:
         case ast.Assign(
             targets=[ast.Subscript(value=modules, slice=ast.Name(id="__name__"))],
@@ -63,7 +63,7 @@ def _made_lazy(node: ast.AST) -> ast.expr | None:
 
 
 def _read(body: Iterable[ast.stmt], structures: dict[str, _Structure]) -> None:
-    """Follow the statements that build structures. Handlers are left out: they put in what only stands in for something."""
+    """Follow the statements that build structures. Exception handlers are left out: they only add placeholders."""
     for node in body:
         match node:
             case ast.If(test=test) if is_type_checking(test):
@@ -88,7 +88,7 @@ def _read(body: Iterable[ast.stmt], structures: dict[str, _Structure]) -> None:
 
 
 def _assign(structure: _Structure, value: ast.expr) -> None:
-    """`structure = {...}`, another structure, a copy of one, or one that is computed."""
+    """Evaluate `structure = {...}`, another structure, a copy, or a computed structure."""
     match value:
         case ast.Dict(keys=keys, values=values):
             for key, names in zip(keys, values, strict=True):
@@ -108,7 +108,7 @@ def _assign(structure: _Structure, value: ast.expr) -> None:
 
 
 def _add(structures: dict[str, _Structure], target: ast.expr, value: ast.expr) -> None:
-    """`structure["module"] = [...]`, `structure["module"].append("Name")`, `structure[anything].update(structure)`."""
+    """Apply `structure["module"] = [...]`, `structure["module"].append("Name")`, `structure[anything].update(structure)`."""
     match target:
         case ast.Subscript(value=ast.Name(id=name), slice=key) if name in structures:
             if isinstance(value, ast.Name):
@@ -128,7 +128,7 @@ def _serve(structure: _Structure, key: ast.expr | None, names: ast.expr) -> None
 
 
 def _texts(node: ast.expr) -> Iterator[str | None]:
-    """The strings of a literal; None for whatever is none."""
+    """Return the strings of a literal; None for anything else."""
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
         for element in node.elts:
             yield from _texts(element)
@@ -148,7 +148,7 @@ def _include(whole: _Structure, structures: Mapping[str, _Structure], seen: set[
 
 
 def exports(tree: SourceTree, package: str) -> dict[str, str]:
-    """The names that the files below a package export, each with its module, found without parsing anything."""
+    """Return the names that the files below a package export, each with its module, found without parsing."""
     found: dict[str, str] = {}
     for path in tree.files(package):
         module = tree.name_of(path)
@@ -164,9 +164,9 @@ def exports(tree: SourceTree, package: str) -> dict[str, str]:
 
 
 def modules_made(tree: ast.Module, name: str) -> tuple[str, ...]:
-    """Patterns of the modules that this one makes at run time, by a function of its own that writes to `sys.modules`.
+    """Return patterns of the modules that this one creates at run time, by its own function that writes to `sys.modules`.
 
-    transformers 5 does so for modules that it has renamed: `_create_module_alias(f"{__name__}.tokenization_utils", ...)`.
+    transformers 5 does this for renamed modules: `_create_module_alias(f"{__name__}.tokenization_utils", ...)`.
     """
     makers = {
         node.name for node in statements(tree) if isinstance(node, ast.FunctionDef) and _makes_modules(node)
@@ -191,7 +191,7 @@ def _makes_modules(function: ast.FunctionDef) -> bool:
 
 
 def _pattern(node: ast.expr, name: str) -> str:
-    """A regular expression for the text that an expression gives."""
+    """Return a regular expression for the text that an expression yields."""
     match node:
         case ast.Constant(value=str(text)):
             return re.escape(text)

@@ -1,4 +1,4 @@
-"""Finding a statement again by its syntax tree, in a source whose lines, comments and formatting may differ."""
+"""Finds a statement again by its syntax tree, in a source whose lines, comments and formatting may differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-# What says how code is written, or what it is read for, and not what it does.
+# Nodes and fields that describe how code is written or used, not what it does.
 _SILENT = frozenset({"ctx", "kind", "type_comment"})
 _BLOCKS = ("body", "orelse", "finalbody")
 Step = str | int
@@ -16,24 +16,24 @@ Step = str | int
 
 @dataclass(frozen=True)
 class Place:
-    """Consecutive statements of one block, and the function or class around them, as `Class.method`; "" for none."""
+    """Consecutive statements of one block, and the enclosing function or class, as `Class.method`; "" for none."""
 
     scope: str
     statements: tuple[ast.stmt, ...]
 
     @property
     def line(self) -> int:
-        """Where the first statement begins."""
+        """The line where the first statement begins."""
         return self.statements[0].lineno
 
 
 def digest(node: ast.AST) -> str:
-    """A digest of a syntax tree without positions and comments. Every Python gives the same."""
+    """Return a digest of a syntax tree without positions and comments, the same in every Python version."""
     return hashlib.sha256(_shape(node).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _shape(value: object) -> str:
-    """A syntax tree as text. Fields that are empty are left out: newer Pythons have more of them."""
+    """Return a syntax tree as text. Empty fields are left out: newer Python versions have more of them."""
     if isinstance(value, ast.AST):
         fields = ((name, part) for name, part in ast.iter_fields(value) if name not in _SILENT)
         parts = (f"{name}={_shape(part)}" for name, part in fields if part is not None and part != [])
@@ -44,7 +44,7 @@ def _shape(value: object) -> str:
 
 
 def blocks(node: ast.AST, scope: str = "") -> Iterator[tuple[str, list[ast.stmt]]]:
-    """Every block of statements below a node, with the scope that it stands in."""
+    """Yield every block of statements below a node, with its scope."""
     for name in _BLOCKS:
         statements = getattr(node, name, None)
         if isinstance(statements, list) and statements and isinstance(statements[0], ast.stmt):
@@ -60,7 +60,7 @@ def blocks(node: ast.AST, scope: str = "") -> Iterator[tuple[str, list[ast.stmt]
 
 
 def matches(tree: ast.Module, scope: str, digests: Sequence[str]) -> list[Place]:
-    """The places in this scope where consecutive statements have these syntax trees."""
+    """Return the places in this scope where consecutive statements have these syntax trees."""
     found: list[Place] = []
     for around, statements in blocks(tree):
         known = [digest(statement) for statement in statements] if around == scope else []
@@ -73,7 +73,7 @@ def matches(tree: ast.Module, scope: str, digests: Sequence[str]) -> list[Place]
 
 
 def enclosing(tree: ast.Module, first: int, last: int) -> Place | None:
-    """The fewest consecutive statements of one block that cover these lines (from 1, both included)."""
+    """Return the fewest consecutive statements of one block that cover these lines (from 1, both included)."""
     found = None
     for scope, statements in blocks(tree):
         inside = [
@@ -92,7 +92,7 @@ def _begin(statement: ast.stmt) -> int:
 
 
 def steps_to(root: ast.AST, wanted: ast.AST) -> tuple[Step, ...] | None:
-    """The fields and indexes that lead from a node to one below it."""
+    """Return the fields and indexes on the path from a node to one below it."""
     if root is wanted:
         return ()
     for name, value in ast.iter_fields(root):
@@ -103,7 +103,7 @@ def steps_to(root: ast.AST, wanted: ast.AST) -> tuple[Step, ...] | None:
 
 
 def follow(root: ast.AST, steps: Sequence[Step]) -> ast.AST | None:
-    """The node to which fields and indexes lead, None when there is none."""
+    """Return the node at this path of fields and indexes, None when it does not exist."""
     value: object = root
     for step in steps:
         if isinstance(step, str):

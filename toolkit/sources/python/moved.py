@@ -1,4 +1,4 @@
-"""Where a name lives now: every definition of it in a tree, found by text before anything is parsed."""
+"""Finds where a name is defined now: every definition in a tree, found by text before anything is parsed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verl_doctor.toolkit.sources.python.source import SourceTree, Unreadable, re
 
 
 def definitions(tree: SourceTree, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The modules that define each name at their top level: as a class, a function or a variable."""
+    """Return the modules that define each name at their top level: as a class, a function or a variable."""
     wanted = sorted(name for name in set(names) if name.isidentifier())
     if not wanted:
         return {}

@@ -1,4 +1,4 @@
-"""The options that a command's argument parser takes, read from the `add_argument` calls of the modules that build it."""
+"""The options of a command's argument parser, read from the `add_argument` calls of the modules that build it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAKES_FIELDS = ("dataclass", "config")
 class ParserOptions:
     """The long options ("--max-model-len"), and the file that defines most of them.
 
-    `complete` is False when some are made in a way that cannot be read.
+    `complete` is False when some are created in a way that cannot be read.
     """
 
     names: frozenset[str]
@@ -27,16 +27,16 @@ class ParserOptions:
     complete: bool = True
 
     def takes(self, option: str) -> bool:
-        """Whether argparse accepts an option: as it is spelled, with `_` for `-`, shortened, or negated by `--no-`."""
+        """Return whether argparse accepts an option: as written, with `_` for `-`, abbreviated, or negated by `--no-`."""
         spelled = option.replace("_", "-")
         plain = "--" + spelled.removeprefix("--no-") if spelled.startswith("--no-") else spelled
         return any(name.startswith(spelled) or name == plain for name in self.names)
 
 
 def parser_options(tree: SourceTree, command: str) -> ParserOptions | None:
-    """Read what the parser of a command takes, from the command's module and those that it imports for this purpose.
+    """Read a command's options from its module and those that it imports for this purpose.
 
-    None when there is no such module, or one of them cannot be read.
+    None when the module does not exist, or one of them cannot be read.
     """
     names: set[str] = {"--help"}
     complete, most, path = True, 0, ""
@@ -71,11 +71,11 @@ def parser_options(tree: SourceTree, command: str) -> ParserOptions | None:
 
 
 def _defined(module: ast.Module) -> Iterator[str | None]:
-    """The long options that a module's `add_argument` calls define. None stands for those that cannot be told."""
+    """Yield the long options that a module's `add_argument` calls define. None stands for unknown ones."""
     for node in walk(module):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="add_argument")):
-                continue  # a parser's own method, which hands on what it is given
+                continue  # a parser's own method, which passes its arguments on
             case ast.Call(func=ast.Attribute(attr="add_argument"), args=[*given]):
                 for name in given:
                     match name:
@@ -92,7 +92,7 @@ def _defined(module: ast.Module) -> Iterator[str | None]:
 
 
 def _spelt(module: ast.Module) -> list[str | None]:
-    """Options that come from a variable are spelled somewhere in the module."""
+    """Return options from a variable, whose names are written somewhere in the module."""
     return [
         node.value.replace("_", "-")
         for node in walk(module)
@@ -101,7 +101,7 @@ def _spelt(module: ast.Module) -> list[str | None]:
 
 
 def _fields(module: ast.Module) -> list[str | None]:
-    """Options that are made in a loop come from the fields of the module's own dataclasses."""
+    """Return options created in a loop over the fields of the module's own dataclasses."""
     return [
         f"--{field.target.id.replace('_', '-')}"
         for node in module.body

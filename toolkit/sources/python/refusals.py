@@ -1,7 +1,7 @@
-"""What validating code refuses, told from its syntax tree: the first `raise`, false `assert` or impossible operation that is certain.
+"""Finds what validating code refuses: the first certain `raise`, false `assert` or impossible operation in its syntax tree.
 
-Functions are followed with the values of a configuration. Whatever is not understood is `UNCLEAR`. A branch under an unclear
-condition is not followed: what it assigns is unclear afterwards, and nothing that it raises counts.
+Functions are followed with the values of a configuration. Anything not understood is `UNCLEAR`. A branch under an unclear
+condition is not followed: its assignments become unclear, and its exceptions do not count.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Section:
 
 @dataclass(eq=False)
 class Made:
-    """An object made of a section: `fields` by name, `keys` where each comes from."""
+    """An object made from a section: `fields` by name, `keys` with the source of each."""
 
     owner: ClassNode
     fields: dict[str, Any]
@@ -74,7 +74,7 @@ class ClassNode:
 
 @dataclass(frozen=True)
 class FunctionNode:
-    """A function, its module, and the object that it is bound to. `owner` is the class that defines it; `around` are names of an outer function."""
+    """A function, its module, and the object that it is bound to. `owner` is the defining class; `around` are an outer function's names."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     module: str
@@ -92,7 +92,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What is raised: its type and words, where as "path:line", the condition, and the keys that it was made of."""
+    """What is raised: its type and message, the place as "path:line", the condition, and the keys that it depends on."""
 
     raised: str
     text: str
@@ -102,7 +102,7 @@ class Refusal:
 
 
 class RefusedError(Exception):
-    """The code that is followed raises for certain."""
+    """The followed code raises for certain."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.text)
@@ -110,7 +110,7 @@ class RefusedError(Exception):
 
 
 class NotFollowedError(Exception):
-    """What comes next cannot be told."""
+    """What comes next cannot be determined."""
 
 
 class _ReturnedError(Exception):
@@ -136,10 +136,10 @@ class _Frame:
 
 
 class Follower:
-    """Follows functions of several source trees. `look` returns what the configuration has for a key, `MISSING` or `UNTOLD`.
+    """Follows functions of several source trees. `look` returns the configuration's value for a key, `MISSING` or `UNTOLD`.
 
-    `loops`: the body of a loop over what is not known is followed once. `variable` returns the value of an environment variable, None
-    where it is not set, `UNCLEAR` where that is not known. `modules` are those that were read before.
+    `loops`: the body of a loop over unknown values is followed once. `variable` returns the value of an environment variable,
+    None where it is not set, `UNCLEAR` where unknown. `modules` are those that were already read.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Follower:
     # What a configuration holds
 
     def value_at(self, key: str) -> Any:
-        """What the configuration has for a key, in the form in which code is followed."""
+        """Return the configuration's value for a key, in the form in which code is followed."""
         self._keys.append(key)
         return self._taken(self._look(key), key)
 
@@ -179,7 +179,7 @@ class Follower:
         return found if isinstance(found, _PLAIN) else UNCLEAR
 
     def made(self, section: str) -> Any:
-        """The object that Hydra makes of a section with a `_target_`: those in it first. Raises RefusedError."""
+        """Return the object that Hydra makes from a section with a `_target_`, inner ones first. Raises RefusedError."""
         content, target = self._look(section), self._look(f"{section}._target_")
         if not isinstance(content, Mapping) or not isinstance(target, str):
             return Section(section)
@@ -195,7 +195,7 @@ class Follower:
         return self.instance(owner, fields, {name: f"{section}.{name}" for name in fields})
 
     def instance(self, owner: ClassNode, given: Mapping[str, Any], keys: Mapping[str, str]) -> Made:
-        """An object of a dataclass with these fields, after its `__post_init__`. Raises RefusedError."""
+        """Return an object of a dataclass with these fields, after its `__post_init__`. Raises RefusedError."""
         made = Made(owner, {**self._defaults(owner), **given}, dict(keys))
         method = self._method(owner, "__post_init__")
         if method is not None:
@@ -203,7 +203,7 @@ class Follower:
         return made
 
     def _defaults(self, owner: ClassNode) -> dict[str, Any]:
-        """The values that the fields of a dataclass have without an argument."""
+        """Return the default values of a dataclass's fields."""
         fields: dict[str, Any] = {}
         for base in reversed(list(self._bases(owner))):
             for part in base.node.body:
@@ -220,9 +220,9 @@ class Follower:
         named: Mapping[str, Any],
         keys: Mapping[str | int, tuple[str, ...]] | None = None,
     ) -> None:
-        """Follow the `__init__` of a class with these arguments, made of these keys; the others are not known.
+        """Follow the `__init__` of a class with these arguments, made from these keys; other arguments are unknown.
 
-        Raises RefusedError, also for an argument that it does not take.
+        Raises RefusedError, also for an argument that it does not accept.
         """
         method = self._method(owner, "__init__")
         if method is None:
@@ -251,7 +251,7 @@ class Follower:
         self.method_of(Made(owner, {**self._defaults(owner), **given}, dict(keys)), method, {})
 
     def names_in(self, section: Section) -> tuple[str, ...]:
-        """The names in a part of the configuration."""
+        """Return the names in a part of the configuration."""
         content = self._look(section.key)
         return tuple(map(str, content)) if isinstance(content, Mapping) else ()
 
@@ -264,7 +264,7 @@ class Follower:
     # Names
 
     def named(self, name: str) -> Any:
-        """What a dotted name stands for: a class, a function, a constant; `UNCLEAR` where it cannot be told."""
+        """Return what a dotted name refers to: a class, a function, a constant; `UNCLEAR` where unknown."""
         steps = name.split(".")
         for end in range(len(steps), 0, -1):
             if self._module(".".join(steps[:end])) is None:
@@ -343,7 +343,7 @@ class Follower:
     # Classes
 
     def _bases(self, owner: ClassNode, depth: int = 0) -> Iterator[ClassNode]:
-        """A class and those above it that are known, the nearest first."""
+        """Return a class and its known bases, the nearest first."""
         yield owner
         for base in owner.node.bases:
             above = self._resolved(dotted(base), owner.module)
@@ -358,7 +358,7 @@ class Follower:
         return found
 
     def _method(self, owner: ClassNode, name: str, *, above: ClassNode | None = None) -> FunctionNode | None:
-        """A method of a class; with `above` the next one behind that class."""
+        """Return a method of a class; with `above`, the next one after that class."""
         order = list(self._bases(owner))
         if above is not None:
             order = order[order.index(above) + 1 :] if above in order else []
@@ -404,7 +404,10 @@ class Follower:
         *,
         awaited: bool = False,
     ) -> Any:
-        """What a function returns; `keys` are those that its arguments are made of. Raises RefusedError where it raises for certain, NotFollowedError where that cannot be told."""
+        """Return a function's result, given the keys of its arguments.
+
+        Raises RefusedError if it raises for certain, NotFollowedError where that cannot be determined.
+        """
         if self._depth > _DEEPEST or isinstance(function.node, ast.AsyncFunctionDef) is not awaited:
             raise NotFollowedError
         if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in walk(function.node)):
@@ -443,11 +446,11 @@ class Follower:
         return None
 
     def called_as(self, node: ast.Call, module: str, names: Mapping[str, Any]) -> Any:
-        """What a call that stands somewhere in a module does, with these names for what surrounds it."""
+        """Follow a call somewhere in a module, with these names for its surroundings."""
         return self._call(node, _Frame(module, dict(names)))
 
     def expression(self, node: ast.expr, module: str) -> Any:
-        """The value of an expression that stands in a module. Raises RefusedError."""
+        """Return the value of an expression in a module. Raises RefusedError."""
         return self._value(node, _Frame(module, {}))
 
     # Statements
@@ -532,7 +535,7 @@ class Follower:
                 self._unclear(node, frame)
 
     def _once(self, node: ast.For | ast.While, frame: _Frame, target: ast.expr | None = None) -> None:
-        """Follow a loop's body once, as every job that trains goes through it; what it touches is not known before nor afterwards."""
+        """Follow a loop's body once, as every training job runs it; what it changes is unknown before and afterwards."""
         written = [part.id for part in walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]  # fmt: skip
         frame.names.update(dict.fromkeys(written, UNCLEAR))
         if target is not None:
@@ -554,7 +557,7 @@ class Follower:
         self._block(taken, frame)
 
     def _unclear(self, node: ast.stmt, frame: _Frame) -> None:
-        """Whether a block runs is not known: what it touches is not known afterwards."""
+        """Follow a block that may not run: what it changes is unknown afterwards."""
         leaves = False
         for part in walk(node):
             match part:
@@ -609,7 +612,7 @@ class Follower:
         raise RefusedError(Refusal(raised.rpartition(".")[2], words[:_TEXT], place, condition, keys))
 
     def _message_text(self, node: ast.expr, frame: _Frame) -> str:
-        """A message as far as it is known."""
+        """Return a message as far as it is known."""
         match node:
             case ast.JoinedStr(values=parts):
                 return "".join(self._message_text(part, frame) for part in parts)
@@ -692,7 +695,7 @@ class Follower:
         return UNCLEAR
 
     def _element(self, node: ast.expr, target: ast.expr, value: Any, frame: _Frame) -> Any:
-        """What one element of a comprehension is."""
+        """Return one element of a comprehension."""
         inner = replace(frame, names=dict(frame.names), keys=dict(frame.keys))
         self._store(target, value, inner, ())
         return self._value(node, inner)
@@ -761,7 +764,7 @@ class Follower:
         raise RefusedError(Refusal(raised, words, place, _words(node), self._read_keys()))
 
     def _read_keys(self) -> tuple[str, ...]:
-        """The keys that were read last, without the sections on the way to them."""
+        """Return the keys that were read last, without the sections on the way to them."""
         keys = dict.fromkeys(self._keys)
         return tuple(key for key in keys if key and not isinstance(self._look(key), Mapping))
 
@@ -858,7 +861,7 @@ class Follower:
         )
 
     def _method_result(self, owner: Any, method: str, given: Sequence[Any]) -> Any:
-        """The answer of a method of a section, an object or a plain value; `_NOTHING` where it has none here."""
+        """Return the result of a method of a section, an object or a plain value; `_NOTHING` where it has none here."""
         default = given[1] if len(given) > 1 else None
         if method == "get" and given and isinstance(given[0], str):
             if isinstance(owner, Section):
@@ -912,7 +915,7 @@ class Follower:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is known through and through."""
+    """Return whether a value is completely known."""
     if isinstance(value, (list, tuple, set)):
         return all(map(_is_plain, value))
     if isinstance(value, dict):
@@ -921,7 +924,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_instance(value: Any, types: ast.expr) -> Any:
-    """Whether a plain value of the configuration has one of these types; lists and sections have OmegaConf's own."""
+    """Return whether a plain value of the configuration has one of these types; lists and sections have OmegaConf's own."""
     names = [dotted(part) for part in (types.elts if isinstance(types, ast.Tuple) else [types])]
     if type(value) not in (type(None), bool, int, float, str) or not _BUILT_IN_TYPES.issuperset(names):
         return UNCLEAR
@@ -929,14 +932,14 @@ def _is_instance(value: Any, types: ast.expr) -> Any:
 
 
 def _blur(made: Made) -> None:
-    """Forget what an object has, after code that was not followed; a part of the configuration stays what it is."""
+    """Discard an object's fields after code that was not followed; a part of the configuration stays as it is."""
     for name, value in made.fields.items():
         if not isinstance(value, Section):
             made.fields[name] = UNCLEAR
 
 
 def _swallows(context: ast.expr) -> bool:
-    """Whether a `with` may end what is raised in it."""
+    """Return whether a `with` may suppress what is raised in it."""
     name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
     return not name or any(word in name.lower() for word in ("suppress", "raises", "catch", "ignore"))
 

@@ -1,6 +1,6 @@
-"""From a dotted name to its definition, across the files of one or several source trees.
+"""Resolves a dotted name to its definition, across the files of one or several source trees.
 
-The answer is `Present`, `Missing` or `Unresolved`. What cannot be followed is unresolved: it is never guessed.
+The result is `Present`, `Missing` or `Unresolved`. What cannot be followed is unresolved, never guessed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from verl_doctor.toolkit.sources.python.symbols import (
     Variable,
 )
 
-# Modules that are compiled or generated, among the names that a package may have: `_C`, `_moe_C`, `_version`.
+# Compiled or generated modules, by the names that a package may use: `_C`, `_moe_C`, `_version`.
 _COMPILED = re.compile(r"_version|_(?:\w+_)?C(?:_\w+)?|vllm_flash_attn|\w+_pb2(?:_grpc)?")
-# Every module has these without binding them.
+# Names that every module has without binding them.
 _IMPLICIT = frozenset(
     {
         "__name__",
@@ -55,10 +55,10 @@ _Seen = frozenset[tuple[str, str]]
 
 
 class Sources:
-    """Several source trees, summarised one module at a time and only when asked.
+    """Several source trees, summarised one module at a time and only on request.
 
-    `unread` are the modules asked for that could not be read. Those that an answer met are added to `touched`, which
-    is for the caller to clear.
+    `unread` are requested modules that could not be read. Those that a lookup met are added to `touched`, which the caller
+    must clear.
     """
 
     def __init__(self, trees: Iterable[SourceTree]) -> None:
@@ -69,14 +69,14 @@ class Sources:
         self.touched: set[str] = set()
 
     def own_name(self, dotted: str) -> str | None:
-        """The canonical spelling of a name that lies in one of the trees."""
+        """Return the canonical form of a name in one of the trees."""
         for tree in self._trees:
             if (name := tree.own_name(dotted)) is not None:
                 return name
         return None
 
     def module(self, name: str) -> Module | Opaque | None:
-        """The summary of a module by its canonical name; None when there is no such module."""
+        """Return the summary of a module by its canonical name; None when it does not exist."""
         if name not in self._modules:
             self._modules[name] = self._read(name)
         if name in self.unread:
@@ -84,16 +84,16 @@ class Sources:
         return self._modules[name]
 
     def file_of(self, name: str) -> ModuleFile | None:
-        """Where a module lies."""
+        """Return where a module lies."""
         tree = self.tree_of(name)
         return tree.locate(name) if tree else None
 
     def add(self, tree: ast.Module, file: ModuleFile) -> None:
-        """Summarise a module that the caller has parsed for itself."""
+        """Summarise a module that the caller has parsed."""
         self._modules[file.name] = _summary(tree, file)
 
     def import_module(self, dotted: str) -> Answer:
-        """What `import dotted` would find. A module is a file: a package's attribute is not enough."""
+        """Return what `import dotted` would find. A module is a file: a package's attribute is not enough."""
         name = self.own_name(dotted)
         if name is None:
             return Present(External(dotted))
@@ -117,28 +117,28 @@ class Sources:
         return Present(found) if found is not None else Unresolved(name)
 
     def import_name(self, dotted: str, name: str) -> Answer:
-        """What `from dotted import name` would find."""
+        """Return what `from dotted import name` would find."""
         module = self.import_module(dotted)
         if not isinstance(module, Present):
             return module
         return self.member(module.definition, name)
 
     def resolve(self, dotted: str) -> Answer:
-        """What a dotted path stands for: modules, then what they bind, then members of that."""
+        """Return what a dotted path refers to: modules, then what they bind, then members of that."""
         try:
             return self._resolve(dotted, frozenset())
         except RecursionError:
             return Unresolved(f"{dotted} leads too deep")
 
     def member(self, owner: Definition, name: str) -> Answer:
-        """What `owner.name` stands for, where `owner` is the thing itself and not an instance of it."""
+        """Return what `owner.name` refers to, where `owner` is the object itself and not an instance of it."""
         try:
             return self._member(owner, name, frozenset())
         except RecursionError:
             return Unresolved(f"{name} leads too deep")
 
     def names_for_annotations(self, module: Module, name: str) -> Answer:
-        """Look a name up as a type checker would: what is imported for it alone counts too."""
+        """Look a name up as a type checker would: imports for type checkers count too."""
         if name in module.typing_names and name not in module.names:
             try:
                 return self._bound(module, name, module.typing_names[name], frozenset())
@@ -147,7 +147,7 @@ class Sources:
         return self.member(module, name)
 
     def tree_of(self, name: str) -> SourceTree | None:
-        """The tree in which a module lies, by its canonical name."""
+        """Return the tree that contains a module, by its canonical name."""
         return next((tree for tree in self._trees if tree.own_name(name) == name), None)
 
     def _read(self, name: str) -> Module | Opaque | None:
@@ -183,7 +183,7 @@ class Sources:
             if not isinstance(answer, Present):
                 return answer
             path = f"{path}.{part}"
-            unread = isinstance(answer.definition, Opaque)  # a package whose own text is of no interest
+            unread = isinstance(answer.definition, Opaque)  # a package whose own text is irrelevant
             inner = self.module(path) if unread else None
             answer = Present(inner) if inner is not None else self._member(answer.definition, part, seen)
         return answer
@@ -258,14 +258,14 @@ class Sources:
         return self._member(owner.definition, name, seen) if isinstance(owner, Present) else owner
 
     def _exported(self, package: str) -> dict[str, str]:
-        """What the files below a package export, and which of them does."""
+        """Return what the files below a package export, and the exporting file."""
         if package not in self._exports:
             tree = self.tree_of(package)
             self._exports[package] = exports(tree, package) if tree else {}
         return self._exports[package]
 
     def _is_made(self, name: str) -> bool:
-        """Whether the top package makes a module of this name at run time."""
+        """Return whether the top package creates a module of this name at run time."""
         top = self.module(name.partition(".")[0])
         return isinstance(top, Module) and any(re.fullmatch(pattern, name) for pattern in top.made)
 
@@ -278,7 +278,7 @@ class Sources:
         return self._of_module(module, name, seen) if exported else Missing("name", "", module.path)
 
     def _served(self, module: Module, name: str, text: str, seen: _Seen) -> Answer:
-        """Follow a lazy table's entry in the spellings that are in use: `.mod:attr`, `mod:attr`, `submodule`."""
+        """Follow a lazy table's entry in any of its usual forms: `.mod:attr`, `mod:attr`, `submodule`."""
         source, _, attribute = text.partition(":")
         attribute = attribute or name
         if source.startswith("."):
@@ -291,13 +291,13 @@ class Sources:
         return Present(Opaque(f"{module.name} serves {name} through __getattr__"))
 
     def member_of_class(self, owner: Class, name: str) -> Answer:
-        """What a class, or an instance of it, has under a name; bases are followed."""
+        """Return a member of a class, or of an instance of it, by name; bases are followed."""
         return member_of_class(self, owner, name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Same:
-    """Compares definitions by where they stand: two imports of one thing are one."""
+    """Compare definitions by place: two imports of the same definition are equal."""
 
     definition: Definition
 
@@ -325,5 +325,8 @@ def _summary(tree: ast.Module, file: ModuleFile) -> Module | Opaque:
 
 
 def may_be_built(name: str) -> bool:
-    """Modules that are compiled or generated (`_C`, `_version`, `vllm_flash_attn`, `api_pb2`) are not in every source tree."""
+    """Return whether a module is compiled or generated, and so not in every source tree.
+
+    Examples: `_C`, `_version`, `vllm_flash_attn`, `api_pb2`.
+    """
     return name.startswith("_") or name == "vllm_flash_attn" or name.endswith(("_pb2", "_pb2_grpc"))

@@ -1,8 +1,8 @@
-"""From a patched source back to what was there: the replaced lines stand in it as comments.
+"""Restores the original of a patched source, whose replaced lines remain as comments.
 
-A patch is one or several kept lines (comments) and the code that replaces them, all ending in one marker. What this
-doctor writes keeps first and replaces then; between its marked lines some may be unmarked, as a comment cannot stand
-everywhere. What people write by hand may have the two in either order, and every line of it is marked.
+A patch is one or several kept lines (comments) and the code that replaces them, all ending in one marker. In this doctor's
+patches the kept lines come first; between marked lines some may be unmarked, as a comment cannot stand everywhere. In patches
+made by hand either may come first, and every line is marked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEPT = re.compile(r"(?P<indent>\s*)# ?(?P<code>.*\S)\s*")
 class Hunk:
     """One patch in a source: its lines `first` to `last` (from 1, both included) replace the lines `old`.
 
-    `new` is the code that replaces them. Both are without the marker and without line ends.
+    `new` is the replacing code. Both are without the marker and without line ends.
     """
 
     marker: str
@@ -34,9 +34,9 @@ class Hunk:
 
 @dataclass(frozen=True)
 class Restored:
-    """A source without its patches. `hunks` are those taken out, each with the line (from 1) where `old` stands now.
+    """A source without its patches. `hunks` are those removed, each with the line (from 1) where `old` now stands.
 
-    `untold` are lines of patches from which what was there cannot be told.
+    `untold` are lines of patches whose original cannot be determined.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Restored:
 
 
 def restored(text: str, marked: Mapping[int, str], ours: str) -> Restored:
-    """Take the patches out of a source. `marked` says which lines end in which marker; `ours` is this doctor's word."""
+    """Remove the patches from a source. `marked` maps lines to the marker at their end; `ours` is this doctor's word."""
     lines = text.splitlines()
     hunks: list[Hunk] = []
     untold: list[Hunk] = []
@@ -67,7 +67,7 @@ def _parses(lines: Sequence[str]) -> bool:
 
 
 def _without(lines: Sequence[str], hunks: Sequence[Hunk]) -> tuple[list[str], list[int]]:
-    """The lines with the old ones in place of hunks, and where (from 1) those stand."""
+    """Return the lines with the old ones in place of hunks, and where (from 1) those stand."""
     found: list[str] = []
     places: list[int] = []
     done = 0
@@ -99,7 +99,7 @@ def _hunks(lines: Sequence[str], marked: Mapping[int, str], ours: str) -> Iterat
 
 
 def _ours(numbers: Sequence[int], lines: Sequence[str], marked: Mapping[int, str], ours: str) -> list[int]:
-    """The marked lines of a patch of ours: up to the next kept line that was not kept out of this patch itself."""
+    """Return the marked lines of a patch of ours: up to the next kept line that does not belong to it."""
     taken: list[int] = []
     markers = {marked[numbers[0]]}
     has_code = False
@@ -118,12 +118,12 @@ def _ours(numbers: Sequence[int], lines: Sequence[str], marked: Mapping[int, str
 
 
 def _is_nested(line: str, marker: str, ours: str) -> bool:
-    """Whether a kept line was itself a line that this doctor had written."""
+    """Return whether a kept line had itself been written by this doctor."""
     return re.search(rf"# {re.escape(ours)}: [A-Z]+\d+$", _unmarked(line, marker)) is not None
 
 
 def _by_hand(numbers: Sequence[int], marked: Mapping[int, str]) -> list[int]:
-    """The marked lines that follow each other without a gap."""
+    """Return consecutive marked lines."""
     first = numbers[0]
     return [
         number
@@ -137,7 +137,7 @@ def _is_comment(line: str) -> bool:
 
 
 def _unmarked(line: str, marker: str) -> str:
-    """A line without the marker that ends it."""
+    """Return a line without the marker at its end."""
     word, _, code = marker.partition(":")
     rest = rf":\s*{re.escape(code.strip())}" if code else ""
     return re.sub(rf"\s*#\s*{re.escape(word)}{rest}\s*$", "", line) if marker else line

@@ -1,4 +1,4 @@
-"""Paths from a Python file of `KEY = "path"` lines, as people copy one from an example for each cluster. It is read, never run."""
+"""Paths from a Python file of `KEY = "path"` lines, such as people copy from an example for each cluster; read, never run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from verl_doctor.toolkit.target import UsageError
 
 _LARGEST = 1_000_000  # bytes
 _NOT_IN_ONE = (b"def ", b"class ", b"@")
-_DEEPEST = 50  # expressions in each other
+_DEEPEST = 50  # nested expressions
 NO_PATH = "it is not a path"
-"""Why most lines of such a file are not taken."""
+"""The reason why most lines of such a file are skipped."""
 
 Value = str | PurePosixPath
 
 
 class NotPlainError(Exception):
-    """Why a value cannot be told by reading, as the end of a sentence."""
+    """Why a value cannot be determined by reading, as the end of a sentence."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One assignment of the file. `path` is None when it is not taken, `why` says why not. A path may begin with `~` or `$NAME`."""
+    """One assignment of the file. `path` is None when it is skipped, with the reason in `why`. A path may begin with `~` or `$NAME`."""
 
     name: str
     line: int
@@ -37,7 +37,7 @@ class Setting:
 
 
 def settings_in(file: Path) -> list[Setting]:
-    """The assignments of a file, the last one of each name. Raises UsageError when it cannot be read as Python."""
+    """Return the assignments of a file, the last for each name. Raises UsageError when it cannot be parsed as Python."""
     content = user_file.read(file, _LARGEST)
     if content is None:
         raise UsageError(f"{file} is larger than {_LARGEST:,} bytes: it is not a file of paths")
@@ -56,7 +56,7 @@ def settings_in(file: Path) -> list[Setting]:
 
 
 def names_of_paths(content: bytes) -> bytes | None:
-    """Of a file that sets paths and does nothing else what every cluster has alike: the names. None for any other file."""
+    """Return the names in a file that only sets paths, which all clusters share. None for any other file."""
     if len(content) > _LARGEST or b"=" not in content or any(word in content for word in _NOT_IN_ONE):
         return None
     tree = parse(content, Path("paths.py"))
@@ -79,7 +79,7 @@ def names_of_paths(content: bytes) -> bytes | None:
 
 
 def _assignments(node: ast.stmt) -> list[tuple[str, ast.expr | str]]:
-    """The names that a statement binds, each with the expression, or with why there is none to read."""
+    """Yield the names that a statement binds, each with the expression, or with why it cannot be read."""
     match node:
         case ast.Assign(targets=targets, value=value):
             return [(target.id, value) for target in targets if isinstance(target, ast.Name)]
@@ -187,7 +187,7 @@ def _called(function: ast.expr, arguments: list[ast.expr], inner: Callable[[ast.
 
 
 def _is_module(name: str) -> bool:
-    """Whether a dotted name is a function of a module, as these files import them, and no method of a value."""
+    """Return whether a dotted name is a function of a module, as these files import them, and not a value's method."""
     return name.startswith(("os.", "pathlib.", "path.", "osp."))
 
 

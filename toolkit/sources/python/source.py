@@ -1,7 +1,7 @@
-"""A tree of Python sources: where its modules lie, and their syntax trees. Nothing of it is ever imported.
+"""A tree of Python sources: where its modules lie, and their syntax trees. None of it is ever imported.
 
-Whatever cannot be read gives an `Unreadable` with the reason: a source tree may hold anything, and none of it may
-end the run.
+Whatever cannot be read results in an `Unreadable` with the reason: a source tree may hold anything, and nothing in it may end
+the run.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-# Larger than any module that a person wrote; generated tables of this size say nothing about an interface.
+# Larger than any module written by hand; generated tables of this size define no interface.
 _LARGEST = 8 * 1024 * 1024
 _COMPILED = (".so", ".pyd")
-# These say that there is no such folder. Any other error leaves open what is in it.
+# The folder certainly does not exist. After any other error its content is unknown.
 _NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
-# What is done about warnings is one setting for all threads.
+# How warnings are handled is one setting for all threads.
 _PARSING = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file that is there, and why its contents stay unknown.
+    """An existing file, and why its contents are unknown.
 
-    `by` says what stands in the way: the file system, a text that is no Python of any release, the syntax at this line,
-    or a limit of the reader itself.
+    `by` is the obstacle: the file system, a text that is no Python of any release, the syntax at this line, or a limit of the
+    reader itself.
     """
 
     reason: str
@@ -57,8 +57,8 @@ class ModuleFile:
 class SourceTree:
     """One package folder, and the dotted name under which it is imported ("vllm", or "pkg.verl" when vendored).
 
-    `alias` is a further prefix that means this tree: a vendored verl still spells its own imports `verl...`. Modules
-    whose text holds none of the words `about` are of no interest and stay unread.
+    `alias` is a further prefix for this tree: a vendored verl still writes its own imports as `verl...`. Modules whose text
+    holds none of the words `about` are irrelevant and stay unread.
     """
 
     folder: Path
@@ -70,18 +70,18 @@ class SourceTree:
     _located: dict[str, ModuleFile | None] = field(default_factory=dict, repr=False, compare=False)
 
     def concerns(self, source: bytes) -> bool:
-        """Whether a text holds one of the words, perhaps with something behind it: "ray" is not in "array"."""
+        """Return whether a text holds one of the words, perhaps with a suffix: "ray" is not in "array"."""
         return not self.about or _begins_with(self.about).search(source) is not None
 
     def own_name(self, dotted: str) -> str | None:
-        """The tree's own spelling of a dotted name, or None for a name of another package."""
+        """Return a dotted name as this tree writes it, or None for a name of another package."""
         for prefix in (self.name, self.alias):
             if prefix and (dotted == prefix or dotted.startswith(f"{prefix}.")):
                 return self.name + dotted[len(prefix) :]
         return None
 
     def locate(self, name: str) -> ModuleFile | None:
-        """Find a module by the tree's own spelling of its name, as the import system would."""
+        """Find a module by its name in this tree, as the import system would."""
         if name not in self._located:
             self._located[name] = self._find(name)
         return self._located[name]
@@ -108,7 +108,7 @@ class SourceTree:
         return ModuleFile(name, path, "namespace") if self._files(path) else None
 
     def _hidden_below(self, parts: list[str]) -> ModuleFile | None:
-        """The first folder on the way to a module that may not be read."""
+        """Return the first unreadable folder on the way to a module."""
         for end in range(len(parts) + 1):
             folder = self.folder.joinpath(*parts[:end])
             self._files(folder)
@@ -118,7 +118,7 @@ class SourceTree:
         return None
 
     def name_of(self, path: Path) -> str | None:
-        """The dotted name of a source file of this tree."""
+        """Return the dotted name of a source file of this tree."""
         try:
             parts = list(path.relative_to(self.folder).with_suffix("").parts)
         except ValueError:
@@ -128,7 +128,7 @@ class SourceTree:
         return ".".join([self.name, *parts])
 
     def files(self, package: str = "") -> Iterator[Path]:
-        """Every source file, of one package only when it is named, in a stable order. Links to folders are not followed."""
+        """Yield every source file, of one package only when it is named, in a stable order. Links to folders are not followed."""
         top = (
             self.folder.joinpath(*package[len(self.name) :].lstrip(".").split("."))
             if package
@@ -139,7 +139,7 @@ class SourceTree:
             yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
 
     def _files(self, folder: Path) -> frozenset[str]:
-        """What lies in a folder. Listed once: asking the file system for each spelling costs more."""
+        """Return the entries of a folder, listed once: querying the file system for each name costs more."""
         if folder not in self._listings:
             try:
                 self._listings[folder] = frozenset(os.listdir(folder))  # noqa: PTH208 - names alone, thousands of them
@@ -156,7 +156,7 @@ def _begins_with(words: tuple[str, ...]) -> re.Pattern[bytes]:
 
 
 def read(path: Path) -> bytes | Unreadable:
-    """The bytes of a source file."""
+    """Return the bytes of a source file."""
     try:
         if path.stat().st_size > _LARGEST:
             return Unreadable(f"{path} is larger than {_LARGEST} bytes", "reader")
@@ -166,10 +166,10 @@ def read(path: Path) -> bytes | Unreadable:
 
 
 def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
-    """The syntax tree of a source file, in the encoding that it declares."""
+    """Return the syntax tree of a source file, in the encoding that it declares."""
     try:
         with _PARSING, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # other people's invalid escapes are not our subject
+            warnings.simplefilter("ignore")  # other projects' invalid escapes are irrelevant
             return ast.parse(source, str(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         number = (error.lineno or 0) if isinstance(error, SyntaxError) else 0
@@ -178,13 +178,13 @@ def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
         reason = f"{path} cannot be parsed: {type(error).__name__}: {message}{line}"
         if isinstance(error, (RecursionError, MemoryError)):
             return Unreadable(reason, "reader")
-        # No Python reads zero bytes; any other syntax may be that of a newer one.
+        # No Python reads zero bytes; any other syntax may be a newer version's.
         return Unreadable(reason, "damage" if b"\0" in source else "syntax", number)
 
 
 @functools.lru_cache(maxsize=4096)
 def parse_expression(text: str) -> ast.expr | None:
-    """The syntax tree of one expression, such as the text of a string annotation."""
+    """Return the syntax tree of one expression, such as the text of a string annotation."""
     tree = parse(text.strip().encode("utf-8", "replace"), Path("<annotation>"))
     if isinstance(tree, Unreadable) or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
         return None
@@ -192,7 +192,7 @@ def parse_expression(text: str) -> ast.expr | None:
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Every node below one, and itself, in the order of `ast.walk` and in half of its time."""
+    """Yield a node and every node below it, in the order of `ast.walk` and in half of its time."""
     found = [node]
     for part in found:
         yield part
@@ -204,9 +204,9 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def children(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes directly below one, in the order of `ast.iter_child_nodes` and faster, without those that say nothing.
+    """Yield the nodes directly below one, in the order of `ast.iter_child_nodes` and faster, without trivial ones.
 
-    These are the marks of loading and storing and the operators.
+    These are the load and store contexts and the operators.
     """
     for value in vars(node).values():
         if isinstance(value, list):
@@ -216,7 +216,7 @@ def children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Every statement below a node, and itself, whatever block it stands in. No expression is looked at."""
+    """Yield a node and every statement below it, in any block. Expressions are skipped."""
     found = [node]
     for part in found:
         yield part
@@ -225,7 +225,7 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def dotted(node: ast.expr | None) -> str:
-    """`a.b.c` as text, or "" for any other expression."""
+    """Return `a.b.c` as text, or "" for any other expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -234,7 +234,7 @@ def dotted(node: ast.expr | None) -> str:
 
 
 def text_of(node: ast.AST, limit: int = 100) -> str:
-    """An expression as text on one line, for a person."""
+    """Return an expression as text on one line, for people."""
     try:
         text = " ".join(ast.unparse(node).split())
     except (RecursionError, ValueError):
@@ -243,9 +243,9 @@ def text_of(node: ast.AST, limit: int = 100) -> str:
 
 
 def constant_keys(value: ast.expr | None) -> dict[str, str] | None:
-    """The strings of a literal list, tuple or set, or the keys of a literal dict with its string values.
+    """Return the strings of a literal list, tuple or set, or the keys of a literal dict with its string values.
 
-    None when the literal holds anything that is not known here.
+    None when the literal holds anything unknown.
     """
     match value:
         case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):

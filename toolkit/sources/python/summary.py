@@ -1,4 +1,4 @@
-"""From a module's syntax tree to its summary: which names it binds, and to what."""
+"""Summarises a module's syntax tree: the names it binds, and to what."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WRITES_NAMES = frozenset({"globals", "locals", "vars", "exec", "setattr"})
 
 @dataclass
 class _Names:
-    """Names bound so far. An unconditional binding replaces what was there, a conditional one joins it."""
+    """Names bound so far. An unconditional binding replaces earlier ones, a conditional one adds to them."""
 
     found: dict[str, tuple[Binding, ...]] = field(default_factory=dict)
 
@@ -135,7 +135,7 @@ class _Reader:
             self.exported = (self.exported or set()) | set(found)
 
     def _globals(self, function: ast.AST) -> None:
-        """A function may bind a module's name through `global`."""
+        """Handle functions that bind a module's name through `global`."""
         for node in statements(function):
             if isinstance(node, ast.Global):
                 for name in node.names:
@@ -162,7 +162,7 @@ class _Reader:
 
 
 def summarise(tree: ast.Module, name: str, path: str, *, is_package: bool) -> Module:
-    """Say what a module binds. May raise RecursionError on absurdly nested sources."""
+    """Return what a module binds. May raise RecursionError on absurdly nested sources."""
     reader = _Reader(name, is_package=is_package)
     reader.block(tree.body, reader.names, conditional=False)
     replaced_by = lazy_module(tree) if reader.open == REPLACES_ITSELF else None
@@ -183,7 +183,7 @@ def summarise(tree: ast.Module, name: str, path: str, *, is_package: bool) -> Mo
 
 
 def absolute(node: ast.ImportFrom, package: str) -> str:
-    """The module that a from-import names, with leading dots resolved."""
+    """Return the module that a from-import names, with leading dots resolved."""
     if node.level == 0:
         return node.module or ""
     parts = package.split(".")
@@ -201,7 +201,7 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _targets(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None, ast.expr | None]]:
-    """What a statement assigns to: target, value and annotation."""
+    """Return what a statement assigns to: target, value and annotation."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
@@ -222,16 +222,16 @@ def _targets(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None, ast.ex
 
 
 def _own_expressions(node: ast.stmt) -> Iterator[ast.AST]:
-    """The expressions of a statement, without the statements that it holds."""
+    """Yield the expressions of a statement, without its nested statements."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
             yield from walk(child)
 
 
 def _handed_to_loaders(node: ast.stmt) -> list[ast.expr]:
-    """The `globals()` of `name = LazyLoader("name", globals(), "package.module")`, which replaces that one name.
+    """Return the `globals()` of `name = LazyLoader("name", globals(), "package.module")`, which replaces only that name.
 
-    vLLM's class (vllm/utils, taken from TensorFlow) writes to the name it is given and to no other.
+    vLLM's class (vllm/utils, taken from TensorFlow) writes only to the given name.
     """
     match node:
         case ast.Assign(
@@ -242,14 +242,14 @@ def _handed_to_loaders(node: ast.stmt) -> list[ast.expr]:
 
 
 def _read_from(node: ast.stmt) -> Iterator[ast.expr]:
-    """The `globals()` of `globals()["__file__"]`, which binds nothing."""
+    """Return the `globals()` of `globals()["__file__"]`, which binds nothing."""
     for part in walk(node):
         if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Load):
             yield part.value
 
 
 def _lazy(reader: _Reader) -> Lazy | None:
-    """Read which names a module-level `__getattr__(name)` serves."""
+    """Read the names that a module-level `__getattr__(name)` serves."""
     function = reader.getattr
     if function is None:
         return None
@@ -277,7 +277,7 @@ def _lazy(reader: _Reader) -> Lazy | None:
 def _served(
     test: ast.expr, parameter: str, tables: dict[str, dict[str, str] | None]
 ) -> dict[str, str] | None:
-    """The names for which the test `name == "x"`, `name in TABLE` or `name in ("x", "y")` holds."""
+    """Return the names for which the test `name == "x"`, `name in TABLE` or `name in ("x", "y")` holds."""
     if (
         not isinstance(test, ast.Compare)
         or len(test.ops) != 1
@@ -294,7 +294,7 @@ def _served(
 
 
 def _all_tables(function: ast.FunctionDef, reader: _Reader) -> dict[str, str]:
-    """Every table that the function mentions: what is in one is served, what is in none may be."""
+    """Return every table that the function mentions: names in one are served, names in none may be."""
     found: dict[str, str] = {}
     for node in walk(function):
         if isinstance(node, ast.Name):

@@ -1,4 +1,4 @@
-"""From the syntax tree of a class or a function to its summary."""
+"""Summarises the syntax tree of a class or a function."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Literal
 from verl_doctor.toolkit.sources.python.source import dotted, statements, text_of, walk
 from verl_doctor.toolkit.sources.python.symbols import Attribute, Class, Function, Parameter, Role, Signature
 
-# Decorators that leave a function's parameters as they are written. `deprecate_kwargs` and its kin are vLLM's own
-# (vllm/utils), `PublicAPI` and its kin Ray's (ray/util/annotations.py, ray/_private/client_mode_hook.py): they wrap
-# with functools.wraps and pass everything on, or mark the function and give it back.
+# Decorators that leave a function's parameters unchanged. `deprecate_kwargs` and similar ones are vLLM's own (vllm/utils), `PublicAPI`
+# and similar ones Ray's (ray/util/annotations.py, ray/_private/client_mode_hook.py): they wrap with functools.wraps and pass everything
+# on, or mark the function and return it.
 _KEEP_SIGNATURE = frozenset(
     {
         "Deprecated", "DeveloperAPI", "PublicAPI", "client_mode_hook", "wrap_auto_init",
@@ -25,15 +25,15 @@ _KEEP_SIGNATURE = frozenset(
 )  # fmt: skip
 _PROPERTIES = ("property", "cached_property", "functools.cached_property", "abc.abstractproperty")
 _ABSTRACT = ("abstractmethod", "abstractproperty")
-# Wrap a generator: the annotation then no longer says what a call gives.
+# Wrap a generator: the annotation then no longer describes a call's result.
 _CHANGE_RESULT = ("contextmanager", "asynccontextmanager")
-# What a method of a dict does that leaves it as it is.
+# Methods of a dict that do not change it.
 _READS = frozenset({"copy", "get", "items", "keys", "values"})
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def is_type_checking(test: ast.expr) -> bool:
-    """Whether a condition holds for type checkers only."""
+    """Return whether a condition holds for type checkers only."""
     return dotted(test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING", "t.TYPE_CHECKING"}
 
 
@@ -70,7 +70,7 @@ def function_of(node: ast.FunctionDef | ast.AsyncFunctionDef, module: str, *, in
 
 
 def _passed_on(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, tuple[str, ...]] | None:
-    """What an `__init__` gives `super().__init__` beside its own `**kwargs`. None when these go elsewhere too."""
+    """Return what an `__init__` passes to `super().__init__` besides its own `**kwargs`. None when these go elsewhere too."""
     rest = node.args.kwarg
     if rest is None:
         return None
@@ -92,7 +92,7 @@ def _passed_on(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, tuple
 def _dataclass_made(
     node: ast.FunctionDef | ast.AsyncFunctionDef, decorators: list[str]
 ) -> Literal["", "strict", "lenient"]:
-    """What kind of dataclass a decorator makes. pydantic ignores unknown keywords unless it is told `extra="forbid"`."""
+    """Return the kind of dataclass that a decorator makes. pydantic ignores unknown keywords without `extra="forbid"`."""
     if not any(name.rpartition(".")[2] == "dataclass_transform" for name in decorators):
         return ""
     forbids = any(
@@ -187,11 +187,11 @@ class _ClassReader:
 
     def _method(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if any(dotted(part).rpartition(".")[2] in {"setter", "deleter"} for part in node.decorator_list):
-            return  # the getter stands above it and says more
+            return  # the getter above it is more informative
         self.members[node.name] = function_of(node, self.module, in_class=True)
 
     def _slots(self, value: ast.expr) -> None:
-        """The names in `__slots__` are attributes of every instance, wherever they get their values."""
+        """Add the names in `__slots__`, attributes of every instance wherever they are assigned."""
         parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
         for part in parts:
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
@@ -202,7 +202,7 @@ class _ClassReader:
         kind = dotted(
             node.annotation.value if isinstance(node.annotation, ast.Subscript) else node.annotation
         )
-        if kind.rpartition(".")[2] == "KW_ONLY":  # no field: those after it are given by name
+        if kind.rpartition(".")[2] == "KW_ONLY":  # not a field: those after it are keyword-only
             self.keyword_only = True
             return Attribute(name, self.module, node.lineno, annotation_text)
         if kind.rpartition(".")[2] == "ClassVar" or _keyword(node.value, "init") is False:
@@ -218,7 +218,7 @@ class _ClassReader:
         )
 
     def stored(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Add what a method stores on its first parameter; the class stays open if it does so by computed names."""
+        """Add what a method stores on its first parameter; computed names keep the class open."""
         arguments = [*function.args.posonlyargs, *function.args.args]
         if not arguments:
             return
@@ -234,14 +234,14 @@ class _ClassReader:
                 self._computed(node.value, this)
 
     def name_makers(self) -> None:
-        """Say of attributes by what they are made, where all methods agree."""
+        """Record what creates each attribute, where all methods agree."""
         for name, made_by in self.made.items():
             entry = self.members.get(name)
             if isinstance(entry, Attribute) and not entry.annotation and len(made_by) == 1:
                 self.members[name] = replace(entry, made_by=next(iter(made_by)))
 
     def _annotated(self, node: ast.AnnAssign, this: str) -> None:
-        """`self.name: Kind` says more than what stands elsewhere."""
+        """Read `self.name: Kind`, which takes precedence over other sources."""
         match node.target:
             case ast.Attribute(value=ast.Name(id=name), attr=attr) if name == this:
                 before = self.members.get(attr)
@@ -250,7 +250,7 @@ class _ClassReader:
                     self.members[attr] = Attribute(attr, self.module, node.lineno, annotation_text)
 
     def _made(self, node: ast.Assign, parameters: set[str], this: str) -> None:
-        """`self.name = Kind(...)`, unless `Kind` is what the method was given. None says nothing."""
+        """Read `self.name = Kind(...)`, unless `Kind` is a parameter of the method. None adds no information."""
         match node:
             case ast.Assign(value=ast.Constant(value=None)):
                 return
@@ -274,7 +274,7 @@ class _ClassReader:
                 self.open = "it writes to its __dict__"
 
     def _computed(self, value: ast.expr, this: str) -> None:
-        """What may set attributes of any name, unless it only reads."""
+        """Return what may set attributes of any name, unless it only reads."""
         match value:
             case ast.Call(func=ast.Name(id="setattr"), args=[ast.Name(id=name), *_]) if name == this:
                 self.open = "it sets attributes by computed names"
@@ -287,7 +287,7 @@ class _ClassReader:
 
 
 def _written(node: ast.AST) -> Iterator[ast.expr]:
-    """What a statement writes to."""
+    """Yield what a statement writes to."""
     match node:
         case ast.Assign(targets=targets):
             yield from targets
@@ -300,7 +300,7 @@ def _written(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _returns_cls(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether every return of a class method gives `cls(...)`, perhaps through a local name."""
+    """Return whether every return of a class method is `cls(...)`, perhaps through a local name."""
     if not node.args.args:
         return False
     this = node.args.args[0].arg
@@ -322,7 +322,7 @@ def _calls(node: ast.expr | None, name: str) -> bool:
 
 
 def _keyword(value: ast.expr | None, name: str) -> object:
-    """The constant given for a keyword of `field(...)`."""
+    """Return the constant given for a keyword of `field(...)`."""
     if isinstance(value, ast.Call):
         for keyword in value.keywords:
             if keyword.arg == name and isinstance(keyword.value, ast.Constant):

@@ -1,4 +1,4 @@
-"""What one module defines: a small summary, so that the syntax tree can be discarded."""
+"""Definitions of a module as a small summary, so that the syntax tree can be discarded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Role = Literal["function", "method", "classmethod", "staticmethod", "property"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a function. `kind` says how it may be given."""
+    """One parameter of a function. `kind` is how it may be given."""
 
     name: str
     kind: Literal["positional", "either", "keyword"]
@@ -20,7 +20,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters, and whether there are `*args` and `**kwargs` besides them."""
+    """The parameters, and whether there are `*args` and `**kwargs` as well."""
 
     parameters: tuple[Parameter, ...] = ()
     more_positional: bool = False
@@ -37,10 +37,10 @@ class Signature:
 class Function:
     """A function or method. `signature` is None when an unknown decorator may have changed it.
 
-    `returns` is the annotation's text; "Self" also stands for a class method that returns `cls(...)`. `makes` is set for
-    a function that turns a class into a dataclass (PEP 681): whether that refuses keywords that are no fields. `passes_on`
-    is set for an `__init__` whose `**kwargs` go to `super().__init__` and nowhere else: how many positional arguments that
-    is given, and which keywords.
+    `returns` is the annotation's text; "Self" also stands for a class method that returns `cls(...)`. `makes` is set for a
+    function that turns a class into a dataclass (PEP 681): whether that rejects keywords that are not fields. `passes_on` is
+    set for an `__init__` whose `**kwargs` go only to `super().__init__`: how many positional arguments and which keywords
+    that receives.
     """
 
     name: str
@@ -59,8 +59,8 @@ class Function:
 class Attribute:
     """A class attribute, a field, or something that a method stores on `self`.
 
-    `field` tells whether a dataclass decorator would see it, `required` whether it has no default. `made_by` is the
-    dotted name of what is called for every value that methods store, if that is one.
+    `field` is whether a dataclass decorator would see it, `required` whether it has no default. `made_by` is the dotted name
+    of what is called for every value that methods store, if there is only one such name.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A class. `open` says why it may have more members than are listed; empty when it may not."""
+    """A class. `open` is why it may have more members than are listed; empty when it may not."""
 
     name: str
     module: str
@@ -93,7 +93,7 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A name that an import binds, or that is assigned another dotted name."""
+    """A name bound by an import, or assigned another dotted name."""
 
     target: str
     line: int
@@ -102,7 +102,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Any other name of a module. `made_by` is the dotted name of what is called to make it, if so."""
+    """Any other name of a module. `made_by` is the dotted name of the call that creates it, if any."""
 
     name: str
     module: str
@@ -116,9 +116,9 @@ Binding = Function | Class | Alias | Variable
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """The names that a module serves without binding them, with the text that says from where. `complete`: and no others.
+    """The names that a module serves without binding them, with the text that names their source. `complete`: and no others.
 
-    `computed` are packages below it (`""` for itself) of which it also serves what their files export.
+    `computed` are packages below it (`""` for itself) whose files' exports it also serves.
     """
 
     table: Mapping[str, str]
@@ -128,9 +128,9 @@ class Lazy:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What a module binds. `typing_names` are bound for type checkers only; `open` says why there may be more.
+    """The names that a module binds. `typing_names` are for type checkers only; `open` is why there may be more.
 
-    `made` are patterns of the modules that it makes at run time: they have no file.
+    `made` are patterns of the modules that it creates at run time: they have no file.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Names that a source reads and that nothing in it binds: to reach such a line raises NameError."""
+"""Names that a source reads but never binds: reaching such a line raises NameError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.sources.python.source import walk
 
 
 def unbound(tree: ast.Module, text: str) -> frozenset[str]:
-    """The names that functions read, and that neither they nor the module nor Python bind; none where that cannot be told."""
+    """Return the names that functions read, but neither they nor the module nor Python bind; none where undetermined."""
     if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in walk(tree)):
         return frozenset()
     with warnings.catch_warnings():

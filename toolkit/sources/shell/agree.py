@@ -1,4 +1,4 @@
-"""What is still known of the variables after a condition or a loop, of which only one way is taken."""
+"""What remains known of the variables after a condition or a loop, where only one branch is taken."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verl_doctor.toolkit.sources.shell.syntax import (
 
 
 def agreed(ends: list[dict[str, Value | Unset]]) -> dict[str, Value | Unset]:
-    """The variables that have the same value on all ways; the others are not known."""
+    """Return the variables with the same value on all ways; the others become unknown."""
     merged: dict[str, Value | Unset] = {}
     for name in {name for end in ends for name in end}:
         values = [end.get(name, UNSET) for end in ends]
@@ -43,7 +43,7 @@ def _common_beginning(arrays: list[list[str | None]]) -> list[str | None]:
 
 
 def _united(arrays: list[list[str | None]]) -> Value:
-    """What all have in common in front, then what one or the other has behind it."""
+    """Return the prefix that all have in common, then what follows it in either."""
     common = _common_beginning(arrays)
     rest = [item for array in arrays for item in array[len(common) :]]
     return [
@@ -53,7 +53,7 @@ def _united(arrays: list[list[str | None]]) -> Value:
 
 
 def assigned(nodes: Iterable[Node]) -> set[str]:
-    """The names that these commands may give a value."""
+    """Return the names that these commands may assign."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, Simple):

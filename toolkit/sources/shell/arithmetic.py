@@ -1,4 +1,4 @@
-"""Integer arithmetic as the shell does it, for `$((...))`. POSIX.1-2017, Shell Command Language, 2.6.4."""
+"""Integer arithmetic as in the shell's `$((...))`. POSIX.1-2017, Shell Command Language, 2.6.4."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _DEEPEST = 50
 
 
 class _UnknownError(Exception):
-    """The value cannot be told."""
+    """The value cannot be determined."""
 
 
 def evaluate(expression: str, value_of: Callable[[str], str | None]) -> int | None:
-    """Return the value, or None when it cannot be told: an unknown variable, a division by zero, an assignment."""
+    """Return the value, or None when it cannot be determined: an unknown variable, a division by zero, an assignment."""
     try:
         return _wrapped(_Expression(expression, value_of).value())
     except (_UnknownError, RecursionError):
@@ -36,7 +36,7 @@ def evaluate(expression: str, value_of: Callable[[str], str | None]) -> int | No
 
 
 def _wrapped(number: int) -> int:
-    """Keep to 64 bits, as bash does."""
+    """Wrap to 64 bits, as bash does."""
     return (number + 2**63) % 2**64 - 2**63
 
 

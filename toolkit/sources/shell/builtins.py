@@ -1,4 +1,4 @@
-"""The shell's own commands that change what a script gives on: variables, arguments, the folder, another file's text."""
+"""The shell's builtins that change a script's state: variables, arguments, the folder, another file's text."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _ulimit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
 
 
 def _nothing(_walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
-    """Touches neither variables nor the job."""
+    """Affects neither variables nor the job."""
 
 
 BUILTINS: dict[str, Builtin] = {

@@ -1,4 +1,4 @@
-"""What words become when the shell expands them, as far as the values are known. None stands for what reading cannot tell."""
+"""Expands words as the shell does, as far as the values are known. None stands for what cannot be determined by reading."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MOST_WORDS = 10_000
 
 
 class Element(str):
-    """An element of an array or an argument of a function, and where it is written: not where it is used.
+    """An element of an array or an argument of a function, and where it is written, not where it is used.
 
-    `conditional`: it is there under a condition only.
+    `conditional`: it exists only under a condition.
     """
 
     __slots__ = ("conditional", "line", "path")
@@ -39,7 +39,7 @@ class Element(str):
     def __new__(  # noqa: PYI034 - `Self` is not in Python 3.10
         cls, text: str, path: str = "", line: int = 0, *, conditional: bool = False
     ) -> Element:
-        """Keep what is known of an element that is one already."""
+        """Return the element, keeping what is known of an existing one."""
         self = super().__new__(cls, text)
         known = text if isinstance(text, Element) else None
         self.path, self.line = (known.path, known.line) if known and known.line else (path, line)
@@ -48,7 +48,7 @@ class Element(str):
 
 
 class Array(list[str | None]):
-    """An array of which each element was written as one word: `words` are these, `path` is the file in which they stand."""
+    """An array whose elements were each written as one word: `words` are these, `path` is their file."""
 
     def __init__(self, values: Iterable[str | None], words: Sequence[Written], path: str) -> None:
         super().__init__(values)
@@ -57,7 +57,7 @@ class Array(list[str | None]):
 
 
 class Unset:
-    """The value of a variable that nobody set."""
+    """Return the value of an unset variable."""
 
 
 UNSET = Unset()
@@ -65,11 +65,11 @@ UNSET = Unset()
 
 @dataclass
 class Scope:
-    """The variables at one place of a script: `variables` hides `environ`. A value of None is set and not known.
+    """The variables at one place of a script: `variables` hides `environ`. A value of None is set but unknown.
 
-    `arguments` are `$1`, `$2`...; `script` is `$0`; not `called`: nobody said with which
-    arguments. `printed` tells what a command substitution prints, or None. `unset` collects names that were expanded plainly and
-    that nobody has set; those for which `is_empty` holds are then taken for empty, as bash takes them, all others for not known.
+    `arguments` are `$1`, `$2`...; `script` is `$0`; not `called`: the arguments are unknown. `printed` returns a command
+    substitution's output, or None. `unset` collects unset names that were expanded plainly; those for which `is_empty` holds
+    then count as empty, as in bash, all others as unknown.
     """
 
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Scope:
     is_empty: Callable[[str], bool] = lambda _: False
 
     def get(self, name: str) -> Value | Unset:
-        """The value of a variable or parameter."""
+        """Return the value of a variable or parameter."""
         if name in self.variables:
             return _withheld(name, self.variables[name])
         if name in ("@", "*"):
@@ -103,7 +103,7 @@ class Scope:
         return _withheld(name, self.environ.get(name, UNSET))
 
     def single(self, name: str) -> str | Unset | None:
-        """As `get`; an array gives its first element, as in the shell."""
+        """Like `get`, but an array results in its first element, as in the shell."""
         value = self.get(name)
         if isinstance(value, list):
             return value[0] if value else UNSET
@@ -111,14 +111,14 @@ class Scope:
 
 
 def _withheld(name: str, value: Value | Unset) -> Value | Unset:
-    """What may be a secret is set and not known: words that are made of it must not carry it into a fact."""
+    """Return the value, or None (set but unknown) for a possible secret: words made from it must not carry it into a fact."""
     if name == "PWD" or value is None or isinstance(value, Unset):
         return value
     return None if is_secret(name, value if isinstance(value, str) else "several") else value
 
 
 def fields(word: ShellWord, scope: Scope) -> list[str | None]:
-    """The words that one written word becomes: after braces, expansion, splitting and the removal of quotes."""
+    """Return the words that one written word becomes: after braces, expansion, splitting and quote removal."""
     found: list[str | None] = []
     for variant in _braces(word):
         found += _split(variant, scope)
@@ -128,7 +128,7 @@ def fields(word: ShellWord, scope: Scope) -> list[str | None]:
 
 
 def text(word: ShellWord, scope: Scope) -> str | None:
-    """The one text that a word becomes where the shell does not split, as in an assignment."""
+    """Return the single text that a word becomes where the shell does not split, as in an assignment."""
     pieces = [_joined(part, scope) for part in _tilde(word, scope, everywhere=True)]
     return None if any(piece is None for piece in pieces) else "".join(piece or "" for piece in pieces)
 
@@ -173,7 +173,7 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
 
 
 def _pieces(values: list[str | None]) -> tuple[list[str | None], bool, bool]:
-    """Split at blanks; whether there is one in front, and one behind."""
+    """Split at blanks; also return whether there is a blank in front and at the end."""
     pieces: list[str | None] = []
     for value in values:
         pieces += [None] if value is None else value.split()
@@ -196,7 +196,7 @@ def _is_every(part: Parameter, sign: str) -> bool:
 
 
 def _values(part: Part, scope: Scope) -> list[str | None] | None:
-    """The values of a part: one, or those of an array. None when not even their number is known."""
+    """Return the values of a part: one, or an array's. None when not even their number is known."""
     if isinstance(part, Text):
         return [part.text]
     if isinstance(part, Arithmetic):
@@ -209,7 +209,7 @@ def _values(part: Part, scope: Scope) -> list[str | None] | None:
 
 
 def evaluated(expression: ShellWord, scope: Scope) -> int | None:
-    """The value of an arithmetic expression, None when it cannot be told."""
+    """Return the value of an arithmetic expression, None when it cannot be determined."""
     written = text(expression, scope)
     if written is None:
         return None
@@ -273,7 +273,7 @@ def _element(part: Parameter, scope: Scope) -> str | Unset | None:
 def _slice(
     values: list[str | None], argument: ShellWord, scope: Scope, arguments: bool
 ) -> list[str | None] | None:
-    """`${name[@]:start:count}`. The script's arguments count from one."""
+    """Evaluate `${name[@]:start:count}`. The script's arguments count from one."""
     written = text(argument, scope)
     match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", written or "")
     if not match:
@@ -314,7 +314,7 @@ def _with_operator(part: Parameter, value: str | Unset | None, scope: Scope) -> 
 
 
 def _changed(value: str | None, part: Parameter, scope: Scope) -> str | None:
-    """`#`, `%`, `/`, `^` and `,`: a text with something taken off or put in."""
+    """Apply `#`, `%`, `/`, `^` and `,`: remove or replace a part of a text."""
     if value is None:
         return None
     operator = part.operator
@@ -354,7 +354,7 @@ def _trimmed(value: str, operator: str, pattern: str) -> str | None:
 
 
 def _tilde(word: ShellWord, scope: Scope, *, everywhere: bool) -> ShellWord:
-    """`~/` in front, and behind the `=` of a word that looks like an assignment."""
+    """Expand `~/` at the start, and after the `=` of a word that looks like an assignment."""
     if not word or not isinstance(word[0], Text) or word[0].quoted or "~" not in word[0].text:
         return word
     home = scope.get("HOME")
@@ -367,11 +367,11 @@ def _tilde(word: ShellWord, scope: Scope, *, everywhere: bool) -> ShellWord:
 
 
 def _braces(word: ShellWord) -> Iterator[ShellWord]:
-    """`a{b,c}` gives `ab` and `ac`, `{1..3}` gives 1, 2 and 3. Only braces that are written without quotes count."""
+    """Expand `a{b,c}` to `ab` and `ac`, `{1..3}` to 1, 2 and 3. Only unquoted braces count."""
     if not any(isinstance(part, Text) and not part.quoted and "{" in part.text for part in word):
         yield word
         return
-    # One element for each unquoted character, the other parts whole.
+    # One element for each unquoted character; other parts stay whole.
     atoms: list[Part] = []
     for part in word:
         if isinstance(part, Text) and not part.quoted:

@@ -1,4 +1,4 @@
-"""From the text of a shell script to its commands: the part of POSIX and bash that launch scripts use, nothing run.
+"""Parses a shell script into its commands: the part of POSIX and bash that launch scripts use. Nothing is run.
 
 Grammar: POSIX.1-2017, Shell Command Language, 2.10, and the bash manual for arrays, `[[`, `((`, `+=` and `<<<`.
 """
@@ -35,11 +35,11 @@ _COMPOUND = re.compile(
     r"(?:if|for|while|until|case|select|function|\{|\[\[|!|time)(?=[\s(]|$)|\(|[A-Za-z_][\w.:-]*[ \t]*\([ \t]*\)"
 )
 _END_OF_LINE = re.compile(r"\n")
-_END_OF_COMMAND = re.compile(r"(?<!\\)\n")  # the next line goes on behind a backslash
+_END_OF_COMMAND = re.compile(r"(?<!\\)\n")  # the next line continues after a backslash
 
 
 def parse(text: str, line: int = 1) -> tuple[Node, ...]:
-    """Parse a script, whose first line has this number. Where it cannot be followed an `Unread` says so."""
+    """Parse a script whose first line has this number. An `Unread` marks where it cannot be followed."""
     return _Parser(text, line).script()
 
 
@@ -76,7 +76,7 @@ class _Parser(WordReader):
             self.at = match.end() if match else len(self.text)
 
     def keyword(self) -> str:
-        """The plain word that begins here, without moving."""
+        """Return the plain word that begins here, without moving."""
         match = re.compile(r"[^\s;&|()<>\"'$`\\]+").match(self.text, self.at)
         return match.group() if match else ""
 
@@ -89,7 +89,7 @@ class _Parser(WordReader):
     # Commands
 
     def commands(self, until: frozenset[str], most: int = sys.maxsize) -> tuple[Node, ...]:
-        """Read commands up to one of these words or closing signs, which stays, or as many as `most`."""
+        """Read commands up to one of these words or closing signs, which stays, or at most `most`."""
         nodes: list[Node] = []
         self.depth += 1
         if self.depth > DEEPEST:
@@ -281,7 +281,7 @@ class _Parser(WordReader):
         return Group(body)
 
     def test(self) -> Node:
-        """`[[ ... ]]`: a condition, kept as a command of that name."""
+        """Read `[[ ... ]]`: a condition, kept as a command of that name."""
         line = self.line
         words: list[Written | Assignment] = []
         while True:
@@ -337,7 +337,7 @@ class _Parser(WordReader):
         return Simple(tuple(words), line, tuple(assignments))
 
     def words(self) -> list[Written]:
-        """Words up to the end of the command."""
+        """Read words up to the end of the command."""
         found: list[Written] = []
         while True:
             self.blanks()
@@ -372,7 +372,7 @@ class _Parser(WordReader):
             self.blanks()
 
     def redirection(self) -> bool:
-        """Step over `> file`, `2>&1`, `<<EOF` and the like."""
+        """Skip `> file`, `2>&1`, `<<EOF` and similar."""
         match = _REDIRECTION.match(self.text, self.at)
         if not match or self.text.startswith(("<(", ">("), match.end() - 1):
             return False
@@ -387,7 +387,7 @@ class _Parser(WordReader):
         return True
 
     def parenthesised(self) -> str:
-        """Step over `( ... )`, and return what stands in it."""
+        """Skip `( ... )`, and return its content."""
         start = self.at + 1
         inside = _Parser(self.text, self.first_line)
         inside.at, inside.depth = start, self.depth
@@ -400,7 +400,7 @@ class _Parser(WordReader):
 
 
 def words_of(text: str) -> list[Written]:
-    """Cut a text into words as the shell does. Empty when it is none, for instance because a quote is not closed."""
+    """Split a text into words as the shell does. Empty when it is invalid, for instance because a quote is not closed."""
     parser = _Parser(text)
     try:
         return parser.words()

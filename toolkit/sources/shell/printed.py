@@ -1,4 +1,4 @@
-"""What a command substitution prints, for the few commands that only juggle paths."""
+"""The output of a command substitution, for the few commands that only manipulate paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.sources.shell.walk import Walk
 
 
 def printed(walk: Walk) -> Callable[[str], str | None]:
-    """Return what tells the output of a command substitution, for the few that only juggle paths; None for the others."""
+    """Return a function that computes a command substitution's output, for those few; None for the others."""
 
     def answer(script: str) -> str | None:
         nodes = parse(script)

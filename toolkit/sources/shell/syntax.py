@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Text:
-    """Literal characters. Quoted ones are never split, nor expanded by braces."""
+    """Literal characters. Quoted characters are neither split nor brace-expanded."""
 
     text: str
     quoted: bool = False
@@ -37,7 +37,7 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Substitution:
-    """`$(command)` or backquotes: what it prints."""
+    """`$(command)` or backquotes: its output."""
 
     script: str
     quoted: bool = False
@@ -49,9 +49,9 @@ ShellWord = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Written:
-    """A word where it stands: its parts, the line, and the characters as they are in the file.
+    """A word at its place: its parts, the line, and the characters as they are in the file.
 
-    `at` is how many characters of the text come before it; -1 for what no word of the grammar is, as in `[[ ... ]]`.
+    `at` is its character offset in the text; -1 for what is no word of the grammar, as in `[[ ... ]]`.
     """
 
     parts: ShellWord
@@ -61,7 +61,7 @@ class Written:
 
     @property
     def end(self) -> int:
-        """Where the word ends in the text."""
+        """The offset at which the word ends."""
         return self.at + len(self.raw)
 
 
@@ -79,7 +79,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Simple:
-    """Assignments, then a command word with its arguments. A redirection leaves no trace, a here-document neither."""
+    """Assignments, then a command word with its arguments. Redirections and here-documents are dropped."""
 
     words: tuple[Written | Assignment, ...]
     line: int
@@ -88,7 +88,7 @@ class Simple:
 
 @dataclass(frozen=True)
 class AndOr:
-    """`first && second || third ...`: each of the rest with the sign in front of it."""
+    """`first && second || third ...`: each of the rest with the operator in front of it."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
@@ -96,7 +96,7 @@ class AndOr:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """`a | b`: each runs in a shell of its own."""
+    """`a | b`: each runs in a separate shell."""
 
     commands: tuple[Node, ...]
 
@@ -120,7 +120,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Case:
-    """`case word in`: each arm's patterns and body."""
+    """`case word in`: the patterns and body of each arm."""
 
     subject: Written
     arms: tuple[tuple[tuple[Written, ...], tuple[Node, ...]], ...]
@@ -136,7 +136,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Group:
-    """`{ ...; }`, or `( ... )` in a shell of its own."""
+    """`{ ...; }`, or `( ... )` in a separate shell."""
 
     body: tuple[Node, ...]
     subshell: bool = False
@@ -144,7 +144,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Unread:
-    """A part that the parser does not follow, and why. `refused`: bash's words when it refuses this one command as it comes to it."""
+    """A part that the parser does not follow, and why. `refused`: bash's message when it refuses only this command on reaching it."""
 
     line: int
     why: str
@@ -155,7 +155,7 @@ Node = Simple | AndOr | Pipeline | If | Loop | Case | Function | Group | Unread
 
 
 def below(node: Any) -> Iterator[Any]:
-    """Every part of a tree, each before those that it holds."""
+    """Yield every part of a tree, each before its own parts."""
     if isinstance(node, tuple):
         for part in node:
             yield from below(part)

@@ -1,4 +1,4 @@
-"""Whether a condition holds: `[ ... ]`, `[[ ... ]]` and `(( ... ))` whose operands are known. Files are not looked at."""
+"""Evaluates conditions: `[ ... ]`, `[[ ... ]]` and `(( ... ))` with known operands. Files are not examined."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ _TEXTS = frozenset({"=", "==", "!="})
 
 
 def decided(words: Sequence[str | None], *, patterns: bool) -> bool | None:
-    """Return whether the test holds, or None when that cannot be told.
+    """Return whether the test holds, or None when that cannot be determined.
 
-    `words` stand between the brackets, None for those that are not known. With `patterns`, as in `[[`, the right side of
-    `==` is a pattern.
+    `words` are those between the brackets, None for unknown ones. With `patterns`, as in `[[`, the right side of `==` is a pattern.
     """
     return _Test(list(words), patterns).value()
 
@@ -86,7 +85,7 @@ class _Test:
             operand = self.words[self.at]
             self.at += 1
             return None if operand is None else bool(operand)
-        self.at = len(self.words)  # a file, or an operator that is not known
+        self.at = len(self.words)  # a file test, or an unknown operator
         return None
 
     def compared(self, left: str, operator: str, right: str) -> bool | None:
@@ -105,7 +104,7 @@ class _Test:
 
 
 def is_test(node: Node) -> bool:
-    """Whether a command is `[`, `[[`, `test` or `((`."""
+    """Return whether a command is `[`, `[[`, `test` or `((`."""
     return (
         isinstance(node, Simple)
         and bool(node.words)
@@ -115,7 +114,7 @@ def is_test(node: Node) -> bool:
 
 
 def holds(node: Node, scope: Scope) -> bool | None:
-    """Whether a test succeeds; None when that cannot be told, and for any other command."""
+    """Return whether a test succeeds; None when undetermined, and for any other command."""
     if isinstance(node, AndOr):
         found = holds(node.first, scope)
         for sign, command in node.rest:

@@ -1,6 +1,6 @@
-"""Follows a shell script from top to bottom without running it: which variables it exports, and which programs it calls.
+"""Follows a shell script from top to bottom without running it: the variables it exports, and the programs it calls.
 
-Both branches of a condition are read, a loop's body once; what depends on either is not known afterwards.
+Both branches of a condition are read, a loop's body once; what depends on either is unknown afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from verl_doctor.toolkit.sources.shell.syntax import (
 )
 from verl_doctor.toolkit.sources.shell.test import holds, is_test
 
-# Variables that bash has of its own, or that a scheduler or launcher sets where the script will run.
+# Variables that bash sets itself, or that a scheduler or launcher sets where the script will run.
 _SET_BY_OTHERS = re.compile(
     r"BASH|SHELL|OS(?:TYPE|NAME)|HOST|MACHTYPE|E?UID|PPID|IFS|COLUMNS|LINES|PIPESTATUS|FUNCNAME|GROUPS|DIRSTACK|OPT(?:ARG|IND|ERR)|REPLY"
     r"|EPOCH|SRANDOM|COMP|HIST|PS[0-4]$|OLDPWD|USER|LOGNAME|TERM|LANG|LC_|TMPDIR|DISPLAY|SSH_|CONDA|VIRTUAL_ENV|LD_|PYTHONPATH|CUDA_|ROCR_|HIP_|ASCEND"
@@ -42,7 +42,7 @@ _SET_BY_OTHERS = re.compile(
 
 
 def is_set_by_others(name: str) -> bool:
-    """Whether a variable may be set where the script will run although nobody sets it here."""
+    """Return whether a variable may be set where the script will run although nothing here sets it."""
     return _SET_BY_OTHERS.match(name) is not None
 
 
@@ -53,9 +53,9 @@ _MOST_COMMANDS = 20_000
 
 @dataclass(frozen=True)
 class Argument:
-    """A word of a program's command line. `text` is None when reading cannot tell it, `written` is as in the script.
+    """A word of a program's command line. `text` is None when it cannot be determined, `written` is as in the script.
 
-    `conditional`: it is there under a condition only.
+    `conditional`: it exists only under a condition.
     """
 
     text: str | None
@@ -67,7 +67,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Given:
-    """A variable that is exported, or unset (`removed`). `conditional`: under a condition that was not decided."""
+    """A variable that is exported, or unset (`removed`). `conditional`: under an undecided condition."""
 
     name: str
     value: str | None
@@ -79,9 +79,9 @@ class Given:
 
 @dataclass(frozen=True)
 class Call:
-    """A program that is called: `argv[0]` is its name. `given` is what its environment was given until then.
+    """A program that is called: `argv[0]` is its name. `given` are the environment changes made until then.
 
-    `folder` is where it starts, "" where that cannot be told.
+    `folder` is where it starts, "" where unknown.
     """
 
     argv: tuple[Argument, ...]
@@ -92,7 +92,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Stop:
-    """What bash refuses while it runs a script, in its words. `whole`: the script ends there, else one command or list of commands."""
+    """What bash refuses while it runs a script, with its message. `whole`: the script ends there, else one command or list of commands."""
 
     path: str
     line: int
@@ -102,11 +102,11 @@ class Stop:
 
 @dataclass
 class Walk:
-    """What was met so far. `load` returns the text of a file, or None when it cannot be read; `builtins` are the shell's own commands.
+    """What was found so far. `load` returns the text of a file, or None when unreadable; `builtins` are the shell's own commands.
 
-    `limits` are the words of each `ulimit` that is certain to run. `is_there` tells whether a path leads to a folder or file; None
-    where that is another machine's. `stops` are what bash refuses for certain; `exits_on_error` is `set -e`, `needs_set` is `set -u`.
-    `tested` counts the places around a command at which its failure is looked at.
+    `limits` are the words of each `ulimit` that is certain to run. `is_there` returns whether a path leads to a folder or
+    file; None where that is another machine's. `stops` are what bash refuses for certain; `exits_on_error` is `set -e`,
+    `needs_set` is `set -u`. `tested` counts the enclosing places at which a command's failure is handled.
     """
 
     scope: Scope
@@ -132,7 +132,7 @@ class Walk:
     apart_of: int = 0
 
     def script(self, source: str, line: int = 1) -> None:
-        """Follow the text of a script, whose first line has this number."""
+        """Follow the text of a script whose first line has this number."""
         self.nodes(parse(source, line))
 
     def nodes(self, nodes: Iterable[Node]) -> None:
@@ -181,7 +181,7 @@ class Walk:
             self.nodes(node.body)
 
     def apart(self, nodes: tuple[Node, ...]) -> None:
-        """Follow commands in a shell of their own: their variables do not come back."""
+        """Follow commands in a separate shell: their variables are lost afterwards."""
         before, exported, cwd = dict(self.scope.variables), set(self.exported), self.scope.cwd
         options = self.exits_on_error, self.needs_set
         self.apart_of += 1
@@ -235,7 +235,7 @@ class Walk:
         self.one_of(bodies)
 
     def case_command(self, node: Case) -> None:
-        """Follow the arm whose pattern fits, or all arms."""
+        """Follow the arm whose pattern matches, or all arms."""
         subject = text(node.subject.parts, self.scope)
         bodies: list[tuple[Node, ...]] = []
         for patterns, body in node.arms:
@@ -252,14 +252,14 @@ class Walk:
         self.one_of(bodies)
 
     def one_of(self, bodies: list[tuple[Node, ...]]) -> None:
-        """Follow the one body, or each of several as if it were the one."""
+        """Follow the only body, or each of several as if it were the only one."""
         if len(bodies) == 1:
             self.nodes(bodies[0])
         else:
             self.branches(bodies)
 
     def branches(self, bodies: list[tuple[Node, ...]]) -> None:
-        """Follow each as if it were the one; keep what all agree on."""
+        """Follow each as if it were the only one; keep what all agree on."""
         before, cwd = dict(self.scope.variables), self.scope.cwd
         ends, folders = [], set[str]()
         exported = set(self.exported)
@@ -270,7 +270,7 @@ class Walk:
             self.nodes(body)
             if self.scope.arguments != arguments:
                 self.scope.arguments = [None] * len(arguments)
-            if not self.ended:  # after `exit` nobody sees what was set
+            if not self.ended:  # after `exit` variables no longer matter
                 ends.append(self.scope.variables)
                 folders.add(self.scope.cwd)
             exported |= self.exported
@@ -280,7 +280,7 @@ class Walk:
         self.scope.cwd = folders.pop() if len(folders) == 1 else "" if folders else cwd
 
     def loop(self, node: Loop) -> None:
-        """Follow the body once; what it assigns is not known."""
+        """Follow the body once; what it assigns becomes unknown."""
         before, cwd = dict(self.scope.variables), self.scope.cwd
         values = [None] if node.words is None else self.expanded(node.words)
         self.tested += 1
@@ -305,7 +305,7 @@ class Walk:
         self._simple(node)
 
     def unbound(self, line: int, argv: Sequence[Argument] = ()) -> None:
-        """Note a variable that bash misses under `set -u`. Of a part of a pipe only that part ends."""
+        """Note a variable that bash reports as unset under `set -u`. In a pipe only that part ends."""
         starts = any(argument.text == "-m" for argument in argv)
         for name in self.scope.unset:
             given = is_set_by_others(name)
@@ -316,14 +316,14 @@ class Walk:
         self.scope.unset.clear()
 
     def missing(self, line: int, message: str) -> None:
-        """Note a command that fails for certain: it ends the script under `set -e`, else the list that it stands in."""
+        """Note a command that certainly fails: it ends the script under `set -e`, else its list."""
         if not self.conditions and self.is_there is not None:
             whole = self.exits_on_error and not self.tested
             if whole or self.tested:
                 self.stops.append(Stop(self.path, line, message, whole))
 
     def may_have_made(self, path: str) -> bool:
-        """Whether a program that was called before may have made a folder or file."""
+        """Return whether a program called earlier may have created a folder or file."""
         name = Path(path).name
         return any(
             argument.text is None or name in argument.text or argument.text.endswith((".sh", ".py"))
@@ -382,14 +382,14 @@ class Walk:
         return found
 
     def argument(self, value: str | None, source: Argument) -> Argument:
-        """An expanded word. An element of an array stands where the array was written."""
+        """Return an expanded word. An element of an array keeps the place where the array was written."""
         if isinstance(value, Element):
             place = (value.path, value.line) if value.line else (source.path, source.line)
             return Argument(value, *place, source.written, value.conditional)
         return replace(source, text=value)
 
     def sources(self, word: Written, count: int) -> list[Argument]:
-        """What each word that a written one becomes is made of: itself, or for elements that are not known those of an array."""
+        """Return the source of each word that a written one becomes: itself, or for unknown elements those of an array."""
         whole = Argument(None, self.path, word.line, word.raw)
         part = word.parts[0] if len(word.parts) == 1 else None
         array = self.scope.get(part.name) if isinstance(part, Parameter) and part.index == _EVERY else None
@@ -409,17 +409,17 @@ class Walk:
         ]
 
     def array(self, words: tuple[Written, ...]) -> list[str | None]:
-        """The elements of an array, with the words that they were written as when each is one."""
+        """Return the elements of an array, with the words that they were written as when each is one."""
         values = self.expanded(words)
         return Array(values, words, self.path) if len(values) == len(words) else values
 
     def value_of(self, assignment: Assignment) -> Value:
-        """The value that a variable has after an assignment."""
+        """Return the value of a variable after an assignment."""
         before = self.scope.get(assignment.name)
         if assignment.items is not None:
             items = self.array(assignment.items)
             if any(item.raw.startswith("[") for item in assignment.items):
-                return None  # subscripts of their own
+                return None  # explicit subscripts
             if not assignment.append or isinstance(before, Unset):
                 return items
             if before is None:
@@ -439,7 +439,7 @@ class Walk:
         return value
 
     def assign(self, assignment: Assignment, *, exports: bool = False) -> None:
-        """Give a variable its value, and on to programs when it is exported."""
+        """Assign a variable, and pass it on to programs where it is exported."""
         name = assignment.name
         value = self.value_of(assignment)
         known = name in self.exported or (name in self.scope.environ and name not in self.scope.variables)
@@ -448,7 +448,7 @@ class Walk:
             self.export(name, value, assignment.line)
 
     def export(self, name: str, value: Value | Unset, line: int) -> None:
-        """Give a variable on to the programs that follow."""
+        """Pass a variable on to the programs that follow."""
         self.exported.add(name)
         if not isinstance(value, Unset):
             self.given.append(
@@ -462,7 +462,7 @@ class Walk:
             )
 
     def function(self, name: str | None, argv: list[Argument]) -> None:
-        """Follow a function where it is called."""
+        """Follow a function at its call."""
         path, body = self.functions[name or ""]
         before, here = self.scope.arguments, self.path
         self.scope.arguments = [

@@ -1,4 +1,4 @@
-"""The words of a shell script: quotes and expansions taken apart, nothing expanded.
+"""Parses the words of a shell script into quotes and expansions, without expanding anything.
 
 Grammar: POSIX.1-2017, Shell Command Language, 2.2 to 2.6, and the bash manual for `$'...'` and arrays.
 """
@@ -21,7 +21,7 @@ from verl_doctor.toolkit.sources.shell.syntax import (
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SPECIAL = re.compile(r"[0-9@*#?$!_-]")
 _OPERATOR = re.compile(r"##?|%%?|/[/#%]?|:[-=?+]?|\^\^?|,,?|[-=?+@]")  # what may follow the name in `${name}`
-_NO_OPERATOR = re.compile(r"[.$&\\]")  # behind a name in `${name...}` bash takes none of them
+_NO_OPERATOR = re.compile(r"[.$&\\]")  # after a name in `${name...}` bash accepts none of them
 BREAK = frozenset(" \t\n;&|()<>")
 DEEPEST = 60  # levels of nesting
 _ESCAPES = {
@@ -38,13 +38,13 @@ _ESCAPES = {
 
 
 class NoShellError(Exception):
-    """The text stops being what the grammar wants. `refused` are bash's words where it reads the text and refuses to expand it."""
+    """The text violates the grammar. `refused` is bash's message where it parses the text but refuses to expand it."""
 
     refused = ""
 
 
 class WordReader(ABC):
-    """A place in the text of a script, and what reads the word there. `line` is the number of the text's first line."""
+    """A position in the text of a script, and a parser for the word there. `line` is the number of the text's first line."""
 
     def __init__(self, text: str, line: int = 1) -> None:
         self.text = text
@@ -69,7 +69,7 @@ class WordReader(ABC):
                 return
 
     def continues(self) -> bool:
-        """Whether a backslash stands here that bash drops with the end of the line, or with the end of the script."""
+        """Return whether there is a backslash here that bash drops with the end of the line, or of the script."""
         return self.text.startswith("\\", self.at) and self.text[self.at + 1 : self.at + 2] in ("\n", "")
 
     def newlines(self) -> None:
@@ -80,7 +80,7 @@ class WordReader(ABC):
             self.blanks()
 
     def end_line(self) -> None:
-        """Step over an end of line, and over the here-documents that were announced in it."""
+        """Skip an end of line, and the here-documents that were announced in it."""
         self.at += 1
         for word, tabs in self._waiting:
             while self.at < len(self.text):
@@ -93,19 +93,19 @@ class WordReader(ABC):
         self._waiting.clear()
 
     def peek(self, operator: str) -> bool:
-        """Whether this stands here."""
+        """Return whether this text is here."""
         return self.text.startswith(operator, self.at)
 
     @property
     def line(self) -> int:
-        """The line of the current place; counted from where it was asked for last."""
+        """The line of the current position, counted from the last call."""
         at, line = self._counted
         line += self.text.count("\n", at, self.at) if self.at >= at else -self.text.count("\n", self.at, at)
         self._counted = (self.at, line)
         return line
 
     def skip_arithmetic(self) -> None:
-        """Move behind the `))` that ends an arithmetic expression."""
+        """Move to after the `))` that ends an arithmetic expression."""
         depth = 0
         while self.at < len(self.text):
             sign = self.text[self.at]
@@ -120,7 +120,7 @@ class WordReader(ABC):
         raise NoShellError("`))` is missing")
 
     def word(self, *, pattern: bool = False) -> Written:
-        """The word that begins here."""
+        """Return the word that begins here."""
         line, start = self.line, self.at
         parts = self.parts(pattern=pattern)
         if self.at == start:
@@ -128,14 +128,14 @@ class WordReader(ABC):
         return Written(parts, line, self.text[start : self.at], start)
 
     def all_parts(self) -> ShellWord:
-        """The whole text as one word, blanks included."""
+        """Return the whole text as one word, blanks included."""
         parts: list[Part] = []
         while self.at < len(self.text):
             parts += self.parts(stop=frozenset())
         return tuple(parts)
 
     def parts(self, stop: frozenset[str] = BREAK, *, pattern: bool = False) -> ShellWord:
-        """Parts up to one of the characters in `stop`."""
+        """Return parts up to one of the characters in `stop`."""
         text = self.text
         parts: list[Part] = []
         plain = ""
@@ -191,7 +191,7 @@ class WordReader(ABC):
         return tuple(parts)
 
     def double_quoted(self) -> list[Part]:
-        """What stands up to the closing double quote."""
+        """Return the text up to the closing double quote."""
         text = self.text
         parts: list[Part] = []
         plain = ""
@@ -231,7 +231,7 @@ class WordReader(ABC):
         raise NoShellError("a single quote is not closed")
 
     def expansion(self, *, quoted: bool) -> Part:
-        """What a `$` or a backquote begins."""
+        """Return what a `$` or a backquote begins."""
         text = self.text
         if text[self.at] == "`":
             end = re.compile(r"(?:[^`\\]|\\.)*`", re.DOTALL).match(text, self.at + 1)
@@ -264,7 +264,7 @@ class WordReader(ABC):
         return Parameter(match.group(), quoted)
 
     def braced(self, *, quoted: bool) -> Part:
-        """`${...}`, behind its brace."""
+        """Return `${...}`, after its brace."""
         text, start = self.text, self.at
         length = self.peek("#") and not self.peek("#}")
         if length:
@@ -295,7 +295,7 @@ class WordReader(ABC):
         return Parameter(match.group(), quoted, index, operator, argument, length)
 
     def argument(self, *, quoted: bool) -> ShellWord:
-        """The word behind `${name:-`, in which blanks are plain characters."""
+        """Return the word after `${name:-`, in which blanks are plain characters."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise NoShellError("this is nested too deeply")
@@ -304,7 +304,7 @@ class WordReader(ABC):
         return parts
 
     def quoted_argument(self) -> ShellWord:
-        """As `argument`, inside double quotes, where single quotes mean themselves."""
+        """Like `argument`, inside double quotes, where single quotes are literal."""
         text = self.text
         parts: list[Part] = []
         plain = ""
@@ -331,4 +331,4 @@ class WordReader(ABC):
 
     @abstractmethod
     def parenthesised(self) -> str:
-        """Step over `( ... )`, and return what stands in it: commands."""
+        """Skip `( ... )`, and return its content: commands."""
