@@ -1,4 +1,4 @@
-"""Shared by the rules about uses of a library: from uses that break to findings, one for each root cause."""
+"""Shared by the rules about uses of a library: from breaking uses to findings, one for each root cause."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _ON_NPU = re.compile(r"(?<!not )\bis_(?:torch_)?npu_available\b")
 
 
 def breaks(uses: ApiUses, *kinds: str) -> Iterator[ApiUse]:
-    """The uses of these kinds that break and that no rule about a rename explains."""
+    """Yield the breaking uses of these kinds that no rule about a rename covers."""
     return (use for use in uses.uses if use.breaks and use.kind in kinds and not renamed(use))
 
 
 def renamed(use: ApiUse) -> bool:
-    """Whether a known rename explains the miss: the old name is used and the new one is there."""
+    """Whether a known rename explains the miss: the code uses the old name, and the library has the new one."""
     return any(use.last == rename.old and use.now == rename.new for rename in RENAMES)
 
 
 def by_cause(uses: Iterable[ApiUse], cause: Callable[[ApiUse], str]) -> Iterator[list[ApiUse]]:
-    """Group the uses that have one cause, those that stop a path first."""
+    """Group the uses by cause; within a group, those that stop a path come first."""
     ordered = sorted(uses, key=lambda use: (cause(use), not _stops(use), use.path, use.line))
     return (list(group) for _, group in groupby(ordered, key=cause))
 
@@ -42,9 +42,9 @@ def finding(
     fix: str | None = None,
     subject: Subject | None = None,
 ) -> Finding:
-    """One finding for all places with the same cause. It stops those paths that reach one of them in every run.
+    """One finding for all places with the same cause. It stops the paths that reach any of them in every run.
 
-    Without a `subject` it is about what the first of them uses.
+    Without a `subject` it is about what the first use refers to.
     """
     stops = tuple(dict.fromkeys(path for use in group if not use.when for path in use.paths))
     places = list(dict.fromkeys(Location(use.path, use.line) for use in group))
@@ -72,10 +72,10 @@ def judged(
     fold: Callable[[list[ApiUse]], str],
     remedy: str,
 ) -> Iterator[Finding]:
-    """One finding for each cause that stops a path, and one for all other breaks of a module that a path may reach.
+    """Yield one finding for each cause that stops a path, and one for all other breaks in each module that a path may reach.
 
-    Those that no path reaches are one finding together. `say` makes the finding for one cause, `fold` the message for
-    several, and `remedy` is theirs. A fix is named for several when it is the fix of each.
+    Breaks that no path reaches share one finding. `say` makes the finding for one cause, `fold` the message for
+    several, and `remedy` is that of several. Several causes have a fix only if it is the same for each.
     """
     rest: dict[str, list[list[ApiUse]]] = {}
     for group in by_cause(uses, cause):
@@ -96,7 +96,7 @@ def judged(
 
 
 def _reached_part(use: ApiUse) -> str:
-    """The module of a use that some path may reach, "" for all others."""
+    """The module of a use that some path may reach; "" for all others."""
     return use.path if use.paths else ""
 
 
@@ -123,12 +123,12 @@ def _folded(groups: list[list[ApiUse]], fold: Callable[[list[ApiUse]], str], rem
     )
 
 
-# Kinds of uses whose names are spelled without the package: options of its command line, methods of its workers.
+# Kinds of uses whose names lack the package: options of vLLM's command line, methods of its workers.
 _OF_VLLM = frozenset({"option", "sent"})
 
 
 def _used(use: ApiUse) -> Subject:
-    """The name of the library, with the argument where it is about one; "return" is what an override gives back."""
+    """The name in the library, with the argument if the use is about one; "return" for an override's return value."""
     name, _, argument = use.name.rstrip(")").partition("(")
     if use.kind in _OF_VLLM:
         name = f"vllm.{name}"
@@ -136,7 +136,7 @@ def _used(use: ApiUse) -> Subject:
 
 
 def _all_used(uses: Iterable[ApiUse]) -> Subject:
-    """Several names as one subject, whatever their order in the files."""
+    """Several names as one subject, regardless of their order in the files."""
     subjects = [_used(use) for use in uses]
     names, details = (
         {subject.name for subject in subjects},
@@ -146,13 +146,13 @@ def _all_used(uses: Iterable[ApiUse]) -> Subject:
 
 
 def _behind(group: list[ApiUse]) -> str:
-    """Where a job ends before it gets to any of these."""
+    """Where a job ends before it reaches any of these uses."""
     places = [use.behind for use in group if _stops(use)]
     return f" (only after {PurePath(places[0]).name} can be imported)" if places and all(places) else ""
 
 
 def unresolved(uses: ApiUses, *kinds: str) -> tuple[Unjudged, ...]:
-    """The uses of these kinds of which cannot be told whether they are there, and the files that were not read for uses."""
+    """The uses of these kinds that could not be resolved, and the files that were not read for uses."""
     uncertain = (
         Unjudged(use.name, use.reason, Location(use.path, use.line))
         for use in uses.uses
@@ -162,14 +162,14 @@ def unresolved(uses: ApiUses, *kinds: str) -> tuple[Unjudged, ...]:
 
 
 def _may_stop(uses: Iterable[ApiUse], stops: Iterable[str] = ()) -> tuple[str, ...]:
-    """The paths that reach one of these under some setting."""
+    """The paths that reach one of these uses under some setting."""
     return tuple(dict.fromkeys(path for use in uses for path in use.paths if path not in stops))
 
 
 def _optional_severity(group: list[ApiUse]) -> Severity:
-    """A job may get there under some setting, or only on an Ascend NPU, or only in a part of verl that no job loads by itself.
+    """A warning if a job may reach one of these uses under some setting, a hint otherwise.
 
-    A setting that the job has otherwise does not lead there.
+    Uses for an Ascend NPU, in parts of verl that no job loads by itself, or under settings that the job has otherwise are not reached.
     """
     reached = (use.paths and not use.off and not _ON_NPU.search(use.when) for use in group)
     return "warning" if any(reached) else "info"

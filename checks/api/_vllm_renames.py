@@ -1,4 +1,4 @@
-"""What vLLM renamed, with dates: knowledge that the sources of one release cannot tell. Rules read it, none repeats it."""
+"""What vLLM renamed, with dates, which the sources of a single release cannot show. Rules read this list, none repeats it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rename:
-    """An old name and what replaces it, with the opposite meaning. `since` says which release changed what, `as_of` when that was looked up."""
+    """An old name and its replacement with the opposite meaning.
+
+    `since` states which release changed what, `as_of` when that was looked up.
+    """
 
     code: str
     old: str
@@ -30,16 +33,16 @@ LOG_REQUESTS = Rename(
 )
 RENAMES = (LOG_REQUESTS,)
 
-# Imports of what has no successor: what has the same name elsewhere is another thing. As of 2026-11.
+# Imports without a successor: anything of the same name elsewhere is something different. As of 2026-11.
 REMOVED = {
-    # vLLM 0.16.0 has both: this one keeps the weight_loader, without which no weights can be loaded again.
+    # vLLM 0.16.0 has both: this one keeps the weight_loader, without which weights cannot be loaded again.
     "vllm.model_executor.utils:replace_parameter": "only newer releases have it; quantization.utils.layer_utils has another function of that name",
     "vllm.model_executor.sampling_metadata:SamplingMetadata": "it was removed with the V0 engine and nothing replaces it",
 }
 
 # What older releases have under another name in another module, with the same parameters. As of 2026-11.
 EARLIER = {
-    # vLLM up to 0.8.5; 0.9.2 has it where verl wants it.
+    # In vLLM up to 0.8.5; 0.9.2 has it where verl imports it.
     "vllm.model_executor.model_loader.utils:process_weights_after_loading": (
         "vllm.model_executor.model_loader.loader",
         "_process_weights_after_loading",

@@ -26,7 +26,7 @@ def findings(
     remedy: str,
     other_phases: Mapping[str, Phase] | None = None,
 ) -> Iterator[Finding]:
-    """Yield a finding for each fault of these stages, given with descriptions. `other_phases` lists stages that strike later or earlier."""
+    """Yield a finding for each fault of these stages, given with their descriptions. `other_phases` overrides the phase of some stages."""
     for built in construction.bad(*stages):
         when = (other_phases or {}).get(built.stage, phase)
         yield finding(built, stages[built.stage], when, remedy)
