@@ -43,7 +43,7 @@ def runs(*actors: RayActor, finished: bool = False, **changes: Any) -> RayCluste
 
 
 def running_groups(clusters: RayClusters) -> Iterator[tuple[RayCluster, WorkerGroup]]:
-    """Yield the worker groups of running jobs that still have a live actor, in the clusters that concern this target."""
+    """Yield the worker groups of running jobs with at least one actor that is not dead, in the clusters that concern this target."""
     for cluster in clusters.concerned:
         if cluster.knows("actors") and cluster.knows("jobs"):
             ended = ended_jobs(cluster)
