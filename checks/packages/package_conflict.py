@@ -234,7 +234,7 @@ def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
 
 
 def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
-    """Fold harmless conflicts into one line, to save users of `pip check` a futile search."""
+    """Fold harmless conflicts into one line, so that users of `pip check` do not pursue them in vain."""
     reasons = {unmet.name: _harmless(unmet) for unmet in harmless}
     if reasons:
         yield Finding(

@@ -1,4 +1,4 @@
-"""Fix for CUDA105 where the launch path accepts no environment: verl's own package tells Triton the folder with libcuda.
+"""Fix for CUDA105 where the launch path accepts no environment: verl's own package sets the folder with libcuda for Triton.
 
 It replaces a stubs folder in LD_LIBRARY_PATH, the loader's path, which a running process does not read again.
 """

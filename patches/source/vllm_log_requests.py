@@ -233,7 +233,7 @@ def _is_question(use: _Use) -> bool:
 
 
 def _guarded(use: _Use, owner: str) -> bool:
-    """Whether an attribute is read only after `hasattr` found that its owner has the old name, or lacks the new name."""
+    """Whether an attribute is read only where `hasattr` found that its owner has the old name, or lacks the new name."""
     for inner, around in zip((use.node, *use.above), use.above, strict=False):
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             return False
