@@ -1,1 +1,1 @@
-"""The rules, by subject: one file a rule. A module that begins with `_` serves the rules beside it."""
+"""The rules, by subject, one per file. A module whose name begins with `_` serves the rules in its folder."""

@@ -1,1 +1,1 @@
-"""The fixes, by what they change: one file a fix. A module that begins with `_` serves the fixes beside it."""
+"""The fixes, by what they change, one per file. A module whose name begins with `_` serves the fixes in its folder."""

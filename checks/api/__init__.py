@@ -1,1 +1,1 @@
-"""What verl uses of vLLM, Ray, transformers and others, and whether the installed ones have it."""
+"""What verl uses of vLLM, Ray, transformers and others, and whether the installed versions have it."""

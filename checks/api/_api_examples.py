@@ -1,4 +1,4 @@
-"""The environment that the examples of the API1xx rules speak of."""
+"""The environment in the examples of the API1xx rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MODEL = "/env/verl/utils/model.py"
 def seen(
     *uses: ApiUse, unread: tuple[Unread, ...] = (), damaged: tuple[Unread, ...] = ()
 ) -> tuple[LibraryUses]:
-    """What reading verl 0.6.1 against Ray 2.60.0 and transformers 5.10.4 gave: all of Ray is there, and these of transformers."""
+    """The uses found by reading verl 0.6.1 against Ray 2.60.0 and transformers 5.10.4: Ray has everything, and transformers has these."""
     verl = Tree("/env/verl", "verl", "0.6.1", "site-packages")
     ray = Tree("/env/ray", "ray", "2.60.0", "site-packages")
     transformers = Tree("/env/transformers", "transformers", "5.10.4", "site-packages")

@@ -1,4 +1,4 @@
-"""What the rules about uses of a library say of an import, an attribute or a call that the library does not have."""
+"""Findings about an import, an attribute or a call that the library does not have."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import listed
 
 SHOWN = 3
-"""How many names a finding for several causes gives."""
-# How people write the names of libraries that they do not write as they import them.
+"""The number of names in a finding for several causes."""
+# Names of libraries whose usual spelling differs from the module's.
 _WRITTEN = {"ray": "Ray", "sglang": "SGLang", "vllm": "vLLM"}
 
 
 def missing_imports(uses: ApiUses) -> Iterator[Finding]:
-    """Say what verl imports and the library does not have, at least not there."""
+    """Report what verl imports and the library does not have, at least not there."""
     yield from _missing(uses, "import", _missing_import, "imports {} names", "does not have there")
 
 
@@ -59,7 +59,7 @@ def _replaced_import(group: list[ApiUse], module: str, name: str, uses: ApiUses)
 
 
 def _import_fix(group: list[ApiUse], now: str, uses: ApiUses) -> str | None:
-    """Where verl means to do without the name, its handler is widened; else the name is looked for where it is."""
+    """The fix: `widen-except` if verl is prepared to do without the name, otherwise an import from the name's present place."""
     if not isinstance(uses, VllmUses):
         return "library-import" if now else None
     if group[0].name in EARLIER:
@@ -70,7 +70,7 @@ def _import_fix(group: list[ApiUse], now: str, uses: ApiUses) -> str | None:
 
 
 def missing_attributes(uses: ApiUses) -> Iterator[Finding]:
-    """Say what verl reads and the library does not have."""
+    """Report the attributes that verl reads and the library does not have."""
     yield from _missing(uses, "attribute", _missing_attribute, "reads {} attributes", "does not have")
 
 
@@ -91,7 +91,11 @@ def _missing_attribute(group: list[ApiUse], uses: ApiUses) -> Finding:
 def _missing(
     uses: ApiUses, kind: str, say: Callable[[list[ApiUse], ApiUses], Finding], does: str, lacks: str
 ) -> Iterator[Finding]:
-    """The findings about names of one kind. Several together are one sentence, in which verl `does` with {} names what the library `lacks`."""
+    """Yield the findings about names of one kind.
+
+    The message for several: "verl imports 3 names that vLLM does not have there", where `does` holds {} for the number, and `lacks`
+    ends the sentence.
+    """
     there = named(uses)
     yield from judged(
         breaks(uses, kind),
@@ -106,7 +110,7 @@ def _missing(
 
 
 def mismatched_calls(uses: ApiUses) -> Iterator[Finding]:
-    """Say which calls give arguments that the library does not take."""
+    """Report the calls with arguments that the library does not accept."""
     there = named(uses)
     yield from judged(
         breaks(uses, "keyword", "positional", "required", "meaning"),
@@ -128,7 +132,7 @@ def mismatched_calls(uses: ApiUses) -> Iterator[Finding]:
 
 
 def _parts(use: ApiUse) -> tuple[str, str]:
-    """The callee as people write it, and the argument."""
+    """The callee in its usual form, and the argument."""
     callee, _, argument = use.name.rstrip(")").partition("(")
     words = callee.split(".")
     return ".".join(words[-2:] if words[-2][:1].isupper() else words[-1:]), argument
@@ -153,12 +157,12 @@ def _wanted(use: ApiUse) -> str:
 
 
 def named(uses: ApiUses) -> str:
-    """The library and its version, as a person would say it."""
+    """The library and its version, as text for a sentence."""
     return f"{title(uses)} {uses.library.version}".rstrip()
 
 
 def title(uses: ApiUses) -> str:
-    """The library's name, as people write it."""
+    """The library's name in its usual spelling."""
     return _WRITTEN.get(uses.library.module, uses.library.module)
 
 

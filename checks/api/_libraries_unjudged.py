@@ -1,4 +1,4 @@
-"""What the rules about verl's other libraries cannot tell: a file that the doctor could not read for uses."""
+"""What the rules about verl's other libraries cannot judge: files that the doctor could not read for uses."""
 
 from __future__ import annotations
 

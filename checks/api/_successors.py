@@ -1,4 +1,4 @@
-"""What took the place of a removed name, under another name: knowledge that the sources of one release cannot tell."""
+"""The successors of removed names, which the sources of a single release cannot show."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Successor:
-    """The name to import from the same module instead. `since` says which release did what, `as_of` when that was looked up."""
+    """The name to import from the same module instead. `since` states which release changed what, `as_of` when that was looked up."""
 
     name: str
     since: str

@@ -9,7 +9,7 @@ from verl_doctor.toolkit.rule import Evidence, Finding, Location, Subject, Unjud
 
 
 def unread_file(file: Unread, package: str, *, damaged: str = "") -> Finding:
-    """The finding for a file of `package`. `damaged` stands before what is said of a text that is no Python."""
+    """The finding for a file of `package`. `damaged` precedes the message about a text that is not Python."""
     message, wanted, remedy = _wording(file, package, damaged)
     stops = () if file.kind == "reader" else file.paths
     return Finding(
@@ -25,7 +25,7 @@ def unread_file(file: Unread, package: str, *, damaged: str = "") -> Finding:
 
 
 def unjudged(files: Iterable[Unread]) -> tuple[Unjudged, ...]:
-    """The files that only the doctor cannot read: of the paths that load them nothing can be told."""
+    """The files that only the doctor cannot read. The paths that load them are not judged."""
     return tuple(
         Unjudged(file.module, file.reason, Location(file.path, file.line or None), file.paths)
         for file in files
@@ -34,7 +34,7 @@ def unjudged(files: Iterable[Unread]) -> tuple[Unjudged, ...]:
 
 
 def _wording(file: Unread, package: str, damaged: str) -> tuple[str, str, str]:
-    """The message, what is wanted, and the next step."""
+    """The message, what is expected, and the next step."""
     match file.kind:
         case "missing":
             message = f"{package} imports {file.module}, which is missing from this tree"

@@ -1,4 +1,4 @@
-"""What vLLM's callables no longer take because they have it from elsewhere, with dates: no release's sources tell that."""
+"""Parameters that vLLM's callables lost because they find the value elsewhere, with dates: no single release's sources show that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DROPPED = (
 
 
 def dropped(use: ApiUse) -> Dropped | None:
-    """The parameter whose loss explains that a call does not fit."""
+    """The lost parameter that explains why a call does not fit."""
     callee, _, argument = use.name.rstrip(")").partition("(")
     for entry in DROPPED:
         if callee.rpartition(".")[2] == entry.callee:

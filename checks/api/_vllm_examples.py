@@ -1,4 +1,4 @@
-"""The environment that the examples of the VLLM1xx rules speak of."""
+"""The environment in the examples of the VLLM1xx rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SERVER = "/env/verl/workers/rollout/vllm_rollout/vllm_async_server.py"
 
 
 def seen(*uses: ApiUse, unread: tuple[Unread, ...] = ()) -> tuple[VllmUses]:
-    """What reading verl 0.6.1 against vLLM 0.12.0 gave: 170 uses that are there, and these."""
+    """The uses found by reading verl 0.6.1 against vLLM 0.12.0: 170 that exist, and these."""
     verl = Tree("/env/verl", "verl", "0.6.1", "site-packages")
     vllm = Tree("/env/vllm", "vllm", "0.12.0", "site-packages")
     return (VllmUses(verl, vllm, uses, 170, BOTH, unread),)

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.rule import Unjudged
 
 
 def uses_unjudged(*kinds: str) -> Callable[[VllmUses], tuple[Unjudged, ...]]:
-    """What a rule about these kinds of uses cannot tell."""
+    """What a rule about these kinds of uses cannot judge."""
 
     def unjudged(uses: VllmUses) -> tuple[Unjudged, ...]:
         return unresolved(uses, *kinds)

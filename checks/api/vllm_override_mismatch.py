@@ -93,5 +93,5 @@ def _finding(group: list[ApiUse], version: str) -> Finding:
 
 
 def _method(use: ApiUse) -> str:
-    """The method of the base class as people write it."""
+    """The method of the base class in its usual form."""
     return ".".join(use.name.partition("(")[0].split(".")[-2:])

@@ -1,4 +1,4 @@
-"""Three releases of vLLM in miniature, as the rules about attention backends would find them."""
+"""Miniatures of three vLLM releases, as the rules about attention backends would find them."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _finding(
 
 
 def _outcome(backend: Backend, backends: AttentionBackends, platform: str) -> tuple[Severity, str]:
-    """What vLLM does with the name of another platform."""
+    """The severity, and what vLLM does with the name of another platform's backend."""
     if not backends.registry:
         kept = not backends.old_engine_unless or backend.name in backends.old_engine_unless
         return ("warning", "chooses another instead") if kept else ("error", "refuses it")

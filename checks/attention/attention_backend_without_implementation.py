@@ -68,7 +68,7 @@ def attention_backend_without_implementation(
 
 
 def _but(backend: Backend, backends: AttentionBackends) -> str:
-    """Why the engine may start anyway."""
+    """Why the engine may start anyway; "" if it will not."""
     if backends.platform == "cpu":
         return "; on the CPU vLLM uses another"
     return ", unless a plugin registers one" if backend.name == _FOR_PLUGINS else ""
@@ -82,7 +82,7 @@ def _why(backend: Backend) -> str:
 
 
 def _correction(there: Configuration | Unknown, key: str) -> Correction | None:
-    """Remove the setting: vLLM then chooses."""
+    """Remove the setting, so that vLLM chooses."""
     if isinstance(there, Unknown) or there.asked_for(key) is None:
         return None
     return settings(there, {key: LEAVE_OUT}, "vLLM chooses a backend that it has")

@@ -85,7 +85,7 @@ def flash_attention_not_installed(
 
 
 def _correction(there: Configuration | Unknown, attention: TrainerAttention) -> Correction | None:
-    """Use torch's own attention on padded rows: the same numbers, more slowly. For both models where both lack the package."""
+    """Use torch's own attention on padded rows, which gives the same numbers more slowly, for each model that lacks the package."""
     if isinstance(there, Unknown):
         return None
     values: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""Why symbols are missing, in words: the other ABI of the C++ library, another torch, another CUDA library, another Python."""
+"""Why symbols are missing, as text: the other ABI of the C++ library, another torch, another CUDA library, another Python."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from verl_doctor.toolkit.collectors.compiled.extensions import MissingSymbol
 
 _STRING = re.compile(r"std::(?:__cxx11::)?basic_string<char, std::char_traits<char>, std::allocator<char> ?>")
 _TORCH = re.compile(r"\b(?:c10|at|torch|caffe2)::|^(?:aoti_)?torch_")
-_LONGEST = 160  # characters of a function in a message
+_LONGEST = 160  # characters of a function that a message shows
 
 
 def is_other_abi(symbol: MissingSymbol) -> bool:
-    """Whether torch has the same function but for the std::string in it: with `std::__cxx11` or without."""
+    """Whether torch has the same function except for its std::string, with or without `std::__cxx11`."""
     plain = _without_abi(symbol.words)
     return any(other != symbol.words and _without_abi(other) == plain for other in symbol.similar)
 
 
 def wants_new_abi(symbol: MissingSymbol) -> bool:
-    """Whether the missing one is that of the new ABI."""
+    """Whether the missing function is of the new ABI."""
     return "cxx11" in symbol.words
 
 
 def is_of_python(symbol: MissingSymbol) -> bool:
-    """Whether it is a function of Python's C API."""
+    """Whether the symbol is a function of Python's C API."""
     return symbol.name.lstrip("_").startswith("Py")
 
 
 def is_of_torch(symbol: MissingSymbol) -> bool:
-    """Whether it is one of torch's functions: of C++, or of the C interface that stays the same among releases."""
+    """Whether the symbol is one of torch's functions, of C++ or of the C interface that is stable across releases."""
     return _TORCH.search(symbol.words) is not None
 
 
 def in_torch(symbol: MissingSymbol) -> str:
-    """What this torch has in its place."""
+    """What this torch has instead."""
     words = short(symbol.words)
     if is_other_abi(symbol):
         return (
@@ -49,26 +49,26 @@ def in_torch(symbol: MissingSymbol) -> str:
 
 
 def short(words: str) -> str:
-    """A function as one would write it, and no more than fits a line or two."""
+    """A function as a person would write it, shortened to fit a line or two."""
     plain = _STRING.sub(lambda match: "std::__cxx11::string" if "cxx11" in match[0] else "std::string", words)
     plain = re.sub(r", std::allocator<[^<>]*> ?(?=>)", "", plain)
     return plain if len(plain) <= _LONGEST else f"{plain.partition('(')[0][:_LONGEST]}(...)"
 
 
 def older_library(symbols: tuple[MissingSymbol, ...]) -> MissingSymbol | None:
-    """The first that a library which is there should have."""
+    """The first symbol that an existing library should have."""
     return next(
         (symbol for symbol in symbols if symbol.expected_of and not symbol.name.startswith("_Z")), None
     )
 
 
 def library_name(symbol: MissingSymbol) -> str:
-    """The name of the library that should have it."""
+    """The name of the library that should have the symbol."""
     return file_name(symbol.expected_of)
 
 
 def _alike(first: str, second: str) -> int:
-    """How many characters two texts begin with in common."""
+    """The length of the common prefix."""
     pairs = zip(first, second, strict=False)
     return next(
         (index for index, (letter, other) in enumerate(pairs) if letter != other),

@@ -24,10 +24,10 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Sever
 from verl_doctor.toolkit.text import listed
 
 _SHOWN = 4
-# Libraries whose number is that of CUDA itself.
+# Libraries with CUDA's own version number.
 _OF_CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|cupti|nvrtc-builtins)\.so\.(\d+)")
 _ANY_CUDA = re.compile(r"lib(?:cu[a-z]|nvrtc|nvJitLink|nvshmem|nccl|nvToolsExt|nvjpeg|cudnn)")
-# Who brings a library on Debian and Ubuntu (packages.debian.org).
+# The packages that provide each library on Debian and Ubuntu (packages.debian.org).
 _DEBIAN = {
     "libGL.so.1": "libgl1",
     "libEGL.so.1": "libegl1",
@@ -106,7 +106,7 @@ def extension_lacks_library(
 
 
 def _unloadable(extension: Extension, packages: Packages | Unknown) -> Finding:
-    """A file that no process loads: cut short, damaged, or for another processor."""
+    """The finding for a file that no process can load: cut short, damaged, or for another processor."""
     path, _, problem = extension.problem.rpartition(": ")
     return Finding(
         f"{extension.package} {extension.version} cannot be loaded: {file_name(path)}: {problem}",
@@ -119,7 +119,7 @@ def _unloadable(extension: Extension, packages: Packages | Unknown) -> Finding:
 
 
 def _severity(package: str, names: tuple[str, ...], packages: Packages | Unknown) -> Severity:
-    """What lacks only libraries of the system, and is not needed, may well be a plug-in for what this machine does not have."""
+    """The severity: an optional package that lacks only system libraries may be a plug-in for hardware that this machine lacks."""
     found = severity(package, packages)
     of_torch = any(_ANY_CUDA.match(name) or name.startswith(("libtorch", "libc10")) for name in names)
     return found if found == "error" or of_torch or _OPENCV.match(package) else "info"
@@ -128,7 +128,7 @@ def _severity(package: str, names: tuple[str, ...], packages: Packages | Unknown
 def _words(
     extension: Extension, names: tuple[str, ...], torch: TorchBuild | Unknown, interpreter: Interpreter
 ) -> tuple[str, str]:
-    """What is wrong, and the next step."""
+    """The fault, and the next step."""
     package, version = extension.package, extension.version
     of_cuda = any(_ANY_CUDA.match(name) or name.endswith("_cuda.so") for name in names)
     if of_cuda and not isinstance(torch, Unknown):

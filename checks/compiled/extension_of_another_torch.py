@@ -109,7 +109,7 @@ def extension_of_another_torch(
             files.sort(key=lambda extension: -extension.symbols_missing)
             causes.setdefault(_reason(files, torch), []).append(_Broken(package, version, files))
     for reason, broken in causes.items():
-        # The job's own first: what else has the same cause follows.
+        # What the job needs comes first, followed by others with the same cause.
         broken.sort(key=lambda broken_package: rank(broken_package.package, packages))
         first, worst = broken[0], broken[0].files[0]
         names = listed(
@@ -141,7 +141,7 @@ def extension_of_another_torch(
 
 
 class _Broken(NamedTuple):
-    """A package, and its files that lack symbols, the one that lacks most first."""
+    """A package, and its files that lack symbols, the file that lacks most first."""
 
     package: str
     version: str
@@ -149,7 +149,7 @@ class _Broken(NamedTuple):
 
 
 def _reason(files: list[Extension], torch: TorchBuild | Unknown) -> str:
-    """Why the first of a package's files, the worst, cannot be loaded; the others may be for other releases of torch."""
+    """Why the first, worst of a package's files cannot be loaded; the others may be for other releases of torch."""
     extension = files[0]
     symbols = extension.missing_symbols
     if any(map(is_of_python, symbols)):

@@ -60,7 +60,7 @@ def no_kernel_for_gpu(
         devices = [device for device in gpus.sound if capability(device.capability) == number]
         for (package, version), group in groupby(files, key=lambda file: (file.package, file.version)):
             every = list(group)
-            # A package has files for several generations, of which it takes one.
+            # A package has files for several generations, of which it uses one.
             code = {code: None for file in every for code in file.code}
             fitting = [gpu_code for gpu_code in code if gpu_code.runs_on(number)]
             if any(gpu_code.kind == "cubin" for gpu_code in fitting):
@@ -86,7 +86,7 @@ def no_kernel_for_gpu(
 
 
 def _too_new(code: list[GpuCode], driver: str) -> str | None:
-    """The CUDA of the oldest PTX, when the driver's is older than that."""
+    """The CUDA of the oldest PTX, if the driver's is older than that; otherwise None."""
     major, _, minor = driver.partition(".")
     if not (major.isdecimal() and minor.isdecimal()):
         return None

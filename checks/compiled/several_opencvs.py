@@ -46,7 +46,7 @@ def several_opencvs(packages: Packages) -> Iterator[Finding]:
     if len(there) < 2:
         return
     names = [distribution.name for distribution in there]
-    # What is told apart by "contrib" has more in it, and serves everybody.
+    # The "contrib" variant contains everything in the other, so it serves all dependents.
     base = (
         "opencv-contrib-python-headless"
         if any("contrib" in name for name in names)

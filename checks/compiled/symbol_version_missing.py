@@ -54,7 +54,7 @@ def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown)
     bad = [
         (version, extension)
         for extension in extensions.extensions
-        # Of what has to be replaced anyway the other rules tell.
+        # Other rules report files that must be replaced anyway.
         if not (
             extension.instead or extension.problem or extension.symbols_missing or extension.missing_libraries
         )

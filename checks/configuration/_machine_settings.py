@@ -1,4 +1,4 @@
-"""Settings for a machine that has less than the launch script asks for: a recommendation, computed, not measured."""
+"""Settings for a machine that has less than the launch script requests: recommendations, computed, not measured."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _OFFLOAD = (
     "actor_rollout_ref.ref.fsdp_config.param_offload",
 )
 _MIB_A_SAMPLE = 20_000  # of a GPU's memory, for each sample of a micro batch
-_LEAST_SAMPLES = 4  # of one prompt: with fewer, the advantages of a group say little
+_LEAST_SAMPLES = 4  # of one prompt: with fewer, a group's advantages mean little
 _LEAST_SEQUENCES = 16
 _LEAST_UTILISATION = 0.3
 
 
 def recommended(there: Configuration, resources: Resources) -> list[str]:
-    """Overrides with which the job asks for no more than is here. Keys that this verl lacks are left out."""
+    """Overrides with which the job requests no more than this machine has, without keys that this verl lacks."""
     return [
         f"{key}={value}"
         for key, value in _settings(there, resources)
@@ -31,14 +31,14 @@ def recommended(there: Configuration, resources: Resources) -> list[str]:
 
 
 def relief(there: Configuration) -> list[str]:
-    """Overrides with which the job needs about half of the memory at a time, on as many GPUs as it asks for."""
+    """Overrides with which the job needs about half of the memory at a time, on the same number of GPUs."""
     gpus = there.number(GPUS)
     settings = [*_batches(there, int(gpus), 0.5, 0), *_rollout(there, 0.5)] if gpus else []
     return [f"{key}={value}" for key, value in settings if there.has(key) and there.get(key) != value]
 
 
 def workers_for(resources: Resources) -> int | None:
-    """Agent workers that leave half of the CPUs to trainers, rollout servers and Ray."""
+    """The number of agent workers that leaves half of the CPUs to trainers, rollout servers and Ray."""
     return None if resources.cpus is None else max(1, int(resources.cpus / 2))
 
 
@@ -65,7 +65,7 @@ def _settings(there: Configuration, resources: Resources) -> Iterator[tuple[str,
 
 
 def _batches(there: Configuration, gpus: int, share: float, memory: int) -> Iterator[tuple[str, object]]:
-    """Batches in proportion to the GPUs, in powers of two so that they divide; micro batches by the GPU's memory in MiB.
+    """Yield batches in proportion to the GPUs, in powers of two so that they divide; micro batches by the GPU's memory in MiB.
 
     With a `memory` of 0 the micro batches stay as they are.
     """
@@ -89,7 +89,7 @@ def _batches(there: Configuration, gpus: int, share: float, memory: int) -> Iter
 
 
 def _rollout(there: Configuration, share: float) -> Iterator[tuple[str, object]]:
-    """Fewer samples and sequences at a time, and memory left for larger shards of the model: at least half of each."""
+    """Yield settings with fewer samples and sequences at a time, but at least half, and with memory left for larger shards of the model."""
     part = max(share, 0.5)
     samples = there.number(f"{_ROLLOUT}.n")
     if samples and samples > _LEAST_SAMPLES:

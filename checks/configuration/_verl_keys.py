@@ -1,4 +1,4 @@
-"""The history of verl's configuration keys, and the key of the tree at hand that somebody may have meant."""
+"""The history of verl's configuration keys, and the key of the current tree that the user may have meant."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
 
-_PLAIN = 0.9  # how like they must be to leave no doubt
-_CLOSE = 0.75  # how like two names must be to be taken for a slip
+_PLAIN = 0.9  # the similarity from which two names are certainly the same
+_CLOSE = 0.75  # the similarity from which a name may be a typo of another
 _WORD = re.compile(r"[^._]+")
 
 
 @dataclass(frozen=True)
 class Rename:
-    """`old` goes on as `new` from a release on, with what lies below it. `tree` is the configuration that had the old one."""
+    """`old`, with everything below it, is called `new` from a release on. `tree` is the configuration that had the old name."""
 
     old: str
     new: str
@@ -33,7 +33,7 @@ class Rename:
 
 @dataclass(frozen=True)
 class History:
-    """In which later release a key came, and in which it had gone. Both are empty when the releases do not tell."""
+    """The later release that added a key, and the current or earlier one that removed it. Both are empty if unknown."""
 
     came: str = ""
     went: str = ""
@@ -54,7 +54,7 @@ def table() -> Mapping[str, Any]:
 
 
 def renamed(key: str, there: Configuration) -> Rename | None:
-    """What a key is called in the tree at hand, through several renames if need be; None when nothing is known."""
+    """The key's name in the current tree, after several renames if need be; None if unknown."""
     name, notes, release = key, [], ""
     for rename in renames():
         if name == rename.old or name.startswith(f"{rename.old}."):
@@ -67,9 +67,9 @@ def renamed(key: str, there: Configuration) -> Rename | None:
 
 
 def certain(word: Asked, there: Configuration) -> str:
-    """The key, with its sign, that a word without a sign must mean in the tree at hand; "" when it is a guess.
+    """The key, with its sign, that a word without a sign must mean in the current tree; "" if that is a guess.
 
-    A rename that changed what the value means, or left a part to another key, is none.
+    A rename does not count if it changed the value's meaning, or left part of it to another key.
     """
     if word.fate != "no such key" or word.sign:
         return ""
@@ -80,7 +80,7 @@ def certain(word: Asked, there: Configuration) -> str:
 
 
 def is_free(key: str, there: Configuration) -> bool:
-    """Whether it lies in a section that verl leaves to the user: one that is empty in its tree, or one for engines."""
+    """Whether the key is in a section that verl leaves to the user: one that is empty in its tree, or one for engines."""
     above = key.rpartition(".")[0]
     while above:
         if ".engine_kwargs." in f"{above}." or ".override_config" in f"{above}.":
@@ -92,7 +92,7 @@ def is_free(key: str, there: Configuration) -> bool:
 
 
 def history(key: str, verl: str) -> History:
-    """When a key came after the release at hand, or went at the latest with it, the last time each."""
+    """The last release that added a key after the current one, and the last that removed it up to the current one."""
     try:
         here = Version(verl)
     except InvalidVersion:
@@ -110,7 +110,7 @@ def history(key: str, verl: str) -> History:
 
 
 def elsewhere(key: str, there: Configuration) -> list[str]:
-    """Keys of the tree with the same last name, in a section with a name in common, the most alike first."""
+    """Keys of the tree with the same last name, in a section that shares a name, most similar first."""
     *sections, leaf = key.split(".")
     found = [
         other
@@ -122,7 +122,7 @@ def elsewhere(key: str, there: Configuration) -> list[str]:
 
 
 def alike(key: str, there: Configuration) -> str:
-    """The key that a slip of the pen may have meant; empty when none is near enough."""
+    """The key of which this may be a typo; empty if none is similar enough."""
     above, _, leaf = key.rpartition(".")
     values = [other for other in all_keys(there) if not isinstance(there.default(other), Mapping)]
     leaves = {
@@ -140,7 +140,7 @@ def alike(key: str, there: Configuration) -> str:
 
 
 def is_slip(key: str, meant: str) -> bool:
-    """Whether a key plainly means the other: the same section, and a last name with a slip or an abbreviation in it."""
+    """Whether a key is clearly a typo of the other: the same section, and a last name with a typo or an abbreviation."""
     above, _, leaf = key.rpartition(".")
     section, _, name = meant.rpartition(".")
     near = difflib.SequenceMatcher(None, leaf, name).ratio() >= _PLAIN
@@ -148,12 +148,12 @@ def is_slip(key: str, meant: str) -> bool:
 
 
 def _of_section(keys: Iterable[str], above: str) -> Iterator[tuple[str, str]]:
-    """The last names of the keys of a section, with the keys."""
+    """Yield the last name of each key of a section, with the key."""
     return ((key.rpartition(".")[2], key) for key in keys if key.rpartition(".")[0] == above)
 
 
 def _abbreviates(leaf: str, name: str) -> bool:
-    """Whether each word of a name begins with that of the other, or the other way round: `max_len` is `max_length`."""
+    """Whether each word of one name is a prefix of the other's, in either direction: `max_len` is `max_length`."""
     ours, theirs = _WORD.findall(leaf), _WORD.findall(name)
     return len(ours) == len(theirs) > 1 and all(
         part == other
@@ -163,16 +163,16 @@ def _abbreviates(leaf: str, name: str) -> bool:
 
 
 def _sorted(key: str) -> str:
-    """The words of a key in an order that does not depend on it: `ranks_all` is `all_ranks`."""
+    """The key with its words sorted: `ranks_all` equals `all_ranks`."""
     return ".".join(sorted(_WORD.findall(key)))
 
 
 def _same_words(key: str, other: str) -> bool:
-    """Whether one is the other with a slip or a word left out: `grad_offload` is like `param_offload`, and means another."""
+    """Whether one is the other with a typo or a word left out: `grad_offload` resembles `param_offload`, but means something else."""
     ours, theirs = _WORD.findall(key), _WORD.findall(other)
     added = [word for word in ours if word not in theirs]
     missing = [word for word in theirs if word not in ours]
-    if not added or not missing:  # who wrote a word more than there is meant something by it
+    if not added or not missing:  # an additional word is there on purpose
         return not added and len(missing) <= 1
     return difflib.SequenceMatcher(None, "".join(added), "".join(missing)).ratio() >= _CLOSE
 

@@ -35,7 +35,7 @@ _EVERY = Demands(
 
 
 class _Broken(NamedTuple):
-    """A demand that is not met: what is wrong, the keys that decide it, and what would do."""
+    """A demand that is not met: the message, the keys that decide it, and what would meet it."""
 
     demand: str
     message: str
@@ -143,13 +143,13 @@ def batch_sizes_do_not_fit(
 
 
 def _gpus_here(there: Configuration, resources: Resources | Unknown) -> int:
-    """How many GPUs this machine has where that is fewer than the job asks for on each node; 0 otherwise."""
+    """This machine's number of GPUs if that is less than the job requests on each node; 0 otherwise."""
     here = 0 if isinstance(resources, Unknown) else len(resources.gpus or ())
     return here if here < (there.number(GPUS) or 0) else 0
 
 
 def _correction(there: Configuration, broken: _Broken, here: int) -> Correction | None:
-    """The nearest settings that meet the demand, on as many GPUs as there are: others would be refused for the lack of these."""
+    """The nearest settings that meet the demand on the existing GPUs: settings for more would fail for lack of GPUs."""
     if not here or GPUS not in broken.keys:
         return settings(there, broken.values, broken.why) if broken.values else None
     after = copied(there.after)
@@ -210,7 +210,7 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
 
 
 def _dynamic_batches(there: Configuration, *, padded: bool) -> Iterator[_Broken]:
-    """Batches that are measured in tokens and have no room for the longest row. Where rows are not padded, none may be so long."""
+    """Yield batches, measured in tokens, without room for the longest row. Without padding, no row may actually be that long."""
     prompt, response = there.number("data.max_prompt_length"), there.number("data.max_response_length")
     sequence = there.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
     if not prompt or not response or there.get(f"{_ACTOR}.strategy") not in ("fsdp", "fsdp2"):
@@ -301,7 +301,7 @@ def _micro_batches(there: Configuration) -> Iterator[_Broken]:
 
 
 def _mini_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
-    """What is left of a mini batch on one GPU, as FSDP workers compute it."""
+    """Check the part of a mini batch on one GPU, as FSDP workers compute it."""
     mini, samples = there.number(f"{_ACTOR}.ppo_mini_batch_size"), there.number(f"{_ROLLOUT}.n")
     sequence = there.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
     micro = there.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu")
@@ -337,13 +337,13 @@ def _divisor_up_to(number: int, most: int) -> int:
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:
-    """The divisor of a number that is nearest to the one wanted; of two the larger, which spreads memory wider."""
+    """The divisor nearest to the expected number; of two the larger, which spreads memory wider."""
     divisors = [size for size in range(1, number + 1) if number % size == 0]
     return min(divisors, key=lambda size: (abs(size - wanted), -size))
 
 
 def _nearest_batch(batch: int, samples: int, gpus: int, mini: int) -> int:
-    """The number of prompts nearest to `batch` whose samples divide among the GPUs and which holds a mini batch; of two the smaller."""
+    """The number of prompts nearest to `batch` that holds a mini batch and whose samples divide among the GPUs; of two the smaller."""
     step = gpus // math.gcd(gpus, samples)
     below = batch // step * step
     return below if below >= max(mini, 1) and batch - below <= step // 2 else below + step

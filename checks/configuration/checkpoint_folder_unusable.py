@@ -65,7 +65,7 @@ def checkpoint_folder_unusable(
     if isinstance(folder, Unknown) or not folder.trouble:
         return
     word = configuration.asked_for(_KEY)
-    certain = folder.above != "/"  # else a file system may not be mounted here
+    certain = folder.above != "/"  # otherwise a file system may not be mounted here
     yield Finding(
         f"checkpoints go to {folder.path}, but {_WHY[folder.trouble].format(above=folder.above)}",
         Evidence(found=folder.trouble, wanted="a writable folder", read_from=folder.above),

@@ -45,7 +45,7 @@ _WHAT = {
     QUANTIZATION: "quantization",
     **dict.fromkeys(OPTIMIZERS, "optimizer"),
 }
-# When verl looks the name up, as its runs show.
+# When verl looks the name up, as observed in its runs.
 _PHASES: Mapping[str, Phase] = {
     ROLLOUT: "workers",
     MODE: "workers",
@@ -61,7 +61,7 @@ _PHASES: Mapping[str, Phase] = {
     QUANTIZATION: "engine",
     **dict.fromkeys(OPTIMIZERS, "workers"),
 }
-_PLAIN = 0.8  # how like two names must be to leave no doubt
+_PLAIN = 0.8  # the similarity from which two names are certainly the same
 _AGENT_LOOPS_FILE = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
 _HAVE = VerlRegistries(
     {
@@ -149,7 +149,7 @@ def choice_unknown(
 
 
 def _correction(word: Asked, value: str, near: str, default: object) -> Correction | None:
-    """The name that was meant, else the only one there is, else verl's default."""
+    """The intended name, otherwise verl's default."""
     if near and difflib.SequenceMatcher(None, value, near).ratio() >= _PLAIN:
         return reworded(word, word.text.replace(value, near), f"{near} is the closest name to {value}")
     new = near or (default if isinstance(default, str) and default in word.text else "")

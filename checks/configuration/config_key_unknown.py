@@ -27,8 +27,8 @@ from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import listed
 
-_INTERPOLATION = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")  # of a key from the top, without a resolver
-_FEW = 3  # places of one name: more say nothing about what was meant
+_INTERPOLATION = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")  # of an absolute key, without a resolver
+_FEW = 3  # matches of one name: more do not show what was meant
 
 
 @check(
@@ -107,7 +107,7 @@ def _finding(word: Asked, there: Configuration) -> Finding:
 
 
 def _correction(word: Asked, there: Configuration) -> Correction | None:
-    """The key that was meant where there is one; the word left out where this verl has nothing like it."""
+    """The intended key if there is one; otherwise, remove the word if this verl has nothing like it."""
     sign, value = word.sign, word.text.partition("=")[2]
 
     def as_key(key: str, effect: str = "") -> Correction | None:
@@ -120,7 +120,7 @@ def _correction(word: Asked, there: Configuration) -> Correction | None:
     others = elsewhere(word.key, there)
     if "." not in word.key and len(others) == 1:
         return as_key(others[0], f"{others[0]} may not be what {word.key} meant")
-    if "/" in value:  # a path that the job needs under some other key
+    if "/" in value:  # a path that the job needs under another key
         return None
     return reworded(
         word, None, effect=f"{release(there)} has no equivalent, so the job runs without {word.text}"

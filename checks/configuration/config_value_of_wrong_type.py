@@ -25,7 +25,7 @@ _SWITCHES = {
     "n": False,
 }
 _NOTHING = "None"
-# Keys that count something. Others whose default happens to be 0 or 1, such as entropy_coeff and top_p, take fractions.
+# Keys that count something. Others whose default happens to be 0 or 1, such as entropy_coeff and top_p, accept fractions.
 _COUNTS = re.compile(
     r"(?:^|\.)(?:n|nnodes|num_\w+|max_num_\w+|\w+_(?:size|per_gpu|per_node|epochs|steps|freq|length|len|workers|rank))$"
 )
@@ -84,7 +84,7 @@ def config_value_of_wrong_type(
 
 
 def _wanted(word: Asked, there: Configuration) -> str:
-    """What is wrong with the value; empty when nothing is."""
+    """What is wrong with the value; "" if nothing."""
     value, default = word.value, _default(word, there)
     if value == _NOTHING:
         return f"{word.key} is set to the text None; in Hydra, nothing is null"
@@ -112,7 +112,10 @@ def _wanted(word: Asked, there: Configuration) -> str:
 
 
 def _correction(word: Asked, there: Configuration) -> Correction | None:
-    """The same value in the form that verl takes, where the text has one meaning; a list that a single number begins."""
+    """The same value in the form that verl accepts, if the text has a single meaning, or a list that begins with a single number.
+
+    Otherwise 1 for the numbers of GPUs and nodes, and verl's default for other switches and numbers.
+    """
     default = _default(word, there)
     if word.value == _NOTHING:
         return reworded(word, f"{word.sign}{word.key}=null")
@@ -135,7 +138,7 @@ def _correction(word: Asked, there: Configuration) -> Correction | None:
 
 
 def _meant(value: object, default: object) -> object:
-    """What a text or a fraction means where a value of this type belongs; None where it has no one meaning."""
+    """The meaning of a text or a fraction in place of a value of this type; None if it has no single meaning."""
     if isinstance(default, bool):
         return _SWITCHES.get(str(value).lower())
     if isinstance(default, (int, float)):
@@ -154,7 +157,7 @@ def _meant(value: object, default: object) -> object:
 
 
 def _phase(word: Asked, validation: Validation | Unknown) -> Phase | None:
-    """Where verl stops: in its validation when that reads the key, else when workers use it."""
+    """Where verl stops: in its validation (None) if that reads the key, otherwise when workers use it."""
     if isinstance(validation, Unknown) or any(word.key in raised.keys for raised in validation.raised):
         return None
     return "workers"

@@ -170,7 +170,7 @@ def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broke
 
 
 def _positions(there: Configuration, model: ModelContext | None) -> float | None:
-    """What the job sets, or else what the model says; None when it is not known."""
+    """The number that the job sets, otherwise the model's; None if unknown."""
     if there.get(_OVERRIDE) is not MISSING:
         return there.number(_OVERRIDE)
     return model.positions if model else None

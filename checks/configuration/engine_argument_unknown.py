@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.vllm.attention_requested import OPTIONS
 from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION, EngineArguments
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
 
-# ATT106 says how a vLLM without these is told of a backend.
+# ATT106 reports how to select a backend in a vLLM without these.
 _OF_ATTENTION = frozenset(option.partition(".")[0] for option in OPTIONS)
 _TAKEN = EngineArguments(
     "0.12.0",
@@ -68,7 +68,7 @@ def engine_argument_unknown(configuration: Configuration, arguments: EngineArgum
 
 
 def _correction(word: Asked, name: str, near: Sequence[str]) -> Correction | None:
-    """The argument that was meant where that is plain, else none."""
+    """The argument that was clearly meant; otherwise, remove the word. None for a word that sets more than this argument."""
     if word.key != f"{SECTION}.{name}":
         return None
     if near and is_slip(name, near[0]):
@@ -77,7 +77,7 @@ def _correction(word: Asked, name: str, near: Sequence[str]) -> Correction | Non
 
 
 def _handed_on(there: Configuration) -> Iterator[tuple[Asked, str]]:
-    """The words that set something below the section, and what it is called there."""
+    """Yield the words that set something below the section, with its name there."""
     for word in there.overrides:
         if word.fate != "applied" or word.value is None or word.sign == "~":
             continue

@@ -74,7 +74,7 @@ def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -
 
 
 def _correction(there: Configuration, engine: Engine) -> Correction | None:
-    """Verl's default where it is another one; for the rollout vLLM."""
+    """Verl's default if that is another engine; vLLM for the rollout."""
     if engine.key == _ROLLOUT:
         return None if engine.name == "vllm" else settings(there, {_ROLLOUT: "vllm"})
     chosen = next(

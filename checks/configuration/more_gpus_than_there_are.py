@@ -87,7 +87,7 @@ def more_gpus_than_there_are(
         wanted
         and isinstance(variables, JobVariables)
         and isinstance(launch, Launch)
-        and isinstance(raylets, Unknown)  # the job would join a Ray that runs
+        and isinstance(raylets, Unknown)  # the job would join a running Ray
         and _starts_ray(configuration, variables, launch)
         and (_VISIBLE in variables.places or _has_gpus(resources))
         and (visible := _visible(variables, launch)) is not None
@@ -134,7 +134,7 @@ def more_gpus_than_there_are(
 
 
 def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: float, has: float) -> Finding:
-    """Where the job tells `ray.init()` how many GPUs there are: no cluster may be joined then, so there are no others."""
+    """The finding for a job that passes `ray.init()` the number of GPUs: it cannot join a cluster then, so there are no others."""
     word = configuration.asked_for(NODES if has >= wanted else f"{_RAY_INIT}.num_gpus")
     return Finding(
         f"the job requests {wanted:g} * {nodes:g} = {counted(int(wanted * nodes), 'GPU')}, but starts its own Ray with {has:g}",
@@ -153,7 +153,7 @@ def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: flo
 
 
 def _fewer(there: Configuration, wanted: int, nodes: int, has: int) -> Correction | None:
-    """As many nodes, or as many GPUs of one node, as Ray is given; where it is given none, as many as the job asks for."""
+    """As many nodes, or GPUs on one node, as Ray is given; if Ray is given none, give it as many GPUs as the job requests."""
     if not has:
         why = f"{wanted} * {nodes} = {wanted * nodes} GPUs are what the job requests"
         return settings(there, {f"{_RAY_INIT}.num_gpus": wanted * nodes}, why)
@@ -163,7 +163,7 @@ def _fewer(there: Configuration, wanted: int, nodes: int, has: int) -> Correctio
 
 
 def _starts_ray(configuration: Configuration, variables: JobVariables, launch: Launch) -> bool:
-    """Whether the job starts a Ray of its own on this node alone, which counts the GPUs itself."""
+    """Whether the job starts its own Ray on this node alone, which counts the GPUs itself."""
     elsewhere = launch.submitted or launch.ray_starts or variables.has(_RAY_ADDRESS)
     set_by_job = any(
         configuration.get(f"{_RAY_INIT}.{name}") not in (None, MISSING) for name in ("address", "num_gpus")
@@ -173,12 +173,12 @@ def _starts_ray(configuration: Configuration, variables: JobVariables, launch: L
 
 
 def _has_gpus(resources: Resources | Unknown) -> bool:
-    """Whether this is a machine with GPUs: what the shell of a login node sets is not what the job will have."""
+    """Whether this machine has GPUs: settings in the shell of a login node are not those of the job."""
     return isinstance(resources, Resources) and bool(resources.gpus)
 
 
 def _visible(variables: JobVariables, launch: Launch) -> int | None:
-    """At most how many GPUs the variable names; None when it is not set for certain."""
+    """The most GPUs that the variable can name; None unless it is certainly set."""
     if _VISIBLE not in variables.values or any(
         setting.name == _VISIBLE and setting.conditional for setting in launch.settings
     ):

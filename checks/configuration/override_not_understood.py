@@ -93,7 +93,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
 
 
 def _chooser(there: Configuration) -> Asked | None:
-    """The word that chooses an option which its group has not."""
+    """The word that chooses an option that its group lacks."""
     group, _, option = there.missing_option.rpartition("/")
     return next(
         (
@@ -106,7 +106,7 @@ def _chooser(there: Configuration) -> Asked | None:
 
 
 def _other_option(there: Configuration) -> Correction | None:
-    """The option that is nearest to the one that does not exist; without one the word left out, so that verl's own counts."""
+    """The existing option closest to the missing one; without any, remove the word, so that verl's own choice applies."""
     word = _chooser(there)
     if word is None or not there.options:
         return None
@@ -118,7 +118,7 @@ def _other_option(there: Configuration) -> Correction | None:
 
 
 def _without_option(launch: Launch | Unknown, options: Sequence[str]) -> Correction | None:
-    """The command without one of Hydra's options, so that verl's own configuration counts."""
+    """The command without one of Hydra's options, so that verl's own configuration applies."""
     if isinstance(launch, Unknown) or launch.command is None:
         return None
     words = launch.command.words
@@ -135,7 +135,7 @@ def _without_option(launch: Launch | Unknown, options: Sequence[str]) -> Correct
 
 
 def _goes_on(before: Sequence[Asked], word: Asked) -> bool:
-    """Whether a word is what a space has cut off from a list or a dictionary, which is said of the word before it."""
+    """Whether a space cut off the word from a list or a dictionary; the finding about the word before it covers that."""
     return any(_open(override) and word.fate == "not an override" for override in before)
 
 
@@ -179,7 +179,7 @@ def _explanation(word: Asked, following: Sequence[Asked]) -> tuple[str, str] | N
 
 
 def _healed(word: Asked, following: Sequence[Asked], there: Configuration) -> Healed:
-    """What the words plainly mean."""
+    """The correction, if the words have a clear meaning."""
     if not word.text.strip() and place(word).line is not None:
         return {"fix": "joined-lines"}
     key, equals, value = word.text.partition("=")
@@ -199,7 +199,7 @@ def _healed(word: Asked, following: Sequence[Asked], there: Configuration) -> He
 
 
 def _one_value(word: Asked, there: Configuration) -> str:
-    """What several values mean together, by the value that they replace: a text, a number with a decimal comma, or a list."""
+    """The combined meaning of several values, by the value that they replace: a text, a number with a decimal comma, or a list."""
     values, default = ",".join(map(str, word.value)), there.default(word.key)
     if isinstance(default, str):
         return f'"{values}"'
@@ -208,7 +208,7 @@ def _one_value(word: Asked, there: Configuration) -> str:
 
 
 def _cut_apart(word: Asked, following: Sequence[Asked], there: Configuration) -> Sequence[Asked]:
-    """The words behind one that belong to it: the rest of a list, or what stands behind an equals sign with blanks around it."""
+    """The following words that belong to this word: the rest of a list, or the value after an equals sign with blanks around it."""
     if _open(word):
         for count in range(1, len(following) + 1):
             text = " ".join(override.text for override in (word, *following[:count]))
@@ -228,7 +228,7 @@ def _cut_apart(word: Asked, following: Sequence[Asked], there: Configuration) ->
 
 
 def _joined(words: Sequence[Asked]) -> Correction | None:
-    """One word of several that blanks have cut apart."""
+    """One word joined from several that blanks separate."""
     lead = " " if _open(words[0]) else ""
     found = [
         reworded(word, None if number else lead.join(override.text for override in words))
@@ -242,7 +242,7 @@ def _joined(words: Sequence[Asked]) -> Correction | None:
 
 
 def _missing_brackets(text: str) -> str:
-    """What closes the brackets that are open at the end."""
+    """The closing brackets that the text lacks."""
     closing = {"[": "]", "{": "}"}
     waiting: list[str] = []
     for sign in text:

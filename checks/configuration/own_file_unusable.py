@@ -66,7 +66,7 @@ def own_file_unusable(configuration: Configuration, own: OwnFiles) -> Iterator[F
 
 
 def _correction(there: Configuration, own_file: OwnFile) -> Correction | None:
-    """The file that lies beside; a run that begins again where the checkpoint to resume from is gone."""
+    """The file that may have been meant; for a missing checkpoint to resume from, the last checkpoint, or else a new start."""
     if own_file.beside:
         effect = f"the job reads {own_file.beside} instead of {own_file.path}"
         values: dict[str, object] = {own_file.instead or own_file.key: own_file.beside}

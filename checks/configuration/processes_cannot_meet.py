@@ -22,7 +22,7 @@ _VARIABLES = re.compile(r"PET_\w+")
 _DEVICES = frozenset({"gpu", "cpu", "auto", "xpu", "npu"})
 _OTHERS = frozenset(
     {"srun", "mpirun", "mpiexec", "ray"}
-)  # what may set ranks, or start the command on several nodes
+)  # these may set ranks, or start the command on several nodes
 
 
 def _launch(*launcher: str) -> Launch:
@@ -111,7 +111,7 @@ def _has_ranks(launch: Launch, variables: JobVariables) -> bool:
 
 
 def _waiting(launch: Launch, processes: JobProcesses) -> Iterator[Finding]:
-    """A rendezvous of several nodes on the loopback device. Two commands of one script may be two nodes."""
+    """Yield a finding for a rendezvous of several nodes on the loopback device. Two commands in one script may be two nodes."""
     nodes = (processes.options.get("nnodes") or "1").partition(":")[0]
     if not nodes.isdigit() or int(nodes) < 2 or "standalone" in processes.options or launch.others:
         return

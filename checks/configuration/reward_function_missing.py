@@ -86,7 +86,7 @@ def reward_function_missing(configuration: Configuration, reward: RewardFunction
 
 
 def _correction(there: Configuration, reward: RewardFunction) -> Correction | None:
-    """The function that was meant, or the only one of the file."""
+    """The intended function, or the only function in the file."""
     if reward.defined is not False:
         return None
     near = difflib.get_close_matches(reward.name, reward.names, 1) or (

@@ -61,7 +61,7 @@ def talks_do_not_fill_batches(configuration: Configuration, processes: JobProces
 
 
 def _ranks(there: Configuration, processes: JobProcesses) -> int:
-    """How many processes share the data; 0 where that is not known."""
+    """The number of processes that share the data; 0 if unknown."""
     if processes.untold or processes.launcher not in ("torchrun", "torch.distributed.run"):
         return 0
     numbers = [processes.options.get(name, "1") or "" for name in ("nnodes", "nproc_per_node")]

@@ -74,7 +74,7 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
 
 
 def _correction(there: Configuration, raised: Raised) -> Correction | None:
-    """The nearest value that the same code accepts. A name that differs in its signs alone is what was meant."""
+    """The nearest value that the same code accepts. A name that differs only in punctuation is what was meant."""
     if not raised.nearest_key:
         return None
     old = there.get(raised.nearest_key)

@@ -1,1 +1,1 @@
-"""The construction of the job by verl's own code (`check --deep`): a stage that fails, hangs or crashes."""
+"""The construction of the job by verl's own code (`check --deep`): stages that fail, hang or crash."""

@@ -1,4 +1,4 @@
-"""A world for examples, and how one is shown."""
+"""A world for examples, and its presentation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def a_world(
     sleeps: bool = True,
     apart: bool = False,
 ) -> Construction:
-    """An example: an actor with so many GiB of weights on each GPU, a reference in the host's memory, and an engine."""
+    """Facts of an example: an actor with this many GiB of weights per GPU, a reference in the host's memory, and an engine."""
     size = int(weights * GIB)
     reference = Share("reference", "fsdp2", gpus, 31, size, weights_away="always", states_away="always")
     actor = Share("actor", "fsdp2", gpus, 31, size, size, 2 * size, size, GIB, away, away)
@@ -32,7 +32,7 @@ def a_world(
 
 
 def parts_of(share: Share) -> str:
-    """The parts of one model on a GPU, in words."""
+    """The parts of one model on a GPU, as text."""
     named = [
         ("weights", share.weights, share.weights_away),
         ("gradients", share.gradients, "always" if share.weights_away == "always" else "no"),

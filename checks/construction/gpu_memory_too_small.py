@@ -21,7 +21,7 @@ from verl_doctor.toolkit.text import counted, in_bytes
 
 _FSDP = "actor_rollout_ref.actor.fsdp_config"
 _PARALLEL = "actor_rollout_ref.rollout.tensor_model_parallel_size"
-# An estimate of what an engine keeps free of its share, for activations and CUDA graphs: it does not take that while it sleeps or wakes.
+# An estimate of the part of its share that an engine does not take while it sleeps or wakes up: that for activations and CUDA graphs.
 _FREE_OF_SHARE = 6 * GIB
 _A100 = GpuMemory(80 * GIB, "--gpu-memory")
 
@@ -147,7 +147,7 @@ def _finding(
 
 
 def _with_room(finding: Finding, world: World, whole: int, configuration: Configuration | Unknown) -> Finding:
-    """The finding with a share that leaves the trainer its room, or offload, and the correction that sets it."""
+    """The finding with a share that leaves the trainer enough room, or offload, and the correction that sets it."""
     actor = next((share for share in world.shares if share.name == "actor"), None)
     weights = actor.weights if actor is not None and actor.weights_away == "no" else 0
     states = (actor.states or 0) if actor is not None and actor.states_away == "no" else 0

@@ -1,4 +1,4 @@
-"""What the rules about data files share: files as they would find them, and where a file is named."""
+"""Shared by the rules about data files: examples, and the location of a finding."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ DEMANDS = DataDemands(
 
 
 def files(trouble: Trouble = "", kind: str = "parquet", reason: str = "") -> DataFiles:
-    """One training file with something wrong."""
+    """One training file with a fault."""
     return DataFiles((replace(TRAIN, trouble=trouble, kind=kind, path=f"/data/train.{kind}", reason=reason),))
 
 
 def tables(*columns: Column, rows: int = 7473, features: tuple[str, ...] = ()) -> DataTables:
-    """One training table, with these columns in place of those of the same name."""
+    """One training table; these columns replace those of the same name."""
     changed = {column.name: column for column in (*COLUMNS, *columns)}
     kept = tuple(column for column in changed.values() if column.kind)
     return DataTables((replace(TABLE, columns=kept, rows=rows, features=features or TABLE.features),))
 
 
 def location(file: DataFile) -> Location:
-    """Where the file is named, or the file itself."""
+    """Where the file is named, otherwise the file itself."""
     return Location(file.place, file.line or None) if file.place else Location(file.path)
 
 
 def readable(tables: DataTables, demands: DataDemands) -> Iterator[Table]:
-    """The tables of kinds that this verl reads: about the others one finding is enough."""
+    """Yield the tables of formats that this verl reads; for the others, one finding is enough."""
     return (table for table in tables.of("train", "val", "named") if table.file.kind in demands.kinds)

@@ -69,7 +69,7 @@ def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator
 
 
 def _wrong(kind: str, wanted: str) -> str:
-    """What is wrong with a type; empty when it will do, when it says nothing, or when there is no such column."""
+    """What is wrong with a type; "" if it is usable, if it is not specific, or if the column does not exist."""
     if not kind or kind in _ANY:
         return ""
     if wanted != _MESSAGES:

@@ -53,7 +53,7 @@ def data_file_missing(data: DataFiles, configuration: Configuration | Unknown) -
 
 
 def _correction(data: DataFiles, file: DataFile, there: Configuration | Unknown) -> Correction | None:
-    """The table that lies beside; the training table where nothing is validated, and the validation table is only opened."""
+    """The table that may have been meant; otherwise the training table, if there is no validation and this table is only opened."""
     if (
         isinstance(there, Unknown)
         or (word := there.asked_for(file.named_by)) is None

@@ -70,7 +70,7 @@ def data_rows_too_few(
 
 
 def _correction(there: Configuration | Unknown, rows: int) -> Correction | None:
-    """A step that takes as many rows as there are, in mini batches of no more."""
+    """A batch of the rows that exist, and mini batches no larger than that."""
     if isinstance(there, Unknown):
         return None
     gpus = int((there.number(GPUS) or 1) * (there.number(NODES) or 1))

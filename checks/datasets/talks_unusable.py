@@ -74,7 +74,7 @@ def talks_unusable(configuration: Configuration, tables: DataTables) -> Iterator
 
 
 def _wrong(key: str, kind: str) -> str:
-    """What is wrong with the type of the column; empty when it will do, or when it says nothing."""
+    """What is wrong with the column's type; "" if it is usable, or not specific."""
     if not kind or kind in ("null", "list<null>"):
         return ""
     if not kind.startswith("list<struct<"):

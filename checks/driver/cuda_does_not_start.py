@@ -98,7 +98,7 @@ def cuda_does_not_start(
 
 
 def _is_said(init: CudaInit, gpus: Gpus | Unknown, visible: VisibleDevices | Unknown) -> bool:
-    """Whether a rule about GPUs names the cause: CUDA140, CUDA147, CUDA152. They need NVML, which not every container has."""
+    """Whether a rule about GPUs reports the cause: CUDA140, CUDA147, CUDA152. They need NVML, which not every container has."""
     if isinstance(gpus, Unknown):
         return False
     hidden = isinstance(visible, VisibleDevices) and visible.choice is not None and not visible.choice.devices
@@ -112,7 +112,7 @@ def _is_said(init: CudaInit, gpus: Gpus | Unknown, visible: VisibleDevices | Unk
 
 
 def _error(answer: CudaAnswer) -> CudaError:
-    """The result in words. No GPU without an error counts as the error for no GPU."""
+    """The result as text. Success without a GPU counts as the error for no GPU."""
     if answer.code is None:
         return CudaError("", answer.error, "run nvidia-smi; look for NVRM and Xid in dmesg")
     name = answer.name or "an unknown error"

@@ -11,7 +11,7 @@ from verl_doctor.toolkit.facts import Absent, Broken, Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
-# By NVML's words. A container loses its devices when systemd is reloaded: NVIDIA/nvidia-container-toolkit#48.
+# By NVML's message. A container loses its devices when systemd is reloaded: NVIDIA/nvidia-container-toolkit#48.
 _REMEDIES = {
     "version mismatch": "the driver's libraries and its kernel module are of different versions: reboot",
     "Unknown Error": "in a container: restart it, it has lost its devices; else look for NVRM in dmesg",
@@ -30,7 +30,7 @@ _NO_GPU = Absent("there is no NVIDIA GPU here")
 
 
 def _applies(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Unknown | None:
-    """Nothing stands in the way of a judgement where NVML answered, or where there are GPUs that it should have told of."""
+    """Why the rule does not apply; None if NVML answered, or if there are GPUs that it should have reported."""
     if isinstance(gpus, (Absent, Broken)):
         return gpus
     return gpus if isinstance(gpus, Unknown) and isinstance(nodes, Unknown) else None
@@ -85,7 +85,7 @@ def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> I
 
 
 def _untold(gpus: Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]:
-    """GPUs about which nothing is known. A failure of the doctor itself proves nothing about the driver."""
+    """Yield a finding for GPUs about which nothing is known. A failure of the doctor itself proves nothing about the driver."""
     if isinstance(nodes, Unknown):
         return
     why, is_missing = gpus.reason, gpus.kind == "no library"

@@ -77,13 +77,13 @@ def driver_older_than_cuda(
 def _users(
     torch: TorchBuild | Unknown, cuda_wheels: CudaWheels | Unknown, extensions: Extensions | Unknown
 ) -> dict[int, list[str]]:
-    """Who needs which CUDA: torch first, then packages by the runtime that they name, then the wheels of the runtime."""
+    """What needs each CUDA: torch first, then packages by the runtime that they name, then the wheels of the runtime."""
     found: dict[int, dict[str, None]] = defaultdict(dict)
     if not isinstance(torch, Unknown) and torch.cuda and (number := major(torch.cuda)):
         found[number][f"torch {torch.version}"] = None
     for extension in () if isinstance(extensions, Unknown) else extensions.extensions:
         numbers = [int(match[1]) for name in extension.cuda_runtimes if (match := _RUNTIME.match(name))]
-        # One of several builds is loaded, whichever goes with torch.
+        # Of several builds, the one that matches torch is loaded.
         if numbers and extension.package != "torch" and not extension.instead and extension.uses_torch:
             found[min(numbers)][f"{extension.package} {extension.version}"] = None
     for wheel in () if isinstance(cuda_wheels, Unknown) else cuda_wheels.wheels:

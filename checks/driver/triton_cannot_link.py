@@ -58,7 +58,7 @@ def triton_cannot_link(
     if not isinstance(libcuda, Unknown):
         own = libcuda.drivers_own
         if own is None and libcuda.loaded is None:
-            return  # there is nothing to link with: CUDA101 says so
+            return  # there is nothing to link with, which CUDA101 reports
     yield Finding(
         f"Triton cannot link {build.library or 'libcuda'}: {error}",
         Evidence(

@@ -1,4 +1,4 @@
-"""What the rules about the engine process of verl's async rollout share: when they matter, and the facts of their examples."""
+"""Shared by the rules about the engine process of verl's async rollout: when they matter, and facts for examples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_JOB = (Configuration, Absent("no launch script was named"))
 
 
 def rollout_is_another(reach: EngineReach | Unknown, configuration: Configuration | Unknown) -> str | None:
-    """Why no engine process looks for workers, as far as verl's variables and the job's configuration say."""
+    """Why no engine process looks for workers, according to verl's variables and the job's configuration; None if it may."""
     if isinstance(reach, Absent):
         return reach.reason
     if isinstance(configuration, Unknown):
@@ -34,17 +34,17 @@ def rollout_is_another(reach: EngineReach | Unknown, configuration: Configuratio
 
 
 def certain(engine: EngineRay, configuration: Configuration | Unknown) -> Severity | None:
-    """The rule's own severity where the job is known to start the engine process, else a warning."""
+    """The rule's own severity if the job certainly starts the engine process, otherwise a warning."""
     return None if starts_engine(configuration) and not engine.unclear else "warning"
 
 
 def starts_engine(configuration: Configuration | Unknown) -> bool:
-    """Whether the job is known to start the engine process."""
+    """Whether the job certainly starts the engine process."""
     return isinstance(configuration, Configuration) and configuration.get(MODE) == "async"
 
 
 def places(engine: EngineRay) -> tuple[Location, ...]:
-    """The other lines that the search for the workers consists of."""
+    """The other lines of the search for the workers."""
     return tuple(Location(engine.path, line) for line in engine.also)
 
 

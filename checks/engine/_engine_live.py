@@ -1,4 +1,4 @@
-"""What the rules about engine processes in a running Ray share: which of them do not see their workers, and the examples' actors."""
+"""Shared by the rules about engine processes in a running Ray: those that do not find their workers, and the examples' actors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.collectors.ray.state import RayActor, RayJob
 from verl_doctor.toolkit.rule import Subject
 
-# An engine process is a driver of its own: the command of multiprocessing's spawn, or the title that newer vLLM gives it.
+# To Ray, an engine process is a driver. Its command is multiprocessing's spawn, or the title that newer vLLM sets.
 _ENGINE = re.compile(r"\bspawn_main\b|VLLM::EngineCore")
-_SERVER = re.compile(r"Async\w*LLM\w*Server")  # verl's class of its parent: AsyncvLLMServer
+_SERVER = re.compile(r"Async\w*LLM\w*Server")  # verl's class of the parent: AsyncvLLMServer
 _WORKER = re.compile(
     r"\w*WorkerDict_\d+:\d+"
 )  # single_controller/ray/base.py: {prefix}WorkerDict_{group}:{rank}
@@ -22,7 +22,7 @@ _WORKER = re.compile(
 
 @dataclass(frozen=True)
 class LostEngine:
-    """An engine process in `joined` under whose namespace there is no worker, and the `workers` in `theirs`, its parent's Ray."""
+    """An engine process in `joined` whose namespace has no worker, and the `workers` in `theirs`, its parent's Ray."""
 
     job: RayJob
     joined: RayCluster
@@ -31,25 +31,25 @@ class LostEngine:
 
     @property
     def who(self) -> str:
-        """The process, in words."""
+        """The process, as text for a sentence."""
         return f"the engine process of the async rollout (process {self.job.pid} on {self.job.address})"
 
     @property
     def subject(self) -> Subject:
-        """The cluster that it is in, and its own id there: it is a driver, so a job to Ray."""
+        """The cluster that it joined, and its job ID there: to Ray, a driver is a job."""
         return Subject("cluster", self.joined.address, self.job.job)
 
     @property
     def namespaces(self) -> str:
-        """Where its workers are, in words."""
+        """The namespaces of its workers, as text."""
         names = sorted({worker.namespace for worker in self.workers})
         return f"namespace{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
 def lost_engines(clusters: RayClusters) -> Iterator[LostEngine]:
-    """Every engine process that has joined one of these clusters and does not see its workers there.
+    """Yield every engine process that joined one of these clusters and does not find its workers there.
 
-    Its parent is the last server that was started on its node before it, in its own cluster if there is one.
+    Its parent is the last server that started on its node before it, in its own cluster if there is one.
     """
     read = [
         cluster_read
@@ -70,7 +70,7 @@ def lost_engines(clusters: RayClusters) -> Iterator[LostEngine]:
 
 
 def _workers(cluster: RayCluster, namespace: str | None = None) -> tuple[RayActor, ...]:
-    """The workers that are alive, in one namespace where it is named."""
+    """The workers that are alive, in one namespace if given."""
     return tuple(
         actor
         for actor in cluster.actors
@@ -79,7 +79,7 @@ def _workers(cluster: RayCluster, namespace: str | None = None) -> tuple[RayActo
 
 
 def _has_server_of(job: RayJob, cluster: RayCluster) -> bool:
-    """Whether a server that may have started an engine process is alive in a cluster: on its node, and there before it."""
+    """Whether the cluster has a live server that may have started an engine process: on its node, and started before it."""
     return any(
         actor.state == "ALIVE"
         and _SERVER.fullmatch(actor.class_name)
@@ -90,7 +90,7 @@ def _has_server_of(job: RayJob, cluster: RayCluster) -> bool:
 
 
 def _is_replaced(lost: RayJob, cluster: RayCluster) -> bool:
-    """Whether another engine process has been started there since, which sees its workers."""
+    """Whether another engine process that finds its workers has started there since."""
     return any(
         job.started > lost.started and job.address == lost.address and _workers(cluster, job.namespace)
         for job in cluster.jobs
@@ -102,13 +102,13 @@ def _is_replaced(lost: RayJob, cluster: RayCluster) -> bool:
 
 
 def actor(name: str, namespace: str = "train", **changes: Any) -> RayActor:
-    """A worker, or with a class of its own another actor; all run on one node."""
+    """A worker, or another actor if a class is given; all run on one node."""
     kind = {"class_name": "WorkerDict", "address": "10.0.0.5", "pid": 90, "started": 100.0}
     return RayActor(name or "server", "ALIVE", name, namespace, **{**kind, **changes})
 
 
 def engine(namespace: str = "train", **changes: Any) -> RayJob:
-    """The driver that an engine process is."""
+    """An engine process, as the driver that Ray lists."""
     command = '/env/bin/python -c "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=44)"'
     fields = {"address": "10.0.0.5", "pid": 99, "started": 120.0, "entrypoint": command}
     return RayJob("02000000", namespace, **{**fields, **changes})

@@ -93,7 +93,7 @@ def engine_starts_own_ray(
 
 
 def _unsure(engine: EngineRay, reach: EngineReach, configuration: Configuration | Unknown) -> Finding:
-    """A warning for a job that starts such an engine process, else a hint: only a run shows whether vLLM hands the address on."""
+    """A warning if the job starts such an engine process, otherwise a hint: only a run shows whether vLLM passes on the address."""
     does = "does" if reach.told_by else "could"
     otherwise = f"joins the Ray at {reach.joins}" if reach.joins else "starts a Ray of its own"
     return Finding(

@@ -1,1 +1,1 @@
-"""The GPUs: health, memory, links, visibility, who uses them."""
+"""The GPUs: health, memory, links, visibility, processes."""

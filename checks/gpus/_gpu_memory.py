@@ -1,7 +1,7 @@
-"""How much of a GPU a job of PPO needs for certain, from the sizes of its model: what the rules about GPU memory compute with.
+"""The least GPU memory that a PPO job needs, from the sizes of its model, for the rules about GPU memory.
 
-These are lower bounds in bytes: activations, fragments, CUDA graphs and the contexts of the processes come on top, and how
-much they are nobody knows before a run. Of FSDP with AdamW each parameter has its weight, its gradient and two states of the optimizer.
+These are lower bounds in bytes: activations, fragments, CUDA graphs and the contexts of the processes are added to them, and
+cannot be known before a run. FSDP with AdamW keeps each parameter's weight, its gradient and two states of the optimizer.
 The rollout's engine has the weights in 16 bits, divided among its GPUs, and the keys and values of each token in 16 bits.
 """
 
@@ -26,11 +26,12 @@ _HALF_BYTES = 2
 
 @dataclass(frozen=True)
 class Trainer:
-    """The trainer's part of one GPU, in bytes: its weights, as many gradients, and the optimizer's states.
+    """The trainer's part of one GPU, in bytes: its weights, gradients of the same size, and the optimizer's states.
 
     `kept_weights` and `kept_states` are whether these stay on the GPU while the rollout works. The reference's weights never do: verl
-    lets FSDP keep what is only read in the host's memory, whatever the settings. One rank of FSDP's first version moves them there
-    with the first batch, so until then, when the engine starts, `reference` bytes are on the GPU (measured with verl 0.9.1 on an H100).
+    lets FSDP keep what is only read in the host's memory, regardless of the settings. A single rank of FSDP's first version moves them
+    there with the first batch; until then, and so when the engine starts, `reference` bytes are on the GPU (measured with verl 0.9.1 on
+    an H100).
     """
 
     weights: float
@@ -41,25 +42,25 @@ class Trainer:
 
     @property
     def training(self) -> float:
-        """While it trains: offloaded parts come back for each step."""
+        """Bytes during training: offloaded parts return for each step."""
         return 2 * self.weights + self.states
 
     @property
     def at_start(self) -> float:
-        """When the engine starts."""
+        """Bytes when the engine starts."""
         return self.weights * self.kept_weights + self.reference
 
     @property
     def resident(self) -> float:
-        """While the rollout works."""
+        """Bytes while the rollout works."""
         return self.weights * self.kept_weights + self.states * self.kept_states
 
 
 @dataclass(frozen=True)
 class Engine:
-    """The rollout's part of one GPU, in bytes: the weights, and the keys and values of one token, 0 where that is not known.
+    """The rollout's part of one GPU, in bytes: the weights, and the keys and values of one token, 0 if unknown.
 
-    `longest` is the number of tokens of the longest sequence, 0 where that is not known.
+    `longest` is the number of tokens of the longest sequence, 0 if unknown.
     """
 
     weights: float
@@ -68,12 +69,12 @@ class Engine:
 
     @property
     def least(self) -> float:
-        """With less vLLM does not start: weights, and room for one sequence."""
+        """The bytes without which vLLM does not start: weights, and room for one sequence."""
         return self.weights + self.token * self.longest
 
 
 def trainer_of(configuration: Configuration, size: ModelSize, resources: Resources | Unknown) -> Trainer:
-    """What FSDP keeps on each GPU, spread over all of them or over groups of `fsdp_size`."""
+    """What FSDP keeps on each GPU, sharded over all of them or over groups of `fsdp_size`."""
     everywhere = max(gpus_of(configuration, resources) * (number_of(configuration, NODES) or 1), 1)
     group = number_of(configuration, f"{FSDP}.fsdp_size")
     spread = group if 0 < group < everywhere else everywhere
@@ -116,6 +117,6 @@ def engine_of(configuration: Configuration, size: ModelSize, model: Model) -> En
 
 
 def gpus_of(configuration: Configuration, resources: Resources | Unknown) -> int:
-    """The GPUs of one node that the job uses."""
+    """The number of GPUs of one node that the job uses."""
     here = 0 if isinstance(resources, Unknown) else len(resources.gpus or ())
     return number_of(configuration, GPUS) or here

@@ -12,8 +12,8 @@ from verl_doctor.toolkit.collectors.variables.visible_devices import VisibleDevi
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-# Those for which NVIDIA's catalogue asks to reset the GPU or more, and 94, after which memory is replaced; as of 2026-11:
-# https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html. 13, 31, 43, 45 and the like are mostly a program's own.
+# Those for which NVIDIA's catalogue recommends at least a GPU reset, and 94, after which memory is replaced; as of 2026-11:
+# https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html. 13, 31, 43, 45 and the like are mostly a program's own fault.
 _HARDWARE = {
     46: "the GPU stopped processing",
     48: "uncorrectable memory error",

@@ -60,7 +60,7 @@ def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator
 
 
 def _now(device: Device) -> Health:
-    """The state of its memory, without what is only history."""
+    """The present state of the memory, without history."""
     return replace(device.health, uncorrected_ever=None)
 
 

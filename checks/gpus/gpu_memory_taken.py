@@ -19,7 +19,7 @@ from verl_doctor.toolkit.text import listed
 
 _UTILISATION = "actor_rollout_ref.rollout.gpu_memory_utilization"
 _SHOWN = 4
-_WORTH_A_TRY = 0.2  # of the memory: less has hardly room for weights and a cache
+_WORTH_A_TRY = 0.2  # of the memory: less hardly has room for weights and a cache
 _ALL = VisibleDevices(tuple(range(8)))
 _ENGINE = Holder(4711, 130_000, "engine", "VLLM::EngineCore", mine=True, parent=1)
 _LEFT = LeftProcesses((Leftover("process", "VLLM::EngineCore (process 4711)", (), EndProcess(4711, 1)),))
@@ -99,7 +99,7 @@ def gpu_memory_taken(
 
 
 def _proven(left: LeftProcesses | Unknown) -> frozenset[int]:
-    """The numbers of the processes that are left over by a run that has ended."""
+    """The process IDs that a finished run left over."""
     found = () if isinstance(left, Unknown) else left.found
     return frozenset(leftover.removal.pid for leftover in found if isinstance(leftover.removal, EndProcess))
 
@@ -113,20 +113,20 @@ def _missing(device: Device, share: float) -> float:
 
 
 def _stays(device: Device, share: float, proven: Collection[int]) -> bool:
-    """Whether what is missing is held by what does not go by itself: left over by a run that has ended, or another user's."""
+    """Whether the missing memory is held by what will not end by itself: processes of another user, or left over by a finished run."""
     held = sum(holder.memory or 0 for holder in device.holders if holder.pid in proven or not holder.mine)
     return held >= CONTEXT and _missing(device, share) > 0
 
 
 def _nobody(openers: tuple[Holder, ...], proven: Collection[int]) -> str:
-    """Processes that have a GPU open may be those, or only look at it."""
+    """A phrase for memory without a known process. Processes that have a GPU open may hold it, or merely monitor the GPU."""
     described = (_described(holder, proven) for holder in openers)
     found = f"; these have a GPU open: {listed(described, _SHOWN)}" if openers else ""
     return f"no process that NVML names here{found}"
 
 
 def _who(held: list[Device], proven: Collection[int]) -> str:
-    """The processes that hold more than a context, the largest first."""
+    """The processes that hold more than a context, largest first, as text."""
     found = {
         holder.pid: holder
         for device in held

@@ -67,7 +67,7 @@ def gpu_refuses_processes(
 
 
 def _is_shared(device: Device, variables: Variables) -> bool:
-    """Whether the one process is the server of NVIDIA's MPS, which shares the GPU out."""
+    """Whether the only process is the server of NVIDIA's MPS, which shares the GPU."""
     return bool(variables.get("CUDA_MPS_PIPE_DIRECTORY")) or any(
         "nvidia-cuda-mps" in holder.title for holder in device.holders
     )

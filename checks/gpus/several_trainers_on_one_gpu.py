@@ -9,7 +9,7 @@ from verl_doctor.toolkit.collectors.gpu.gpus import CONTEXT, Device, Gpus
 from verl_doctor.toolkit.collectors.gpu.holders import Holder
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
-# What verl calls the actors that hold colocated roles (verl/single_controller/ray/base.py).
+# verl's names of the actors that hold colocated roles (verl/single_controller/ray/base.py).
 _WORKERS = ("WorkerDict", "FusedWorker")
 _TRAINER = Holder(11, 60_000, "ray worker", "ray::WorkerDict.actor_rollout_update_actor", mine=True, parent=2)
 _ENGINE = Holder(12, 40_000, "engine", "VLLM::EngineCore", mine=True, parent=11)
@@ -66,7 +66,7 @@ def several_trainers_on_one_gpu(gpus: Gpus) -> Iterator[Finding]:
 
 
 def _crowd(device: Device) -> tuple[int, int]:
-    """How many trainer processes have memory of it, and of how many jobs."""
+    """The number of trainer processes that hold memory on the GPU, and of their jobs."""
     trainers = _trainers(device)
     return len(trainers), len({holder.parent for holder in trainers})
 

@@ -6,7 +6,7 @@ sysconf and sched_getaffinity report 16, 64 and 192:
 | cores | 2 | 16 | 64 | 192 |
 |---|---|---|---|---|
 | threads of `ray start --head` with its dashboard | 176 | 348 | 423 | 585 |
-| of them the GCS server's and the raylet's | 26, 29 | 58, 51 | 114, 71 | 242, 103 |
+| of which the GCS server's and the raylet's | 26, 29 | 58, 51 | 114, 71 | 242, 103 |
 | threads of a worker, with torch and the OMP_NUM_THREADS=1 that Ray sets | 25 | 46 | 53 | 53 |
 | the same with RAY_worker_num_grpc_internal_threads=1 | | | 26 | |
 | threads of a driver, where numpy's OpenBLAS has its own | 29 | 64 | 120 | 120 |
@@ -41,14 +41,14 @@ _THREADS_A_GPU = 100
 
 
 def actors(configuration: Configuration | Unknown, gpus: int) -> int:
-    """The Ray workers that a job has on a node with this many GPUs."""
+    """The number of Ray workers that a job has on a node with this many GPUs."""
     return _PROCESSES_A_GPU * gpus + (number_of(configuration, WORKERS) or _DEFAULT_WORKERS) + _OTHER_ACTORS
 
 
 def started_at_once(ray_cpus: float, limits: HostLimits) -> int:
-    """The workers that Ray starts for the first driver: one for each CPU that it offers, up to the CPUs of the machine.
+    """The number of workers that Ray starts for the first driver: one for each CPU that it offers, up to the CPUs of the machine.
 
-    `maximum_startup_concurrency` in ray/_private/services.py; Ray 2.60 that offers 12 CPUs on a machine with 2 starts 2.
+    `maximum_startup_concurrency` in ray/_private/services.py; Ray 2.60 offering 12 CPUs on a machine with 2 starts 2.
     """
     return int(min(ray_cpus, limits.online or ray_cpus))
 
@@ -56,7 +56,7 @@ def started_at_once(ray_cpus: float, limits: HostLimits) -> int:
 def threads_needed(cores: int, workers: int, gpus: int, *, running: bool, lean: bool) -> int:
     """The threads that a job adds on a node with this many cores: Ray's own unless it is `running`, and its workers'.
 
-    gRPC starts several for each core in every process, up to a limit, and OpenBLAS up to 64 in the driver,
+    gRPC starts several per core in every process, up to a limit, and OpenBLAS up to 64 in the driver,
     where nothing sets OMP_NUM_THREADS. A worker is `lean` with RAY_worker_num_grpc_internal_threads=1. NCCL,
     CUDA and the compiler add threads for each GPU.
     """
@@ -74,7 +74,7 @@ def files_needed(workers: int) -> int:
 
 @dataclass(frozen=True)
 class Registration:
-    """How many workers start at once on these CPUs, the seconds that they may need to register, and the seconds that Ray allows."""
+    """The number of workers that start at once on these CPUs, the seconds that they may need to register, and those that Ray allows."""
 
     workers: int
     cpus: float
@@ -88,7 +88,7 @@ class Registration:
 
     @property
     def right(self) -> int:
-        """A timeout that suffices: four times the seconds needed, in whole minutes."""
+        """A sufficient timeout: four times the seconds needed, in whole minutes."""
         return 60 * math.ceil(4 * self.needed / 60)
 
 
@@ -100,7 +100,7 @@ def registration(
     job: JobVariables,
     configuration: Configuration | Unknown,
 ) -> Registration:
-    """How long Ray's workers may take to register here, computed from the import that was measured."""
+    """How long Ray's workers may take to register here, computed from the measured import."""
     bound = cpus_of(limits.subjects[0], variables)
     given = job.get(REGISTER)
     counted = 0 if isinstance(ray, Unknown) else ray.counted

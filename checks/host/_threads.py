@@ -24,7 +24,7 @@ _POOLS = (
     "RAYON_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-# A few times more threads than CPUs do no harm: most of them wait.
+# A few times as many threads as CPUs do no harm: most of them wait.
 _TIMES = 8
 
 

@@ -92,7 +92,7 @@ def memory_too_small(
     nodes = number_of(configuration, NODES) or 1
     parts = list(_bytes_a_parameter(configuration))
     workers = number_of(configuration, WORKERS) + 4
-    # One process of the job reads all weights in single precision before they are spread.
+    # One process of the job reads all weights in single precision before they are sharded.
     held = size.parameters * sum(amount for amount, _ in parts) / nodes
     need = held + 4 * size.parameters + number * _A_GPU + workers * _A_WORKER
     group = limits.shell.groups.memory
@@ -115,13 +115,13 @@ def memory_too_small(
 
 
 def _fewer_workers(configuration: Configuration, lacking: float) -> str:
-    """The override for the number of agent workers with which the job fits; "" if even one is too many."""
+    """The override for the number of agent workers with which the job fits; "" if even a single worker is too many."""
     left = number_of(configuration, WORKERS) - ceil(lacking / _A_WORKER)
     return f"{WORKERS}={left}" if left >= 1 else ""
 
 
 def _bytes_a_parameter(there: Configuration) -> Iterator[tuple[int, str]]:
-    """What is kept in the machine's memory for each parameter, and why."""
+    """Yield the bytes in host memory for each parameter, and what they hold."""
     if there.get(f"{_ACTOR}.offload_policy") is True:
         yield 16, "weights, gradients and optimizer (offload_policy)"
     else:

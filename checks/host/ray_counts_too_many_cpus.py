@@ -23,7 +23,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted
 
-# Fewer workers start in time. Twice as many as CPUs are worth a warning, fewer a hint.
+# A few workers too many start in time. Twice as many as CPUs deserve a warning, fewer a hint.
 _HARMLESS = 8
 _HARMFUL = 2.0
 _ALL = RayCpus(128, "/sys/devices/system/cpu/online", "2.49.2")

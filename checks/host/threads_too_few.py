@@ -134,7 +134,7 @@ def _is_lean(subject: Limits, variables: JobVariables, raylets: Raylets | Unknow
 
 
 def _room(subject: Limits, limits: HostLimits) -> Bound | None:
-    """How many more threads this process and its children may start, and what sets each limit."""
+    """The number of further threads that this process and its children may start, and the limit that sets it."""
     return min(_bounds(subject, limits), key=lambda bound: bound.amount, default=None)
 
 

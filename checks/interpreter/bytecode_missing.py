@@ -9,7 +9,7 @@ from verl_doctor.toolkit.collectors.packages.bytecode import Bytecode, PackageBy
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
 from verl_doctor.toolkit.text import counted
 
-# Below these nobody notices. A large package alone has more than 2,000 sources.
+# Fewer are not noticeable. A large package alone has more than 2,000 sources.
 _FEW = 500
 _SMALL_SHARE = 0.2
 # Measured on an H200 machine with verl 0.9.1 and vLLM 0.24, 16 cores: without caches, then with them.
@@ -81,7 +81,7 @@ def bytecode_missing(bytecode: Bytecode, variables: Variables) -> Iterator[Findi
 
 
 def _prospect(bytecode: Bytecode, variables: Variables) -> tuple[str, str, Severity, str | None]:
-    """What will become of the caches, what to do, how bad it is, and the fix that would help."""
+    """What will become of the caches, the remedy, the severity, and the fix that would help."""
     place = bytecode.prefix or "site-packages"
     if not bytecode.writable:
         fix = None if bytecode.prefix else "bytecode-elsewhere"

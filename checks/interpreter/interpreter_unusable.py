@@ -24,7 +24,7 @@ _REMEDIES: Mapping[UnknownKind, str] = {
 
 
 def _looking_broke(interpreter: Interpreter | Unknown) -> Unknown | None:
-    """The doctor's own failure, which says nothing of the interpreter."""
+    """The doctor's own failure, which proves nothing about the interpreter."""
     return interpreter if isinstance(interpreter, Broken) else None
 
 

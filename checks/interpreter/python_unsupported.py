@@ -78,7 +78,7 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
                 subject=Subject("interpreter", interpreter.version, name),
             )
     for wheel in wheels.wheels:
-        # In a wheel of the stable ABI a module for one Python is a stray one: sgl-kernel 0.3.21 has such.
+        # In a wheel for the stable ABI, a module for a single Python is a stray: sgl-kernel 0.3.21 has such modules.
         stable = any("-abi3-" in tag for tag in wheel.tags)
         if wheel.built_for and not stable and interpreter.cache_tag not in wheel.built_for:
             made_for = ", ".join(wheel.built_for)
@@ -94,5 +94,5 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
 def _accepts(specifier: str, version: str) -> bool:
     try:
         return SpecifierSet(specifier).contains(version, prereleases=True)
-    except ValueError:  # neither follows PEP 440 always
+    except ValueError:  # neither always follows PEP 440
         return True

@@ -105,7 +105,7 @@ def several_verl_trees(trees: VerlTrees) -> Iterator[Finding]:
 
 
 def _unseen(tree: Tree) -> bool:
-    """Whether the tree lies in or near the current folder, but not where Python looks."""
+    """Whether the tree is in or near the current folder, but not on Python's path."""
     return tree.place in ("off the path", "above the current folder")
 
 
@@ -135,7 +135,7 @@ def _finding(message: str, trees: VerlTrees, others: list[Tree], remedy: str, se
 
 
 def _remedy(runs: Tree, other: Tree) -> str:
-    """What makes one tree of two: which of them is installed, and whether the other can be, decides."""
+    """How to get from two trees to one: it depends on which tree is installed, and whether the other can be."""
     if other.place != "site-packages" or runs.place == "site-packages":
         return (
             f"Start from another folder, or remove {other.folder}, so that every worker imports the same tree"
@@ -154,7 +154,7 @@ def _remedy(runs: Tree, other: Tree) -> str:
 
 
 def _remedy_of_copy(copy: Tree, outer: Tree) -> str:
-    """How the tree around a copy becomes the one that runs."""
+    """How to run the tree around a copy instead of the copy."""
     use = (
         f"pip install --no-deps -e {shlex.quote(outer.project)}"
         if outer.project

@@ -76,6 +76,6 @@ def _remedy(compiler: str) -> str:
 
 
 def _complaint(text: str) -> str:
-    """The first line with an error, of which the rest is a consequence."""
+    """The first line with an error, which causes the others."""
     lines = [line.strip() for line in text.splitlines() if "rror" in line]
     return lines[0] if lines else last_line(text)

@@ -8,7 +8,7 @@ from verl_doctor.checks.shared.caches import HUGGING_FACE, PROGRAMS, TRITON, cac
 from verl_doctor.toolkit.collectors.host.caches import CacheFolder, Caches
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
-_LITTLE = 256 << 20  # bytes: what one model leaves is some ten to some hundred megabytes
+_LITTLE = 256 << 20  # bytes: one model leaves tens to hundreds of megabytes
 _FEW = 5_000  # files
 
 

@@ -83,7 +83,7 @@ def compile_cache_raced(
 
 
 def _engines(configuration: Configuration) -> int:
-    """How many vLLM engines compile a model; 0 when none does, or it cannot be told."""
+    """The number of vLLM engines that compile a model; 0 if none does, or if that is unknown."""
     sizes = ("tensor_model_parallel_size", "pipeline_model_parallel_size")
     of_one = [configuration.number(f"{_ROLLOUT}.{size}") or 1 for size in sizes]
     gpus = [configuration.number(f"trainer.{key}") or 0 for key in ("nnodes", "n_gpus_per_node")]

@@ -77,7 +77,7 @@ def flashinfer_cannot_compile(
 
 @dataclass(frozen=True)
 class _Problem:
-    """What is wrong, found and wanted; and whether it is certain that nothing can be compiled."""
+    """What is wrong, found and expected, and whether compilation is certain to fail."""
 
     what: str
     found: str
@@ -87,7 +87,7 @@ class _Problem:
 
 
 def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Problem]:
-    """Without nvcc the rest does not matter."""
+    """Yield everything that is wrong. Without nvcc the rest does not matter."""
     if not toolkit.nvcc:
         place = f"{toolkit.home}/bin/nvcc" if toolkit.home else "nvcc"
         where = f", and {toolkit.on_path} is not taken" if toolkit.on_path else ""
@@ -110,7 +110,7 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
         knows = f"it supports {', '.join(toolkit.targets)}"
         yield _Problem(unknown, toolkit.nvcc, knows, Subject("file", toolkit.nvcc, capability))
     if toolkit.release and cuda and toolkit.release.split(".")[0] != cuda.split(".", maxsplit=1)[0]:
-        # What is linked with one CUDA's library may find it beside that of the other.
+        # Code linked with one CUDA's library may find it next to the other's.
         differs = f"nvcc is of CUDA {toolkit.release}, and torch of {cuda}"
         nvcc = Subject("file", toolkit.nvcc, f"CUDA {cuda}")
         yield _Problem(differs, toolkit.nvcc, f"nvcc of CUDA {cuda}", nvcc, certain=False)
@@ -134,7 +134,7 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
 
 
 def _missing(toolkit: CudaToolkit) -> Iterator[_Problem]:
-    """The other programs that a compilation starts."""
+    """Yield the other missing programs that a compilation starts."""
     if not toolkit.ninja:
         wanted = "ninja, as in the bin folder of the environment"
         yield _Problem("ninja is not on PATH", "PATH of the job", wanted, Subject("file", "ninja"))

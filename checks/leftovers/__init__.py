@@ -1,1 +1,1 @@
-"""What dead jobs hold: files, processes, GPU memory, actors."""
+"""What ended jobs leave behind: files, processes, GPU memory, actors."""

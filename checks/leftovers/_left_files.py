@@ -1,4 +1,4 @@
-"""Shared by the rules about files of dead jobs: which sizes matter, and the phrases for them."""
+"""Shared by the rules about files of ended jobs: which sizes matter, and phrases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from verl_doctor.toolkit.rule import Severity
 from verl_doctor.toolkit.text import in_bytes, listed
 
 GIB = 1024**3
-_LARGE_PART = 0.1  # of what would be free without it
+_LARGE_PART = 0.1  # of the space that would be free without them
 _SHOWN = 3
 
 

@@ -1,4 +1,4 @@
-"""Shared by the rules about sleeping engines: how much of an engine's memory can be explained, and an engine for examples."""
+"""Shared by the rules about sleeping engines: how much of an engine's memory has an explanation, and an engine for examples."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _ASLEEP = SleepingEngine(
 
 
 def asleep(**changes: Any) -> SleepingEngine:
-    """A sleeping engine with no more memory than it needs, beside a trainer, for examples."""
+    """A sleeping engine that holds no more memory than it needs, next to a trainer, for examples."""
     return replace(_ASLEEP, **changes)
 
 
 def about(engine: SleepingEngine) -> Subject:
-    """The engine: by its title, which all engines share, and its GPU."""
+    """The engine as a subject: its title, which all engines share, and its GPU."""
     return Subject("process", engine.title, f"GPU {engine.gpu}")
 
 
@@ -41,12 +41,15 @@ def held(engine: SleepingEngine) -> float:
 
 
 def held_awake(engine: SleepingEngine) -> float:
-    """GiB of weights and KV cache that it had while awake."""
+    """GiB of weights and KV cache that it held while awake."""
     return (engine.log.weights or 0.0) + (engine.log.cache or 0.0)
 
 
 def kept_back(engine: SleepingEngine) -> float:
-    """GiB of weights and KV cache that its last sleep did not release; 0 if unknown. A partly woken engine releases less, and does not hold the rest."""
+    """GiB of weights and KV cache that its last sleep did not release; 0 if unknown.
+
+    A partly awake engine releases less, and does not hold the rest.
+    """
     log = engine.log
     if log.weights is None or log.cache is None or log.freed is None:
         return 0.0
@@ -55,5 +58,5 @@ def kept_back(engine: SleepingEngine) -> float:
 
 
 def unexplained(engine: SleepingEngine) -> float:
-    """GiB that are neither CUDA graphs, by the engine's own log, nor a context."""
+    """GiB that are neither CUDA graphs, according to the engine's log, nor a context."""
     return held(engine) - (engine.log.graphs or 0.0) - CONTEXT

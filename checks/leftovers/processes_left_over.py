@@ -118,7 +118,7 @@ def _left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Finding:
 
 
 def _by_gpu(numbers: Collection[int], gpus: Gpus | Unknown) -> Iterator[str]:
-    """How much of each GPU the processes with these IDs hold."""
+    """Yield, as text, how much of each GPU the processes with these IDs hold."""
     for device in () if isinstance(gpus, Unknown) else gpus.devices:
         held = sum(holder.memory or 0 for holder in device.holders if holder.pid in numbers)
         if held:

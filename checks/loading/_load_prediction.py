@@ -1,8 +1,8 @@
 """Predict from measured speeds how long a job reads weights on one node; used by the rules about slow loading.
 
 The parts of a job read one after the other: actor, reference, vLLM. The processes of a part read the same
-pages side by side, so the first part brings cold data into the page cache for all; mapping cached data runs
-at memory speed in each process that has a CPU. Converting the weights and copying them to a GPU is not
+pages at the same time, so the first part brings cold data into the page cache for all; mapping cached data
+runs at memory speed in each process that has a CPU. Converting the weights and copying them to a GPU is not
 included.
 """
 
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.text import in_bytes
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds: `cold` in the present state, `ahead` if cold data came as fast as the path allows, `warm` if nothing were cold."""
+    """Seconds: `cold` in the present state, `ahead` if cold data arrived as fast as the path allows, `warm` if nothing were cold."""
 
     cold: float
     ahead: float
@@ -30,7 +30,10 @@ class Reading:
 
 
 def reading(storage: ModelStorage, speed: LoadSpeed, times: int, *, fits: bool) -> Reading | None:
-    """Predict for a job whose parts read the weights `times` times; None if nothing was measured. If the weights do not fit into memory (`fits`), each part reads all of them from the disk."""
+    """Predict for a job with `times` parts that read the weights; None without measurements.
+
+    Unless the weights fit into memory (`fits`), each part reads all of them from the disk.
+    """
     mapped = rate(speed.mapped)
     if not mapped or speed.warm is None:
         return None
@@ -44,12 +47,12 @@ def reading(storage: ModelStorage, speed: LoadSpeed, times: int, *, fits: bool) 
 
 
 def rate(speed: Speed | None) -> float:
-    """Bytes per second; 0 where nothing was measured."""
+    """Bytes per second; 0 without a measurement."""
     return speed.rate if speed else 0.0
 
 
 def in_words(speed: LoadSpeed) -> str:
-    """The measured speeds, one after the other."""
+    """The measured speeds, as text."""
     ways = (
         ("mapped", speed.mapped),
         ("side by side", speed.parallel),

@@ -1,4 +1,4 @@
-"""What makes loading faster with the installed vLLM and verl: only settings that they read."""
+"""How to load faster with the installed vLLM and verl: only settings that they read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def remedies(
     packages: Packages | Unknown,
     shm: SharedMemory | Unknown,
 ) -> Iterator[str]:
-    """The remedies, best first, if `left` bytes of memory may be used."""
+    """Yield the remedies, best first, if `left` bytes of memory may be used."""
     if storage.bytes <= left:
         yield f"run {warmup(storage.folder)} before the job"
         if _takes_copy(configuration, storage, shm):
@@ -47,7 +47,7 @@ def remedies(
 def _takes_copy(
     configuration: Configuration | Unknown, storage: ModelStorage, shm: SharedMemory | Unknown
 ) -> bool:
-    """Whether this verl copies a model into shared memory when it is told to, safely, and there is room."""
+    """Whether this verl can be set to copy a model into shared memory, safely, and there is room."""
     if isinstance(configuration, Unknown) or isinstance(shm, Unknown):
         return False
     room = configuration.get(SHARED_MEMORY) is False and storage.bytes <= shm.free
@@ -57,7 +57,7 @@ def _takes_copy(
 def _of_engine(
     configuration: Configuration, vllm: VllmLoading | Unknown, packages: Packages | Unknown
 ) -> Iterator[str]:
-    """What helps vLLM alone, where it reads weights itself."""
+    """Yield what helps vLLM alone, if it reads weights itself."""
     if isinstance(vllm, Unknown) or configuration.get("actor_rollout_ref.rollout.name") != "vllm":
         return
     there = None if isinstance(packages, Unknown) else packages

@@ -1,8 +1,8 @@
 """Which parts of a verl job read a model's weights, and how; shared by the rules about loading.
 
 Every process of FSDP runs transformers' `from_pretrained` over the whole model, the first to keep the weights and the others on the
-meta device. Those read it as well: measured with transformers 4.57.3 and 5.10.4, the page cache held all of a cold model
-afterwards. The page cache gives the processes of a node one copy, so the disk gives it once where the memory holds it.
+meta device. Those read the weights as well: measured with transformers 4.57.3 and 5.10.4, the page cache held all of a cold model
+afterwards. The processes of a node share one copy in the page cache, so the disk delivers it only once if it fits into memory.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ SEVEN_BILLION = ModelFiles(
 
 
 def storage(kind: str = "xfs", cached: int | None = 0, **other: Any) -> ModelStorage:
-    """Where the weights of the examples lie."""
+    """The storage of the weights in the examples."""
     settings = {"mounted_on": "/models", "device": "filer:/models", "bytes": SEVEN_BILLION.bytes, **other}
     return ModelStorage(SEVEN_BILLION.folder, kind, cached=cached, **settings)
 
 
 def speeds(mapped: int, best: int) -> LoadSpeed:
-    """What was measured in the examples, in MiB/s."""
+    """The speeds measured in the examples, in MiB/s."""
     faults, side_by_side, direct, warm = (
         Speed(rate << 20, 1.0) for rate in (mapped, best, best * 9 // 10, 5000)
     )
@@ -67,7 +67,7 @@ def speeds(mapped: int, best: int) -> LoadSpeed:
 
 @dataclass(frozen=True)
 class Reader:
-    """A part of the job that reads all weights, with so many processes on each node."""
+    """A part of the job that reads all weights, with this many processes on each node."""
 
     who: str
     processes: int
@@ -80,7 +80,7 @@ def load_format(configuration: Configuration | Unknown) -> str:
 
 
 def engine_reads(configuration: Configuration | Unknown) -> bool:
-    """Whether vLLM reads weights itself for certain. With "dummy", verl's default, it gets them from the trainer."""
+    """Whether vLLM certainly reads weights itself. With "dummy", verl's default, it gets them from the trainer."""
     format_ = load_format(configuration)
     return bool(format_) and not format_.startswith("dummy")
 
@@ -91,7 +91,7 @@ def copies_once(configuration: Configuration | Unknown) -> bool:
 
 
 def has_adapters(configuration: Configuration) -> bool:
-    """Whether LoRA is trained: then the trainer hands vLLM adapters only, and the weights below them are its own to read."""
+    """Whether LoRA is trained: the trainer then passes only adapters to vLLM, which reads the base weights itself."""
     return any(
         (configuration.number(key) or 0) > 0
         for key in ("actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank")
@@ -119,13 +119,13 @@ def readers(configuration: Configuration | Unknown, gpus: int) -> tuple[Reader, 
 
 
 def named(found: tuple[Reader, ...]) -> str:
-    """The readers in words: "the actor, the reference and vLLM"."""
+    """The readers as text: "the actor, the reference and vLLM"."""
     *first, last = (reader.who for reader in found)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def word_of(configuration: Configuration | Unknown, key: str) -> Asked | None:
-    """The word that sets a key, alone or within a dictionary of `engine_kwargs`."""
+    """The word that sets a key, directly or within a dictionary of `engine_kwargs`."""
     if isinstance(configuration, Unknown):
         return None
     above = key.rpartition(".")[0]
@@ -146,5 +146,5 @@ def memory_left(memory: HostMemory | Unknown, limits: HostLimits | Unknown) -> f
 
 
 def job(*words: str) -> Configuration:
-    """The configuration of the examples with these overrides."""
+    """The configuration of the examples, with these overrides."""
     return configured(*words)[0]

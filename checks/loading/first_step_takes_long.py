@@ -22,8 +22,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _WORTH_IT = 60  # seconds
 # On an H200 machine, 16 cores, verl 0.9.1 and vLLM 0.24, as of 2026-11. Imports of main_ppo took 12 s longer without bytecode, and four
-# processes start one after the other: the driver, its task runner, the workers, and vLLM's own. With FlashInfer's sampler to be
-# compiled the first engine was not up after 150 s; without it in 46 s.
+# processes start one after the other: the driver, its task runner, the workers, and vLLM's own. If FlashInfer's sampler had to be
+# compiled, the first engine was not up after 150 s; otherwise it took 46 s.
 _IMPORT, _ONE_AFTER_THE_OTHER = 12, 4
 _SAMPLER = 104
 
@@ -35,7 +35,7 @@ _BUILT, _UNBUILT = H200(built=("sampling",)), H200()
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the time until the first step, in seconds, of which `saved` can be avoided; `how` names the rule or command that does so."""
+    """A part of the time until the first step, in seconds, of which `saved` can be avoided; `how` is the rule or command for that."""
 
     what: str
     seconds: float
@@ -136,7 +136,7 @@ def _sampler(
 
 
 def _unmeasured(configuration: Configuration | Unknown, speed: LoadSpeed | Unknown) -> str:
-    """What the sum does not include."""
+    """The parts that the sum does not include."""
     graphs = (
         not isinstance(configuration, Unknown)
         and configuration.get("actor_rollout_ref.rollout.enforce_eager") is False

@@ -111,7 +111,7 @@ def model_files_broken(model: Model, configuration: Configuration | Unknown) -> 
 
 
 def _correction(model: Model, there: Configuration | Unknown) -> Correction | None:
-    """The model that lies beside."""
+    """The model that may have been meant."""
     if isinstance(there, Unknown) or not model.beside or there.asked_for(model.named_by) is None:
         return None
     effect = f"the job trains {model.beside} instead of {model.folder}"

@@ -68,7 +68,7 @@ def other_model_missing(configuration: Configuration, models: OtherModels) -> It
 
 
 def _correction(there: Configuration, key: str) -> Correction | None:
-    """A critic may start from the trained model."""
+    """Let a critic start from the trained model."""
     path = there.get(_ACTOR)
     if key != _KEY or not isinstance(path, str) or "${" in path:
         return None

@@ -1,4 +1,4 @@
-"""Which network interface gloo and NCCL use: what their variables select here, and what they choose by default."""
+"""The network interface that gloo and NCCL use: the one that their variables select here, or their default."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Selection:
 
 
 def selection(value: str) -> Selection:
-    """Read NCCL's syntax. In NCCL_IB_HCA, a colon precedes the port of an adapter."""
+    """Parse NCCL's syntax. In NCCL_IB_HCA, a colon precedes the port of an adapter."""
     exclude = value.startswith("^")
     rest = value.removeprefix("^")
     exact = rest.startswith("=")
@@ -90,7 +90,7 @@ def gloo_names(value: str) -> list[str]:
 
 
 def gloo_wrong(value: str, network: Network) -> str:
-    """Why gloo cannot use these names; "" when it can."""
+    """Why gloo cannot use these names; "" if it can."""
     return next((wrong for name in gloo_names(value) if (wrong := _name_wrong(name, network))), "")
 
 
@@ -114,15 +114,15 @@ def _name_wrong(name: str, network: Network) -> str:
 
 
 def gloo_chooses(network: Network) -> str:
-    """The address on which gloo listens when no variable names an interface: the first one of this machine's name that belongs to it.
+    """The address on which gloo listens when no variable names an interface: the first of this machine's name that belongs to it.
 
-    "" when none does: torch then uses 127.0.0.1 (createDefaultDevice in ProcessGroupGloo.cpp).
+    "" if none does: torch then uses 127.0.0.1 (createDefaultDevice in ProcessGroupGloo.cpp).
     """
     return next((address for address in network.host.addresses if network.owner_of(address)), "")
 
 
 def leads_nowhere(interface: Interface, address: str, nodes: JobNodes) -> str:
-    """Why another node cannot be reached over this interface with this address; "" when no reason is known."""
+    """Why another node cannot be reached over this interface with this address; "" without a known reason."""
     known = ipaddress.ip_address(address)
     if known.is_loopback:
         return "the loopback interface, which does not reach other machines"
@@ -134,7 +134,7 @@ def leads_nowhere(interface: Interface, address: str, nodes: JobNodes) -> str:
 
 
 def is_outside(address: str, network: Network, nodes: JobNodes) -> str:
-    """The private address that leads to the other nodes, if this one is on the public internet; else ""."""
+    """The private address that leads to the other nodes, if the given one is on the public internet; otherwise ""."""
     towards = network.interface(nodes.interface)
     if towards is None or address in towards.addresses or not ipaddress.ip_address(address).is_global:
         return ""
@@ -142,7 +142,7 @@ def is_outside(address: str, network: Network, nodes: JobNodes) -> str:
 
 
 def one_machine(nodes: JobNodes) -> str | None:
-    """Why a rule about several machines does not apply."""
+    """Why a rule about several machines does not apply; None if it does."""
     return None if nodes.several else "no sign that the job runs on more than one machine"
 
 
@@ -166,7 +166,7 @@ def chosen(name: str, variables: NetworkVariables) -> bool:
 
 
 def usable(network: Network, nodes: JobNodes) -> str:
-    """The interface that leads to the other nodes, if one is known; else ""."""
+    """The interface that leads to the other nodes, if known; otherwise ""."""
     found = network.interface(nodes.interface)
     if found is None or not found.up or not found.addresses or found.kind == "loopback":
         return ""

@@ -8,7 +8,7 @@ from verl_doctor.toolkit.rule import Location
 
 
 def places(name: str, variables: NetworkVariables) -> list[Place]:
-    """Where the workers' value comes from."""
+    """The places that set the workers' value."""
     return [
         Place(
             name, given.value, Location(given.path, given.line or None) if given.path else None, given.where

@@ -62,12 +62,12 @@ def infiniband_port_down(
 
 
 def _named(requested: str) -> bool:
-    """Whether NCCL_IB_HCA lists what to use, rather than what to exclude."""
+    """Whether NCCL_IB_HCA lists the adapters to use, rather than those to exclude."""
     return bool(requested) and not requested.startswith("^")
 
 
 def _meant(port: Port, rdma: Rdma, requested: str) -> bool:
-    """Whether the job would use this port: it is named, waits for its subnet manager, or others like it are in use."""
+    """Whether the job would use this port: it is named, it waits for its subnet manager, or most ports like it are in use."""
     if not takes_port(requested, port):
         return False
     if _named(requested):

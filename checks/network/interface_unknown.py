@@ -89,7 +89,7 @@ def interface_unknown(
             wrong = judge(place.value or "", network)
             if not wrong:
                 continue
-            # Without a GPU, the script is only read here, or the head runs here: the nodes that train may have other interfaces.
+            # Without a GPU here, this machine only reads the script or runs the head: the nodes that train may have other interfaces.
             elsewhere = not has_gpus(resources) and (
                 variable == NCCL or (nodes.nodes != 1 and not is_other_syntax(place.value or "", network))
             )
@@ -119,7 +119,7 @@ def _nccl(value: str, network: Network) -> str:
 
 
 def _good(network: Network) -> str:
-    """The interfaces worth naming; loopback leads to no other node."""
+    """The interfaces worth naming, as text, without loopback, which does not lead to other nodes."""
     names = [
         each.name for each in network.interfaces if each.up and each.addresses and each.kind != "loopback"
     ]

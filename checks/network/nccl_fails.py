@@ -98,7 +98,7 @@ def nccl_fails(
 
 
 def _is_set(remedy: Remedy, variables: Variables, launch: Launch | Unknown) -> bool:
-    """Whether the job already has the variables it needs."""
+    """Whether the job already sets the variables that it needs."""
     return bool(remedy) and all(
         any(place.value == value for place in places(name, variables, launch)) for name, value in remedy
     )

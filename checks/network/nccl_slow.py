@@ -11,7 +11,7 @@ from verl_doctor.toolkit.collectors.cuda.collective_trial import Trial
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus, Peers
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-_LEAST_OVER_NVLINK = 20.0  # GB/s: less than PCIe gives, where an H200 gave 213 by NVLink and 23 without
+_LEAST_OVER_NVLINK = 20.0  # GB/s: less than PCIe gives, where an H200 reached 213 over NVLink and 23 without
 _LINKED = node(healthy(), healthy(1), peers=(Peers(0, 1, "ok", nvlink=True),))
 _APART = node(healthy(), healthy(1), peers=(Peers(0, 1, "ok"),))
 

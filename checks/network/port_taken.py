@@ -22,7 +22,7 @@ _MASTER = Wanted(29500, 29500, "MASTER_PORT of this shell", needed=False)
 _WORKERS = Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4, needed=False)
 _HEAD = Place("ray start --head", "ray start --head", "10.0.0.5:6379", "10.0.0.5", 6379)
 _OF_HEAD = _GCS.what
-_RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # what `ray stop` ends
+_RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # processes that `ray stop` ends
 
 
 @check(
@@ -97,7 +97,7 @@ def _is_ray(port: int, clusters: RayClusters | Unknown, addresses: RayAddresses 
 
 
 def _through_ray(launch: Launch | Unknown) -> bool:
-    """Whether verl gives each group of workers a free port itself, as its Ray trainers do (single_controller/ray/base.py)."""
+    """Whether verl itself gives each group of workers a free port, as its Ray trainers do (single_controller/ray/base.py)."""
     return (
         not isinstance(launch, Unknown) and launch.command is not None and ".main_" in launch.command.module
     )
@@ -126,7 +126,7 @@ def _remedy(there: Listener, wanted: Wanted) -> str:
 
 
 def _severity(there: Listener, wanted: Wanted) -> Severity:
-    """The user may intend to join their own Ray, or stop it first; the dashboard is optional."""
+    """The severity. The user may intend to join their own Ray, or to stop it first; the dashboard is optional."""
     if wanted.what.startswith("ray start") and not wanted.needed:
         return "info"
     return "error" if wanted.needed and there.name != "gcs_server" else "warning"

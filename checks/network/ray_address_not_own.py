@@ -84,7 +84,7 @@ def ray_address_not_own(network: Network, nodes: JobNodes, launch: Launch | Unkn
 
 
 def _wrong(word: Word, network: Network, nodes: JobNodes) -> str:
-    """What is wrong with the address in a script; another machine's address may be right there."""
+    """What is wrong with the address in a script, where another machine's address may be correct."""
     text = word.text or ""
     if len(text.split()) > 1:
         return "it is not a single address"
@@ -94,6 +94,6 @@ def _wrong(word: Word, network: Network, nodes: JobNodes) -> str:
 
 
 def _good(network: Network, nodes: JobNodes) -> str:
-    """The address that the other nodes reach, where it is known."""
+    """The address that the other nodes reach, if known."""
     interface = network.interface(nodes.interface)
     return interface.addresses[0] if interface and interface.addresses else "an address of this machine"

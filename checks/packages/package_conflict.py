@@ -11,7 +11,7 @@ from verl_doctor.toolkit.collectors.packages.requirements import Requirements, U
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Severity, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
-# The order in which conflicts are told: what most often decides whether a job starts.
+# The order in which conflicts are reported: first what most often decides whether a job starts.
 _IMPORTANT = (
     "torch",
     "vllm",
@@ -50,7 +50,7 @@ _HARMLESS_WHEN_MISSING = (
     ("triton", "only needed on a GPU, where torch brings it"),
 )
 _SHOWN = 8
-# Without the command itself: it needs the options of the target, which the report knows.
+# The command itself is left out: it needs the options of the target, which the report has.
 _ONE_COMMAND = "verl-doctor fix --select PKG101 shows one command for all of it"
 
 _TOKENIZERS = Unmet("transformers", "5.9.0", "tokenizers", "<=0.23.0,>=0.22.0", "0.23.2")
@@ -101,7 +101,7 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
     --unsafe` it runs in a copy of the environment.
     """
     judged = [unmet for unmet in requirements.unmet if _counts(unmet)]
-    # Once, however many extras name it.
+    # Once, regardless of the number of extras that name it.
     serious = list(
         dict.fromkeys(
             replace(unmet, extra="") for unmet in judged if required(unmet) and not _harmless(unmet)
@@ -125,7 +125,7 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
 
 
 def _missing(serious: Iterable[Unmet]) -> Iterator[Finding]:
-    """Tell all missing packages in one finding: after `--no-deps` there are dozens."""
+    """Report all missing packages in one finding: after `--no-deps` there are dozens."""
     missing: dict[str, Unmet] = {}
     for unmet in serious:
         if not unmet.there:
@@ -152,9 +152,9 @@ def _missing(serious: Iterable[Unmet]) -> Iterator[Finding]:
 
 
 def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
-    """Tell the important ones one by one, the most important first, and the others in one finding.
+    """Report the important contradictions one by one, most important first, and the others in one finding.
 
-    What a package wants that must be replaced itself is not told: its successor may want something else.
+    Requirements of a package that must itself be replaced are left out: its successor may require something else.
     """
     by_name: dict[str, list[Unmet]] = {}
     for unmet in serious:
@@ -188,7 +188,7 @@ def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
 
 
 def _contradiction(wishes: list[Unmet]) -> Finding:
-    """Say what is there and who wants something else."""
+    """The finding about an installed version and the packages that require another."""
     name, there = wishes[0].name, wishes[0].there
     reasons = _refusals(wishes)
     wanted = "; ".join(f"{_by(unmet)} requires {unmet.wanted}" for unmet in wishes)
@@ -206,7 +206,7 @@ def _contradiction(wishes: list[Unmet]) -> Finding:
 
 
 def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
-    """Tell what verl's extra names and what is there instead: another combination, perhaps a good one."""
+    """Report what verl's extra names and what is installed instead: another combination, perhaps a good one."""
     differing = {
         requirement.name: requirement
         for requirement in unmet
@@ -234,7 +234,7 @@ def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
 
 
 def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
-    """Fold what does no harm into one line, so that nobody looks for it in vain after `pip check`."""
+    """Fold harmless conflicts into one line, so that users of `pip check` do not pursue them in vain."""
     reasons = {unmet.name: _harmless(unmet) for unmet in harmless}
     if reasons:
         yield Finding(
@@ -249,17 +249,17 @@ def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
 
 
 def _with_fix(finding: Finding) -> Finding:
-    """One installation repairs all findings of this rule: the first one carries it, and every error."""
+    """Attach the fix: one installation repairs all findings of this rule, so the first finding carries it, and every error."""
     return replace(finding, fix="consistent-install")
 
 
 def _counts(unmet: Unmet) -> bool:
-    """Whether a job may need it. Of verl's extras only those of the engines say what a rollout runs with."""
+    """Whether a job may need it. Of verl's extras, only those of the engines are about what a rollout runs with."""
     return not unmet.extra or unmet.extra in ENGINES
 
 
 def _harmless(unmet: Unmet) -> str:
-    """Why this does no harm, or nothing. What only an extra asks for and is missing is a choice, not a fault."""
+    """Why this is harmless; "" if it is not. A missing package that only an extra requires is a choice, not a fault."""
     if unmet.by == "torch":
         return ""
     for pattern, reason in _HARMLESS if unmet.there else _HARMLESS_WHEN_MISSING:

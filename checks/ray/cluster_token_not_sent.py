@@ -89,7 +89,7 @@ def _now(cluster: RayCluster, taken: Place, token: RayToken) -> Iterator[Finding
 
 
 def _ahead(addresses: RayAddresses, starts: RayStarts) -> Iterator[Finding]:
-    """A script that starts a head, which then requires the token, and passes its address to others, which send none."""
+    """Yield a finding for a script whose head requires the token, and whose other commands join it without sending one."""
     head = next((command for command in starts.commands if "head" in command.options), None)
     joins = next(
         (command for command in starts.commands if command.options.get("address", "auto") != "auto"), None

@@ -83,7 +83,7 @@ def _of_joining(heads: list[RayStart], commands: Iterable[RayStart]) -> Iterator
 
 
 def _of_submitting(heads: list[RayStart], submits: Iterable[RayStart]) -> Iterator[Finding]:
-    """Judge a job that is sent to this machine. A head started here does not concern a job that is sent elsewhere."""
+    """Judge a job that is submitted to this machine. A head started here does not concern a job submitted elsewhere."""
     ports = {head.options.get("dashboard-port") or _DASHBOARD for head in heads}
     without = all(head.options.get("include-dashboard", "").lower() in ("false", "0", "no") for head in heads)
     for submit in submits:
@@ -129,7 +129,7 @@ def _of_driver(addresses: RayAddresses) -> Iterator[Finding]:
 
 
 def _known(ports: Iterable[str]) -> bool:
-    """Whether all are numbers; with 0 Ray picks a free port."""
+    """Whether all ports are known numbers; for 0, Ray picks a free port."""
     return all(port.isdigit() and int(port) for port in ports)
 
 

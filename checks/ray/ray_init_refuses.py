@@ -104,7 +104,7 @@ def _keys(given: Mapping[str, object]) -> list[str]:
 
 
 def _not_texts(given: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """The variables of the runtime environment that YAML takes for numbers, truth values or nothing."""
+    """Yield the variables of the runtime environment that YAML parses as numbers, booleans or null."""
     inner = given.get("runtime_env")
     variables = inner.get("env_vars") if isinstance(inner, Mapping) else None
     for name, value in variables.items() if isinstance(variables, Mapping) else ():
@@ -141,7 +141,7 @@ def _finding(
 
 
 def _renamed(there: Configuration, name: str, near: str) -> Correction | None:
-    """The argument with a similar name, unless it is given too; else None."""
+    """The argument with a similar name, unless it is given too; otherwise, remove the word."""
     word: Asked | None = there.asked_for(f"{KEY}.{name}")
     if word is None:
         return None

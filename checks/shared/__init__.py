@@ -1,1 +1,1 @@
-"""What rules of several subjects share."""
+"""Code shared by rules of several subjects."""

@@ -1,4 +1,4 @@
-"""What the rules about attention backends share: which places count, and how to name a backend in this vLLM."""
+"""Shared by the rules about attention backends: the settings that count, and how to select a backend in this vLLM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm"
 
 
 def heeded(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, str]]:
-    """The places that this vLLM reads, with the name as it looks it up: options are converted to capitals first."""
+    """Yield the settings that this vLLM reads, with the name as it looks it up: it converts options to upper case first."""
     for place in requested.places:
         if place.by == VARIABLE and backends.variable_is_read:
             yield place, place.name
@@ -27,7 +27,7 @@ def heeded(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[t
 
 
 def language(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, Backend]]:
-    """The places in effect that name an existing backend for the language model."""
+    """Yield the settings in effect that name an existing backend for the language model."""
     for place, name in heeded(requested, backends):
         backend = backends.get(name)
         if backend is not None and place.by != VISION:
@@ -35,22 +35,22 @@ def language(requested: AttentionAsked, backends: AttentionBackends) -> Iterator
 
 
 def written(place: Asked) -> str:
-    """The place in the user's own words: `VLLM_ATTENTION_BACKEND=XFORMERS`."""
+    """The setting as the user wrote it: `VLLM_ATTENTION_BACKEND=XFORMERS`."""
     return f"{place.written}={place.name}"
 
 
 def about(place: Asked, backend: Backend | None = None) -> Subject:
-    """The backend that a place names, as vLLM spells it where it has it, and the place."""
+    """The backend that a setting names, in vLLM's spelling if vLLM has it, and the setting."""
     return Subject("attention backend", backend.name if backend else place.name, place.written)
 
 
 def location(place: Asked) -> Location | None:
-    """Where it is written; nowhere for a variable of this shell."""
+    """Where the setting is written; None for a variable of this shell."""
     return Location(place.path, place.line or None) if place.path else None
 
 
 def remedy(place: Asked, backends: AttentionBackends) -> str:
-    """Let vLLM choose, or name one that can be named here."""
+    """Let vLLM choose, or name a usable backend."""
     away = f"unset {VARIABLE}" if place.by == VARIABLE else f"remove {place.written}"
     names = choices(backends)
     one_of = "one of " if len(names) > 1 else ""
@@ -59,7 +59,7 @@ def remedy(place: Asked, backends: AttentionBackends) -> str:
 
 
 def choices(backends: AttentionBackends) -> list[str]:
-    """Usable names, except those for models with latent attention. If the device is unknown, those for CUDA; if the model is known, those that support it."""
+    """Usable names, without those for latent attention: for CUDA if the device is unknown, and only those that a known model supports."""
     device = backends.platform or "cuda"
     return [
         backend.name
@@ -72,7 +72,7 @@ def choices(backends: AttentionBackends) -> list[str]:
 
 
 def refusal(backend: Backend, backends: AttentionBackends) -> str:
-    """Why a backend refuses a model without latent attention; "" if it does not, or that is unknown."""
+    """Why a backend refuses a model without latent attention; "" if it does not, or if that is unknown."""
     if backend.is_mla:
         return "it is for multi-head latent attention, which the model does not have"
     if backend.is_sparse:

@@ -1,4 +1,4 @@
-"""What the rules about caches share: which of them hold programs, phrases for them, and facts for their examples."""
+"""Shared by the rules about caches: which of them hold programs, phrases, and facts for examples."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import partial
 from verl_doctor.toolkit.collectors.host.caches import CacheFolder, Caches
 from verl_doctor.toolkit.rule import Finding, Subject
 
-# Several processes write them at once, and load what they find.
+# Several processes write these at once, and load what they find.
 COMPILED = frozenset({"VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
-# Libraries that are loaded, which a noexec mount prevents.
+# Their libraries are loaded, which a noexec mount prevents.
 PROGRAMS = COMPILED | {"FLASHINFER_WORKSPACE_BASE", "TORCH_EXTENSIONS_DIR"}
 
 TRITON = partial(
@@ -39,37 +39,37 @@ HUGGING_FACE = partial(
 
 
 def here(*folders: CacheFolder, local: str = "/scratch/verl-caches-me") -> Caches:
-    """These caches, and a disk of the node."""
+    """Facts of an example: these caches, and a local disk of the node."""
     return Caches(folders, local)
 
 
 def in_words(folder: CacheFolder) -> str:
-    """`Triton's kernels (/home/me/.triton/cache)`."""
+    """The contents and the path: `Triton's kernels (/home/me/.triton/cache)`."""
     return f"{folder.holds} ({folder.path})"
 
 
 def compiled_and_shared(folder: CacheFolder) -> bool:
-    """Whether compiled code is kept there, on a file system that other machines share."""
+    """Whether the folder holds compiled code on a file system shared with other machines."""
     return folder.variable in COMPILED and folder.shared and not folder.is_root
 
 
 def mount(folder: CacheFolder) -> Subject:
-    """The file system on which the folder lies, as the subject of a finding."""
+    """The file system of the folder, as the subject of a finding."""
     return Subject("folder", folder.mounted_on, "compiled code")
 
 
 def cache(folder: CacheFolder) -> Subject:
-    """The folder itself as the subject of a finding."""
+    """The folder itself, as the subject of a finding."""
     return Subject("folder", folder.path, folder.variable)
 
 
 def is_about(finding: Finding, folder: CacheFolder) -> bool:
-    """Whether a finding is about this cache, or about the file system that it shares with others."""
+    """Whether a finding is about this cache, or about the file system that holds it and other caches."""
     return finding.subject == cache(folder) or (
         compiled_and_shared(folder) and finding.subject == mount(folder)
     )
 
 
 def moved(folder: CacheFolder, local: str) -> str:
-    """Where the cache would lie on the node's own disk, as the value of its variable."""
+    """The path of the cache on the node's own disk, as the value of its variable."""
     return f"{local}/{folder.variable.partition('_')[0].lower()}"

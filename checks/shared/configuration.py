@@ -1,4 +1,4 @@
-"""What the rules about the job's configuration share: keys, where a word stands, and a miniature of verl's tree for examples."""
+"""Shared by the rules about the job's configuration: keys, the location of a word, and a miniature of verl's tree for examples."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def configured(*words: str, verl: str = "0.6.1", tree: Mapping[str, Any] = TREE)
 
 
 def number_of(configuration: Configuration | Unknown, key: str) -> int:
-    """A whole number of the job's configuration; 0 when it is not known."""
+    """A whole number of the job's configuration; 0 if unknown."""
     return 0 if isinstance(configuration, Unknown) else int(configuration.number(key) or 0)
 
 
 def place(word: Asked) -> Location:
-    """Where a word stands. A command line has no lines."""
+    """The location of a word. A command line has no line numbers."""
     return Location(word.path, None if word.path == COMMAND_LINE else word.line)
 
 
@@ -87,5 +87,5 @@ def release(there: Configuration) -> str:
 
 
 def tree_of(there: Configuration) -> str:
-    """Where the configuration was read."""
+    """The files from which the configuration was read."""
     return f"{there.folder}/{there.name}.yaml and what it is composed of"

@@ -1,4 +1,4 @@
-"""What the rules about the construction share: a finding of a stage, where it is, and examples."""
+"""Shared by the rules about the construction: the finding for a stage, its location, and examples."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from verl_doctor.toolkit.collectors.construction.construction import Built, Cons
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, Location, Phase, Subject, Unjudged
 
-_LONGEST = 300  # characters of an exception's words in a message
+_LONGEST = 300  # characters of an exception's message that a finding shows
 SOUND = Construction((Built("composition", "ok"),))
 
 
 def broken(stage: str, kind: str, text: str) -> Construction:
-    """An example: one stage broke."""
+    """Facts of an example in which one stage breaks."""
     frame = Frame("/env/verl/x.py", 12, "f", "verl")
     return Construction((Built(stage, "breaks", 0.1, kind, text, frames=(frame,)),))
 
@@ -26,14 +26,14 @@ def findings(
     remedy: str,
     other_phases: Mapping[str, Phase] | None = None,
 ) -> Iterator[Finding]:
-    """A finding for each fault of these stages: their names, and what they do in words. Some may strike in another phase than the others."""
+    """Yield a finding for each fault of these stages, given with their descriptions. `other_phases` overrides the phase of some stages."""
     for built in construction.bad(*stages):
         when = (other_phases or {}).get(built.stage, phase)
         yield finding(built, stages[built.stage], when, remedy)
 
 
 def finding(built: Built, doing: str, phase: Phase, remedy: str) -> Finding:
-    """What is wrong with a stage. One that hangs may only be slow: it stops nothing."""
+    """The finding for a stage. A stage that hangs may only be slow, so it stops nothing."""
     raised = built.frames[-1] if built.frames else None
     verls = built.frame("user") or built.frame("verl") or built.frame("vllm") or raised
     certain = built.ended == "breaks"
@@ -63,7 +63,7 @@ def _how(built: Built) -> str:
 
 
 def _location(built: Built) -> Location | None:
-    """The word of the script, or else the line of the user's code."""
+    """The word in the script, otherwise the line in the user's code."""
     if built.path:
         return Location(built.path, None if built.path == COMMAND_LINE else built.line or None)
     user = built.frame("user")
@@ -71,7 +71,7 @@ def _location(built: Built) -> Location | None:
 
 
 def unjudged(construction: Construction, configuration: Configuration, *stages: str) -> tuple[Unjudged, ...]:
-    """Those of these stages that could not be judged, and why."""
+    """The given stages that could not be judged, and why."""
     return tuple(
         Unjudged(f"the construction's stage {built.stage}", built.text, Location(configuration.program))
         for built in construction.stages

@@ -1,4 +1,4 @@
-"""What rules propose to write into a launch script, and which fix carries that out."""
+"""The corrections of a launch script that rules propose, and the fix that applies each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.rule import Correction, Rewrite
 KEEPS_RESULT = "script-word"
 CHANGES_RESULT = "script-word-changed"
 _EDITABLE = frozenset({"applied", "chosen", "no such key", "already there", "not an override", "several values", "nothing to delete"})  # fmt: skip
-# Settings that decide where and in what pieces the same numbers are computed.
+# Settings that decide where, and in pieces of what size, the same numbers are computed.
 _SAME_RESULT = re.compile(
     r"(?:micro_batch_size(?:_per_gpu)?|parallel_size|max_token_len\w*|use_remove_padding|max_num_batched_tokens|max_model_len"
     r"|enable_chunked_prefill|use_liger|load_format|attn_implementation|n_gpus_per_node|nnodes|num_gpus|num_cpus|object_store_memory"
@@ -30,7 +30,7 @@ class Healed(TypedDict, total=False):
 
 
 def healed(code: str, correction: Correction | None) -> Healed:
-    """The fields of a finding of this rule; none where nothing can be proposed."""
+    """The fields of a finding of this rule; empty if there is no correction."""
     if correction is None:
         return {}
     correction = replace(correction, code=code)
@@ -38,7 +38,7 @@ def healed(code: str, correction: Correction | None) -> Healed:
 
 
 def reworded(word: Asked, new: str | None, why: str = "", effect: str = "") -> Correction | None:
-    """The correction that writes one word otherwise, or takes it out; None for one that stands in no file, or in a condition."""
+    """The correction that replaces or removes one word; None for a word outside a file or in a condition."""
     where = place(word)
     if where.line is None or word.conditional or word.fate not in _EDITABLE:
         return None
@@ -48,9 +48,9 @@ def reworded(word: Asked, new: str | None, why: str = "", effect: str = "") -> C
 def settings(
     there: Configuration, values: Mapping[str, Any], why: str = "", effect: str | None = None
 ) -> Correction | None:
-    """The correction that gives keys other values, and takes away those whose value is `LEAVE_OUT`.
+    """The correction that sets keys to other values, and removes those with the value `LEAVE_OUT`.
 
-    What it changes of the training is told by the keys, unless `effect` does.
+    The keys determine how it changes the training, unless `effect` is given.
     """
     rewrites: list[Rewrite] = []
     for key, value in values.items():
@@ -71,11 +71,11 @@ def settings(
 
 
 LEAVE_OUT = object()
-"""In place of a value: the key is not to be set."""
+"""In place of a value: remove the key."""
 
 
 def effect_of(there: Configuration, values: Mapping[str, Any]) -> str:
-    """What other values of these keys change of the training, in words; "" for nothing."""
+    """How other values of these keys change the training, as text; "" if they do not."""
     changed = [
         f"{key} is {_shown(there.default(key) if value is LEAVE_OUT else value)} instead of {_shown(there.get(key))}"
         for key, value in values.items()
@@ -100,10 +100,10 @@ def _shown(value: Any) -> str:
 
 
 def _is_broken(there: Configuration, key: str) -> bool:
-    """Whether a word speaks of the key that Hydra does not take: that has to be mended first."""
+    """Whether a word that Hydra does not accept mentions the key: it must be corrected first."""
     return any(key in word.text for word in there.overrides if word.fate not in {"applied", "chosen"})
 
 
 def _has_file(words: Iterable[Asked]) -> bool:
-    """Whether the command's words stand in a file, to which more can be added."""
+    """Whether the command's words are in a file, to which others can be added."""
     return any(place(word).line is not None and not word.conditional for word in words)

@@ -1,12 +1,12 @@
-"""Which driver a CUDA needs: NVIDIA's table, as of 2026-11."""
+"""The driver that each CUDA needs: NVIDIA's table, as of 2026-11."""
 
 from __future__ import annotations
 
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, and the CUDA toolkit's release notes: every
-# 12.x runs on a driver that was made for 12.0.
+# 12.x runs on a driver for 12.0.
 MINIMUM_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580.65.06"}
 
-# The version of the PTX instruction set that a CUDA introduced: a driver compiles its own and older ones.
+# The version of the PTX instruction set that each CUDA introduced: a driver compiles that version and older ones.
 # https://docs.nvidia.com/cuda/parallel-thread-execution/#release-notes
 _CUDA_OF_PTX = {
     (7, 8): (11, 8),
@@ -26,5 +26,5 @@ _CUDA_OF_PTX = {
 
 
 def cuda_of_ptx(isa: tuple[int, int]) -> tuple[int, int] | None:
-    """The CUDA that introduced a version of PTX; None for one that is not in the table."""
+    """The CUDA that introduced a version of PTX; None if the table lacks it."""
     return _CUDA_OF_PTX.get(isa) or ((11, 8) if isa < (7, 8) else None)

@@ -1,4 +1,4 @@
-"""Shared by the rules about the effective environment: which variables workers need, who has which value, and the examples."""
+"""Shared by the rules about the effective environment: the variables that workers need, where values come from, and examples."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Re
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Location
 
-# What is read where the models run. RAY_, SLURM_ and HYDRA_ are for the process that starts the job or the raylet.
+# Variables that are read where the models run. RAY_, SLURM_ and HYDRA_ are for the process that starts the job or the raylet.
 _FOR_WORKERS = re.compile(
     r"(?:CUBLAS|CUDA|CUDNN|FLASHINFER|FLASH_ATTENTION|GLOO|HF|HUGGINGFACE|INDUCTOR|KMP|MALLOC|MKL|NCCL|NUMEXPR|NVTE|OMP"
     r"|OPENBLAS|PYTORCH|SGLANG|TOKENIZERS|TORCH|TORCHINDUCTOR|TRANSFORMERS|TRITON|UCX|VERL|VLLM|WANDB)_\w+"
     r"|(?:all|http|https|no)_proxy|(?:ALL|HTTP|HTTPS|NO)_PROXY|LD_LIBRARY_PATH|LD_PRELOAD|LIBRARY_PATH|PYTHONPATH"
     r"|PYTHONHASHSEED|TP_SOCKET_IFNAME|XDG_CACHE_HOME|CC|CXX"
 )
-_LABEL = re.compile(r"\w+_VERSION")  # what an image says of itself
+_LABEL = re.compile(r"\w+_VERSION")  # labels of an image
 PER_NODE = frozenset(
     {
         "CUDA_VISIBLE_DEVICES",
@@ -38,7 +38,7 @@ PER_NODE = frozenset(
         "VLLM_HOST_IP",
     }
 )
-"""Variables whose right value may be another one on each node."""
+"""Variables whose correct value may differ from node to node."""
 
 _LONGEST = 60
 SCRIPT = "/home/me/run_grpo.sh"
@@ -46,12 +46,12 @@ CONSTANTS = "/env/verl/trainer/constants_ppo.py"
 
 
 def is_for_workers(name: str) -> bool:
-    """Whether the processes that train and generate read such a variable."""
+    """Whether the processes that train and generate read the variable."""
     return _FOR_WORKERS.fullmatch(name) is not None and _LABEL.fullmatch(name) is None
 
 
 def value_text(value: Value) -> str:
-    """A value in a sentence."""
+    """A value as text for a sentence."""
     if value.untold:
         return f"a value that is not shown ({value.untold})" if value.present else f"unknown ({value.untold})"
     if value.text is None:
@@ -61,38 +61,38 @@ def value_text(value: Value) -> str:
 
 
 def who_starts(environment: EffectiveEnvironment) -> str:
-    """The raylets that the workers are children of: "the raylet (pid 7)"."""
+    """The parent raylets of the workers: "the raylet (pid 7)"."""
     numbers = ", ".join(str(raylet.pid) for raylet in environment.raylets)
     several = len(environment.raylets) > 1
     return f"the raylet{'s' * several} (pid {numbers})" if numbers else "the raylet"
 
 
 def read_from(environment: EffectiveEnvironment) -> str:
-    """Where the environment of the raylets was read."""
+    """The files from which the environment of the raylets was read."""
     return ", ".join(f"/proc/{raylet.pid}/environ" for raylet in environment.raylets)
 
 
 def set_at(name: str, variables: Variables, launch: Launch | Unknown) -> tuple[Location | None, str]:
-    """Where the driver gets a variable from: the line of a launch file, and the words for it."""
+    """Where the driver gets a variable from: the line of a launch file, and its description."""
     for place in places(name, variables, launch):
         return place.location, str(place.location) if place.location else place.where
     return None, "this shell"
 
 
 def decided_at(row: Effective) -> Location | None:
-    """Where the value of the workers is written."""
+    """Where the workers' value is written."""
     return Location(row.path, row.line or None) if row.path else None
 
 
 def dead(readers: VariableReaders | Unknown) -> frozenset[str]:
-    """The variables that nothing reads; other rules report them."""
+    """The variables that nothing reads, which other rules report."""
     return (
         frozenset() if isinstance(readers, Unknown) else frozenset(reading.name for reading in readers.dead())
     )
 
 
 def lost_on_the_way(environment: EffectiveEnvironment) -> list[Effective]:
-    """The variables for workers that the driver has and they do not, for certain. Not those that verl has a default for."""
+    """The variables for workers that are set in the driver and certainly not in the workers, except those with a default of verl's."""
     return [
         variable
         for variable in environment.rows
@@ -117,17 +117,17 @@ def row(
 
 
 def standing(*rows: Effective, at: str = "10.0.0.1:6379") -> EffectiveEnvironment:
-    """A job that joins a cluster, one of whose raylets runs here."""
+    """Facts of an example: a job that joins a cluster with a raylet on this machine."""
     return EffectiveEnvironment(rows, (RayletHere(77, "10.0.0.7"),), at, CONSTANTS)
 
 
 def own(*rows: Effective) -> EffectiveEnvironment:
-    """A job that starts its own Ray."""
+    """Facts of an example: a job that starts its own Ray."""
     return EffectiveEnvironment(rows, verl=CONSTANTS)
 
 
 def script(*names: str) -> tuple[Any, ...]:
-    """The facts that go with a launch script that exports these variables, one a line; torch reads them."""
+    """Facts of an example: a launch script that exports these variables, one per line, which torch reads."""
     settings = tuple(Setting(name, "1", SCRIPT, line) for line, name in enumerate(names, 3))
     readers = tuple(Reading(name, "torch", (Reader("torch", "/env/torch/x.py", 1),)) for name in names)
     launch = Launch(((SCRIPT, "shell script"),), settings)
@@ -135,7 +135,7 @@ def script(*names: str) -> tuple[Any, ...]:
 
 
 def shell(*names: str) -> tuple[Any, ...]:
-    """The facts that go with variables of the shell, and no launch script."""
+    """Facts of an example: variables of the shell, and no launch script."""
     readers = tuple(Reading(name, "torch", (Reader("torch", "/env/torch/x.py", 1),)) for name in names)
     return (
         Variables(dict.fromkeys(names, "1")),

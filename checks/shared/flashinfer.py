@@ -1,4 +1,4 @@
-"""What the rules about FlashInfer share: whether its sampler will be compiled, and the wheel that has it ready."""
+"""Shared by the rules about FlashInfer: whether its sampler will be compiled, and the wheel that contains it compiled."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def about(flashinfer: FlashInfer) -> Subject:
 def must_compile_sampler(
     flashinfer: FlashInfer, sampler: VllmSampler, configuration: Configuration | Unknown
 ) -> bool:
-    """Whether an engine that starts here needs FlashInfer's sampler, and it is not there compiled."""
+    """Whether an engine that starts here needs FlashInfer's sampler, which is not compiled yet."""
     return KERNEL not in flashinfer.built and takes_flashinfer(sampler, configuration)
 
 
 def takes_flashinfer(sampler: VllmSampler, configuration: Configuration | Unknown) -> bool:
-    """Whether the job's engine samples with FlashInfer: not when it wants log probabilities as they are after top-k and top-p."""
+    """Whether the job's engine samples with FlashInfer: not if it needs log probabilities as they are after top-k and top-p."""
     return sampler.with_processed if _wants_processed(sampler, configuration) else sampler.flashinfer
 
 
 def may_compile_sampler(
     flashinfer: FlashInfer, sampler: VllmSampler, configuration: Configuration | Unknown
 ) -> bool:
-    """Whether it needs that kernel only if vLLM takes its second model runner, which depends on the model."""
+    """Whether it needs that kernel only if vLLM uses its second model runner, which depends on the model."""
     first = takes_flashinfer(sampler, configuration)
     return KERNEL not in flashinfer.built and sampler.second_runner and not first
 
@@ -44,7 +44,7 @@ def _wants_processed(sampler: VllmSampler, configuration: Configuration | Unknow
 
 
 def wheel(flashinfer: FlashInfer, torch: TorchBuild | Unknown) -> str:
-    """The command that installs the wheel with compiled kernels. It lies on FlashInfer's own index, one for each CUDA."""
+    """The command that installs the wheel with compiled kernels, from FlashInfer's own index for each CUDA."""
     cuda = "" if isinstance(torch, Unknown) else torch.cuda
     label = f"cu{cuda.replace('.', '')}" if cuda else "cu130 (or that of your CUDA)"
     return f"pip install flashinfer-jit-cache=={flashinfer.version} --index-url https://flashinfer.ai/whl/{label}"

@@ -1,4 +1,4 @@
-"""Facts for the examples of the rules about FlashInfer: an H200 with a FlashInfer as pip installs it."""
+"""Facts for the examples of the rules about FlashInfer: an H200 with FlashInfer as installed by pip."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ TORCH = TorchBuild("/env/torch", "2.11.0+cu130", cuda="13.0")
 
 
 def job(mode: str) -> Configuration:
-    """A job that wants log probabilities of this mode."""
+    """A job that requests log probabilities of this mode."""
     tree = {"actor_rollout_ref": {"rollout": {"logprobs_mode": mode}}}
     return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)

@@ -1,4 +1,4 @@
-"""What the rules about temporary folders share."""
+"""Shared by the rules about temporary folders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def roomy(use: str = "Ray's sessions", path: str = "/tmp/ray", **others: object)
 
 
 def file_systems(folders: Folders) -> Iterator[Folder]:
-    """One folder of each file system: the same space is told of once."""
+    """Yield one folder of each file system, to report the same space only once."""
     seen = set()
     for folder in folders.folders:
         space = (folder.size, folder.free, folder.inodes_free)
@@ -32,5 +32,5 @@ def file_systems(folders: Folders) -> Iterator[Folder]:
 
 
 def named(folder: Folder) -> str:
-    """The folder, what it is for and who chose it."""
+    """The folder, its purpose and what chose it."""
     return f"{folder.path} ({folder.use}{', by ' + folder.given_by if folder.given_by else ''})"

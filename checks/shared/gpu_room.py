@@ -12,10 +12,10 @@ from verl_doctor.toolkit.text import in_bytes
 
 GIB = 1 << 30
 OVERHEAD = 2 * GIB
-"""The contexts of a trainer and an engine, NCCL's buffers and blocks that PyTorch keeps, at the engine's start: 2.0 GiB on an H100 with
+"""The contexts of a trainer and an engine, NCCL's buffers and blocks that PyTorch keeps, when the engine starts: 2.0 GiB on an H200 with
 verl 0.9.1, vLLM 0.24.0 and one rank. An estimate: no verdict depends on it, only when the job fails and what to set."""
 MARGIN = 4 * GIB
-"""What to leave free besides, for activations of one row and fragments. Advice only."""
+"""Memory to leave free in addition, for activations of one row and fragments. Advice only."""
 STEP = 0.05
 
 
@@ -23,8 +23,8 @@ STEP = 0.05
 class Room:
     """The bytes on each GPU. `at_start` and `resident` are the trainer's when the engine starts and while the rollout works.
 
-    `least` is what the engine needs to start. `weights` and `states` are what offload moves into the host's memory, by the setting that
-    moves it: 0 for what lies there already. `host` is the memory that is free there for one GPU, None where it is not known.
+    `least` is what the engine needs to start. `weights` and `states` are what offload moves to the host's memory, by the setting that
+    moves it: 0 for what is there already. `host` is the host memory free for one GPU, None if unknown.
     """
 
     whole: int
@@ -37,7 +37,7 @@ class Room:
     host: float | None
 
     def ways(self) -> Iterator[Mapping[str, object]]:
-        """Settings that make both fit, the best first: a smaller share that is ample, offload, or what is left of both."""
+        """Yield settings that make both fit, best first: an ample smaller share, offload, or what remains of both."""
         smaller = self._share(self.at_start, self.resident)
         offload = {key: True for part in (self.states, self.weights) for key, moved in part.items() if moved}
         if not offload or (self.host is not None and self.moved > self.host):
@@ -60,12 +60,12 @@ class Room:
         return sum(self.weights.values()) + sum(self.states.values())
 
     def shown(self, way: Mapping[str, object]) -> str:
-        """One way, in words."""
+        """One way as text."""
         words = " ".join(f"{key}={as_written(value)}" for key, value in way.items())
         return f"set {words}" + self.why(way)
 
     def why(self, way: Mapping[str, object]) -> str:
-        """What a way does with the trainer's memory, "" where it leaves that alone."""
+        """What a way does to the trainer's memory; "" if nothing."""
         return (
             f", which moves {in_bytes(self.moved)} of each GPU into the host's memory"
             if len(way.keys() - {SHARE})

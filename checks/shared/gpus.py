@@ -1,4 +1,4 @@
-"""What the rules about GPUs share: which of them the job uses, their names in a message, and a healthy one for examples."""
+"""Shared by the rules about GPUs: which of them the job uses, their names in a message, and healthy GPUs for examples."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ _H200 = Device(
 
 
 def healthy(index: int = 0, **changes: Any) -> Device:
-    """An H200 of a node with eight, for examples."""
+    """An H200 of a node with eight GPUs, for examples."""
     return replace(_H200, index=index, **changes)
 
 
 def node(*devices: Device, **changes: Any) -> Gpus:
-    """A machine with these GPUs, for examples; eight healthy ones when none is given."""
+    """A machine with these GPUs, for examples; with eight healthy ones if none is given."""
     return Gpus(devices or tuple(map(healthy, range(8))), driver="580.159.04", cuda="13.0", **changes)
 
 
 def of_job(gpus: Gpus, visible: VisibleDevices | Unknown) -> tuple[Device, ...]:
-    """The GPUs that answer and that the job would see."""
+    """The responding GPUs that are visible to the job."""
     seen = None if isinstance(visible, Unknown) else visible.devices
     return tuple(device for device in gpus.sound if seen is None or device.index in seen)
 
 
 def of_laptop(device: Device) -> bool:
-    """Whether the GPU is one of a laptop, which slows down, sleeps and saves lanes as it is meant to."""
+    """Whether this is a laptop GPU, which slows down, sleeps and drops lanes by design."""
     return any(word in device.name for word in ("Laptop", "Max-Q", "Mobile"))
 
 
 def named(devices: Sequence[Device]) -> str:
-    """Name them by their numbers: "GPU 3", "GPUs 0, 1", "GPUs 0-7"."""
+    """The GPUs by number: "GPU 3", "GPUs 0, 1", "GPUs 0-7"."""
     return f"GPU{'' if len(devices) == 1 else 's'} {ranges(device.index for device in devices)}"
 
 
@@ -65,7 +65,7 @@ def about(devices: Iterable[Device], detail: str = "") -> Subject:
 
 
 def alike(devices: Iterable[Device], what: Callable[[Device], K]) -> dict[K, list[Device]]:
-    """The GPUs by something that is the same for several, so that it is said once."""
+    """The GPUs grouped by a common property, to report it only once."""
     found: dict[K, list[Device]] = {}
     for device in devices:
         found.setdefault(what(device), []).append(device)

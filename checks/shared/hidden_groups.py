@@ -13,5 +13,5 @@ _HIDDEN = Unjudged(
 
 
 def hidden_groups(limits: HostLimits) -> tuple[Unjudged, ...]:
-    """For a rule's `unjudged`: what else sets limits is judged anyway."""
+    """For a rule's `unjudged`: limits from other sources are judged anyway."""
     return (_HIDDEN,) if limits.shell.groups.hidden else ()

@@ -1,4 +1,4 @@
-"""The interpreter that the examples of several rules begin with."""
+"""The interpreter that the examples of several rules start from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a limit matters here: it stops a job where one runs, and is a hint where that is not certain."""
+"""How much a limit matters here: it stops a job that runs here, and is a hint if that is not certain."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ HERE = JobHere("a GPU is here")
 
 
 def hint(here: JobHere) -> Severity | None:
-    """The severity of what matters only if the job runs here, and that is not certain; None where it is."""
+    """The severity of what matters only if the job runs here: a hint unless that is certain, then None."""
     return None if here.certain else "info"
 
 
 def at_most_warning(here: JobHere) -> Severity | None:
-    """The severity of what stops Ray on this machine whether or not GPUs are used here; None where a job runs for certain."""
+    """The severity of what stops Ray on this machine even without GPUs: a warning unless a job certainly runs here, then None."""
     return None if here.certain else "warning"
 
 
 def gpus_used(here: JobHere, resources: Resources, configuration: Configuration | Unknown) -> int:
-    """The GPUs of this machine that the job uses: none where it is not certain that it runs here.
+    """The number of this machine's GPUs that the job uses: 0 unless the job certainly runs here.
 
-    A head node with Ray and without GPUs has none of those that the job asks each node for.
+    A head node with Ray and without GPUs has none of those that the job requests on each node.
     """
     seen = len(resources.gpus or ())
     return min(number_of(configuration, GPUS) or seen, seen) if here.certain else 0

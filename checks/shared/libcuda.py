@@ -1,4 +1,4 @@
-"""What the rules about the driver's library share: its examples, and versions of drivers."""
+"""Shared by the rules about the driver's library: examples, and versions of drivers."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ WORKS = CudaAnswer(OWN.real, 0, cuda=13000, devices=8)
 
 
 def machine(*candidates: Library, elsewhere: tuple[Library, ...] = (), driver: str = DRIVER) -> LibCuda:
-    """What lies on a machine, in the order of the loader's search."""
+    """The libraries on a machine, in the order of the loader's search."""
     return LibCuda(driver, candidates, elsewhere)
 
 
 def answers(code: int, name: str = "", **more: Any) -> CudaInit:
-    """A process of the job that hears this code."""
+    """A process of the job to which the driver returns this code."""
     return CudaInit(CudaAnswer(OWN.real, code, name), **more)
 
 
 def build(**fields: Any) -> TritonBuild:
-    """A Triton whose compiler works, as far as nothing else is said."""
+    """A Triton with a working compiler, unless the fields state otherwise."""
     usual = {
         "folder": "/env/lib/python3.12/site-packages/triton",
         "compiler": "/usr/bin/gcc",
@@ -65,14 +65,14 @@ def way_out(library: Library) -> str:
 
 
 def set_at(library: Library, job: JobVariables | Unknown) -> Location | None:
-    """Where a launch file sets the variable that leads to a library."""
+    """Where a launch file sets the variable that makes the loader find a library."""
     if isinstance(job, Unknown) or library.how not in job.places:
         return None
     return Location(*job.places[library.how])
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether one driver's version is certainly older than another."""
+    """Whether one driver version is certainly older than another."""
     try:
         return tuple(map(int, version.split("."))) < tuple(map(int, than.split(".")))
     except ValueError:

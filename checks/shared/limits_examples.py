@@ -7,7 +7,7 @@ from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
 
 
 def an_h200_node(shell: Limits | None = None, *raylets: Limits, online: int = 32) -> HostLimits:
-    """The limits of a healthy node, for examples: nothing is in the way."""
+    """The limits of a healthy node, for examples."""
     return HostLimits(shell or healthy(), raylets, online, 150, 150, 2062399, 4194304)
 
 
@@ -19,5 +19,5 @@ def healthy(pid: int = 0, cpus: int = 32, groups: tuple[Group, ...] = (), **othe
 
 
 def gpus(number: int, cpus: float = 32) -> Resources:
-    """A machine with so many GPUs, for examples."""
+    """A machine with this many GPUs, for examples."""
     return Resources((Gpu("NVIDIA H200", 143771),) * number, cpus, 250 << 30)

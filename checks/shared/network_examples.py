@@ -49,22 +49,22 @@ def adapters(
 
 
 def head_here() -> JobNodes:
-    """Two nodes, of which this one is the head."""
+    """Two nodes; this one is the head."""
     return JobNodes(2, "trainer.nnodes", (Head("10.0.0.5", "RAY_ADDRESS", 6379, "", 0, "10.0.0.5", "10.0.0.5", "eth0", mine=True),), "eth0")  # fmt: skip
 
 
 def named(*addresses: str, failed: str = "", hangs: bool = False, line: int = 0) -> Network:
-    """A machine `node1` with loopback, eth0 and docker0, whose name resolves to these addresses."""
+    """A machine `node1` with loopback, eth0 and docker0, and a name that resolves to these addresses."""
     return Network(Resolved("node1", addresses, failed, hangs), (LO, ETH0, DOCKER0), "eth0", line)
 
 
 def machine(*interfaces: Interface, default: str = "eth0") -> Network:
-    """A machine with these interfaces, whose name resolves to eth0's address."""
+    """A machine with these interfaces and a name that resolves to eth0's address."""
     return Network(Resolved("node1", ("10.0.0.5",)), interfaces, default)
 
 
 def shell(**values: str) -> tuple[NetworkVariables]:
-    """These variables in the shell, and so in the workers."""
+    """These variables in the shell, and therefore in the workers."""
     return (NetworkVariables(tuple(Given(name, value) for name, value in values.items())),)
 
 

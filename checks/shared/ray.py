@@ -1,4 +1,4 @@
-"""What the rules about the cluster that a job would join share: words, and miniatures for their examples."""
+"""Shared by the rules about the cluster that a job would join: phrases, and miniatures for examples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SESSION = "session_2026-11-21_10-00-00_000000_77"
 
 
 def ray_place(text: str = ADDRESS, source: Source = "RAY_ADDRESS", **others: Any) -> Place:
-    """A place with an address at which a Ray answers."""
+    """A place with the address of a Ray that responds."""
     host, _, port = text.rpartition("://")[2].partition(":")
     names = {
         "RAY_ADDRESS": "RAY_ADDRESS of this shell",
@@ -39,14 +39,14 @@ def joins(cluster: RayCluster, *others: RayCluster) -> RayClusters:
 
 
 def a_node(name: str = "n1", **changes: Any) -> RayNode:
-    """A node with 8 GPUs and 64 CPUs, all of them free."""
+    """A node with 8 GPUs and 64 CPUs, all free."""
     has = {"CPU": 64.0, "GPU": 8.0}
     changes.setdefault("free", changes.get("resources", has))
     return RayNode(name, **{"address": "10.0.0.5", "host": name, "resources": has, **changes})
 
 
 def a_cluster(*nodes: RayNode, **changes: Any) -> RayCluster:
-    """A cluster of these nodes, or of one."""
+    """A cluster of these nodes, or of a single default node."""
     whole = RayCluster(
         ADDRESS, ray="2.60.0", python="3.11.7", session=SESSION, cluster="ab12", nodes=nodes or (a_node(),)
     )
@@ -61,14 +61,14 @@ def finding_its_place(place: Place) -> Location | None:
 
 
 def live(addresses: RayAddresses) -> str:
-    """The address of a Ray that answers, for the remedy; "" if there is none."""
+    """The address of a Ray that responds, for the remedy; "" if there is none."""
     return next(
         (place.address for place in addresses.places if place.reply == "connected" and place.address), ""
     )
 
 
 def other_than(place: Place, addresses: RayAddresses) -> str:
-    """The remedy for a place that leads nowhere: remove it, or name the Ray that runs here."""
+    """The remedy for an address without a Ray: remove it, or use that of the Ray that runs here."""
     here = live(addresses)
     instead = f"; the Ray that answers here is {here}" if here else ""
     if place.source == "RAY_ADDRESS" and not place.path:
@@ -98,7 +98,7 @@ def resources_text(resources: Mapping[str, float]) -> str:
 
 
 def short(identity: str) -> str:
-    """The start of a long ID, which is enough to find it."""
+    """The start of a long ID, enough to identify it."""
     return identity[:12]
 
 

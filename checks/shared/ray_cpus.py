@@ -14,12 +14,12 @@ from verl_doctor.toolkit.facts import Unknown
 NUM_CPUS = ("ray_kwargs.ray_init.num_cpus", "ray_init.num_cpus")
 _QUEUE = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 _SLURM = "SLURM_CPUS_ON_NODE"
-_TICKETS = 3  # of verl 0.7 to 0.9, where its sources do not say
+_TICKETS = 3  # in verl 0.7 to 0.9, if its sources do not show it
 
 
 @dataclass(frozen=True)
 class Bound:
-    """An amount, what sets it in words, and where that was read."""
+    """An amount, a description of what sets it, and where that was read."""
 
     amount: float
     by: str
@@ -46,7 +46,7 @@ def cpus_to_tell(
 
 
 def tickets_for(configuration: Configuration | Unknown, gpus: int, tickets: RayTickets | Unknown) -> int:
-    """The CPUs that verl requests from Ray on one machine: with each GPU, for its TaskRunner, and for each part of its queue.
+    """The CPUs that verl requests from Ray on one machine: for each GPU, for its TaskRunner, and for each part of its queue.
 
     Actors that request none are placed even when none is free (tested with Ray 2.60).
     """
@@ -65,5 +65,5 @@ def num_cpus_key(configuration: Configuration | Unknown) -> str:
 
 
 def told_cpus(configuration: Configuration | Unknown) -> int:
-    """The number of CPUs that the launch command gives Ray; 0 if it gives none."""
+    """The number of CPUs that the launch command gives Ray; 0 if it sets none."""
     return max(number_of(configuration, key) for key in NUM_CPUS)

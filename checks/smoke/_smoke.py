@@ -1,4 +1,4 @@
-"""What the rules about the smoke test share: each speaks of one kind of failure, by the code that its rung gives it."""
+"""Shared by the rules about the smoke test: each is about one kind of failure, by the code that its rung assigns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
 
 
 def broken_by(code: str, run: SmokeRun) -> Iterator[Finding]:
-    """The rung that breaks, if it is by this kind of failure."""
+    """Yield a finding for the rung that breaks, if it has this kind of failure."""
     rung = run.broken
     if rung is not None and rung.code == code:
         yield Finding(
@@ -23,7 +23,7 @@ def broken_by(code: str, run: SmokeRun) -> Iterator[Finding]:
 
 
 def examples_of(code: str, number: int, name: str, cause: str) -> tuple[Example, ...]:
-    """One climb that breaks in this way, one that breaks otherwise, and one that goes well."""
+    """One climb that breaks like this, one that breaks otherwise, and one that succeeds."""
     fine = SmokeRung(1, "imports and files", "passed", 4.0)
     broken = SmokeRung(number, name, "failed", 9.0, cause, code=code)
     return (

@@ -1,10 +1,10 @@
-"""What ENV115 and its fix share: the options of torch's allocator in one variable."""
+"""Shared by ENV115 and its fix: the options of torch's allocator in one variable."""
 
 from __future__ import annotations
 
 import re
 
-# torch takes "True" and nothing else, with or without blanks (c10/core/AllocatorConfig.h).
+# torch accepts only "True", with or without blanks (c10/core/AllocatorConfig.h).
 _EXPANDABLE = re.compile(r"expandable_segments\s*:\s*True")
 
 
@@ -14,5 +14,5 @@ def is_expandable(value: str) -> bool:
 
 
 def without_expandable(value: str) -> str:
-    """The other options as they stand."""
+    """The other options, unchanged."""
     return ",".join(option for option in value.split(",") if not _EXPANDABLE.fullmatch(option.strip()))

@@ -1,4 +1,4 @@
-"""The launch script that the examples of the ENV1xx rules speak of."""
+"""The launch script in the examples of the ENV1xx rules."""
 
 from __future__ import annotations
 

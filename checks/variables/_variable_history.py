@@ -1,7 +1,7 @@
-"""What became of environment variables: knowledge that the sources of one release cannot tell. Rules read it, none repeats it.
+"""What became of environment variables, which the sources of a single release cannot show. Rules read this list, none repeats it.
 
-Which release read a `VLLM_` variable last was found by searching the sources of all releases from 0.8.5 to 0.32.0 for
-code that asks for it, in 2026-11. Whether the release that is there reads it is not looked up here: its own sources say so.
+The last release that read a `VLLM_` variable was found by searching the sources of all releases from 0.8.5 to 0.32.0 for
+code that reads it, in 2026-11. Whether the installed release reads it is not looked up here: its own sources show that.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _LAST_READ = {
 
 @dataclass(frozen=True)
 class Gone:
-    """Why nothing reads a variable, and what to do instead, "" when there is nothing to do."""
+    """Why nothing reads a variable, and what to do instead; "" if there is nothing to do."""
 
     why: str
     instead: str = ""
@@ -84,7 +84,7 @@ _TOLD = {
     ),
 }  # fmt: skip
 
-# What has taken the place of some of those above.
+# Replacements for some of the variables above.
 _INSTEAD = {
     "VLLM_ALL2ALL_BACKEND": "vLLM's option all2all_backend has taken its place",
     "VLLM_ATTENTION_BACKEND": "vLLM's option attention_backend has taken its place; without it vLLM chooses what fits",
@@ -96,7 +96,7 @@ _INSTEAD = {
 
 
 def what_became_of(name: str) -> Gone | None:
-    """Why a variable that nothing reads has none who does, as far as that is known."""
+    """Why nothing reads a variable any more, as far as known."""
     if name in _TOLD:
         return _TOLD[name]
     for release, names in _LAST_READ.items():

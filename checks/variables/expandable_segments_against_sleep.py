@@ -116,7 +116,7 @@ def _finding(allocator: SleepAllocator, name: str, found: list[Place], *, seen: 
 
 
 def _sleeps(configuration: Configuration | Unknown) -> bool:
-    """Whether the job's engine is vLLM and gives its memory back between steps, as verl's defaults say."""
+    """Whether the job's engine is vLLM and releases its memory between steps, as by verl's defaults."""
     if isinstance(configuration, Unknown):
         return True
     rollout = "actor_rollout_ref.rollout"

@@ -94,7 +94,7 @@ def raylet_has_other_value(
 
 
 def _is_the_raylets(variable: Effective, gpus: Gpus | Unknown) -> bool:
-    """Whether the workers have the raylet's value, or GPUs by it, and the driver another one."""
+    """Whether the raylet's value decides that of the workers, or their GPUs, and the driver has another value."""
     if variable.decided_by == "Ray":
         decides = variable.name.endswith("_VISIBLE_DEVICES") and not isinstance(gpus, Unknown)
     else:

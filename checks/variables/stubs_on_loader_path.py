@@ -47,7 +47,7 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
     loaded = None if isinstance(libcuda, Unknown) else libcuda.loaded
     for stub in library_path.stubs:
         if loaded is not None and loaded.stub and loaded.folder == stub.folder.rstrip("/"):
-            continue  # CUDA102 says what comes of it
+            continue  # CUDA102 reports the consequences
         harmful = stub.loadable and (loaded is None or loaded.stub)
         yield Finding(
             f"LD_LIBRARY_PATH is the loader's path, and {stub.folder} holds stubs for the linker: {_effect(stub, loaded)}",
@@ -64,14 +64,14 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
 
 
 def _fix(path: str) -> str | None:
-    """Who takes it out of a file; nobody can take it out of the shell."""
+    """The fix that removes it from a file; no fix can remove it from the shell."""
     if not path:
         return None
     return "stubs-off-loader-path-in-source" if path.endswith(".py") else "stubs-off-loader-path"
 
 
 def _effect(stub: StubFolder, loaded: Library | None) -> str:
-    """What comes of the folder on the path."""
+    """The effect of the folder on the path."""
     if not stub.loadable:
         return "it does not help against 'cannot find -lcuda'"
     if loaded is None or loaded.stub:

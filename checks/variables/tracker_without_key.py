@@ -117,5 +117,5 @@ def _judged(
 
 
 def _has_key(environment: EffectiveEnvironment | Unknown, variable: str) -> bool:
-    """Whether the workers of a cluster that runs may have a key of their own."""
+    """Whether the workers of a running cluster may have their own key."""
     return not isinstance(environment, Unknown) and environment.worker(variable).is_set is not False

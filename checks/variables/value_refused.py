@@ -24,8 +24,8 @@ _ENGINE = "VLLM_USE_V1"
 _ALGORITHM = "NCCL_ALGO"
 # https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo
 _ALGORITHMS = ("tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat")
-_CHECKED_SINCE = Version("2.24")  # older NCCL passed over what it did not know
-_SLIP = 0.7  # how like two names must be
+_CHECKED_SINCE = Version("2.24")  # older NCCL ignored unknown names
+_SLIP = 0.7  # the least similarity of a typo
 _NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
 _NO_SLEEP = "free_cache_engine=false"
 
@@ -113,7 +113,7 @@ def _unknown_algorithms(
     packages: Packages | Unknown,
     configuration: Configuration | Unknown,
 ) -> Iterator[Finding]:
-    """Slips in NCCL_ALGO, for a job of several GPUs: "allreduce:ring,tree;broadcast:^nvls", a function before each colon."""
+    """Yield typos in NCCL_ALGO, for a job of several GPUs: "allreduce:ring,tree;broadcast:^nvls", a function before each colon."""
     version = _nccl(packages)
     several = any(number_of(configuration, key) > 1 for key in (GPUS, NODES))
     for place in places(_ALGORITHM, variables, launch) if version and several else ():
@@ -147,7 +147,7 @@ def _unreadable(
 
 
 def _nccl(packages: Packages | Unknown) -> str:
-    """The version of the installed NCCL when it checks the variable; "" otherwise."""
+    """The version of the installed NCCL if it checks the variable; "" otherwise."""
     found = [packages.get(name) for name in _NCCL] if isinstance(packages, Packages) else []
     return next((entry.version for entry in found if entry and _checks(entry.version)), "")
 
@@ -180,7 +180,7 @@ def _finding(
 
 
 def _without_sleep(launch: Launch | Unknown) -> bool:
-    """Whether the command says that the engine keeps its memory, so that there is no pool."""
+    """Whether the command makes the engine keep its memory, so that there is no pool."""
     if isinstance(launch, Unknown) or launch.command is None:
         return False
     return any((word.text or "").lower().endswith(_NO_SLEEP) for word in launch.command.words)

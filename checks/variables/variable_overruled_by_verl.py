@@ -92,7 +92,7 @@ def variable_overruled_by_verl(
 
 
 def _overruled(variable: Effective) -> Iterator[tuple[str, Value, Location | None]]:
-    """To whom verl gives another value than the driver's, and where."""
+    """Yield the processes to which verl gives a value other than the driver's, with the value and its location."""
     if (
         variable.decided_by == "verl"
         and not variable.worker.untold

@@ -86,7 +86,7 @@ def variable_stays_with_driver(
 def _finding(
     rows: list[Effective], environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
 ) -> Finding:
-    """One finding for all whose values a file may hold, and one for the others."""
+    """One finding for these variables. Those whose values may be written to a file are reported separately from the others."""
     places = [set_at(variable.name, variables, launch) for variable in rows]
     locations = [location for location, _ in places if location is not None]
     names = listed((variable.name for variable in rows), _SHOWN)

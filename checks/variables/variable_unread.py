@@ -16,7 +16,7 @@ from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Re
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Example, Finding, check
 
-# What images say of themselves (NCCL_VERSION), and what Kubernetes sets for each service (VLLM_SERVICE_HOST).
+# Labels of images (NCCL_VERSION), and what Kubernetes sets for each service (VLLM_SERVICE_HOST).
 _LABEL = re.compile(r".*_(VERSION|COMMIT|SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 _NEW = Reading("VLLM_MY_SWITCH", "vllm")
 _BUILD = Reading("VLLM_USE_PRECOMPILED", "vllm", declared=Reader("vllm", "/env/vllm/envs.py", 620))
@@ -84,5 +84,5 @@ def variable_unread(
 
 
 def _is_label(name: str, found: list[Place]) -> bool:
-    """Whether nobody who set it wanted an effect: it came with an image or a cluster."""
+    """Whether the variable is only a label, set by an image or a cluster rather than for an effect."""
     return _LABEL.fullmatch(name) is not None and all(place.location is None for place in found)

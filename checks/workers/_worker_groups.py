@@ -1,4 +1,4 @@
-"""What the rules about worker groups share: which are judged, words, and miniatures for their examples."""
+"""Shared by the rules about worker groups: those to judge, phrases, and miniatures for examples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JOB = RayJob("01000000", "train", "10.0.0.5", 500, worker="driver")
 
 
 def a_rank(rank: int, of: int = 2, prefix: str = "abc123", **changes: Any) -> RayActor:
-    """One rank of a worker group on the first node, as verl names it, on the GPU with its number."""
+    """One rank of a worker group on the first node, named as verl names it, on the GPU with the same number."""
     whole = RayActor(
         f"{prefix}-{rank}",
         "ALIVE",
@@ -37,13 +37,13 @@ def a_rank(rank: int, of: int = 2, prefix: str = "abc123", **changes: Any) -> Ra
 
 
 def runs(*actors: RayActor, finished: bool = False, **changes: Any) -> RayClusters:
-    """A cluster in which a job has made these actors."""
+    """A cluster in which a job created these actors."""
     jobs = (replace(JOB, finished=finished),)
     return joins(a_cluster(a_node(), **{"jobs": jobs, "actors": actors, **changes}))
 
 
 def running_groups(clusters: RayClusters) -> Iterator[tuple[RayCluster, WorkerGroup]]:
-    """The groups of jobs that run, of which something is there, in the clusters that concern this target."""
+    """Yield the worker groups of running jobs with at least one actor that is not dead, in the clusters that concern this target."""
     for cluster in clusters.concerned:
         if cluster.knows("actors") and cluster.knows("jobs"):
             ended = ended_jobs(cluster)
@@ -58,7 +58,7 @@ def named(group: WorkerGroup) -> str:
 
 
 def why_dead(actor: RayActor) -> str:
-    """Why an actor has ended, without the general advice that Ray adds."""
+    """Why an actor ended, without the general advice that Ray appends."""
     return actor.died.partition(" Some common causes")[0] or actor.end or "Ray gives no reason"
 
 

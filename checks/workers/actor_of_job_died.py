@@ -81,7 +81,7 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
 
 
 def _is_missed(actor: RayActor) -> bool:
-    """Whether an actor with a name, and no rank of a worker group, has died."""
+    """Whether a named actor that is not a rank of a worker group died."""
     return (
         actor.state == "DEAD"
         and actor.end in _UNEXPECTED

@@ -20,7 +20,7 @@ _GENERATES = (
     "rollout_",
     "reward_",
     "teacher_",
-)  # how the prefixes of groups begin that only generate or score
+)  # prefixes of groups that only generate or score
 _PAIR = (a_rank(0), a_rank(0, prefix="def456", pid=2000, roles=("critic",)))
 _SEEN = Gpus((Device(0, "H200", memory=Memory(140_000, 90_000, 50_000), holders=(Holder(1000, 40_000), Holder(2000, 40_000))),))  # fmt: skip
 
@@ -75,7 +75,7 @@ def trainers_share_gpu_in_ray(clusters: RayClusters, gpus: Gpus | Unknown) -> It
 
 
 def _on_gpus(clusters: RayClusters) -> dict[tuple[str, str, int], list[tuple[WorkerGroup, Member]]]:
-    """The trainers by cluster, node and number of the GPU."""
+    """The trainers by cluster, node and GPU number."""
     found: dict[tuple[str, str, int], list[tuple[WorkerGroup, Member]]] = {}
     for cluster, group in running_groups(clusters):
         if _trains(group):
@@ -91,7 +91,7 @@ def _trains(group: WorkerGroup) -> bool:
 
 
 def _seen(members: list[Member], gpus: Gpus | Unknown) -> bool:
-    """Whether NVML names two of them on one GPU of this machine, with memory that counts."""
+    """Whether NVML reports two of them on one GPU of this machine, each with at least the memory of a context."""
     pids = {member.actor.pid for member in members}
     devices = () if isinstance(gpus, Unknown) else gpus.sound
     return any(

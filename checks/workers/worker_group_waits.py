@@ -156,7 +156,7 @@ def _crowded(group: WorkerGroup, cluster: RayCluster, launch: Launch | Unknown) 
 
 
 def _pools(waiting: Iterable[Member], cluster: RayCluster) -> dict[str, RayGroup]:
-    """The placement groups of these members that have their place."""
+    """The placement groups of these members that have been placed."""
     wanted = {member.actor.group for member in waiting}
     return {
         group.group: group for group in cluster.groups if group.group in wanted and group.state == "CREATED"
@@ -164,7 +164,7 @@ def _pools(waiting: Iterable[Member], cluster: RayCluster) -> dict[str, RayGroup
 
 
 class _Room:
-    """What a placement group has in its parts, and what actors that are alive have taken of it."""
+    """What a placement group has in its bundles, and what live actors use of it."""
 
     def __init__(self, group: RayGroup, cluster: RayCluster) -> None:
         self.inside = [
@@ -180,7 +180,7 @@ class _Room:
             self._taken.update(actor.needs)
 
     def lacks(self, actor: RayActor) -> set[str]:
-        """What an actor requests of a bundle that lacks it."""
+        """The resources of its bundle that an actor requests and that are used up."""
         return {
             name
             for name, amount in actor.needs.items()
@@ -189,7 +189,7 @@ class _Room:
 
 
 def _own(needs: Mapping[str, float]) -> Mapping[str, float]:
-    """What an actor needs of its part of a placement group, under the plain names of resources."""
+    """The needs of an actor in its placement group, under the plain names of resources."""
     return {
         name.partition("_group_")[0]: amount
         for name, amount in needs.items()

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import listed
 
 _SHOWN = 12
-# Builds with a local version ("+cpu", "+cu128") are on PyTorch's own index only, which has a folder for each.
+# Builds with a local version ("+cpu", "+cu128") are only on PyTorch's own index, which has a folder for each.
 _LOCAL_TORCH = re.compile(r"(?:torch|torchvision|torchaudio)==[^+,]*\+(cpu|cu\d+|rocm[\d.]+|xpu)")
 
 
@@ -68,7 +68,7 @@ def _why(resolution: Resolution) -> Iterator[str]:
 
 
 def _where_from(resolution: Resolution) -> str:
-    """Say how to name an index or folder that has it. Both the dry run and the installation read these variables."""
+    """How to name an index or folder that has the package. Both the dry run and the installation read these variables."""
     prefix = "PIP" if "-m" in resolution.command else "UV"
     local = _LOCAL_TORCH.fullmatch(resolution.not_offered)
     index = f"https://download.pytorch.org/whl/{local[1]}" if local else "URL"

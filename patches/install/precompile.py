@@ -25,7 +25,7 @@ def precompile(_: Finding, target: Target, bytecode: Bytecode) -> list[Change] |
     lacking = [Path(package.folder) for package in bytecode.packages if package.missing]
     if not lacking:
         return Refusal("every source has its cache by now")
-    # The hundred small packages of an environment have half of the sources that a job imports.
+    # Install folders are compiled as a whole: half of the sources that a job imports are in a hundred small packages.
     roots = dict.fromkeys(
         folder.parent if str(folder.parent) in bytecode.installs else folder for folder in lacking
     )

@@ -1,4 +1,4 @@
-"""Fix for CFG116: hand an interpolation of Hydra's on to Hydra, where bash takes it for a variable of its own."""
+"""Fix for CFG116: pass one of Hydra's interpolations on to Hydra, where bash takes it for a variable."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _edited(text: str, line: int, comment: str) -> str:
 
 
 def _escaped(command: str) -> Iterator[str]:
-    """The parts of a command, with a backslash before each interpolation that does not stand in single quotes."""
+    """Yield the parts of a command, with a backslash before each interpolation outside single quotes."""
     quote, at = "", 0
     while at < len(command):
         sign, found = command[at], _INTERPOLATION.match(command, at)

@@ -1,4 +1,4 @@
-"""Fix for CFG103 and CFG104: let the lines of a command go on to its end."""
+"""Fix for CFG103 and CFG104: join the lines of a command that was cut off."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list
 
 
 def _joined(lines: Sequence[str], comment: str) -> Iterator[str]:
-    """The lines with each command in one piece; what stood in the way is kept as a comment above it."""
+    """Yield the lines with each command in one piece; what interrupted it is kept as a comment above it."""
     command: list[str] = []
     kept: list[str] = []
     for number, line in enumerate(lines):
@@ -56,6 +56,6 @@ def _joined(lines: Sequence[str], comment: str) -> Iterator[str]:
 
 
 def _goes_on(following: Sequence[str]) -> bool:
-    """Whether the next line that is no comment begins with a setting, which is no command of its own."""
+    """Whether the next line that is not a comment begins with a setting, which is not a command."""
     line = next((line for line in following if not _COMMENT.match(line)), "")
     return _SETTING.match(line) is not None or line.strip().startswith('"$@"')

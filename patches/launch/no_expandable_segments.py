@@ -1,4 +1,4 @@
-"""Fix for ENV115: take expandable segments out of the options of torch's allocator, and leave the others."""
+"""Fix for ENV115: remove expandable segments from the options of torch's allocator, and keep the others."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def no_expandable_segments(
 
 
 def _edit(place: Location, launch: Launch) -> LineEdit:
-    """Write what is left of the value; a line that sets nothing else is commented out."""
+    """Write the rest of the value; a line that sets nothing else is commented out."""
     here = [
         setting for setting in launch.settings if (setting.path, setting.line) == (place.path, place.line)
     ]

@@ -1,4 +1,4 @@
-"""Fix for PY112: give a file of the user's own another name, so that it hides no installed module."""
+"""Fix for PY112: rename a file of the user's that hides an installed module."""
 
 from __future__ import annotations
 

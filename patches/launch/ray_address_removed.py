@@ -1,4 +1,4 @@
-"""Fix for RAY101: take away an address at which no Ray answers, so that the job starts its own."""
+"""Fix for RAY101: remove an address at which no Ray responds, so that the job starts its own."""
 
 from __future__ import annotations
 

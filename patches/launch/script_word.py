@@ -1,4 +1,4 @@
-"""Fix for words of the command that starts training: what a rule proposes, where the training stays the same."""
+"""Fix for words of the command that starts training: apply a rule's correction that does not change the training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix for words of the command that starts training: what a rule proposes, where that changes the training."""
+"""Fix for words of the command that starts training: apply a rule's correction that changes the training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix for ENV105: take CUDA's stubs off the loader's path in a launch script."""
+"""Fix for ENV105: remove CUDA's stubs from the loader's path in a launch script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix for CFG107: give a launch script the line ends of Unix."""
+"""Fix for CFG107: give a launch script Unix line endings."""
 
 from __future__ import annotations
 

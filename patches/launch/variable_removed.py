@@ -1,4 +1,4 @@
-"""Fix for ENV101: take away a variable which nothing reads any more, from launch files and from the shell."""
+"""Fix for ENV101: remove a variable that nothing reads any more from launch files and from the shell."""
 
 from __future__ import annotations
 

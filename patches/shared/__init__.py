@@ -1,1 +1,1 @@
-"""What fixes of several families share."""
+"""Code shared by fixes of several families."""

@@ -29,13 +29,13 @@ CORRECTED = (
         "RAY147",
     ),
 )
-"""The rules whose findings may carry a correction: the safe ones and the others are two fixes for the same rules."""
+"""The rules whose findings may carry a correction. Two fixes serve all of them: one for safe corrections, one for the others."""
 
 
 def rewritten(
     finding: Finding, launch: Launch, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Write the words of a finding's correction, all or none."""
+    """Apply the words of a finding's correction, all or none."""
     correction = finding.correction
     if correction is None:
         return Refusal(f"nothing can be proposed for this line; edit it by hand: {finding.location}")
@@ -53,7 +53,7 @@ def rewritten(
 
 
 def _edits(rewrites: Iterable[Rewrite], launch: Launch) -> Iterator[tuple[str, WordEdit]]:
-    """The edits with the paths of their files."""
+    """Yield the edits with the paths of their files."""
     words = launch.command.words if launch.command else ()
     added: list[str] = []
     for rewrite in rewrites:
@@ -69,7 +69,7 @@ def _edits(rewrites: Iterable[Rewrite], launch: Launch) -> Iterator[tuple[str, W
 
 
 def _found(rewrite: Rewrite, words: Iterable[Word]) -> Word:
-    # A word of which reading cannot tell the value is known as it is written.
+    # A word whose value cannot be determined is identified by its written form.
     here = [
         word
         for word in words
@@ -81,7 +81,7 @@ def _found(rewrite: Rewrite, words: Iterable[Word]) -> Word:
 
 
 def _last(words: Iterable[Word], rewrites: Iterable[Rewrite]) -> Word:
-    """The last setting of the command, behind which more can stand, and which stays as it is."""
+    """The command's last setting that stays unchanged and can be followed by others."""
     edited = {(rewrite.old, rewrite.at) for rewrite in rewrites}
     for word in reversed(list(words)):
         is_setting = word.path != COMMAND_LINE and word.text and "=" in word.text
@@ -91,7 +91,7 @@ def _last(words: Iterable[Word], rewrites: Iterable[Rewrite]) -> Word:
 
 
 def _written(word: Word, old: str, new: str) -> str:
-    """The new word as the user would have written it."""
+    """The new word in the user's style of quoting."""
     key, _, value = old.lstrip("\"'").partition("=")
     new_key, _, new_value = new.partition("=")
     try:

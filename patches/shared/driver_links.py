@@ -1,4 +1,4 @@
-"""Folders of the user's own that lead the linker, or the loader, to the driver's library and to nothing else."""
+"""The user's own folders that lead the linker, or the loader, to the driver's library alone."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _LINKERS_NAME = "libcuda.so"
 
 
 def link_folder(own: Library) -> Path:
-    """Where the links to one driver's library belong: in the user's data folder, named after the driver's."""
+    """The folder of the links to one driver's library: in the user's data folder, named after the driver's folder."""
     return platformdirs.user_data_path("verl-doctor") / "libcuda" / own.folder.strip("/").replace("/", "-")
 
 
 def links(own: Library) -> list[Change]:
     """Links under both names, `libcuda.so` for `-lcuda` and `libcuda.so.1` for `-l:libcuda.so.1` and the loader.
 
-    They lead to the name that stays when the driver is renewed.
+    They point to the name that survives a driver update.
     """
     folder = link_folder(own)
     return [NewLink(folder / name, Path(own.path)) for name in (_LINKERS_NAME, SONAME)]
 
 
 def loaded_first(libcuda: LibCuda, why: str) -> list[Change] | Refusal:
-    """Let every process load the driver's own library: its folder comes first in LD_LIBRARY_PATH.
+    """Make every process load the driver's own library: its folder comes first in LD_LIBRARY_PATH.
 
-    A folder of the system's would bring other libraries to the front too; a folder with the links does not.
+    A system folder would also bring its other libraries to the front; a folder of links does not.
     """
     own = libcuda.drivers_own
     if own is None:

@@ -1,4 +1,4 @@
-"""From a finding to one change for each file that it names: each is read, edited as a whole, or refused with the reason."""
+"""From a finding to one change for each file that it names: the file is read and edited as a whole, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _GENERATED = re.compile(
     rb"^[ \t]*(?:#|//|;)[^\n]*\b(?:do not (?:edit|modify)|auto-?generated|(?:file|script) (?:is|was) generated|generated (?:by|from|with)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
-_HEAD = 2000  # bytes in which a file says that it is generated
+_HEAD = 2000  # bytes in which a file may state that it is generated
 
 
 def paths_of(finding: Finding) -> list[str]:
-    """The files in which the places of a finding are, each once."""
+    """The files that a finding's locations name, without duplicates."""
     return sorted({place.path for place in (finding.location, *finding.also) if place is not None})
 
 
 def edited_file(
     finding: Finding, sources: SourceFiles, edit: Callable[[str, bytes], bytes]
 ) -> list[Change] | Refusal:
-    """The change of the one file that a finding names."""
+    """The change of the single file that a finding names."""
     if finding.location is None:
         return Refusal("the finding names no file")
     return edited_files([finding.location.path], sources, edit)
@@ -36,7 +36,7 @@ def edited_file(
 def edited_files(
     paths: Iterable[str], sources: SourceFiles, edit: Callable[[str, bytes], bytes], why: str = ""
 ) -> list[Change] | Refusal:
-    """One change for each file, or why one of them cannot be read or edited. A file that stays as it is gets none.
+    """One change for each file, or why one of them cannot be read or edited. An unchanged file gets none.
 
     `edit` makes the new content from the path and the old content. It may raise CannotEdit.
     """
@@ -59,5 +59,5 @@ def edited_files(
 def edited_sources(
     paths: Iterable[str], sources: SourceFiles, edit: Callable[[SourceText], bytes]
 ) -> list[Change] | Refusal:
-    """The same for Python: `edit` gets the text with its syntax tree."""
+    """The same for Python: `edit` gets the text and its syntax tree."""
     return edited_files(paths, sources, lambda path, before: edit(SourceText(before, path)))

@@ -1,4 +1,4 @@
-"""Shared by the fixes of launch files: from the places of a finding to one change for each file."""
+"""Shared by the fixes of launch files: from the locations of a finding to one change for each file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def edit_lines(
     comment: str,
     edit: Callable[[Location], LineEdit],
 ) -> list[Change] | Refusal:
-    """Edit the line of each place of a finding, all or none. `edit` may raise CannotEdit, too.
+    """Edit the line at each location of a finding, all or none. `edit` may raise CannotEdit, too.
 
-    A finding about the shell alone has none.
+    A finding about the shell alone has no locations.
     """
     places = [place for place in (finding.location, *finding.also) if place is not None and place.line]
 
@@ -42,7 +42,7 @@ def edit_lines(
 
 
 def variable_at(place: Location, launch: Launch | Unknown, readers: VariableReaders) -> Reading:
-    """The variable that this line sets and nothing reads. Raises CannotEdit when it sets none, or several."""
+    """The variable that this line sets and nothing reads. Raises CannotEdit unless there is exactly one."""
     settings = () if isinstance(launch, Unknown) else launch.settings
     names = {setting.name for setting in settings if (setting.path, setting.line) == (place.path, place.line)}
     found = [reading for reading in readers.dead() if reading.name in names]
@@ -52,7 +52,7 @@ def variable_at(place: Location, launch: Launch | Unknown, readers: VariableRead
 
 
 def _syntax(path: str, launch: Launch | Unknown) -> Syntax:
-    """How a launch file is written. One that was not named is read by one that was, so it is a shell script."""
+    """The syntax of a launch file. A file that was not given is sourced by one that was, so it is a shell script."""
     files = () if isinstance(launch, Unknown) else launch.files
     kind = dict(files).get(path, "shell script")
     return "shell script" if kind == "command line" else kind

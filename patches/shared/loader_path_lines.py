@@ -1,4 +1,4 @@
-"""Lines of launch files that put folders on the loader's path, and the edit that leaves some of these out."""
+"""Lines of launch files that put folders on the loader's path, and the edit that removes some of these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit
 _SETS = re.compile(
     rf"\s*(?:export\s+)?{VARIABLE}=(?P<quote>[\"']?)(?P<value>[^\"'#\s]*)(?P=quote)\s*(?:#.*)?"
 )
-# The variable itself in the ways in which scripts go on with its old value; the colon may stand inside.
+# The variable itself, in the forms with which scripts keep its old value; the colon may be inside.
 _ITSELF = re.compile(
     rf"\$\{{{VARIABLE}:\+:?\$(?:{VARIABLE}|\{{{VARIABLE}\}}):?\}}|\$\{{{VARIABLE}(?::?-)?\}}|\${VARIABLE}\b"
 )
@@ -31,9 +31,9 @@ def leave_out(
     comment: str,
     unwanted: Callable[[str], bool],
 ) -> list[Change] | Refusal:
-    """Take the folders that are `unwanted` out of the finding's lines: a line that adds nothing else is commented out.
+    """Remove the `unwanted` folders from the finding's lines. A line that adds nothing else is commented out.
 
-    Refused where a line does more than set the variable.
+    Refuses a line that does more than set the variable.
     """
 
     def edit(place: Location) -> LineEdit:
@@ -57,12 +57,12 @@ def leave_out(
 
 
 def is_stubs(folder: str) -> bool:
-    """Whether a folder holds libraries that are made for the linker only."""
+    """Whether a folder holds libraries for the linker only."""
     return folder.endswith("/stubs")
 
 
 def _entries(line: str) -> list[str]:
-    """The folders that a line of a shell script puts on the loader's path; none when it does anything else."""
+    """The folders that a line of a shell script puts on the loader's path; empty if it does anything else."""
     return [entry for entry in _ITSELF.sub("", _value(line)).split(":") if entry]
 
 

@@ -1,4 +1,4 @@
-"""What the fixes share that edit a source at each use of vLLM that a finding speaks of."""
+"""Shared by the fixes that edit a source at each use of vLLM that a finding reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verl_doctor.toolkit.sources.python.edit import Edit, SourceText
 
 
 def broken_uses(finding: Finding, uses: VllmUses) -> Iterator[ApiUse]:
-    """The uses that break, in the places of the finding."""
+    """Yield the breaking uses at the finding's locations."""
     places = {(p.path, p.line) for p in (finding.location, *finding.also) if p is not None}
     return (use for use in uses.uses if use.breaks and (use.path, use.line) in places)
 

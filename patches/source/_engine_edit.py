@@ -1,8 +1,8 @@
-"""What the fixes share that let verl's engine process join the Ray of the actor that started it, and wait for its workers there.
+"""Shared by the fixes that make verl's engine process join the Ray of the actor that started it, and wait for its workers there.
 
-The actor puts the address of its own Ray into RAY_ADDRESS where it gives the engine its `instance_id`, as vLLM does in some cases; the
-engine process joins that, in the namespace of its workers, looks for them for about six seconds, and then says which cluster and
-namespace it asked, and what there is. It never starts a Ray.
+The actor puts the address of its own Ray into RAY_ADDRESS where it gives the engine its `instance_id`, as vLLM does in some cases. The
+engine process joins that Ray, in the namespace of its workers, looks for them for about six seconds, and then reports which cluster
+and namespace it searched, and what exists there. It never starts a Ray.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESTART = "Ray workers that run now, which keep the old code"
 RECORD = "VERL_ENGINE_RECORD_DIR"
 """The folder into which the patched engine process writes `<instance_id>.log`: where it looked, and what it found."""
 
-# What starts a Ray, and may not be given to join one (ray.init in ray/_private/worker.py).
+# Arguments that start a Ray, and must not be given to join a cluster (ray.init in ray/_private/worker.py).
 _FOR_A_NEW_RAY = frozenset(
     {"num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "storage", "_system_config"}
     | {"_enable_object_reconstruction", "_node_name", "address", "namespace", "ignore_reinit_error"}
@@ -90,14 +90,14 @@ if os.environ.get("{record}") or len({names}) != expected_actors:
 
 
 def told_where_ray_is(finding: Finding, sources: SourceFiles, comment: str) -> list[Change] | Refusal:
-    """The edit of the file that a finding names, its lines ending in this comment."""
+    """The edit of the file that a finding names; the edited lines end in this comment."""
     return edited_file(finding, sources, lambda path, before: repaired(SourceText(before, path), comment))
 
 
 def repaired(source: SourceText, comment: str) -> bytes:
-    """Edit the source, then read it again: it must tell the address, and call no `ray.init` without one or a namespace.
+    """Edit the source, then read it again: it must pass on the address, and call no `ray.init` without an address or a namespace.
 
-    Raises CannotEdit for whatever it does not know.
+    Raises CannotEdit for any unknown form.
     """
     if told_by(source.tree):
         raise CannotEdit(f"{source.path}: the address is already passed on")
@@ -114,7 +114,7 @@ def repaired(source: SourceText, comment: str) -> bytes:
 
 
 def _edits(source: SourceText) -> Iterator[Edit]:
-    """One edit for each place of the parent, and two for each function that looks for actors."""
+    """Yield one edit for each place of the parent, and two for each function that looks for actors."""
     lookups = list(engine_lookups(source.tree))
     parents = [
         statement
@@ -137,7 +137,7 @@ def _edits(source: SourceText) -> Iterator[Edit]:
 
 
 def _imports(source: SourceText, *names: str) -> str:
-    """The lines that import these modules where they are used, as far as the file does not import them for all."""
+    """The lines that import these modules locally, except for those that the file imports at its top."""
     there = {
         alias.asname or alias.name
         for node in source.tree.body
@@ -215,7 +215,7 @@ def _connecting(source: SourceText, lookup: EngineLookup) -> ast.stmt:
 
 
 def _is_about_connecting(node: ast.Try) -> bool:
-    """Whether a `try` only connects to Ray, in one way or another, and says so."""
+    """Whether a `try` does nothing but connect to Ray, in one way or another, and report it."""
     inner = [*node.body, *node.orelse, *node.finalbody]
     inner += [statement for handler in node.handlers for statement in handler.body]
     calls = ("ray.init", "ray.shutdown", "print", "logger.", "logging.")
@@ -227,7 +227,7 @@ def _is_about_connecting(node: ast.Try) -> bool:
 
 
 def _arguments(source: SourceText, lookup: EngineLookup) -> Iterator[str]:
-    """What `ray.init` is given: the address, the namespace, and whatever it was given that joins no other cluster."""
+    """Yield the arguments of the new `ray.init`: the address, the namespace, and its old arguments that are valid for joining a cluster."""
     if any(keyword.arg is None for keyword in lookup.inits[0].keywords):
         raise _no(source, lookup.inits[0], "it is given arguments with **")
     yield f'address=os.environ.get("{ADDRESS}") or "auto"'
@@ -239,7 +239,7 @@ def _arguments(source: SourceText, lookup: EngineLookup) -> Iterator[str]:
 
 
 def _namespace(source: SourceText, lookup: EngineLookup) -> str:
-    """The namespace that the function asks, or would have to: the name that it has for it."""
+    """The function's own name for the namespace in which it looks, or should look."""
     given = lookup.given("namespace")
     if given is not None and dotted(given):
         return dotted(given)
@@ -267,7 +267,7 @@ def _refuse_unless_alone(source: SourceText, statement: ast.stmt) -> None:
 
 
 def _refuse_shadowed(source: SourceText, inside: ast.stmt, names: frozenset[str]) -> None:
-    """Raise CannotEdit where the function around a statement has another meaning for a name that the new code uses."""
+    """Raise CannotEdit if a name that the new code uses means something else in the function around a statement."""
     functions = [
         node for node in statements(source.tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]

@@ -1,6 +1,6 @@
-"""Shared by the fixes for imports: a name is imported from where verl wants it, and where that fails, from elsewhere.
+"""Shared by the fixes for imports: a name is imported from where verl expects it, and if that fails, from elsewhere.
 
-The old place is tried first: with every release with which the file worked, it does what it did.
+The old place is tried first, so nothing changes with releases with which the file worked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
 from verl_doctor.toolkit.sources.python.source import walk
 
 Successor = Callable[[ApiUse, ast.Module, str], tuple[str, str]]
-"""Where a use, in a module that binds it to this local name, finds its thing now: module and name. May raise CannotEdit."""
+"""Maps a use, in a module that binds it to this local name, to its present module and name. May raise CannotEdit."""
 
 
 def replaced_imports(
@@ -25,7 +25,7 @@ def replaced_imports(
 ) -> list[Change] | Refusal:
     """Repair each import statement that a finding names, for all of its names that are missing.
 
-    A statement of no plain form refuses the whole finding.
+    A statement in an unsupported form refuses the whole finding.
     """
     places: dict[str, set[int | None]] = {}
     for place in (finding.location, *finding.also):
@@ -42,7 +42,7 @@ def replaced_imports(
 
 
 def _statements(source: SourceText, wanted: Iterable[ApiUse]) -> list[ast.ImportFrom]:
-    """The statements in which these imports stand, in the order of the file."""
+    """The statements that hold these imports, in the order of the file."""
     found = {}
     known = {
         (alias.lineno, alias.col_offset): node
@@ -61,7 +61,7 @@ def _statements(source: SourceText, wanted: Iterable[ApiUse]) -> list[ast.Import
 
 
 def _edit(source: SourceText, node: ast.ImportFrom, missing: Iterable[ApiUse], successor: Successor) -> Edit:
-    """Replace one import statement. Raises CannotEdit, with the line, for one of no plain form."""
+    """Replace one import statement. Raises CannotEdit, with the line, for an unsupported form."""
     where = f"{source.path}:{node.lineno}"
     places = {(use.line, use.column): use for use in missing}
     if node.level:

@@ -1,6 +1,6 @@
-"""Fix for VLLM103: give an argument only where vLLM still takes it.
+"""Fix for VLLM103: pass an argument only if vLLM still accepts it.
 
-Known are arguments that vLLM finds elsewhere now (`checks/api/_vllm_dropped.py`), so that the call means the same without.
+It covers arguments that vLLM now finds elsewhere (`checks/api/_vllm_dropped.py`), so that the call means the same without them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def dropped_argument(
 
 
 def _edit(source: SourceText, use: ApiUse) -> Edit:
-    """Replace one argument. Raises CannotEdit, with the line, for a call of no plain form."""
+    """Replace one argument. Raises CannotEdit, with the line, for a call in an unsupported form."""
     where, lost = f"{source.path}:{use.line}", dropped(use)
     call = _call(source.tree, use)
     if call is None or lost is None:
@@ -60,7 +60,7 @@ def _edit(source: SourceText, use: ApiUse) -> Edit:
 
 
 def _call(tree: ast.Module, use: ApiUse) -> ast.Call | None:
-    """The call that a use speaks of: it stands where that begins, or where its keyword does."""
+    """The call of a use, whose position is that of the call or of its keyword."""
     for node in walk(tree):
         if isinstance(node, ast.Call):
             keywords = [keyword for keyword in node.keywords if keyword.arg == use.last]
@@ -71,7 +71,7 @@ def _call(tree: ast.Module, use: ApiUse) -> ast.Call | None:
 
 
 def _positional(call: ast.Call, lost: Dropped, where: str) -> ast.expr:
-    """The one argument that is named like the lost parameter: that is how verl writes it."""
+    """The only argument with the name of the lost parameter, which is how verl writes it."""
     named = [argument for argument in call.args if dotted(argument).rpartition(".")[2] == lost.parameter]
     if len(named) != 1 or any(isinstance(argument, ast.Starred) for argument in call.args):
         raise CannotEdit(f"{where}: unknown which argument is {lost.parameter}")

@@ -1,7 +1,7 @@
-"""Fix for VLLM102: import a function under the name that it has in an older vLLM.
+"""Fix for VLLM102: import a function under its name in an older vLLM.
 
 verl from 0.7.1 on imports `process_weights_after_loading`, which vLLM up to 0.8.5 calls `_process_weights_after_loading`.
-To do nothing in its place would let quantised and MLA models compute with weights that were never prepared.
+An empty function in its place would let quantised and MLA models compute with weights that were never prepared.
 """
 
 from __future__ import annotations

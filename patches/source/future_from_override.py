@@ -1,6 +1,6 @@
-"""Fix for VLLM109: an override that vLLM asks not to block takes `non_block`, and gives back futures that are done.
+"""Fix for VLLM109: an override that vLLM calls without blocking accepts `non_block`, and returns completed futures.
 
-What it did it still does, at once; only the answer is handed over in the form that vLLM waits for.
+It still does its work at once; only the result is returned in the form that vLLM waits for.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ _SAID = frozenset({"override", "result"})
 
 
 def _waits(use: ApiUse, uses: VllmUses, sources: SourceFiles) -> str:
-    """What the base class does with the answer: "each" when it takes one of several, "whole" when it hands it on.
+    """What the base class does with the result: "each" if it takes one of several, "whole" if it passes it on.
 
-    Raises CannotEdit when the base class does not say.
+    Raises CannotEdit if the base class does not show it.
     """
     base, _, method = use.name.partition("(")[0].rpartition(".")
     module, _, name = base.rpartition(".")
@@ -78,7 +78,7 @@ def _waits(use: ApiUse, uses: VllmUses, sources: SourceFiles) -> str:
 
 
 def _handed_on(node: ast.FunctionDef, method: str) -> Iterator[str]:
-    """How a method of the base class treats what it gets when it passes `non_block` on."""
+    """Yield how a method of the base class uses the result of the call to which it passes `non_block`."""
     names = set()
     for part in walk(node):
         match part:
@@ -104,7 +104,7 @@ def _passes_on(value: ast.expr, method: str) -> bool:
 
 
 def _edits(source: SourceText, use: ApiUse, waits: str) -> Iterator[Edit]:
-    """The edits of one override. Raises CannotEdit, with the line, for a function of no plain form."""
+    """Yield the edits of one override. Raises CannotEdit, with the line, for a function in an unsupported form."""
     where = f"{source.path}:{use.line}"
     parameter = use.name.rstrip(")").partition("(")[2]
     node = next((node for node in walk(source.tree) if _stands_at(node, use)), None)
@@ -137,7 +137,7 @@ def _stands_at(node: ast.AST, use: ApiUse) -> bool:
 
 
 def _own(node: _Function) -> Iterator[ast.AST]:
-    """What belongs to a function's body, and not to a function or class inside it."""
+    """Yield the nodes of a function's body, without those of a function or class inside it."""
     waiting: list[ast.AST] = [*node.body]
     while waiting:
         part = waiting.pop()
@@ -147,7 +147,7 @@ def _own(node: _Function) -> Iterator[ast.AST]:
 
 
 def _question(source: SourceText, node: _Function, where: str) -> tuple[str, list[Edit]]:
-    """How the body asks whether it may not block, and what must be added to the parameters for it."""
+    """The expression with which the body checks whether it must not block, and the parameter to add for it."""
     given = node.args
     if any(argument.arg == ASKED for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
         return ASKED, []
@@ -161,18 +161,18 @@ def _question(source: SourceText, node: _Function, where: str) -> tuple[str, lis
 
 
 def _answer(source: SourceText, value: ast.expr, condition: str, waits: str) -> str:
-    """What is returned: futures that are done when vLLM asked not to block, else what was returned before."""
+    """The new return value: completed futures if vLLM requested not to block, otherwise the old value."""
     text = source.of(value)
     plain = isinstance(value, ast.Name) and text != "future"  # the name that _DONE binds
     name = text if plain else "answer"
     done = f"[{_DONE.format('one')} for one in {name}]" if waits == "each" else _DONE.format(name)
     chosen = f"{done} if {condition} else {name}"
-    given = f"({text})" if isinstance(value, ast.Tuple) else text  # `return a, b` gives one tuple
+    given = f"({text})" if isinstance(value, ast.Tuple) else text  # `return a, b` returns one tuple
     return chosen if plain else f"(lambda {name}: {chosen})({given})"
 
 
 def _ends(body: list[ast.stmt]) -> bool:
-    """Whether a block never runs on to what follows it."""
+    """Whether a block never continues with the code after it."""
     match body[-1]:
         case ast.Return() | ast.Raise():
             return True

@@ -1,6 +1,6 @@
-"""Fix for CUDA105 where the launch path takes no environment: verl's own package names the folder with libcuda to Triton.
+"""Fix for CUDA105 where the launch path accepts no environment: verl's own package sets the folder with libcuda for Triton.
 
-Instead of a stubs folder in LD_LIBRARY_PATH, the loader's path, which a running process does not read again.
+It replaces a stubs folder in LD_LIBRARY_PATH, the loader's path, which a running process does not read again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def libcuda_in_source(
 
 
 def _statements(source: SourceText) -> list[ast.stmt]:
-    """What stands behind the docstring and the imports that must come first. Raises CannotEdit."""
+    """The statements after the docstring and the imports that must come first. Raises CannotEdit."""
     found = [
         node
         for node in source.tree.body

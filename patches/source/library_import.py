@@ -1,6 +1,6 @@
-"""Fix for API101: import what a library moved or replaced from where it is now, in releases that lack the old name.
+"""Fix for API101: import what a library moved or replaced, from its new place, in releases that lack the old name.
 
-transformers 5 has no AutoModelForVision2Seq; AutoModelForImageTextToText is what it was an alias of in the end.
+transformers 5 has no AutoModelForVision2Seq, which had become an alias of AutoModelForImageTextToText.
 """
 
 from __future__ import annotations

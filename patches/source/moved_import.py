@@ -1,4 +1,4 @@
-"""Fix for VLLM102: import a name that vLLM moved from where it is now, in vLLM releases that lack it at the old place."""
+"""Fix for VLLM102: import a name that vLLM moved, from its new place, in vLLM releases that lack it at the old place."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def moved_import(
 
 
 class _Kinds:
-    """Whether a name is at its new place what verl takes it for: a class or a function."""
+    """Compares what a name is at its new place with what verl takes it for: a class or a function."""
 
     def __init__(self, uses: VllmUses, sources: SourceFiles) -> None:
         self.folder = Path(uses.library.folder)
@@ -63,7 +63,7 @@ class _Kinds:
         self.sources = sources
 
     def obstacle(self, use: ApiUse, tree: ast.Module, local: str) -> str:
-        """Why the definition at the new place is another thing, "" when nothing says so."""
+        """Why the definition at the new place is something different; "" if nothing shows that."""
         found = self._definition(use)
         kind = next((title for node, title in _KINDS.items() if isinstance(found, node)), "")
         wanted = _taken_for(use.last, tree, local)
@@ -83,14 +83,14 @@ class _Kinds:
 
 
 def _taken_for(name: str, tree: ast.Module, local: str) -> str:
-    """What verl takes a name for: told by what it does with it, else by how it is spelled."""
+    """What verl takes a name for, judged by its use, otherwise by its spelling."""
     if local in set(_as_class(tree)) or _CLASS_NAME.fullmatch(name):
         return "a class"
     return "a function" if _FUNCTION_NAME.fullmatch(name) else ""
 
 
 def _as_class(tree: ast.Module) -> Iterator[str]:
-    """Names that a module derives from, annotates with, or asks `isinstance` about."""
+    """Yield the names that a module derives from, annotates with, or passes to `isinstance`."""
     for node in walk(tree):
         match node:
             case ast.ClassDef(bases=parts):

@@ -108,7 +108,7 @@ def _with_cleanup(source: SourceText, manager: ServingClass) -> Edit:
 
 
 def _with_method(source: SourceText, name: str, method: str) -> Edit:
-    """A method behind the last statement of a class. Raises CannotEdit."""
+    """Add a method after the last statement of a class. Raises CannotEdit."""
     node = _class(source, name)
     last = node.body[-1]
     if not source.is_alone(last):
@@ -124,7 +124,7 @@ def _with_method(source: SourceText, name: str, method: str) -> Edit:
 
 
 def _decorated(source: SourceText, trainers: list[ServingClass]) -> Iterator[Edit]:
-    """The decorator before the first of the classes, and its use at each `fit`. Raises CannotEdit."""
+    """Yield the decorator before the first of the classes, and its use at each `fit`. Raises CannotEdit."""
     nodes = [_class(source, trainer.name) for trainer in trainers]
     for node in nodes:
         fit = method_of(node, TRAIN)

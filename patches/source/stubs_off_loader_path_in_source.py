@@ -1,4 +1,4 @@
-"""Fix for ENV105 in verl's own modules: the statement that puts CUDA's stubs on the loader's path gives way to nothing."""
+"""Fix for ENV105 in verl's own modules: `pass` replaces the statement that puts CUDA's stubs on the loader's path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
 
 CODE = "ENV105"
-_DEPTH = 5  # names that lead to names
+_DEPTH = 5  # names that refer to names
 
 
 @fix(
@@ -50,7 +50,7 @@ def _sets_it(node: ast.stmt) -> bool:
 
 
 def _adds_stubs_alone(node: ast.stmt, assigned: Mapping[str, list[ast.expr]], source: SourceText) -> bool:
-    """Whether a statement has to go; False where it has nothing to do with stubs. Raises CannotEdit where it does more."""
+    """Whether to remove a statement; False if it does not concern stubs. Raises CannotEdit if it does more."""
     folders = list(_folders(node, assigned, _DEPTH))
     if not any(folder and is_stubs(folder.rstrip("/")) for folder in folders):
         return False
@@ -63,7 +63,7 @@ def _adds_stubs_alone(node: ast.stmt, assigned: Mapping[str, list[ast.expr]], so
 
 
 def _folders(node: ast.AST, assigned: Mapping[str, list[ast.expr]], depth: int) -> Iterator[str | None]:
-    """The folders that an expression names, the old value of the variable aside; None for what cannot be told."""
+    """Yield the folders that an expression names, without the variable's old value; None for an unknown folder."""
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield from (word for word in part.value.split(":") if word and word != VARIABLE)
@@ -75,7 +75,7 @@ def _folders(node: ast.AST, assigned: Mapping[str, list[ast.expr]], depth: int) 
 
 
 def _assigned(tree: ast.Module) -> Mapping[str, list[ast.expr]]:
-    """What each name stands for; nothing for a module, which is no folder."""
+    """The values of each name; none for a module, which is not a folder."""
     found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
         match node:

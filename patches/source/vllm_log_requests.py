@@ -58,7 +58,7 @@ def vllm_log_requests(
 
 
 def _repaired(source: SourceText, recorded: list[ApiUse], comment: str) -> bytes:
-    """Edit the source, then read it again: nothing that fails after the rename may be left."""
+    """Edit the source, then read it again: no use that fails after the rename may remain."""
     after = source.edited(_Repair(source, recorded).edits(source.tree), comment)
     left = [use.node.lineno for use in _uses(SourceText(after, source.path).tree) if not _works(use)]
     if left:
@@ -67,7 +67,7 @@ def _repaired(source: SourceText, recorded: list[ApiUse], comment: str) -> bytes
 
 
 class _Repair:
-    """The edits for one file. Raises CannotEdit, with the line, for a use that is of no plain form."""
+    """The edits for one file. Raises CannotEdit, with the line, for a use in an unsupported form."""
 
     def __init__(self, source: SourceText, recorded: list[ApiUse]) -> None:
         self.source = source
@@ -90,7 +90,7 @@ class _Repair:
         return CannotEdit(f"{where}: {OLD} is used in a form that is not repaired automatically: {why}")
 
     def _form(self, use: _Use) -> tuple[_Replaced, Callable[[], str]]:
-        """The code that is replaced for a use of a plain form, and what writes its replacement."""
+        """The code to replace for a supported use, and the function that writes its replacement."""
         match use.node, use.above[0]:
             case _ if any(type(node).__name__ in {"JoinedStr", "TemplateStr"} for node in use.above):
                 why = "inside an f-string"
@@ -113,7 +113,7 @@ class _Repair:
         raise self._no(use, why)
 
     def _obstacle(self, keyword: ast.keyword, call: ast.Call) -> str:
-        """Why a keyword cannot be repaired, "" when it can."""
+        """Why a keyword cannot be repaired; "" if it can."""
         callee = dotted(call.func)
         if _position(keyword) in self.unknown:
             return f"what {text_of(call.func)} takes is unknown, {self.unknown[_position(keyword)]}"
@@ -127,7 +127,7 @@ class _Repair:
         return f"the same call passes {NEW}" if any(keyword_.arg == NEW for keyword_ in call.keywords) else ""
 
     def edits(self, node: ast.AST) -> Iterator[Edit]:
-        """One edit for each outermost use below a node; what lies inside it is part of its text."""
+        """Yield one edit for each outermost use below a node; uses inside it are part of its text."""
         if isinstance(node, _Replaced) and node in self.replaced:
             yield Edit(self.source.start(node), self.source.end(node), self.replaced[node]())
         else:
@@ -135,7 +135,7 @@ class _Repair:
                 yield from self.edits(child)
 
     def _text(self, node: ast.expr) -> str:
-        """The text of an expression, with the uses inside it repaired, to stand inside brackets."""
+        """The text of an expression, with the uses inside it repaired, to be placed inside brackets."""
         text, begin = self.source.of(node), self.source.start(node)
         for edit in sorted(self.edits(node), key=lambda edit: edit.start, reverse=True):
             text = text[: edit.start - begin] + edit.text + text[edit.end - begin :]
@@ -143,18 +143,16 @@ class _Repair:
         return f"({text})" if bare else text
 
     def _read(self, node: ast.Attribute) -> str:
-        """A conditional expression. An owner that is computed is handed to a lambda, to be computed once."""
+        """A conditional expression. A computed owner is passed to a lambda, to be computed only once."""
         owner = node.value
         name = owner.id if isinstance(owner, ast.Name) else "it"
         read = f'not {name}.{NEW} if hasattr({name}, "{NEW}") else {name}.{OLD}'
-        if (
-            _position(node) not in self.recorded
-        ):  # perhaps an object of verl's own, which may answer to any name
+        if _position(node) not in self.recorded:  # perhaps an object of verl's own, which may accept any name
             read = f'{name}.{OLD} if hasattr({name}, "{OLD}") else not {name}.{NEW}'
         return f"({read})" if isinstance(owner, ast.Name) else f"(lambda it: {read})({self._text(owner)})"
 
     def _store(self, owner: ast.expr, value: ast.expr) -> str:
-        """A call of setattr. A computed owner is handed to a lambda, after the value, as Python computes them."""
+        """A call of setattr. A computed owner is passed to a lambda, after the value, in Python's order of evaluation."""
         name, other, same = "it", "not value", "value"
         if isinstance(owner, ast.Name):
             name, other, same = owner.id, self._inverted(value), self._text(value)
@@ -163,7 +161,7 @@ class _Repair:
         return call if isinstance(owner, ast.Name) else computed
 
     def _keyword(self, value: ast.expr, callee: ast.expr) -> str:
-        """A dict with the name that is taken: that of vLLM's own object when it is read there, else what the callee says."""
+        """A dict with the accepted name: that of vLLM's own object if the value is read from it, otherwise that of the callee."""
         other, same = self._inverted(value), self._text(value)
         condition = f'"{NEW}" in __import__("inspect").signature({self._text(callee)}).parameters'
         if (owner := self._name_read(value)) and _position(value) in self.recorded:
@@ -178,7 +176,7 @@ class _Repair:
         return f"not ({self._text(value)})"
 
     def _name_read(self, value: ast.expr) -> str:
-        """The name of which a value reads the setting, "" when it is anything else."""
+        """The name of the object from which a value reads the setting; "" if it is anything else."""
         owner = value.value if isinstance(value, ast.Attribute) and value in self.replaced else None
         return owner.id if isinstance(owner, ast.Name) else ""
 
@@ -188,7 +186,7 @@ def _position(node: ast.AST) -> tuple[int, int]:
 
 
 def _passed_by_position(use: _Use) -> str:
-    """Who gets what is read here as a positional argument, "" when nobody does, or one to whom it is just a value."""
+    """The callee that gets the value as a positional argument; "" if there is none, or if it only prints or logs the value."""
     for inner, around in zip((use.node, *use.above), use.above, strict=False):
         if isinstance(around, ast.Call) and inner in around.args:
             callee = text_of(around.func)
@@ -198,11 +196,11 @@ def _passed_by_position(use: _Use) -> str:
     return ""
 
 
-# --- which uses there are, and which of them work on both sides of the rename as they are
+# --- the uses, and those that work on both sides of the rename without an edit
 
 
 def _uses(node: ast.AST, *above: ast.AST) -> Iterator[_Use]:
-    """Every use of the old name in code. A parameter or a variable of that name is none."""
+    """Yield every use of the old name in code. A parameter or a variable of that name does not count."""
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.Attribute(attr=name) | ast.keyword(arg=name) if name == OLD:
@@ -217,7 +215,7 @@ def _uses(node: ast.AST, *above: ast.AST) -> Iterator[_Use]:
 
 
 def _works(use: _Use) -> bool:
-    """Whether a use needs no edit: it only asks, is guarded, is of verl's own `self`, or is what this fix has written."""
+    """Whether a use needs no edit: it only tests for the name, is guarded, is of verl's own `self`, or is what this fix has written."""
     match use.node, use.above:
         case ast.Attribute(value=ast.Name(id=owner)), above:
             return _guarded(use, owner) or (owner == "self" and _is_of_own_class(above))
@@ -235,7 +233,7 @@ def _is_question(use: _Use) -> bool:
 
 
 def _guarded(use: _Use, owner: str) -> bool:
-    """Whether an attribute is read where `hasattr` has said that its owner has the old name, or lacks the new one."""
+    """Whether an attribute is read only where `hasattr` found that its owner has the old name, or lacks the new name."""
     for inner, around in zip((use.node, *use.above), use.above, strict=False):
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             return False
@@ -248,13 +246,13 @@ def _guarded(use: _Use, owner: str) -> bool:
 
 
 def _bound(node: ast.AST) -> set[str]:
-    """The names and attributes that are assigned to below a node."""
+    """The names and attributes that are assigned below a node."""
     names = (part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute)))
     return {dotted(part) for part in names if isinstance(part.ctx, ast.Store)}
 
 
 def _is_of_own_class(above: tuple[ast.AST, ...]) -> bool:
-    """Whether the class around has the old name for itself: it is derived from nothing."""
+    """Whether the enclosing class defines the old name itself: it has no base class."""
     for node in above:
         if isinstance(node, ast.ClassDef):
             bound = _bound(node)

@@ -1,6 +1,6 @@
 """Fix for VLLM102: catch ImportError where `except ModuleNotFoundError` lets it pass.
 
-A name that is missing from a module that exists raises ImportError, of which ModuleNotFoundError is one kind.
+A name that is missing from an existing module raises ImportError, of which ModuleNotFoundError is a subclass.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def widen_except(
 
 
 def _edit(source: SourceText, use: ApiUse) -> Edit:
-    """Replace the type that the innermost handler names. Raises CannotEdit, with the line."""
+    """Replace the type in the innermost handler. Raises CannotEdit, with the line."""
     for node in reversed(list(_around(source.tree, use))):
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -53,7 +53,7 @@ def _edit(source: SourceText, use: ApiUse) -> Edit:
 
 
 def _refuse_if_meant(source: SourceText, node: ast.Try) -> None:
-    """Raise CannotEdit where another handler of the same `try` deals with a missing name already."""
+    """Raise CannotEdit if another handler of the same `try` already handles a missing name."""
     for handler in node.handlers:
         kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
         if any(kind is None or dotted(kind) in _WIDER for kind in kinds):
@@ -63,7 +63,7 @@ def _refuse_if_meant(source: SourceText, node: ast.Try) -> None:
 
 
 def _around(tree: ast.Module, use: ApiUse) -> Iterator[ast.Try]:
-    """The `try` statements in whose body an import stands, the outermost first."""
+    """Yield the `try` statements whose body contains an import, outermost first."""
     for node in statements(tree):
         if isinstance(node, ast.Try):
             imported = (

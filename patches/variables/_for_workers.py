@@ -1,4 +1,4 @@
-"""Shared by the fixes that let the workers have what the driver has."""
+"""Shared by the fixes that give the workers the driver's values."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def as_the_driver(rows: Iterable[Effective], why: str) -> list[Change] | Refusal
 
 
 def row_of(environment: EffectiveEnvironment, finding: Finding) -> list[Effective]:
-    """The row of the variable that a finding is about."""
+    """The row of a finding's variable."""
     row = environment.get(variable_of(finding))
     return [] if row is None else [row]

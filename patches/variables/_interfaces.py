@@ -21,7 +21,7 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 
 def set_interface(variable: str, network: Network, nodes: JobNodes, otherwise: str) -> list[Change] | Refusal:
-    """The variable with this node's interface. `otherwise` says what is used without it."""
+    """Set the variable to this node's interface. `otherwise` states what is used without it."""
     name = usable(network, nodes)
     if not name:
         return Refusal(
@@ -32,7 +32,7 @@ def set_interface(variable: str, network: Network, nodes: JobNodes, otherwise: s
 
 
 def interface_fix(identifier: str, *, repairs: str, title: str) -> Fix:
-    """The fix for a variable that is set to something else: in the line of the launch file that does it, if one does.
+    """The fix for a variable with another value: in the launch file's line that sets it, if there is one.
 
     Unsafe, although it can be undone: a launch file is often shared by nodes whose interfaces have other names.
     """
@@ -56,7 +56,7 @@ def interface_fix(identifier: str, *, repairs: str, title: str) -> Fix:
 
 
 def _edit(launch: Launch, variable: str, value: str, place: Location) -> LineEdit:
-    """The variable's new value in the line of the launch file that sets it. Raises CannotEdit where the old one is not known."""
+    """Put the new value into the line of the launch file that sets the variable. Raises CannotEdit if the old value is unknown."""
     old = [
         setting.value
         for setting in launch.settings
@@ -68,5 +68,5 @@ def _edit(launch: Launch, variable: str, value: str, place: Location) -> LineEdi
 
 
 def _value(variable: str, name: str) -> str:
-    """A whole name: to NCCL a bare one is a prefix."""
+    """The name as the variable's value: "=" makes NCCL match the whole name instead of a prefix."""
     return f"={name}" if variable == NCCL else name

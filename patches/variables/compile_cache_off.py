@@ -1,4 +1,4 @@
-"""Fix for CUDA137: each engine compiles for itself, until the cache is written whole."""
+"""Fix for CUDA137: let each engine compile for itself, as long as the cache's entries are not written atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix for CUDA133: let CUDA_HOME name one folder that holds nvcc."""
+"""Fix for CUDA133: set CUDA_HOME to a single folder that contains nvcc."""
 
 from __future__ import annotations
 

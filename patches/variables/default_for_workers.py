@@ -1,4 +1,4 @@
-"""Fix for ENV109: give the workers the value that made verl leave its default out."""
+"""Fix for ENV109: give the workers the value because of which verl left out its default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix for HOST102: processes that need fewer threads."""
+"""Fix for HOST102: reduce the threads of processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fewer_threads(_: Finding, limits: HostLimits) -> list[Change]:
     A worker of Ray 2.60 then has 26 threads instead of 53 on a machine with 64 cores, and the driver 64 fewer (measured
     on 2026-11-21). It changes nothing that is computed.
     """
-    # No number of the finding's: it counts what runs at the moment, and the file would change with each look.
+    # The finding's numbers stay out: they count what is running now, and the file would change with each check.
     why = "each of Ray's workers starts a thread for each core to talk to the others, and threads are short here"
     changes: list[Change] = [SetVariable(LEAN, "1", why, "the limit is raised")]
     if (limits.online or 0) > _MANY_CORES:

@@ -1,4 +1,4 @@
-"""Fix for NET101: tell gloo which interface leads to the other nodes."""
+"""Fix for NET101: set gloo's interface to the one that leads to the other nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix for NET102: tell gloo which interface leads to the other nodes."""
+"""Fix for NET102: set gloo's interface to the one that leads to the other nodes."""
 
 from __future__ import annotations
 

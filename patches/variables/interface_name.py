@@ -1,4 +1,4 @@
-"""Fix for NET103: name an interface that is here."""
+"""Fix for NET103: name an existing interface."""
 
 from __future__ import annotations
 

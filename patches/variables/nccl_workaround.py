@@ -1,4 +1,4 @@
-"""Fix for NET130: set the variables with which NCCL was seen to work here."""
+"""Fix for NET130: set the variables with which NCCL was found to work here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix for CUDA153: take AMD's variable of visible devices from the job."""
+"""Fix for CUDA153: remove AMD's variable of visible devices from the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix for NET113: except the job's own addresses from the proxy."""
+"""Fix for NET113: exempt the job's own addresses from the proxy."""
 
 from __future__ import annotations
 

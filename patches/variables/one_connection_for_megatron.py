@@ -1,4 +1,4 @@
-"""Fix for ENV114: one connection to each device for Megatron."""
+"""Fix for ENV114: allow a single connection to each device, for Megatron."""
 
 from __future__ import annotations
 

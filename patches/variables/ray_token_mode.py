@@ -1,4 +1,4 @@
-"""Have the job and Ray show their token."""
+"""Fix for RAY106: make the job and Ray send their token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix for HOST108, HOST107 and HOST109: give Ray a folder of this user's own with a short path on a local disk."""
+"""Fix for HOST108, HOST107 and HOST109: give Ray a folder of this user with a short path on a local disk."""
 
 from __future__ import annotations
 

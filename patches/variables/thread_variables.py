@@ -1,4 +1,4 @@
-"""Fix for HOST115: pools of threads that fit the CPUs."""
+"""Fix for HOST115: thread pools that fit the CPUs."""
 
 from __future__ import annotations
 

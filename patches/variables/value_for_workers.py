@@ -1,4 +1,4 @@
-"""Fix for ENV111: give the workers the driver's value instead of the one that the raylet was started with."""
+"""Fix for ENV111: give the workers the driver's value instead of the value with which the raylet was started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fix for ENV108: give the workers what the driver has."""
+"""Fix for ENV108: give the workers the driver's values."""
 
 from __future__ import annotations
 
