@@ -30,6 +30,7 @@ from verdict.case import FIRST, Case, First, record
 
 from verl_doctor.toolkit.collectors.construction.construction import Construction
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
+from verl_doctor.toolkit.collectors.host.resources import Resources
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.leftovers.file_leftovers import FileLeftovers
@@ -155,7 +156,8 @@ class Predictor:
         one = machine_facts.machine("h200-with-job")
         facts = {fact: value for fact, value in one.items() if fact.__name__ in _OF_THE_MACHINE}
         if case.base.device == "h200-x2":
-            facts |= {Gpus: machine_facts.machine("h200-two-gpus")[Gpus]}
+            two = machine_facts.machine("h200-two-gpus")
+            facts |= {fact: two[fact] for fact in (Gpus, Resources)}
         return {Processes: Processes(), **facts}
 
 
