@@ -1,4 +1,4 @@
-"""What `actors` answers."""
+"""The result of `actors`."""
 
 from __future__ import annotations
 

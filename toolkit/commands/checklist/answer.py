@@ -1,4 +1,4 @@
-"""What `checklist` answers."""
+"""The result of `checklist`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `clean` answers."""
+"""The result of `clean`."""
 
 from __future__ import annotations
 

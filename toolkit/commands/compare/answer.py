@@ -1,4 +1,4 @@
-"""What `compare` answers."""
+"""The result of `compare`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `environment` answers."""
+"""The result of `environment`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `explain` answers: a page, the list of all rules, the list of plugins, or a plain text."""
+"""The result of `explain`: a page, the list of all rules, the list of plugins, or a plain text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `guard` answers. Everything here loads quickly, because the gate runs before every job."""
+"""The result of `guard`. Everything here loads quickly, because the gate runs before every job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `logs` answers."""
+"""The result of `logs`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `matrix` answers: a table of releases, or what one upgrade would break."""
+"""The result of `matrix`: a table of releases, or what one upgrade would break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `smoke` answers."""
+"""The result of `smoke`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `snapshot` answers."""
+"""The result of `snapshot`."""
 
 from __future__ import annotations
 

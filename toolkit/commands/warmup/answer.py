@@ -1,4 +1,4 @@
-"""What `warmup` answers."""
+"""The result of `warmup`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `watch` answers."""
+"""The result of `watch`."""
 
 from __future__ import annotations
 
