@@ -96,7 +96,7 @@ def summary(warmed: Warmed) -> Summary:
 
 
 def headline(summary: Summary) -> tuple[str, str]:
-    """One word, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     if not summary.files:
         return "PART" if summary.troubles else "NOTHING", "no file has any content to read"
     if not summary.done:

@@ -120,7 +120,7 @@ def _actor(actor: RayActor, view: ClusterView) -> dict[str, Any]:
 
 
 def headline(found: Placement) -> tuple[str, str]:
-    """One word, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     if why := untold(found):
         return UNKNOWN, why
     if not found.clusters and not found.occupants:

@@ -25,7 +25,7 @@ class CleanAnswer(Answer):
         return document.document(self.cleaned)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the leftovers for a person."""
+        """Return the leftovers as text."""
         return render.text_lines(self.cleaned, width, verbose=self.verbose)
 
     def markdown_lines(self) -> Iterable[str]:

@@ -69,7 +69,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def headline(cleaned: Cleaned) -> tuple[str, str]:
-    """One word, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     found, outcomes = cleaned.found, cleaned.outcomes
     if outcomes is not None and outcomes:
         gone = [outcome.leftover for outcome in outcomes if outcome.state == "removed"]

@@ -54,7 +54,7 @@ def _by_servers(row: Effective) -> bool:
 
 
 def headline(environment: EffectiveEnvironment) -> tuple[str, str]:
-    """One word, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     other = [row for row in environment.rows if row.driver.is_set and row.driver.differs(row.worker)]
     if environment.standing and not environment.raylets:
         return "UNKNOWN", "what the workers inherit is not visible from here"

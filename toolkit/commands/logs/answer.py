@@ -26,7 +26,7 @@ class LogsAnswer(Answer):
         return document.document(self.diagnosis)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the diagnosis for a person."""
+        """Return the diagnosis as text."""
         return render.text_lines(self.diagnosis, width, with_timeline=self.with_timeline)
 
     def markdown_lines(self) -> Iterable[str]:

@@ -26,7 +26,7 @@ class TableAnswer(Answer):
         return document.table_document(self.table)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the table for a person."""
+        """Return the table as text."""
         return render.table_lines(self.table, width)
 
     def markdown_lines(self) -> Iterable[str]:
@@ -55,7 +55,7 @@ class UpgradeAnswer(Answer):
         return document.upgrade_document(self.upgrade)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the upgrade for a person."""
+        """Return the upgrade as text."""
         return render.upgrade_lines(self.upgrade, width)
 
     def markdown_lines(self) -> Iterable[str]:

@@ -1,7 +1,7 @@
 """Which releases work together: one verl tree against many releases of vLLM, or one vLLM against many of verl.
 
 Each pair is judged from both sources by the rules of `check`; verl's pins, the installed packages and the
-machine are judged besides. Nothing is installed or changed.
+machine are also judged. Nothing is installed or changed.
 """
 
 from __future__ import annotations
@@ -81,8 +81,10 @@ class Side:
 class Row:
     """One release: how far each path gets, and the objections to it.
 
-    `pins` are verl's pins that do not admit the pair, `environment` what of the target contradicts it, `exchanged` what would merely be replaced along with it, `clashes` packages that the two want in versions that exclude each other, `unclear`
-    those for which this is unknown. `unread` is why the release could not be judged at all.
+    `pins` are verl's pins that do not admit the pair, `environment` the conflicts with the target,
+    `exchanged` what would merely be replaced along with it. `clashes` are packages that both require in
+    incompatible versions, `unclear` those for which this is unknown. `unread` is why the release could not be
+    judged at all.
     """
 
     project: str
@@ -99,18 +101,18 @@ class Row:
 
     @property
     def starts(self) -> bool:
-        """Whether every path of the verl in question starts."""
+        """Return whether every path of the verl in question starts."""
         return self.verdict is not None and self.verdict.starts
 
     @property
     def fits(self) -> bool:
-        """Whether it starts, without any objection."""
+        """Return whether it starts, without any objection."""
         return self.starts and not (self.pins or self.environment or self.clashes)
 
 
 @dataclass(frozen=True)
 class Table:
-    """The answer: `rows` are releases of `subject`, each against `other`. `offered` counts all releases on the index."""
+    """The result: `rows` are releases of `subject`, each against `other`. `offered` counts all releases on the index."""
 
     subject: Subject
     other: Side
@@ -162,7 +164,7 @@ class Study:
     _facts: Collection = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Start to examine the target."""
+        """Start examining the target."""
         self._facts = Collection(
             (interpreter, packages, verl_trees, vllm_tree), {Machine: self.machine, Target: self.target}
         )
@@ -170,7 +172,7 @@ class Study:
 
     @property
     def interpreter(self) -> Interpreter | None:
-        """The target's Python, None if it does not answer."""
+        """Return the target's Python, None if it does not respond."""
         answer = self._facts.get(Interpreter)
         return None if isinstance(answer, Unknown) else answer
 

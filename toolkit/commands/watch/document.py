@@ -48,7 +48,7 @@ def verdict(forecasts: Sequence[Forecast], within: float) -> Verdict:
 
 
 def headline(forecasts: Sequence[Forecast], within: float) -> tuple[str, str]:
-    """One word, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     found = ending(forecasts, within)
     if found:
         more = f", and {counted(len(found) - 1, 'thing')} more" if len(found) > 1 else ""
