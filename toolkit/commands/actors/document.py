@@ -148,7 +148,7 @@ def headline(found: Placement) -> tuple[str, str]:
 
 
 def untold(found: Placement) -> str:
-    """Why no cluster could be read although one may exist; "" if one was read, or none exists."""
+    """Return why no cluster could be read although one may exist; "" if one was read, or none exists."""
     if found.no_ray is not None:
         return "" if isinstance(found.no_ray, Absent) else found.no_ray.reason
     if all(view.cluster.refused for view in found.clusters):
@@ -195,7 +195,7 @@ def role(occupant: Occupant) -> str:
 
 
 def who(seat: Seat) -> str:
-    """An actor in a few words: "rank 0 of abc123WorkerDict (actor + critic)", "vllm_server_0_0 (vLLMHttpServer)"."""
+    """Describe an actor: "rank 0 of abc123WorkerDict (actor + critic)", "vllm_server_0_0 (vLLMHttpServer)"."""
     if seat.group is not None and seat.member is not None:
         return f"rank {seat.member.rank} of {seat.group.name} ({roles(seat.group)})"
     return name(seat.actor)
@@ -209,7 +209,7 @@ def name(actor: RayActor) -> str:
 
 
 def made_by(actor: RayActor, view: ClusterView) -> str:
-    """What created an actor, and keeps it unless it is detached; "" if unknown."""
+    """Return what created an actor and keeps it alive unless it is detached; "" if unknown."""
     found = view.makers.get(actor.owner)
     if isinstance(found, RayJob):
         return f"the driver of job {found.job}"
@@ -217,7 +217,7 @@ def made_by(actor: RayActor, view: ClusterView) -> str:
 
 
 def kept_by(group: WorkerGroup, view: ClusterView) -> str:
-    """What keeps a group's actors alive, according to the GCS."""
+    """Return what keeps a group's actors alive, according to the GCS."""
     alive = [member.actor for member in group.of("alive", "left behind")]
     if not alive:
         return ""
@@ -229,7 +229,7 @@ def kept_by(group: WorkerGroup, view: ClusterView) -> str:
 
 
 def troubled(group: WorkerGroup) -> Iterator[tuple[str, str]]:
-    """The ranks that are not alive, grouped by reason: their numbers, and the reason."""
+    """Return the ranks that are not alive, grouped by reason: their numbers, and the reason."""
     stories: dict[str, list[int]] = {}
     for member in group.members:
         if member.state != "alive":

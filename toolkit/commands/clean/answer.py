@@ -15,7 +15,7 @@ from verl_doctor.toolkit.console.answer import Answer
 
 @dataclass(frozen=True)
 class CleanAnswer(Answer):
-    """What dead jobs left behind, and what was done with it. `verbose`: in text also what is kept."""
+    """What dead jobs left behind, and what was done about it. `verbose`: the text also lists what is kept."""
 
     cleaned: Cleaned
     verbose: bool = False
@@ -33,5 +33,5 @@ class CleanAnswer(Answer):
         return render.markdown_lines(self.cleaned)
 
     def exit_code(self) -> int:
-        """Return 0 if nothing is left over, 1 if something is, 3 if not everything could be examined; that of the job, if one was run."""
+        """Return 0 if nothing is left over, 1 if something is, 3 if not everything could be examined; the job's code, if one was run."""
         return self.cleaned.exit_code()

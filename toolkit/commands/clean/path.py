@@ -91,7 +91,7 @@ def _together(leftovers: Sequence[Leftover], machine: Machine) -> list[Outcome]:
 
 @contextlib.contextmanager
 def _recording_failure(leftover: Leftover, index: int, outcomes: dict[int, Outcome]) -> Iterator[None]:
-    """Turn what prevents a removal into an outcome."""
+    """Turn an error that prevents a removal into an outcome."""
     try:
         yield
     except _Stays as stays:

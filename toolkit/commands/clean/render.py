@@ -133,7 +133,7 @@ def _kept(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterator[Tex
 
 
 def _appeared(run: Run, width: int | None, *, verbose: bool) -> Iterator[Text]:
-    """What came while the job ran and may be another's."""
+    """Yield what appeared while the job ran and may be another job's."""
     if not run.appeared:
         return
     more = "" if verbose else "; -v shows them"
@@ -152,5 +152,5 @@ def _size(leftover: Leftover | Kept) -> str:
 
 
 def _wrapped(text: str, width: int | None, indent: str, hanging: str) -> Iterator[Text]:
-    """Lines of a text from outside, which is made harmless."""
+    """Wrap untrusted text, with control characters made harmless."""
     yield from (Text(line) for line in wrapped(harmless(text), width, indent=indent, hanging=hanging))

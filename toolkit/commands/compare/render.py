@@ -19,7 +19,7 @@ _STYLES: Final = {
     "breaks": "bold red",
     "could_not_compare": "bold magenta",
 }
-_LONGEST = 60  # characters of a value; JSON and Markdown have it whole
+_LONGEST = 60  # characters of a value; JSON and Markdown show it in full
 _SHORT = 24  # characters of a value in the line of its kind
 _NAMED = 8  # rules
 _NAMED_OF_A_KIND = 4  # differences in the line of their kind
@@ -29,7 +29,7 @@ _WIDEST = 40  # columns of a subject before its values
 
 
 def text_lines(of: Comparison, width: int | None, *, every: bool) -> Iterator[Text]:
-    """Yield the lines, at most 20 of them unless all are asked for. `width` is the terminal's, or None for a pipe."""
+    """Yield the lines, at most 20 of them unless all are requested. `width` is the terminal's, or None for a pipe."""
     word = words.WORDS[of.verdict]
     first, *more = _lines(f"{word}  {words.headline(of)}", width, "", "  ")
     first.stylize(_STYLES[of.verdict], 0, len(word))

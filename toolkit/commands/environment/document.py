@@ -37,7 +37,7 @@ def document(environment: EffectiveEnvironment) -> dict[str, Any]:
 
 
 def worth_showing(environment: EffectiveEnvironment, *, every: bool) -> list[Effective]:
-    """The rows of a table: without `every` only those that differ, or that something other than the shell decides."""
+    """Return the rows of a table: without `every` only those that differ, or that something other than the shell sets."""
     decided = ("verl", "the runtime_env")
     return [
         row
@@ -109,7 +109,7 @@ def legend(rows: list[Effective]) -> str:
 
 
 def decided_at(row: Effective, environment: EffectiveEnvironment) -> str:
-    """Where the workers' value is set, "" if not in a file: "verl/trainer/constants_ppo.py:93"."""
+    """Return where the workers' value is set, "" if not in a file: "verl/trainer/constants_ppo.py:93"."""
     return _at(row.path, row.line, environment)
 
 
@@ -130,7 +130,7 @@ def notes(row: Effective, environment: EffectiveEnvironment) -> Iterator[str]:
 
 
 def _at(path: str, line: int, environment: EffectiveEnvironment) -> str:
-    """A place, without the folders above verl's package, which the head of the page names."""
+    """Shorten a place by the folders above verl's package, which the head of the page names."""
     before, package, _ = environment.verl.rpartition("/verl/")
     short = path.removeprefix(f"{before}/") if package else path
     return f"{short}:{line}" if short and line else short

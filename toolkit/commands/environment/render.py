@@ -19,7 +19,7 @@ _STYLES = {
 }
 _GAP = 2
 _NARROWEST = 9
-_WIDEST = 48  # in a pipe; JSON and Markdown have every value whole
+_WIDEST = 48  # in a pipe; JSON and Markdown show every value in full
 
 
 def text_lines(environment: EffectiveEnvironment, width: int | None, *, every: bool) -> Iterator[Text]:

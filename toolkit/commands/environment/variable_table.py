@@ -39,7 +39,7 @@ def variable_table(target: Target, collection: Collection) -> Iterator[str]:
 
 
 def _read_by(reading: Reading | None) -> str:
-    """Which packages read it here, in a sentence."""
+    """Return a sentence on which packages read it here."""
     if reading is None:
         return "Readers unknown: no package of its family is installed or known."
     if reading.readers:

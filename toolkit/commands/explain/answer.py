@@ -20,7 +20,7 @@ _KEYS = ("code", "severity", "cost", "fix", "title")
 
 
 class _Explanation(Answer):
-    """It holds no verdict."""
+    """An explanation, which has no verdict."""
 
     def exit_code(self) -> ExitCode:
         """Return 0."""

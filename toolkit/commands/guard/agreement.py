@@ -1,4 +1,4 @@
-"""A team's agreement on what its jobs need: a file beside the launch scripts, read before each job."""
+"""A team's agreement on what its jobs need: a file next to the launch scripts, read before each job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verl_doctor.toolkit.text import canonical
 SCHEMA_VERSION = 1
 NAME = "verl-doctor.lock"
 DRIVER = "NVIDIA's driver"
-"""What the driver is called among the names of what is agreed."""
+"""The name of the driver among the agreed items."""
 _FILE = SavedFile(
     kind="agreement",
     key="agreed",
@@ -46,7 +46,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Bases:
-    """What places are relative to: the folder of the environment, and that of the agreement."""
+    """The folders that places are relative to: of the environment, and of the agreement."""
 
     environment: Path
     project: Path
@@ -60,18 +60,19 @@ class Bases:
         return Place("machine", path)
 
     def path(self, place: Place) -> Path:
-        """Where a place is here."""
+        """Return the local path of a place."""
         top = {"environment": self.environment, "project": self.project, "machine": Path("/")}[place.base]
         return top / place.path
 
 
 @dataclass(frozen=True)
 class AgreedFile:
-    """A file that was repaired, or that a repair made. `why` names the rule or the marker that it was for.
+    """A file that was repaired, or created by a repair. `why` names the rule or the marker that it was for.
 
-    `sha256` is of its content, or with `link` of where that leads. `marked` are digests of its marked lines (`line_digest`):
-    while all of them stand in it the repairs do, whatever else was edited. `patches` are what brings them back, as
-    `patches export` writes them, and `loose` are those of the marked lines that no such patch holds.
+    `sha256` is of its content, or with `link` of the link's target. `marked` are digests of its marked lines
+    (`line_digest`): while all of them are present, so are the repairs, whatever else was edited. `patches`
+    restore them, in the format of `patches export`, and `loose` are the marked lines that no such patch
+    holds.
     """
 
     place: Place
@@ -87,9 +88,10 @@ class AgreedFile:
 class Agreement:
     """What must hold where a job starts. Empty fields were not agreed.
 
-    `written` is UTC in ISO 8601. `python` is the version without its patch level. `packages` and `driver` are version specifiers, the packages by
-    canonical name; `site_packages` are the folders in which they lie. `verl` is the package folder of the verl that the
-    job imports. `sites` are the cluster's paths that must be there, and the room that they must have.
+    `written` is UTC in ISO 8601. `python` is the version without its patch level. `packages` and `driver` are
+    version specifiers, the packages by canonical name; `site_packages` are the folders that contain them.
+    `verl` is the package folder of the verl that the job imports. `sites` are the cluster's required paths,
+    and the free space that they need.
     """
 
     written: str = ""

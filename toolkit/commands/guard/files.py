@@ -34,7 +34,7 @@ class Found:
 
 
 def all_found(agreed: Iterable[AgreedFile], bases: Bases) -> list[Found]:
-    """Examine each file. One that does not answer in time is unreadable. Raises UsageError if the patches of one are damaged."""
+    """Examine each file. A file that does not respond in time is unreadable. Raises UsageError if its patches are damaged."""
     files = [(agreed_file, bases.path(agreed_file.place)) for agreed_file in agreed]
     contents = all_in_time([partial(_content, agreed_file, path) for agreed_file, path in files])
     return [
@@ -79,7 +79,7 @@ def _found(agreed: AgreedFile, path: Path, content: bytes | Found | None) -> Fou
 
 
 def _stand(agreed: AgreedFile, path: Path, lines: set[str]) -> bool:
-    """Whether the patches are in the file in another form: `guard --apply` and `patches apply` write them as this doctor does."""
+    """Return whether the patches are in the file in the form that `guard --apply` and `patches apply` write."""
     from verl_doctor.toolkit.commands.guard.patches import missing  # noqa: PLC0415 - reads the file as Python
 
     return lines.issuperset(agreed.loose) and not missing(agreed.patches, path)

@@ -26,7 +26,11 @@ LOST = frozenset({"lost", "gone", "changed"})
 
 @dataclass(frozen=True)
 class Gate:
-    """`lock` is the file of the agreement, "" if there is none; `unread` is why an existing one is not read. `outweighed` has the names of what the configuration overrides, and its file; `expected` everything that it requires."""
+    """`lock` is the file of the agreement, "" if there is none; `unread` is why an existing one is not read.
+
+    `outweighed` has the names of what the configuration overrides, and its file; `expected` everything that
+    it requires.
+    """
 
     target: Target
     here: Here
@@ -99,11 +103,15 @@ def opened(options: Options, lock: Path | None, *, in_image: bool) -> Gate:
 
 
 def _why_unread(path: Path, *, named: bool) -> str:
-    """Why an agreement is not read, "" if it is. Raises UsageError if it is not a file, or was `named` and does not exist. A named one is trusted, whoever wrote it."""
+    """Why an agreement is not read, "" if it is.
+
+    Raises UsageError if it is not a file, or was `named` and does not exist. A named one is trusted, whoever
+    wrote it.
+    """
     if not named and (why := why_foreign(path, group_counts=True)):
         return f"{path} is ignored: {why}; if you trust it, pass --lock {shlex.quote(str(path))}"
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would block
             raise UsageError(f"{path} is not a regular file; write an agreement with: {guard.AGREE_ANEW}")
         path.open("rb").close()
     except OSError as error:
@@ -114,7 +122,7 @@ def _why_unread(path: Path, *, named: bool) -> str:
 
 
 def new_lock(machine: Machine, lock: Path | None) -> Path:
-    """Where an agreement is written: the file that was named, the one that is there, or beside the configuration.
+    """Return where to write an agreement: the named file, the existing one, or a file next to the configuration.
 
     Raises UsageError if the existing one may be another user's.
     """

@@ -32,7 +32,7 @@ Verdict = Literal["ok", "failures", "could_not_check"]
 
 @dataclass(frozen=True)
 class Term:
-    """One agreed item and its state. `next_step` is what to do if it does not hold."""
+    """One agreed item and its state. `next_step` is the remedy if it does not hold."""
 
     subject: str
     status: Status
@@ -42,7 +42,7 @@ class Term:
     next_step: str = ""
 
     def __str__(self) -> str:
-        """In words."""
+        """Return a description."""
         if self.reason:
             return f"{self.subject}: {self.reason}"
         return f"{self.subject} is {self.found or 'missing'}; agreed: {self.agreed}"
@@ -52,7 +52,8 @@ class Term:
 class Here:
     """Where the job is about to start.
 
-    `verl` is the package folder that the user names, or None. `in_image`: an image is being built, so that devices, mounts and variables are not a node's.
+    `verl` is the package folder that the user names, or None. `in_image`: an image is being built, so that
+    devices, mounts and variables are not a node's.
     """
 
     machine: Machine
@@ -87,7 +88,7 @@ def verdict(terms: Iterable[Term]) -> Verdict:
 
 
 def document(terms: Iterable[Term], agreement: str, outweighed: Mapping[str, str]) -> dict[str, Any]:
-    """The answer as JSON types; `agreement` is the file that was read, "" when there is none.
+    """Return the result in JSON types; `agreement` is the file that was read, "" if there is none.
 
     `outweighed` is what another file overrides, and that file.
     """
@@ -146,7 +147,7 @@ def _packages(agreement: Agreement, here: Here) -> Iterator[Term]:
 
 
 def _closed(path: Path) -> str:
-    """Why this user cannot see whether something exists there; "" if they can."""
+    """Return why this user cannot see whether a path exists; "" if they can."""
     may_list = not os.path.isdir(path.parent) or os.access(path.parent, os.R_OK | os.X_OK)
     try:
         os.stat(path)  # noqa: PTH116 - of os.path, which says no instead, this is the one that tells the two apart

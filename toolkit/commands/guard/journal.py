@@ -15,9 +15,9 @@ from verl_doctor.toolkit.marker import Marker, marked_lines
 
 
 def journalled(home: Path, bases: Bases, marker: Marker, since: str = "") -> Iterator[AgreedFile]:
-    """The files of repairs in a journal that are in place and newer than `since`: each as the last repair left it.
+    """Return the files of repairs in a journal that are in place and newer than `since`, each as the last repair left it.
 
-    Raises Refused when the journal cannot be read.
+    Raises Refused if the journal cannot be read.
     """
     last: dict[str, AgreedFile] = {}
     for entry in journal.entries(home):

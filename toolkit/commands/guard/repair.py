@@ -82,7 +82,7 @@ def bring_back(gate: Gate, lost: Iterable[Found]) -> Outcome:
 
 
 def _why_not_there(gate: Gate, tree: Path) -> str:
-    """Why a tree must not be patched, whatever an agreement contains: this job does not import it; "" if it may."""
+    """Return why a tree must not be patched, whatever the agreement contains: this job does not import it; "" if it may."""
     real, bases = Path(os.path.realpath(tree)), gate.here.bases
     if any(real.is_relative_to(os.path.realpath(base)) for base in (bases.environment, bases.project)):
         return ""
@@ -112,7 +112,7 @@ def _same(first: Path, other: Path) -> bool:
 
 
 def wait_for(settled: Callable[[], bool], patience: float) -> None:
-    """Wait until another process has repaired everything, or until the time is over."""
+    """Wait until another process has repaired everything, or the time is over."""
     until = time.monotonic() + patience
     while not settled() and time.monotonic() < until:
         time.sleep(_PAUSE)

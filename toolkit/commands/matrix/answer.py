@@ -17,7 +17,7 @@ from verl_doctor.toolkit.exit_code import ExitCode
 
 @dataclass(frozen=True)
 class TableAnswer(Answer):
-    """Which releases of one project work with what is there of the other."""
+    """Which releases of one project work with the installed or given release of the other."""
 
     table: Table
 

@@ -81,5 +81,5 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """A dataclass with lists where it has tuples, as JSON has them."""
+    """Convert a dataclass to JSON types, with lists for tuples."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(value).items()}

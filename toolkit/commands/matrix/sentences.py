@@ -41,7 +41,7 @@ def named(row: Row) -> str:
 
 
 def headline(table: Table) -> tuple[str, str]:
-    """The answer: a word and a sentence."""
+    """Return the result as a word and a sentence."""
     best = table.best
     if best is None:
         return "NONE STARTS", f"no listed release starts with {other(table)}"
@@ -153,13 +153,13 @@ def span(rows: list[Row], called: Mapping[Row, str]) -> str:
 
 
 def more(verdict: Verdict) -> str:
-    """What else stops a release."""
+    """Return what else stops a release."""
     rest = len(verdict.stopping) - 1
     return f"and {counted(rest, 'more break', 'more breaks')}" if rest > 0 else ""
 
 
 def age(taken: float) -> str:
-    """The age of an answer of the index, in words; empty if it is fresh."""
+    """Describe the age of an index page; empty if it is fresh."""
     if not taken:
         return ""
     hours = max(0.0, time.time() - taken) / 3600

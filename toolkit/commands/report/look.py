@@ -19,7 +19,7 @@ from verl_doctor.toolkit.target import UsageError
 
 @dataclass(frozen=True)
 class Asked:
-    """What to examine besides this machine, or instead of it: nodes, facts that were saved, logs, an older snapshot, the package indexes."""
+    """What to examine besides or instead of this machine: nodes, saved facts, logs, an older snapshot, the package indexes."""
 
     nodes: AskedNodes | None = None
     facts: tuple[Path, ...] = ()

@@ -1,7 +1,8 @@
 """Pseudonyms for names of people and machines on a public page; the same name always gets the same pseudonym.
 
-A home folder becomes `~`, a user USER, a host node-17 or host-1, an address address-1. What only looks like a
-name stays: versions, loopback, common networks, and words that the page needs, such as names of packages.
+A home folder becomes `~`, a user USER, a host node-17 or host-1, an address address-1. Text that only
+resembles a name stays: versions, loopback, common networks, and words that the page needs, such as package
+names.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from verl_doctor.toolkit.collectors.network.network import is_address
 from verl_doctor.toolkit.system.secret import without_secrets
 
-# A dotted name of Python has no number or hyphen before its first dot.
+# A dotted Python name has no number or hyphen before its first dot.
 _OF_CLOUDS = re.compile(
     r"\bip-\d+-\d+-\d+-\d+(?:\.[\w-]+)*"
     r"|(?<![\w./-])(?=[A-Za-z0-9-]*[\d-])[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*"
@@ -89,7 +90,7 @@ def _stem(name: str) -> str:
 
 
 def any_of(words: Iterable[str], before: str, behind: str) -> re.Pattern[str] | None:
-    """A pattern that finds each of the words, the longest first, as the group `word`; None when there are none."""
+    """Return a pattern that finds each of the words, the longest first, as the group `word`; None if there are none."""
     listed = "|".join(map(re.escape, sorted(set(words), key=len, reverse=True)))
     return re.compile(f"{before}(?P<word>{listed}){behind}") if listed else None
 
@@ -134,7 +135,11 @@ _PRIVATE = tuple(
 
 @dataclass(frozen=True)
 class Names:
-    """The known names. `words` are never masked; `versions` are not addresses. `folders` are home folders, `others` further names with their pseudonyms."""
+    """The known names.
+
+    `words` are never masked; `versions` are not addresses. `folders` are home folders, `others` further names
+    with their pseudonyms.
+    """
 
     folders: frozenset[str] = frozenset()
     people: frozenset[str] = frozenset()

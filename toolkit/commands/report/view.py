@@ -85,7 +85,7 @@ class PageAnswer(Answer):
         return render_markdown.render(self.page)
 
     def exit_code(self) -> int:
-        """Return that of the report."""
+        """Return the report's exit code."""
         return self.code
 
 

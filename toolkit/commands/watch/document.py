@@ -36,7 +36,7 @@ def document(forecasts: Sequence[Forecast], *, looks: int, seconds: float, withi
 
 
 def ending(forecasts: Sequence[Forecast], within: float) -> list[Forecast]:
-    """What has run out, or will within so many seconds."""
+    """Return what has run out, or will within this many seconds."""
     return [forecast for forecast in forecasts if forecast.left is not None and forecast.left <= within]
 
 
@@ -66,19 +66,19 @@ def headline(forecasts: Sequence[Forecast], within: float) -> tuple[str, str]:
 
 
 def first_of(forecast: Forecast) -> str:
-    """What happens to one gauge, and when."""
+    """Return what happens to one gauge, and when."""
     when = "now" if not forecast.left else f"in about {in_time(forecast.left)}"
     growth = f", {change(forecast)}" if forecast.rate and forecast.left else ""
     return f"{forecast.gauge.name}: {forecast.gauge.then} {when} ({part(forecast.gauge)}{growth})"
 
 
 def part(gauge: Gauge) -> str:
-    """How much of the limit is taken."""
+    """Return how much of the limit is used."""
     return f"{min(gauge.part, 1):.0%}"
 
 
 def amounts(gauge: Gauge) -> str:
-    """How much is taken, of how much."""
+    """Return the used amount and the limit."""
     if gauge.unit == "bytes":
         return f"{in_bytes(gauge.used)} of {in_bytes(gauge.limit)}"
     return f"{gauge.used:,.0f} of {gauge.limit:,.0f}"
