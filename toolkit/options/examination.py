@@ -1,4 +1,4 @@
-"""From the shared options to an examination: the source that they name, the session, and the report in the form that was chosen."""
+"""From the shared options to an examination: the source, the session, and the report in the chosen form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from verl_doctor.toolkit.text import harmless, listed
 
 
 def are_several(facts: Sequence[Path]) -> bool:
-    """Whether --facts names the files of several machines."""
+    """Return whether --facts names the files of several machines."""
     return len(facts) > 1 or any(os.path.isdir(path) for path in facts)
 
 
@@ -68,7 +68,7 @@ def announced_session(options: Options, rules: Rules, view: View, facts: Sequenc
 
 
 def show_report(report: Report, run: Session, view: View, code: int) -> int:
-    """Show the report of a command that ends with `code`, and return that."""
+    """Show the report of a command that ends with `code`, and return that code."""
     answer = ReportAnswer(report, code, view.verbose, run.registry.checks)
     undo = "verl-doctor undo --list shows what was changed" if report.applied else ""
     return show(answer, view.form, view.output, next_step=undo)
