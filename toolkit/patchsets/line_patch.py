@@ -171,8 +171,8 @@ def _line(solid: Sequence[int], spot: int, lines: Sequence[str]) -> int:
 def _spots(patch: LinePatch, texts: Sequence[str], old: Sequence[str]) -> dict[int, int]:
     """Return the places of `old` in the texts, each with the number of matching neighbours.
 
-    An addition belongs where its neighbours meet. An old line that occurs once needs no matching neighbour, one that occurs several times needs one, and an
-    addition both.
+    An addition belongs where its neighbours meet. An old line that occurs once needs no matching neighbour, one
+    that occurs several times needs one, and an addition both.
     """
     found: dict[int, int] = {}
     wanted = len(old)
