@@ -30,7 +30,7 @@ Weight = Literal["breaks", "matters", "noise"]
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 _IN_BYTES = frozenset({"memory", "locked memory", "/dev/shm"})  # noqa: S108 - a name to show
 _SEVERAL = 3
-"""How many values of one subject are listed by node; more are summarised."""
+"""How many different values of one subject are listed separately; more are summarised."""
 
 
 @dataclass(frozen=True)

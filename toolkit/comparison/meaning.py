@@ -13,7 +13,7 @@ from verl_doctor.toolkit.cluster import fleet_subjects
 from verl_doctor.toolkit.collectors.launch.environment import is_listed
 
 Matters = Callable[[str, str, str], bool]
-"""Takes a subject's name, its old and its new value."""
+"""Takes a subject's name, its old and its new value, and returns whether the difference matters."""
 
 Step = Callable[[str, str, str], str]
 """Takes the same, and returns the command that restores the old value; "" if there is none."""

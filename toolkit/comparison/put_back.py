@@ -122,7 +122,7 @@ def _entry_back(new: Any, old: Any, name: str) -> Any:
 
 
 def _key_back(new: Mapping[str, Any], old: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Restore a key; in `a.b` the key `b` is below `a`."""
+    """Restore a key; `a.b` may also be the key `b` below `a`."""
     first, _, rest = name.partition(".")
     if name in new or name in old:
         if new.get(name) == old.get(name) and (name in new) == (name in old):

@@ -345,7 +345,7 @@ def _has_address(interface: Interface) -> bool:
 
 
 ASKED: Mapping[Asked, str] = {"script": "a launch script", "files": "a model or data"}
-"""The names of what the user has to name."""
+"""Readable names of what the user has to name."""
 
 READERS: tuple[Reader, ...] = (
     Reader(_verl_tree, "the job runs this code", step=meaning.install),

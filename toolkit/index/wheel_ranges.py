@@ -10,7 +10,7 @@ from verl_doctor.toolkit.index.web import Exchange, Part, Web
 # The directory of a vLLM wheel takes 120 to 650 kB (0.8.5 to 0.33.0, measured 2026-11). It is at the end.
 _TAIL = 768 * 1024
 _STEP = 64 * 1024
-# The status codes for "the last N bytes", a form that not all servers support.
+# The status codes of servers that do not support "the last N bytes".
 _NO_SUFFIX = frozenset({400, 405, 416, 501})
 
 

@@ -85,7 +85,7 @@ class Job:
 
 
 def _without_grace(entry: Leftover | Kept, files: LeftFiles | Unknown) -> Leftover | Kept:
-    """Judge a leftover of a job that is known to have ended: its young age does not keep it."""
+    """Judge a leftover without the grace for young files, because its job has ended."""
     among = files if isinstance(files, LeftFiles) else LeftFiles()
     return next((judged(file, among, grace=0.0) for file in among.files if file.path == entry.name), entry)
 

@@ -16,7 +16,7 @@ from verl_doctor.toolkit.logs import document
 
 @dataclass(frozen=True)
 class LogsAnswer(Answer):
-    """Why a run failed. `with_timeline`: in text also how its start spent the time."""
+    """Why a run failed. `with_timeline`: the text also shows how the start spent the time."""
 
     diagnosis: document.Answer
     with_timeline: bool = False

@@ -50,7 +50,7 @@ class Want:
 
 @dataclass(frozen=True)
 class Wants:
-    """All that a release declares. `python` is its Requires-Python, empty if undeclared."""
+    """All requirements that a release declares. `python` is its Requires-Python, empty if undeclared."""
 
     requirements: tuple[Want, ...] = ()
     python: str = ""
@@ -80,7 +80,7 @@ def wants_of_tree(tree: Tree, markers: Mapping[str, str], installed: Distributio
 def _applying(
     owner: str, texts: Iterable[str], markers: Mapping[str, str], extras: Iterable[str], source: str
 ) -> Iterator[Want]:
-    """The requirements whose markers hold, those of the extras and of the extras that these consist of included."""
+    """Return the requirements with satisfied markers, including those of the extras and of nested extras."""
     requirements = [requirement for text in texts if (requirement := parsed(text)) is not None]
     waiting, done = ["", *extras], set()
     while waiting:
@@ -181,7 +181,7 @@ def _literal(node: ast.expr | None, names: Mapping[str, Any]) -> Any:
 
 
 def _flattened(base: Any, extras: Any, python: Any) -> tuple[list[str], str]:
-    """Requirement texts as wheel metadata has them: those of an extra carry its name in their marker."""
+    """Return requirements in the format of wheel metadata: those of an extra have its name in their marker."""
     texts = [text for text in base if isinstance(text, str)] if isinstance(base, list) else []
     for extra, wanted in extras.items() if isinstance(extras, dict) else ():
         for text in wanted if isinstance(wanted, list) else ():

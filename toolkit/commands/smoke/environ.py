@@ -58,8 +58,8 @@ def with_own_tree(folder: Path, outcome: Outcome) -> Outcome:
 def _warm_caches(facts: Facts) -> dict[str, str]:
     """Return the job's caches of compiled kernels that exist: without them each climb would compile everything again.
 
-    What is fetched from the hub, or made from data, stays in the private home. The default
-    /tmp/torchinductor_USER is excluded: it may be another user's, and its content would be executed.
+    What is fetched from the hub, or made from data, stays in the private home. A folder that no
+    variable names, /tmp/torchinductor_USER, counts only if this user owns it, because its content is executed.
     """
     caches = facts.get(Caches)
     known = () if isinstance(caches, Unknown) else caches.folders

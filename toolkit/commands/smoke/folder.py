@@ -87,7 +87,7 @@ def keep(folder: str) -> None:
 
 @contextlib.contextmanager
 def _kept(folder: Path) -> Iterator[IO[bytes]]:
-    """Start a keeper for this folder, and return the pipe to it."""
+    """Run a keeper for this folder, and yield the pipe to it."""
     program = _KEEPER.format(path=sys.path, folder=str(folder))
     keeper = subprocess.Popen(
         [sys.executable, "-c", program],

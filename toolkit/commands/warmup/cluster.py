@@ -79,7 +79,7 @@ def shares(pages: Summary) -> tuple[str, ...]:
 
 
 def _patience(cold: Mapping[str, Summary], sharing: Sharing, budget: float) -> tuple[float, float]:
-    """Return the seconds for one node and for all: limited by the user's limit, and by the time that they need one after another."""
+    """Return the seconds for one node, and for all of them in turns; both are within the user's limit."""
     longest = _AROUND + max(pages.missing for pages in cold.values()) / _SLOW
     crowd = Counter(share for shares_of_one in sharing.of.values() for share in shares_of_one)
     turns = max((-(-number // sharing.most) for number in crowd.values()), default=1)

@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 
 def document(forecasts: Sequence[Forecast], *, looks: int, seconds: float, within: float) -> dict[str, Any]:
-    """Everything, in JSON types. The gauges stand in the order of their urgency."""
+    """Everything, in JSON types. The gauges are ordered by urgency."""
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": verdict(forecasts, within),

@@ -80,7 +80,7 @@ def _is_module(folder: str, name: str) -> bool:
 def _side_by_side(stage: Stage, lanes: Sequence[Sequence[str]]) -> list[Ran]:
     """Import in parallel, as many at a time as there are cores.
 
-    Ctrl-C reaches only this thread: the others are told to end their children.
+    Ctrl-C reaches only this thread: the others are notified to end their children.
     """
     over = threading.Event()
 
