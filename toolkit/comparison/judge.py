@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict. Lost data outweighs that nothing else differs."""
+        """The verdict. Lost data outweighs that nothing else differs."""
         for weight in ("breaks", "matters"):
             if self.of(weight):
                 return "breaks" if weight == "breaks" else "matters"

@@ -27,7 +27,7 @@ class Side:
 
     @cached_property
     def nodes(self) -> Mapping[str, NodeFacts]:
-        """Return the nodes that responded, by name; none for a single machine."""
+        """The nodes that responded, by name; none for a single machine."""
         store = FactStore(self._collectors, {})
         return {
             answer.node: store.facts_of(answer)
@@ -37,7 +37,7 @@ class Side:
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
-        """Return the GPUs of each node, by its name; `HERE` is the machine."""
+        """The GPUs of each node, by its name; `HERE` is the machine."""
         return {HERE: gpus_of(self.snapshot), **{name: gpus_of(facts) for name, facts in self.nodes.items()}}
 
     def facts(self, name: str) -> Facts:

@@ -60,7 +60,7 @@ class PackageIndex:
 
     @property
     def complete(self) -> bool:
-        """Return whether all releases of a project can be known: a folder of wheels holds only some."""
+        """Whether all releases of a project can be known: a folder of wheels holds only some."""
         return bool(self._settings.indexes)
 
     def close(self) -> None:

@@ -36,17 +36,17 @@ class WheelFile:
 
     @property
     def version(self) -> Version:
-        """Return the version in its name."""
+        """The version in its name."""
         return parse_wheel_filename(self.filename)[1]
 
     @property
     def build(self) -> tuple[int, str] | tuple[()]:
-        """Return the build number in its name: installers prefer the higher of two builds of one version."""
+        """The build number in its name: installers prefer the higher of two builds of one version."""
         return parse_wheel_filename(self.filename)[2]
 
     @property
     def tags(self) -> frozenset[Tag]:
-        """Return the Pythons and platforms in its name."""
+        """The Pythons and platforms in its name."""
         return parse_wheel_filename(self.filename)[3]
 
     def for_python(self, version: str) -> bool:

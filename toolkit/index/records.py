@@ -48,7 +48,7 @@ class Recorded(NamedTuple):
 
     @property
     def sha256(self) -> str:
-        """Return the SHA-256 in hexadecimal; empty if the entry has none."""
+        """The SHA-256 in hexadecimal; empty if the entry has none."""
         try:
             raw = base64.urlsafe_b64decode(self.digest + "=" * (-len(self.digest) % 4))
         except (binascii.Error, ValueError):
@@ -64,7 +64,7 @@ class Seen(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return a key that identifies this content for as long as the file is not written.
+        """A key that identifies this content for as long as the file is not written.
 
         Device, inode, size, and the nanoseconds of the last change of content and of status. The latter
         cannot be set by hand, so an edit that restores the file's time has another key.
@@ -152,7 +152,7 @@ class Hashes:
 
     @cached_property
     def _known(self) -> dict[str, Any]:
-        """Return the results of earlier runs, which may be damaged; read on first use, as there may be 300,000."""
+        """The results of earlier runs, which may be damaged; read on first use, as there may be 300,000."""
         loaded = cache.read(self._file, _LARGEST_CACHE)
         return loaded if isinstance(loaded, dict) else {}
 

@@ -45,7 +45,7 @@ class RangedFile(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """Return the size of the whole file in bytes."""
+        """The size of the whole file in bytes."""
         return self._tail.total
 
     def fetch(self, start: int, end: int) -> None:

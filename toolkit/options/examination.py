@@ -25,7 +25,7 @@ def are_several(facts: Sequence[Path]) -> bool:
 
 
 def source_of(facts: Sequence[Path], nodes: AskedNodes | None, *, with_kept_nodes: bool = True) -> Source:
-    """The source given by --facts, --cluster or --nodes; this machine by default.
+    """Return the source given by --facts, --cluster or --nodes; this machine by default.
 
     `with_kept_nodes`: the nodes in a snapshot are judged too, not only its own machine.
     """

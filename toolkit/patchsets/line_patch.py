@@ -48,12 +48,12 @@ class LinePatch:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Return what two trees with this patch have in common."""
+        """What two trees with this patch have in common."""
         return self.path, self.base, self.marker, _essence(self.new)
 
     @property
     def place(self) -> str:
-        """Return its place in readable form."""
+        """Its place in readable form."""
         return f"{self.path}:{self.line}"
 
 

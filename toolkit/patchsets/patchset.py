@@ -58,12 +58,12 @@ class Patch:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Return what two trees with this patch have in common."""
+        """What two trees with this patch have in common."""
         return self.path, self.scope, self.statements, self.steps, self.marker, "".join(self.new.split())
 
     @property
     def place(self) -> str:
-        """Return its place in readable form."""
+        """Its place in readable form."""
         return f"{self.path}:{self.line}" + (f" in {self.scope}" if self.scope else "")
 
 

@@ -36,7 +36,7 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """Return the name under which a model calls it."""
+        """The name under which a model calls it."""
         return str(self.schema["function"]["name"])
 
 
@@ -106,12 +106,12 @@ class Columns:
 
     @property
     def prompt(self) -> str:
-        """Return the column of prompts."""
+        """The column of prompts."""
         return self.rewarded.get("prompt_key", "prompt")
 
     @property
     def pictures(self) -> str:
-        """Return the column of pictures, for rewards and for fine-tuning alike."""
+        """The column of pictures, for rewards and for fine-tuning alike."""
         return self.rewarded.get("image_key", "images")
 
 

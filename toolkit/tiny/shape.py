@@ -54,7 +54,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """Return how many numbers the model has."""
+        """How many numbers the model has."""
         return sum(math.prod(sizes) for sizes in self.tensors.values())
 
 

@@ -55,7 +55,7 @@ class Chosen:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all files."""
+        """The bytes of all files."""
         return sum(file.size for file in self.files)
 
 

@@ -49,7 +49,7 @@ class Summary:
 
     @property
     def verdict(self) -> Verdict:
-        """Return whether everything named is resident, up to the user's own limit."""
+        """Whether everything named is resident, up to the user's own limit."""
         wanted = self.size if self.limit is None else min(self.size, self.limit)
         if self.ended or self.troubles or wanted - self.wanted >= PAGE:
             return "failures"
@@ -59,12 +59,12 @@ class Summary:
 
     @property
     def missing(self) -> int:
-        """Return the requested bytes that are not known to be resident."""
+        """The requested bytes that are not known to be resident."""
         return self.wanted - (self.resident or 0)
 
     @property
     def speed(self) -> float:
-        """Return bytes per second."""
+        """Bytes per second."""
         return self.read / self.seconds if self.seconds else 0.0
 
 

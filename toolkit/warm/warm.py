@@ -35,7 +35,7 @@ class Mount:
 
     @property
     def in_memory(self) -> bool:
-        """Return whether its files are already memory."""
+        """Whether its files are already memory."""
         return self.kind in _IN_MEMORY
 
 
@@ -57,12 +57,12 @@ class Row:
 
     @property
     def missing(self) -> int:
-        """Return the requested bytes that were not resident at the beginning."""
+        """The requested bytes that were not resident at the beginning."""
         return self.wanted - (self.before or 0)
 
     @property
     def lost(self) -> int:
-        """Return the bytes that were resident in this run and no longer are."""
+        """The bytes that were resident in this run and no longer are."""
         return 0 if self.after is None else max(0, self.passed - self.after)
 
 
@@ -78,17 +78,17 @@ class Plan:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all files."""
+        """The bytes of all files."""
         return sum(row.data for row in self.rows)
 
     @property
     def wanted(self) -> int:
-        """Return the bytes that should be resident."""
+        """The bytes that should be resident."""
         return sum(row.wanted for row in self.rows)
 
     @property
     def missing(self) -> int:
-        """Return the bytes that must be read for that."""
+        """The bytes that must be read for that."""
         return sum(row.missing for row in self.rows)
 
 
@@ -104,7 +104,7 @@ class Warmed:
 
     @property
     def resident(self) -> int | None:
-        """Return the requested bytes that are resident now; None if the kernel does not report some."""
+        """The requested bytes that are resident now; None if the kernel does not report some."""
         sizes = [row.after if self.done else row.before for row in self.plan.rows if row.wanted]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
@@ -188,12 +188,12 @@ class Moment:
 
     @property
     def speed(self) -> float:
-        """Return bytes per second."""
+        """Bytes per second."""
         return self.brought / self.seconds if self.seconds else 0.0
 
     @property
     def left(self) -> float | None:
-        """Return the seconds left at this speed; None before anything was loaded."""
+        """The seconds left at this speed; None before anything was loaded."""
         return max(0, self.missing - self.brought) / self.speed if self.brought else None
 
 

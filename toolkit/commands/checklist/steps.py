@@ -62,7 +62,7 @@ class Look:
 
     @property
     def tree_arguments(self) -> str:
-        """Return the same for a command about the environment alone, not about a job."""
+        """The same for a command about the environment alone, not about a job."""
         about = replace(
             self.run.target, files=(), words=(), model=None, data=(), libraries=(), ray_address=""
         )
@@ -83,7 +83,7 @@ def _entries() -> list[dict[str, Any]]:
 
 
 def _codes() -> frozenset[str]:
-    """The rules that steps are judged by."""
+    """Return the rules that steps are judged by."""
     return frozenset(
         code for entry in _entries() for key in ("judged_by", "on_nodes") for code in entry.get(key, ())
     )
@@ -171,7 +171,7 @@ def _sites_said(look: Look) -> list[Said]:
 
 
 def _paths_file(folder: Path) -> str:
-    """The file of paths found here, or its usual name."""
+    """Return the file of paths found here, or its usual name."""
     return shlex.quote(min((path.name for path in folder.glob("*path*.py")), default="paths.py"))
 
 

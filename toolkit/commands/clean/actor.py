@@ -28,7 +28,7 @@ def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]
 
 
 def _cluster(removal: object) -> tuple[str, str, str, str]:
-    """Address, session, interpreter and token of the cluster."""
+    """Return address, session, interpreter and token of the cluster."""
     if isinstance(removal, (KillActor, RemoveGroup)):
         return removal.address, removal.session, removal.python, removal.token
     raise TypeError(f"{type(removal).__name__} is not a removal in a Ray cluster")

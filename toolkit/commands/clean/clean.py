@@ -56,7 +56,7 @@ class Found:
 
     @property
     def everything(self) -> tuple[Leftover | Kept, ...]:
-        """Return what is left over, and what is kept."""
+        """What is left over, and what is kept."""
         entries: list[Leftover | Kept] = [*self.leftovers, *self.kept]
         return tuple(entries)
 
@@ -99,7 +99,7 @@ class Cleaned:
 
     @property
     def still_there(self) -> tuple[Outcome, ...]:
-        """Return what should have been removed but was not."""
+        """What should have been removed but was not."""
         return tuple(outcome for outcome in self.outcomes or () if outcome.state != "removed")
 
     def exit_code(self) -> int:
@@ -135,7 +135,7 @@ def find(collectors: Iterable[Collector], collection: Facts, ray_address: str = 
 
 
 def chosen(found: Found, kinds: Collection[Kind], older_than: float) -> Found:
-    """The leftovers of these kinds (all if none are given) that have not changed for `older_than` seconds."""
+    """Return the leftovers of these kinds (all if none are given) that have not changed for `older_than` seconds."""
     of_kind = [leftover for leftover in found.leftovers if not kinds or leftover.kind in kinds]
     young = [
         leftover for leftover in of_kind if older_than and (leftover.age is None or leftover.age < older_than)

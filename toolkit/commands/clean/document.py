@@ -16,7 +16,7 @@ _SINGULARS: Mapping[str, str] = {"shared memory": "piece of shared memory"}
 
 
 def document(cleaned: Cleaned) -> dict[str, Any]:
-    """Everything, in JSON types."""
+    """Return everything in JSON types."""
     outcomes = {(outcome.leftover.kind, outcome.leftover.name): outcome for outcome in cleaned.outcomes or ()}
 
     def became(leftover: Leftover) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def headline(cleaned: Cleaned) -> tuple[str, str]:
 
 
 def kinds_of(leftovers: Iterable[Leftover | Kept]) -> str:
-    """How many there are of each kind: "2 session folders and 1 socket"."""
+    """Return how many there are of each kind: "2 session folders and 1 socket"."""
     kinds = sorted(leftover.kind for leftover in leftovers)
     parts = [
         counted(len(list(same)), _SINGULARS.get(kind, kind), _PLURALS.get(kind, ""))
@@ -100,7 +100,7 @@ def kinds_of(leftovers: Iterable[Leftover | Kept]) -> str:
 
 
 def takes(leftovers: Iterable[Leftover | Kept], before: str) -> str:
-    """How much of each store they take: "3.2 GiB of disk"; "" if unknown."""
+    """Return how much of each store they take: "3.2 GiB of disk"; "" if unknown."""
     known = sorted(
         (leftover.store, leftover.size)
         for leftover in leftovers
@@ -129,13 +129,13 @@ def of_run(run: Run) -> Iterator[str]:
 
 
 def _total(total: Total) -> str:
-    """A number, a size, or both: "2 (1.0 GiB)"."""
+    """Return a number, a size, or both: "2 (1.0 GiB)"."""
     size = in_bytes(total.size) if total.size else ""
     return f"{total.number} ({size})" if total.number and size else size or str(total.number)
 
 
 def next_steps(cleaned: Cleaned) -> Iterator[str]:
-    """The next steps, and what was not possible."""
+    """Yield the next steps, and what was not possible."""
     if cleaned.outcomes is None and cleaned.found.leftovers:
         yield "run verl-doctor clean --apply to remove them, each after a fresh check; this cannot be undone"
     if (

@@ -87,7 +87,7 @@ def markdown_lines(cleaned: Cleaned) -> Iterator[str]:
 def _of_kind(
     same: list[Leftover], outcomes: Mapping[tuple[Kind, str], Outcome], width: int | None, *, verbose: bool
 ) -> Iterator[Text]:
-    """The largest ones, and those that could not be removed; the rest are counted."""
+    """Yield the largest ones, and those that could not be removed; the rest are counted."""
 
     def weight(leftover: Leftover) -> tuple[bool, int]:
         outcome = outcomes.get((leftover.kind, leftover.name))
@@ -119,7 +119,7 @@ def _leftover(
 
 
 def _kept(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterator[Text]:
-    """What is kept, and why: only a few if there are leftovers, unless everything is requested."""
+    """Yield what is kept, and why: only a few if there are leftovers, unless everything is requested."""
     kept = cleaned.found.kept
     if not cleaned.found.leftovers and not verbose and cleaned.run is None:
         return

@@ -40,7 +40,7 @@ def text_lines(of: Comparison, width: int | None, *, every: bool) -> Iterator[Te
 
 
 def _short(of: Comparison, width: int | None) -> Iterator[Text]:
-    """What breaks, with the next step; what may change the job, one line per kind; the rest in numbers."""
+    """Yield what breaks, with the next step; what may change the job, one line per kind; the rest in numbers."""
     breaks = of.of("breaks")
     if breaks:
         yield Text("Breaks what worked:", style="bold red")
@@ -92,7 +92,7 @@ def _lines(text: str, width: int | None, indent: str, hanging: str, style: str =
 
 
 def _head(difference: Difference, of: Comparison) -> str:
-    """What breaks, which rules find it, and on which nodes."""
+    """Return what breaks, which rules find it, and on which nodes."""
     if difference.kind == "finding":
         head = f"{', '.join(difference.codes)}  {difference.new}"
     else:

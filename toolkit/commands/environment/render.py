@@ -90,7 +90,7 @@ def _line(cells: tuple[str, ...], sizes: list[int]) -> str:
 
 
 def _fitting(sizes: list[int], width: int) -> list[int]:
-    """The widths of the columns: excess width is taken from the widest, down to a readable minimum."""
+    """Return the widths of the columns: excess width is taken from the widest, down to a readable minimum."""
     sizes = list(sizes)
     room = width - _GAP * (len(sizes) - 1)
     while sum(sizes) > room:

@@ -150,7 +150,7 @@ class TextAnswer(_Explanation):
 
 
 def _rendered(shown: RenderableType, width: int) -> Iterator[Text]:
-    """The lines that rich renders at this width."""
+    """Yield the lines that rich renders at this width."""
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.text import Text  # noqa: PLC0415
 

@@ -44,7 +44,7 @@ def _fixes(check: Check, known: Registry) -> str:
 
 
 def table(known: Registry) -> Iterator[str]:
-    """The rules as a Markdown table."""
+    """Yield the lines of the rules as a Markdown table."""
     yield "| code | severity | what it finds | fix |"
     yield "|---|---|---|---|"
     for code, severity, _, fixes, title in rows(known):

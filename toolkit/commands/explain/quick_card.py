@@ -38,7 +38,7 @@ def _entry(line: str) -> Entry:
 
 
 def card(pages: str) -> Iterator[str]:
-    """The card as a Markdown table that links the page of each rule in the folder `pages`."""
+    """Yield the lines of the card as a Markdown table that links the page of each rule in the folder `pages`."""
     yield "| message | meaning | remedy | rule |"
     yield "|---|---|---|---|"
     for entry in entries():
@@ -47,7 +47,7 @@ def card(pages: str) -> Iterator[str]:
 
 
 def listed() -> Iterator[str]:
-    """The card as a Markdown list, for a terminal."""
+    """Yield the lines of the card as a Markdown list, for a terminal."""
     for entry in entries():
         yield f"* `{entry.line}`"
         yield f"  * {entry.means} ({entry.code})"

@@ -36,7 +36,7 @@ _PASSING = re.compile(r"PYTHON(?!PATH|HOME|SAFEPATH)\w+|RAY_TMPDIR|\w+_(?:PORT|P
 
 
 def agreement_here(run: Session, collection: Collection, bases: Bases) -> Agreement:
-    """The present state as an agreement. Raises CannotJudgeError if the environment cannot be examined."""
+    """Return the present state as an agreement. Raises CannotJudgeError if the environment cannot be examined."""
     interpreter, packages = collection.get(Interpreter), collection.get(Packages)
     for fact in (interpreter, packages):
         if isinstance(fact, Unknown):
@@ -59,7 +59,7 @@ def agreement_here(run: Session, collection: Collection, bases: Bases) -> Agreem
 
 
 def is_empty(agreement: Agreement) -> bool:
-    """Whether an agreement requires nothing of a job: no verl, no package, no repaired file."""
+    """Return whether an agreement requires nothing of a job: no verl, no package, no repaired file."""
     return not (agreement.verl or agreement.packages or agreement.files)
 
 

@@ -52,7 +52,7 @@ class Bases:
     project: Path
 
     def place(self, path: str) -> Place:
-        """The place of an absolute path."""
+        """Return the place of an absolute path."""
         for base, folder in (("environment", self.environment), ("project", self.project)):
             for top in dict.fromkeys((folder, Path(os.path.realpath(folder)))):
                 if Path(path).is_relative_to(top):
@@ -105,7 +105,7 @@ class Agreement:
     files: tuple[AgreedFile, ...] = ()
 
     def with_expected(self, config: Config) -> Agreement:
-        """The agreement with the expectations of the user's configuration, which take precedence."""
+        """Return the agreement with the expectations of the user's configuration, which take precedence."""
         expected = config.expected
         sites = {site.name: site for site in (*self.sites, *config.sites)}
         return replace(
@@ -117,7 +117,7 @@ class Agreement:
         )
 
     def outweighed(self, config: Config) -> tuple[str, ...]:
-        """The names of agreed items that the user's configuration overrides."""
+        """Return the names of agreed items that the user's configuration overrides."""
         after, sites = self.with_expected(config), {site.name: site for site in config.sites}
         both = ((self.packages, after.packages), (self.variables, after.variables))
         names = [name for agreed, now in both for name, value in agreed.items() if now[name] != value]
@@ -130,7 +130,7 @@ class Agreement:
 
 
 def expected_names(config: Config) -> tuple[str, ...]:
-    """The names of items that the user's configuration requires."""
+    """Return the names of items that the user's configuration requires."""
     expected = config.expected
     driver = [DRIVER] if expected.driver else []
     sites = (f"site {site.name}" for site in config.sites)
@@ -138,7 +138,7 @@ def expected_names(config: Config) -> tuple[str, ...]:
 
 
 def nearest(folder: Path) -> Path | None:
-    """The agreement in a folder, or in the nearest one above it."""
+    """Return the agreement in a folder, or in the nearest one above it."""
     return next((place / NAME for place in (folder, *folder.parents) if os.path.lexists(place / NAME)), None)
 
 
@@ -158,7 +158,7 @@ def read(path: Path) -> Agreement:
 
 
 def _nonsense(agreement: Agreement, agreed: Mapping[str, Any]) -> Iterator[str]:
-    """Entries that cannot be intended: they would never be judged, and so always pass."""
+    """Yield entries that cannot be intended: they would never be judged, and so always pass."""
     for name in _unknown(agreed, asdict(agreement)):
         yield f"{name!r:.60} is not a valid key"
     if agreement.python and not _PYTHON.fullmatch(agreement.python):
@@ -175,7 +175,7 @@ def _nonsense(agreement: Agreement, agreed: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _unknown(given: Any, known: Any) -> Iterator[str]:
-    """The keys of a document that were not restored."""
+    """Yield the keys of a document that were not restored."""
     if isinstance(given, Mapping) and isinstance(known, Mapping):
         yield from (key for key in given if key not in known)
         for key in given.keys() & known.keys():
@@ -190,6 +190,6 @@ def _damaged(path: Path, why: str) -> UsageError:
 
 
 def dump(agreement: Agreement, doctor: str) -> str:
-    """An agreement as the content of a file; `doctor` is the version that writes it."""
+    """Return an agreement as the content of a file; `doctor` is the version that writes it."""
     document = {"schema_version": SCHEMA_VERSION, "verl_doctor": doctor, "agreed": asdict(agreement)}
     return json.dumps(masked(document), indent=1) + "\n"

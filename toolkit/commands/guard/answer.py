@@ -28,7 +28,7 @@ class GuardAnswer(Answer):
 
     @property
     def verdict(self) -> Verdict:
-        """Return the verdict on all terms."""
+        """The verdict on all terms."""
         return guard.verdict(self.terms)
 
     def document(self) -> Mapping[str, Any]:

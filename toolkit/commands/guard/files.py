@@ -49,7 +49,7 @@ def found(agreed: AgreedFile, bases: Bases) -> Found:
 
 
 def _content(agreed: AgreedFile, path: Path) -> bytes | Found:
-    """The content of a file, or the target of a link; pipes are not read. An installer may have linked the file."""
+    """Return the content of a file, or the target of a link; pipes are not read. An installer may have linked the file."""
     try:
         content = (
             os.fsencode(path.readlink()) if agreed.link else read(Path(os.path.realpath(path)), _LARGEST)
@@ -86,5 +86,5 @@ def _stand(agreed: AgreedFile, path: Path, lines: set[str]) -> bool:
 
 
 def line_digest(line: str) -> str:
-    """A digest that identifies a line without showing it."""
+    """Return a digest that identifies a line without showing it."""
     return hashlib.sha256(line.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16]

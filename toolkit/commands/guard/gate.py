@@ -47,11 +47,11 @@ class Gate:
         return None if self.agreement.verl is None else self.here.bases.path(self.agreement.verl)
 
     def may_be_repaired(self) -> bool:
-        """Whether it is the agreed environment; others are not repaired."""
+        """Return whether it is the agreed environment; others are not repaired."""
         return all(term.status == "pass" for term in guard.of_environment(self.agreement, self.here))
 
     def files(self) -> list[Found]:
-        """Every repaired file as it is now: those that were agreed, and those that were repaired since. Raises Refused."""
+        """Return every repaired file as it is now: those that were agreed, and those that were repaired since. Raises Refused."""
         agreed = list(self.agreement.files)
         home, bases = own_journal(self.target), self.here.bases
         if os.path.isdir(home):
@@ -63,11 +63,11 @@ class Gate:
         return all_found(agreed, bases)
 
     def lost(self) -> list[Found]:
-        """The files that have lost their repairs. Raises Refused."""
+        """Return the files that have lost their repairs. Raises Refused."""
         return [file for file in self.files() if file.state in LOST]
 
     def judged(self) -> tuple[Term, ...]:
-        """Every agreed item with its present state."""
+        """Return every agreed item with its present state."""
         return tuple(self._judged())
 
     def _judged(self) -> Iterator[Term]:
@@ -103,7 +103,7 @@ def opened(options: Options, lock: Path | None, *, in_image: bool) -> Gate:
 
 
 def _why_unread(path: Path, *, named: bool) -> str:
-    """Why an agreement is not read, "" if it is.
+    """Return why an agreement is not read, "" if it is.
 
     Raises UsageError if it is not a file, or was `named` and does not exist. A named one is trusted, whoever
     wrote it.

@@ -39,7 +39,7 @@ def journalled(home: Path, bases: Bases, marker: Marker, since: str = "") -> Ite
 
 
 def from_journal(lost: Found, homes: Iterable[Path]) -> ReplaceFile | NewFile | NewLink | None:
-    """The recorded change that restores a lost repair; None if the file is not as it was before that repair."""
+    """Return the recorded change that restores a lost repair; None if the file is not as it was before that repair."""
     for entry in (entry for home in homes for entry in reversed(journal.entries(home))):
         for index, record in entry.files():
             places = (os.path.realpath(lost.path), os.path.realpath(lost.path.parent) + f"/{lost.path.name}")

@@ -36,7 +36,7 @@ _PAUSE = 0.25
 
 
 def is_first_of_node(environ: Mapping[str, str]) -> bool:
-    """Whether this process repairs for its node: local rank 0, or no rank at all."""
+    """Return whether this process repairs for its node: local rank 0, or no rank at all."""
     local_rank = next((environ[name] for name in _LOCAL_RANK if environ.get(name)), "0")
     return local_rank == "0"
 
@@ -92,7 +92,7 @@ def _why_not_there(gate: Gate, tree: Path) -> str:
 
 
 def _imported(gate: Gate) -> Path | None:
-    """The package folder of the verl that the job imports, from its interpreter unless the user names one."""
+    """Return the package folder of the verl that the job imports, from its interpreter unless the user names one."""
     if gate.target.verl is not None:
         return Path(os.path.realpath(gate.target.verl))
     answer = Collection((interpreter,), {Machine: gate.here.machine, Target: gate.target}).get(Interpreter)
@@ -100,7 +100,7 @@ def _imported(gate: Gate) -> Path | None:
 
 
 def _of_file(lost: Found, tree: Path) -> list[AnyPatch]:
-    """The patches that a file lacks. Raises Refused if the agreement has them for another file."""
+    """Return the patches that a file lacks. Raises Refused if the agreement has them for another file."""
     patches = missing(lost.agreed.patches, lost.path)
     if stray := next((patch.path for patch in patches if not _same(tree / patch.path, lost.path)), ""):
         raise Refused(f"the agreement is damaged: among the patches of {lost.path} is one of {stray}")

@@ -91,7 +91,7 @@ def built_for_cuda(folder: Path) -> str:
 
 
 def pin_objections(pins: Wants, name: str, version: str) -> tuple[Objection, ...]:
-    """Which of verl's pins do not admit a version."""
+    """Return which of verl's pins do not admit a version."""
     refused = {
         Objection(name, want.specifier, "", f"verl's {want.source}"): None
         for want in pins.of(name)
@@ -103,7 +103,7 @@ def pin_objections(pins: Wants, name: str, version: str) -> tuple[Objection, ...
 def environment_objections(
     wants: Wants, verl: Wants, now: Here, *, obstacle: str = "", cuda: str = ""
 ) -> tuple[tuple[Objection, ...], tuple[Objection, ...]]:
-    """What in the target conflicts with a release, and what its installation would merely replace.
+    """Return what in the target conflicts with a release, and what its installation would merely replace.
 
     A missing package does not conflict: it will be installed.
     """
@@ -138,7 +138,7 @@ def _environment(wants: Wants, now: Here, obstacle: str, cuda: str) -> Iterator[
 def clashes(
     ours: Wants, theirs: Wants, by: tuple[str, str], known: Callable[[str], Iterable[str] | None]
 ) -> tuple[tuple[Objection, ...], tuple[str, ...]]:
-    """The packages of which no released version satisfies both sides, and those for which this is unknown.
+    """Return the packages of which no released version satisfies both sides, and those for which this is unknown.
 
     `known` lists the released versions of a package, None if unavailable. It is called only if the requirements differ.
     """

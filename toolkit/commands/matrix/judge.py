@@ -167,7 +167,7 @@ def leave_interrupts_alone() -> None:
 
 
 def identity_of(folder: str) -> str:
-    """A digest of a tree that did not come from a wheel, for the cache."""
+    """Return a digest of a tree that did not come from a wheel, for the cache."""
     return fingerprint([Path(folder)])
 
 

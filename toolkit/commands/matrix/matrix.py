@@ -101,12 +101,12 @@ class Row:
 
     @property
     def starts(self) -> bool:
-        """Return whether every path of the verl in question starts."""
+        """Whether every path of the verl in question starts."""
         return self.verdict is not None and self.verdict.starts
 
     @property
     def fits(self) -> bool:
-        """Return whether it starts, without any objection."""
+        """Whether it starts, without any objection."""
         return self.starts and not (self.pins or self.environment or self.clashes)
 
 
@@ -172,7 +172,7 @@ class Study:
 
     @property
     def interpreter(self) -> Interpreter | None:
-        """Return the target's Python, None if it does not respond."""
+        """The target's Python, None if it does not respond."""
         answer = self._facts.get(Interpreter)
         return None if isinstance(answer, Unknown) else answer
 
@@ -188,7 +188,7 @@ class Study:
         return here(self.interpreter, self.packages)
 
     def verl_here(self) -> Side:
-        """The verl of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
+        """Return the verl of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
         found = self._facts.get(VerlTrees)
         if isinstance(found, Unknown):
             _demand_seen(found)
@@ -196,7 +196,7 @@ class Study:
         return self._side_here("verl", found.imported)
 
     def vllm_here(self) -> Side:
-        """The vLLM of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
+        """Return the vLLM of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
         found = self._facts.get(VllmTree)
         if isinstance(found, Unknown):
             _demand_seen(found)
@@ -204,17 +204,17 @@ class Study:
         return self._side_here(found.distribution or "vllm", found.tree)
 
     def installed(self, project: str) -> str:
-        """The installed version of a project, empty when it is not installed."""
+        """Return the installed version of a project, empty when it is not installed."""
         distribution = self.packages.get(project) if self.packages is not None else None
         return distribution.version if distribution is not None else ""
 
     def offered(self, project: str) -> tuple[list[Release], Listing]:
-        """All releases of a project that the index has wheels of. Raises NoListing."""
+        """Return all releases of a project that the index has wheels of. Raises NoListing."""
         listing = self.index.listing(project)
         return releases(project, listing.wheels, self.interpreter), listing
 
     def side(self, release: Release) -> Side:
-        """The sources of a release. Raises WheelError."""
+        """Return the sources of a release. Raises WheelError."""
         self.say(f"reading {release.project} {release.version}")
         unpacked = self.sources.of(release.wheel)
         package = "verl" if release.project == "verl" else "vllm"
@@ -265,7 +265,7 @@ class Study:
             return court.ask(self._question("vllm", vllm, verl)).verdict()
 
     def row(self, subject: Subject, side: Side, other: Side, verdict: Verdict) -> Row:
-        """The complete result for one pair."""
+        """Return the complete result for one pair."""
         verl, vllm = (side, other) if subject == "verl" else (other, side)
         clashing, unclear = clashes(
             verl.wants, vllm.wants, (f"verl {verl.version}", f"vLLM {vllm.version}"), self._released
@@ -326,7 +326,7 @@ class Study:
         return dict(self.packages.markers or {}) if self.packages is not None else {}
 
     def _released(self, name: str) -> Iterable[str] | None:
-        """The versions of a package on the index, None if they are not all known."""
+        """Return the versions of a package on the index, None if they are not all known."""
         try:
             listing = self.index.listing(name)
         except NoListing:
@@ -337,7 +337,7 @@ class Study:
 
 
 def vllm_pins(side: Side) -> SpecifierSet | None:
-    """The versions of vLLM that verl's pins admit, None if it has no pins."""
+    """Return the versions of vLLM that verl's pins admit, None if it has no pins."""
     texts = [want.specifier for want in side.wants.of("vllm") if want.specifier]
     try:
         return SpecifierSet(",".join(texts)) if texts else None
@@ -346,7 +346,7 @@ def vllm_pins(side: Side) -> SpecifierSet | None:
 
 
 def _public(version: str) -> str:
-    """A version without its local part: 0.12.0+cpu counts as 0.12.0 for pins."""
+    """Return a version without its local part: 0.12.0+cpu counts as 0.12.0 for pins."""
     try:
         return Version(version).public
     except InvalidVersion:

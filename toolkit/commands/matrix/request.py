@@ -121,7 +121,7 @@ def _against(
 
 
 def _projects(request: Request, study: Study) -> tuple[str, ...]:
-    """The builds of vLLM to judge: those named, or the installed one."""
+    """Return the builds of vLLM to judge: those named, or the installed one."""
     installed = study.packages.get(*VLLM_NAMES) if study.packages is not None else None
     return request.packages or ((installed.name,) if installed is not None else ("vllm",))
 

@@ -38,7 +38,7 @@ class Want:
     source: str
 
     def allows(self, version: str) -> bool | None:
-        """Whether a version satisfies it, None if the two cannot be compared."""
+        """Return whether a version satisfies it, None if the two cannot be compared."""
         try:
             return SpecifierSet(self.specifier).contains(version, prereleases=True)
         except ValueError:
@@ -56,7 +56,7 @@ class Wants:
     python: str = ""
 
     def of(self, name: str) -> tuple[Want, ...]:
-        """The requirements on one package."""
+        """Return the requirements on one package."""
         return tuple(want for want in self.requirements if want.name == name)
 
 
@@ -67,7 +67,7 @@ def wants_of(distribution: Distribution, markers: Mapping[str, str], extras: Ite
 
 
 def wants_of_tree(tree: Tree, markers: Mapping[str, str], installed: Distribution | None) -> Wants:
-    """The requirements of a verl tree, from a checkout's files or else from the metadata of its wheel."""
+    """Return the requirements of a verl tree, from a checkout's files or else from the metadata of its wheel."""
     if tree.project:
         return _in_project(Path(tree.project), markers)
     folder = Path(tree.folder)
@@ -163,7 +163,7 @@ def _in_setup(file: Path) -> tuple[list[str], str]:
 
 
 def _literal(node: ast.expr | None, names: Mapping[str, Any]) -> Any:
-    """The value of a literal expression, with None for unknown parts."""
+    """Return the value of a literal expression, with None for unknown parts."""
     match node:
         case ast.Constant(value=str(text)):
             return text

@@ -33,7 +33,7 @@ class Tried:
 
     @property
     def is_public(self) -> bool:
-        """Return whether the host is public."""
+        """Whether the host is public."""
         return self.host == urlsplit(PYPI).hostname
 
 

@@ -163,7 +163,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """All texts in a value, as `mapped` finds them."""
+    """Return all texts in a value, as `mapped` finds them."""
     found: list[str] = []
 
     def note(text: str) -> str:

@@ -37,7 +37,7 @@ class StandIns:
         return f"{kind}-{self.number(kind, name)}"
 
     def number(self, kind: str, name: str) -> str:
-        """Only the number."""
+        """Return the number of a name's pseudonym."""
         known = self._given.setdefault(kind, {})
         return known.setdefault(name, str(len(known) + 1))
 
@@ -63,7 +63,7 @@ class HostMask:
         self._domain = re.compile(rf"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{domains})\b") if domains else None
 
     def __call__(self, text: str) -> str:
-        """The text with pseudonyms."""
+        """Return the text with pseudonyms."""
         if self._row is not None:
             text = self._row.sub(self._in_row, text)
         if self._alone is not None:
@@ -84,7 +84,7 @@ class HostMask:
 
 
 def _stem(name: str) -> str:
-    """The part of a name before its final number, "" if there is none."""
+    """Return the part of a name before its final number, "" if there is none."""
     numbered = None if _ONLY_HEX.fullmatch(name) else _NUMBERED.fullmatch(name)
     return numbered[1] if numbered else ""
 
@@ -170,11 +170,11 @@ class Masks:
         self._hosts = HostMask(hosts, self._may_be_found, self._stand_ins)
 
     def __call__(self, text: str) -> str:
-        """The text without secrets and with pseudonyms."""
+        """Return the text without secrets and with pseudonyms."""
         return self.names(without_secrets(text))
 
     def names(self, text: str) -> str:
-        """The text with pseudonyms."""
+        """Return the text with pseudonyms."""
         if text in self._short:
             return self._stand_ins.of("host", text)
         if len(text) < _SHORTEST:
@@ -216,12 +216,12 @@ class Masks:
         return self._stand_ins.of("address", str(address))
 
     def _may_be_found(self, name: str) -> bool:
-        """Whether a name can be searched as a word: it is long enough and has no other meaning."""
+        """Return whether a name can be searched as a word: it is long enough and has no other meaning."""
         return len(name) >= _SHORTEST and name.lower() not in _NOBODY | self._names.words
 
 
 def people_in(texts: Iterable[str]) -> frozenset[str]:
-    """The users whose home folders or addresses appear: alice@corp.example, alice@gpu-7."""
+    """Return the users whose home folders or addresses appear: alice@corp.example, alice@gpu-7."""
     people = set()
     for text in texts:
         people |= {found[2] for found in _HOME.finditer(text)}

@@ -37,7 +37,7 @@ _SIGNS = (("+++", ""), ("---", ""), ("+", "added"), ("-", "removed"), ("@@", "pl
 
 
 def render(page: Page) -> str:
-    """The whole file."""
+    """Return the HTML file."""
     style = _file("page.css") + svg.page_colours()
     title = f"verl-doctor: {page.word}, {page.sentence}"
     parts = {
@@ -112,7 +112,7 @@ def _mark(mark: Mark, word: str) -> Html:
 
 
 def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Html:
-    """A table whose cells are labelled when a narrow screen stacks them."""
+    """Return a table whose cells are labelled when a narrow screen stacks them."""
     top = element("thead", element("tr", *(element("th", escaped(cell), scope="col") for cell in head)))
     body = (
         element(
@@ -125,7 +125,7 @@ def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Html:
 
 
 def _listing(lines: tuple[str, ...], language: Language) -> Html:
-    """Lines that scroll sideways if they are too long, also with the keyboard."""
+    """Return lines that scroll sideways if they are too long, also with the keyboard."""
     content = map(_of_diff, lines) if language is Language.DIFF else map(escaped, lines)
     return element("pre", Html("\n".join(content)), tabindex="0")
 

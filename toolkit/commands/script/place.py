@@ -30,12 +30,12 @@ class Place:
 
     @property
     def nested(self) -> bool:
-        """Return whether the word is inside such a string."""
+        """Whether the word is inside such a string."""
         return self.top is not self.written
 
     @property
     def key(self) -> str:
-        """Return the key that the word sets, "" for any other word."""
+        """The key that the word sets, "" for any other word."""
         return _key(self.written.raw)
 
     def with_value(self, value: Any) -> str:
@@ -56,7 +56,7 @@ class Call:
 
     @property
     def raws(self) -> list[str]:
-        """Return its words as written."""
+        """Its words as written."""
         return [word.written.raw for word in self.words]
 
     def has(self, written: Sequence[str]) -> bool:

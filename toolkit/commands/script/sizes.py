@@ -31,7 +31,7 @@ class Sizes:
 
     @property
     def all_samples(self) -> int:
-        """Return the number of samples in one step."""
+        """The number of samples in one step."""
         return self.batch * self.samples
 
 

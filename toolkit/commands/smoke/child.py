@@ -77,14 +77,14 @@ class Ran:
 
     @property
     def ending(self) -> str:
-        """Return why it was ended, and what its compilers were doing then."""
+        """Why it was ended, and what its compilers were doing then."""
         if self.builds is None or not self.builds.going_on or not self.why_ended:
             return self.why_ended
         return f"{self.why_ended}: nvcc had been compiling {self.builds.what} for {self.builds.seconds:.0f} s"
 
     @property
     def text(self) -> str:
-        """Return its output."""
+        """Its output."""
         return self.log.read_text("utf-8", "replace")
 
 
@@ -160,7 +160,7 @@ class _Listener:
 
     @property
     def text(self) -> str:
-        """Return the output so far."""
+        """The output so far."""
         return self._output.decode("utf-8", "replace")
 
     def is_due(self) -> bool:

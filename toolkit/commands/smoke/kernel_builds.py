@@ -32,14 +32,14 @@ class Builds:
 
     @property
     def what(self) -> str:
-        """Return a short description: "FlashInfer's kernel sampling"."""
+        """A short description: "FlashInfer's kernel sampling"."""
         if not self.kernels:
             return "kernels for GPUs"
         return f"FlashInfer's kernel{'s' * (len(self.kernels) > 1)} {listed(self.kernels, _SHOWN)}"
 
     @property
     def remedy(self) -> str:
-        """Return how to avoid the wait at the next start."""
+        """How to avoid the wait at the next start."""
         remedy = "compile once before the job with verl-doctor warmup --engine"
         if self.kernels:
             remedy += (
@@ -69,7 +69,7 @@ class KernelBuilds:
 
     @property
     def found(self) -> Builds | None:
-        """Return what was seen so far; None for nothing."""
+        """What was seen so far; None for nothing."""
         if not self._going_on and not self._seconds:
             return None
         return Builds(self._seconds, tuple(self._kernels), self._going_on)

@@ -80,12 +80,12 @@ class Stage:
 
     @property
     def left(self) -> float:
-        """Return the seconds left of the climb's time."""
+        """The seconds left of the climb's time."""
         return self.begun + self.budget - time.monotonic()
 
     @property
     def gpus(self) -> int:
-        """Return the number of GPUs that the job sees; one if unknown."""
+        """The number of GPUs that the job sees; one if unknown."""
         resources = self.facts.get(Resources)
         known = () if isinstance(resources, Unknown) else resources.gpus or ()
         return len(known) or 1

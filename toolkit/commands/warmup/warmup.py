@@ -25,7 +25,7 @@ class Node:
 
     @property
     def verdict(self) -> Verdict:
-        """Return its verdict, or that it did not report."""
+        """Its verdict, or that it did not report."""
         return "could_not_check" if self.pages is None else self.pages.verdict
 
 
@@ -67,7 +67,7 @@ class Warmup:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the worst verdict."""
+        """The worst verdict."""
         verdicts = {node.verdict for node in self.nodes}
         if self.engine is not None and self.engine.outcome == "failed":
             return "failures"

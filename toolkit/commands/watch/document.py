@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 
 def document(forecasts: Sequence[Forecast], *, looks: int, seconds: float, within: float) -> dict[str, Any]:
-    """Everything, in JSON types. The gauges are ordered by urgency."""
+    """Return everything in JSON types. The gauges are ordered by urgency."""
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": verdict(forecasts, within),
@@ -85,7 +85,7 @@ def amounts(gauge: Gauge) -> str:
 
 
 def change(forecast: Forecast) -> str:
-    """How fast it changes; "" if unknown or zero."""
+    """Return how fast it changes; "" if unknown or zero."""
     if not forecast.rate:
         return ""
     sign, rate = "+-"[forecast.rate < 0], abs(forecast.rate)

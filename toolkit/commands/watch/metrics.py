@@ -36,7 +36,7 @@ class Gauge:
 
     @property
     def part(self) -> float:
-        """Return the used part of the limit, 1 when it is reached."""
+        """The used part of the limit, 1 when it is reached."""
         return self.used / self.limit if self.limit > 0 else 1.0
 
 
@@ -54,7 +54,7 @@ class Stores:
 
 
 def gauges(stores: Stores) -> tuple[Gauge, ...]:
-    """Every gauge, each name once."""
+    """Return every gauge, each name once."""
     found = (*_disks(stores), *_memory(stores), *_threads(stores.limits), *_gpus(stores.gpus))
     return tuple({gauge.name: gauge for gauge in reversed(found)}.values())[::-1]
 

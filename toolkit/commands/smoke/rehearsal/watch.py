@@ -116,14 +116,14 @@ class Watcher:
 
     @property
     def part(self) -> str:
-        """Return the part in progress at the end."""
+        """The part in progress at the end."""
         names = [name for name, _, _ in MARKS]
         last = names.index(self.reached[-1].name) + 1 if self.reached else 0
         return names[last] if last < len(names) else ""
 
     @property
     def phase(self) -> Phase:
-        """Return the phase of the run at the end."""
+        """The phase of the run at the end."""
         return next((phase for name, _, phase in MARKS if name == self.part), "first update")
 
     def _read(self, new: str, now: float) -> End | None:
