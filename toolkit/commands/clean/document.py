@@ -1,4 +1,7 @@
-"""What `verl-doctor clean` found and did as a JSON document, and the phrases that its views share. `data/clean.schema.json` describes it."""
+"""What `verl-doctor clean` found and did as a JSON document, and the phrases that its views share.
+
+`data/clean.schema.json` describes it.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class StandIns:
         self._given: dict[str, dict[str, str]] = {}
 
     def of(self, kind: str, name: str) -> str:
-        """`address-1` for the first name of that kind, `address-2` for the next other one."""
+        """Return `address-1` for the first name of that kind, `address-2` for the next."""
         return f"{kind}-{self.number(kind, name)}"
 
     def number(self, kind: str, name: str) -> str:

@@ -51,7 +51,7 @@ _ENGINE_FAILED = re.compile(
 _UNREACHED = re.compile(r"Failed to connect to GCS|gcs_rpc_client.*Failed|Could not read 'temp_dir' from GCS")
 _QUIET_AFTER_FAILURE = 45.0  # seconds; verl's own retries log more often
 _WORKING = 0.5  # of the time; waiting trainers had at most 0.2 per thread, with a load of 12 on two cores
-_LOOKED_BACK = 30.0  # seconds for the mean
+_LOOKED_BACK = 30.0  # seconds over which the mean is taken
 _QUIET = 60.0  # seconds of silence until Ray is queried, and between two queries
 _INSISTED = 2  # times that Ray's autoscaler reports no such node; once may precede a joining node
 
