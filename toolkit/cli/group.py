@@ -19,7 +19,7 @@ _LAUNCH_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml", ".py")
 """The suffixes of files that start a job, whether or not the file exists."""
 
 Renamed = Mapping[str, Sequence[str]]
-"""Commands of the previous release, each with the words that replace it."""
+"""Commands of the previous release, each with its replacement."""
 
 
 class Group(HelpfulGroup):
@@ -51,7 +51,7 @@ class Group(HelpfulGroup):
             ctx.exit(NOBODY_READS)
 
     def visible(self) -> Mapping[str, str]:
-        """Return the commands that the help lists, each with its line."""
+        """Return the commands that the help lists, each with its help line."""
         return {name: line for commands in self._sections.values() for name, line in commands.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -76,7 +76,7 @@ class Group(HelpfulGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command for the first word; a launch file instead of a command is checked."""
+        """Find the command for the first word; a launch file in place of a command is checked."""
         name = args[0]
         if words := self._renamed.get(name):
             if not ctx.resilient_parsing:
@@ -98,7 +98,7 @@ class Group(HelpfulGroup):
 
 
 def _is_launch_file(word: str) -> bool:
-    """Whether a word names a file that starts a job, and not a command."""
+    """Return whether a word names a file that starts a job, and not a command."""
     return not word.startswith("-") and (
         os.path.isfile(word) or word.lower().endswith(_LAUNCH_SUFFIXES) or os.sep in word
     )

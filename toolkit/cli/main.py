@@ -143,7 +143,8 @@ def _stop(sentence: str, code: int) -> NoReturn:
 def cli() -> None:
     """Judge a verl environment before the job starts, repair it, and undo repairs.
 
-    `verl-doctor run.sh` judges the job that run.sh starts, in the active environment; --python names another one. `verl-doctor help COMMAND` shows the options of a command.
+    `verl-doctor run.sh` judges the job that run.sh starts, in the active environment; --python names another
+    one. `verl-doctor help COMMAND` shows the options of a command.
     """
 
 

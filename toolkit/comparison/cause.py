@@ -1,6 +1,6 @@
-"""Which difference a finding comes from: one thing is put back as it was, and the rule is asked again.
+"""Find the difference that causes a finding: one value is restored, and the rule is run again.
 
-When it falls silent, that thing is the cause: this is tried, not guessed from names.
+If the rule no longer finds the fault, that difference is the cause: this is tested, not guessed from names.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from verl_doctor.toolkit.facts import F, Unknown
 from verl_doctor.toolkit.rule import Check, Finding
 
 _TRIED = 40
-"""Differences that are put back for one finding, those that it names first."""
+"""The maximum number of differences tried for one finding; those that it names come first."""
 
 _VARYING = re.compile(r"(?:~?/)[^\s:,;'\")]*|\d[\w.]*")
 
 
 Key = tuple[str, ...]
-"""What two findings of one fault have in common (`key_of`)."""
+"""What two findings of the same fault have in common (`key_of`)."""
 
 # In the name of a subject: a path, or a word that begins with a digit. "eth0" and "vllm.v1" are names.
 _VARYING_NAME = re.compile(r"(?<![\w./~-])(?:~?/[^\s:,;'\")]*|\d[\w.+-]*)")
-# Whose names are another one on each machine.
+# Subjects with different names on each machine.
 _OF_ONE_MACHINE = frozenset({"address", "device", "node", "port", "process"})
 
 
 def key_of(code: str, finding: Finding) -> Key:
-    """What two findings of one fault have in common on two machines: the rule and the subject, without paths and numbers.
+    """Return what two findings of one fault have in common on two machines: the rule, and the subject without paths and numbers.
 
-    Of a finding without a subject, which a plugin may have, these are its words instead.
+    A finding without a subject, which a plugin may have, is identified by its text.
     """
     subject = finding.subject
     if subject is None:
@@ -47,14 +47,14 @@ def key_of(code: str, finding: Finding) -> Key:
 
 
 class _WithOneBack:
-    """The new facts with one thing as it was before."""
+    """The new facts with one value as it was before."""
 
     def __init__(self, facts: Facts, changed: Mapping[type, Any]) -> None:
         self._facts = facts
         self._changed = changed
 
     def get(self, fact: type[F]) -> F | Unknown:
-        """The fact, changed or not."""
+        """Return the fact, changed or not."""
         return cast("F | Unknown", self._changed.get(fact) or self._facts.get(fact))
 
 
@@ -66,7 +66,7 @@ def cause_of(
     new: Facts,
     selection: Selection,
 ) -> Difference | None:
-    """The difference without which this rule does not find that, None when no single one is known."""
+    """Return the difference without which this rule does not report the finding, None if no single one is known."""
     wanted = list(facts_of([check]))
     concerned = [difference for difference in found if difference.kind != "fact"]
     named = [difference for difference in concerned if _names(finding, difference.subject)]
@@ -80,14 +80,15 @@ def cause_of(
                 return difference
     if lost := _patch_of(finding, check.code, concerned):
         return lost
-    # What compares nodes reads all of them, and what reads sources reads no entry: only what is named can be told.
+    # Rules about nodes read all of them, and rules about sources read no single entry: only named differences
+    # can be tested.
     of_nodes = Fleet in wanted
     likely = [difference for difference in named if of_nodes or _is_lead(difference)]
     return likely[0] if len(likely) == 1 else None
 
 
 def _patch_of(finding: Finding, code: str, found: Iterable[Difference]) -> Difference | None:
-    """The patch that stood where a finding is: of several in one file the one that names the rule."""
+    """Return the patch that stood where a finding is: of several in one file the one that names the rule."""
     places = [place.path for place in (finding.location, *finding.also) if place]
     here = [
         difference
@@ -109,11 +110,11 @@ def _is_lead(difference: Difference) -> bool:
 
 
 def _names(finding: Finding, subject: str) -> bool:
-    """Whether a finding is about what differs. One without a subject, of a plugin, is about what its words name."""
+    """Return whether a finding is about the difference. A plugin's finding without a subject is matched by its text."""
     about, evidence = finding.subject, finding.evidence
     parts = (about.name, about.detail) if about else (finding.message, evidence.found, evidence.wanted)
     text = " ".join((*parts, str(finding.location or "")))
-    # Packages are spelled with hyphens or underscores.
+    # Packages are written with hyphens or underscores.
     pattern = re.escape(subject).replace(r"\-", "[-_.]")
     return re.search(rf"(?<![\w-]){pattern}(?![\w-])", text, re.IGNORECASE) is not None
 

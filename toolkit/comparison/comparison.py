@@ -1,4 +1,4 @@
-"""What differs between two snapshots: pure, and the same whoever shows it."""
+"""Compute the differences between two snapshots: pure, and independent of how they are shown."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ Weight = Literal["breaks", "matters", "noise"]
 WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 _IN_BYTES = frozenset({"memory", "locked memory", "/dev/shm"})  # noqa: S108 - a name to show
 _SEVERAL = 3
-"""Different values of one subject on the nodes that are told one by one; more are told together."""
+"""How many different values of one subject are listed separately; more are summarised."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that differs: what kind of thing, which one, and how it was and is; "" where there is no such thing.
+    """One difference: the kind and name of the subject, and its old and new value; "" where it does not exist.
 
-    `nodes` are those of the new cluster that have it so, as ranges, "" on a single machine. `weight`: a rule finds a fault that
-    it did not find before ("breaks"; `codes` are those rules), it may change what the job does ("matters"), or neither
-    ("noise"). `why` is one line on that, and `next` what to do. `facts` names the facts that tell it, `path` the file below its
-    tree that it is about.
+    `nodes` are those of the new cluster with this value, as ranges, "" on a single machine. `weight`: a rule
+    finds a fault that it did not find before ("breaks"; `codes` are those rules), it may change what the job
+    does ("matters"), or neither ("noise"). `why` is one line on that, and `next` the remedy. `facts` are the
+    names of the facts that show it, `path` the file below its tree that it is about.
     """
 
     kind: str
@@ -57,12 +57,12 @@ class Difference:
 
 
 def differences(old: Snapshot, new: Snapshot, collectors: Iterable[Collector] = ()) -> list[Difference]:
-    """What differs, what matters before the rest, as far as facts alone tell it. `collectors` are needed for other nodes' facts."""
+    """Return all differences, those that matter first, judged by facts alone. `collectors` are needed for other nodes' facts."""
     return between(Side(old, collectors), Side(new, collectors))
 
 
 def between(old: Side, new: Side) -> list[Difference]:
-    """The same for two sides."""
+    """Return the same for two sides."""
     context = _Context(old, new)
     found = [difference for reader in READERS for difference in _of_reader(reader, context)]
     patches = list(_patches(old.snapshot, new.snapshot))
@@ -70,7 +70,8 @@ def between(old: Side, new: Side) -> list[Difference]:
     seen: dict[tuple[str, str], tuple[str, ...]] = {}
     first = []
     for difference in found:
-        # The first reader that tells of a subject wins, for later ones may see it less well; and a file that lost a patch is said to have lost it.
+        # The first reader that reports a subject wins, because later readers may have less detail; a file
+        # that lost a patch is reported as such.
         by = seen.setdefault((difference.kind, difference.subject), difference.facts)
         if by == difference.facts and not (
             difference.kind == "edited file" and difference.subject.endswith(patched)
@@ -81,7 +82,7 @@ def between(old: Side, new: Side) -> list[Difference]:
 
 
 def _without_advice(difference: Difference, old: Side, new: Side) -> Difference:
-    """A variable that verl or the launch files give to the workers cannot be undone in the shell, and verl's is not to be."""
+    """Remove the remedy for variables that verl or the launch files set for the workers: the shell cannot undo those."""
     if difference.kind != "variable" or not _is_decided_elsewhere(difference.subject, new):
         return difference
     return (
@@ -96,19 +97,19 @@ def _is_decided_elsewhere(name: str, side: Side) -> bool:
 
 
 def in_order(found: Iterable[Difference]) -> list[Difference]:
-    """By weight, and the packages of verl's stack before others; otherwise as they come."""
+    """Order by weight, with the packages of verl's stack first; otherwise keep the order."""
     return sorted(found, key=lambda difference: (WEIGHTS.index(difference.weight), _rank(difference)))
 
 
 def _rank(difference: Difference) -> int:
-    """The packages of the stack, then all that is no package, then the other packages."""
+    """Return the rank: packages of the stack, then everything that is no package, then other packages."""
     if difference.kind != "package":
         return len(LEAD)
     return LEAD.index(difference.subject) if difference.subject in LEAD else len(LEAD) + 1
 
 
 def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
-    """Sentences on what one side tells and the other could not."""
+    """Return sentences on what one side reports and the other could not."""
     names_by_reason: dict[str, list[str]] = {}
     for fact in old.facts:
         for side, other, name in ((old, new, "old"), (new, old, "new")):
@@ -126,7 +127,7 @@ def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
 
 
 def _not_asked(old: Snapshot, new: Snapshot) -> Iterator[str]:
-    """What nobody named on one side."""
+    """Return what was not named on one side."""
     for requirement in dict.fromkeys(reader.requires for reader in READERS if reader.requires):
         facts = [needs_of(reader.read)[0].fact for reader in READERS if reader.requires == requirement]
         for side, other, name in ((old, new, "old"), (new, old, "new")):
@@ -170,7 +171,7 @@ def _some(side: Side) -> list[str]:
 
 
 def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
-    """What one reader finds different between a new node and the old node with which it is compared."""
+    """Return one reader's differences between a new node and the old node that it is compared with."""
     if reader.requires == "script" and context.one_has_a_script:
         return
     now = context.new.answers(reader)
@@ -181,7 +182,7 @@ def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
         before = usual.for_node(node, context.new.kinds[node])
         if isinstance(before, Unknown) or isinstance(after, Unknown):
             continue
-        # Nodes that say the same are compared once.
+        # Nodes with equal values are compared once.
         both = (id(before), id(after))
         if both not in seen:
             seen[both] = list(_differing(before, after, reader))
@@ -219,7 +220,7 @@ def _alike(old: str, new: str, nearly: Nearly | None) -> bool:
 
 
 def _few(by_values: Mapping[tuple[str, str], list[str]]) -> Mapping[tuple[str, str], list[str]]:
-    """The same, with values that are another one on nearly every node told as one."""
+    """Return the same, with values that differ on nearly every node summarised."""
     if len(by_values) <= _SEVERAL:
         return by_values
     (old, new), *_ = sorted(by_values, key=lambda values: -len(by_values[values]))
@@ -232,7 +233,7 @@ def _shown(name: str, value: str) -> str:
 
 
 def _patches(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
-    """The patches of the old tree that the new one has not, and the other way round."""
+    """Return the patches of the old tree that the new one lacks, and vice versa."""
     if old.patches is None or new.patches is None:
         yield from _markers(old, new)
         return
@@ -261,7 +262,7 @@ def _patch(patch: AnyPatch, old: str, new: str, why: str, step: str) -> Differen
 
 
 def _markers(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
-    """The same of facts files, which hold where lines are marked and not what was patched."""
+    """Return the same for facts files, which contain the marked lines but not what was patched."""
     before, after = old.get(Markers), new.get(Markers)
     if isinstance(before, Unknown) or isinstance(after, Unknown):
         return
@@ -296,7 +297,7 @@ def _by_file(markers: Markers) -> dict[tuple[str, str], int]:
 
 
 def _rest(old: Snapshot, new: Snapshot, differences: Iterable[Difference]) -> Iterator[Difference]:
-    """The facts that differ in what no reader reads: where most is what is free, busy or running at the moment."""
+    """Return the differences in facts that no reader reads: mostly what is free, busy or running at the moment."""
     known = {name for difference in differences for name in difference.facts}
     for fact in new.facts:
         before, after = old.get(fact), new.get(fact)

@@ -1,4 +1,4 @@
-"""What a comparison says: as JSON types, and the words that text and Markdown share."""
+"""A comparison in JSON types, and the phrases that text and Markdown share."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ WORDS: Mapping[Verdict, str] = {
     "could_not_compare": "COULD NOT COMPARE",
 }
 _MOST = 12
-"""Differences of one kind that are shown unless all are asked for."""
+"""How many differences of one kind are shown unless all are requested."""
 
 
 def document(of: Comparison) -> dict[str, Any]:
-    """The comparison as JSON types, in a stable order."""
+    """Return the comparison in JSON types, in a stable order."""
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": of.verdict,
@@ -59,7 +59,7 @@ def _side(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def headline(of: Comparison) -> str:
-    """How many differences there are of each weight."""
+    """Return how many differences there are of each weight."""
     breaks, matters, noise = (len(of.of(weight)) for weight in WEIGHTS)
     parts = (
         [f"{counted(breaks, 'difference')} {'breaks' if breaks == 1 else 'break'} what worked"]
@@ -77,7 +77,7 @@ def headline(of: Comparison) -> str:
 
 
 def side(snapshot: Snapshot, otherwise: str) -> str:
-    """Of what a snapshot is, in one line."""
+    """Describe the origin of a snapshot in one line."""
     asker = f" asked from {snapshot.machine}" if snapshot.machine else ""
     nodes = f"{counted(len(snapshot.nodes), 'node')}{asker}" if snapshot.nodes else snapshot.machine
     parts = (nodes, snapshot.taken.replace("T", " ").replace("Z", " UTC"), snapshot.path)
@@ -86,7 +86,7 @@ def side(snapshot: Snapshot, otherwise: str) -> str:
 
 @dataclass(frozen=True)
 class Group:
-    """Differences of one kind that matter for one reason, of which `left` are not shown. `do` repairs all of them at once."""
+    """Differences of one kind that matter for the same reason; `left` are not shown. `do` repairs all of them at once."""
 
     kind: str
     why: str
@@ -96,7 +96,7 @@ class Group:
 
 
 def groups(found: Iterable[Difference], *, every: bool) -> Iterator[Group]:
-    """What is said once: a kind of differences, why they matter, and what to do."""
+    """Group differences that share a kind, a reason and a remedy."""
     for (kind, why), members in groupby(found, key=lambda difference: (difference.kind, difference.why)):
         several = tuple(members)
         most = len(several) if every else _shown_of(several)
@@ -104,7 +104,7 @@ def groups(found: Iterable[Difference], *, every: bool) -> Iterator[Group]:
 
 
 def by_kind(found: Iterable[Difference]) -> Mapping[str, list[Difference]]:
-    """Differences by the kind of thing that differs, in the order in which each kind comes first."""
+    """Group differences by the kind of subject, in the order in which each kind first occurs."""
     kinds: dict[str, list[Difference]] = {}
     for difference in found:
         kinds.setdefault(difference.kind, []).append(difference)
@@ -112,14 +112,14 @@ def by_kind(found: Iterable[Difference]) -> Mapping[str, list[Difference]]:
 
 
 def _shown_of(several: tuple[Difference, ...]) -> int:
-    """All packages of the stack, and a few others; one that would stay behind alone is shown too."""
+    """Return all packages of the stack, and a few others; a single remaining one is shown too."""
     lead = sum(difference.kind == "package" and difference.subject in LEAD for difference in several)
     most = max(lead, _MOST)
     return len(several) if len(several) <= most + 1 else most
 
 
 def _together(several: tuple[Difference, ...]) -> str:
-    """One command for several: what is one step anyway, and packages, for pip looks for releases that go together."""
+    """Combine commands: those with one step anyway, and packages, because pip looks for releases that are compatible."""
     steps = [difference.next for difference in several]
     if len(several) > 1 and len(set(steps)) == 1:
         return steps[0]
@@ -129,13 +129,13 @@ def _together(several: tuple[Difference, ...]) -> str:
 
 
 def values(difference: Difference) -> tuple[str, str]:
-    """How it was and is."""
+    """Return the old and the new value."""
     nothing = "not set" if difference.kind in {"variable", "configuration"} else "none"
     return difference.old or nothing, difference.new or nothing
 
 
 def where(difference: Difference, of: Comparison) -> str:
-    """On which nodes; "" on a single machine."""
+    """Return the nodes; "" on a single machine."""
     if not difference.nodes:
         return ""
     count = len(expand(difference.nodes))

@@ -1,4 +1,4 @@
-"""Two snapshots compared and judged: what differs, which of it breaks the job, and what could not be told."""
+"""Compare and judge two snapshots: what differs, which difference breaks the job, and what is unknown."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ _SPEAKING = frozenset({"error", "warning"})
 
 @dataclass(frozen=True)
 class Comparison:
-    """The differences, what matters first. `gone` are findings that the old side had and the new one has not, `kept` those of both.
+    """The differences, the most important first. `gone` are findings of the old side only, `kept` those of both.
 
-    `untold` are sentences on what one side tells and the other does not; `lost` says why nothing, or not all, could be read.
+    `untold` are sentences on what only one side reports; `lost` is why nothing, or not everything, could be
+    read.
     """
 
     old: Snapshot
@@ -53,12 +54,12 @@ class Comparison:
     kept: frozenset[Key] = frozenset()
 
     def of(self, weight: str) -> tuple[Difference, ...]:
-        """The differences of one weight."""
+        """Return the differences of one weight."""
         return tuple(difference for difference in self.differences if difference.weight == weight)
 
     @property
     def verdict(self) -> Verdict:
-        """The comparison in one word. That something was lost outweighs that nothing else differs."""
+        """The verdict. Lost data outweighs that nothing else differs."""
         for weight in ("breaks", "matters"):
             if self.of(weight):
                 return "breaks" if weight == "breaks" else "matters"
@@ -66,15 +67,15 @@ class Comparison:
 
     @property
     def exit_code(self) -> ExitCode:
-        """0 nothing that matters differs, 1 something does, 3 something could not be read."""
+        """Return 0 if nothing that matters differs, 1 if something does, 3 if something could not be read."""
         return _CODES[self.verdict]
 
 
 def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
-    """Compare, judge both sides by all rules that their facts suffice for, and join what is found to what differs."""
+    """Compare, judge both sides by all rules that have the facts they need, and join findings to differences."""
     sides = Side(old, run.registry.collectors), Side(new, run.registry.collectors)
     found = between(*sides)
-    # Rules of --deep too: their facts were tried when a snapshot was taken, or are not known.
+    # Rules of --deep too: their facts were collected for the snapshot, or are unknown.
     costly = run.at_cost(*DEEP)
     before, after = (examine(Request(costly, WholeSnapshot(snapshot))).report for snapshot in (old, new))
     reported = {key_of(result.code, finding) for result, finding in before.findings()}
@@ -118,7 +119,7 @@ def _joined(
     before: Report,
     run: Session,
 ) -> list[Difference]:
-    """The differences, with each finding at the one that it comes from, or beside them when none is known."""
+    """Return the differences, each with its findings, and findings without a known cause as separate ones."""
     was = {result.code: result for result in before.results}
     places = {id(cause): number for number, cause in enumerate(found)}
     joined, alone = list(found), []
@@ -141,7 +142,7 @@ def _joined(
 
 
 def _lacks(check: Check, mine: Facts, theirs: Facts) -> bool:
-    """Whether a rule spoke for want of facts: of one that the new file does not hold, and the old one does, or of all that it asks for."""
+    """Return whether a rule lacked facts: one that only the old file holds, or all that it requires."""
     facts = list(facts_of([check]))
     lacking = [fact for fact in facts if isinstance(mine.get(fact), NotHeld)]
     return lacking == facts or any(not isinstance(theirs.get(fact), NotHeld) for fact in lacking)
@@ -152,7 +153,7 @@ def _is_on(difference: Difference, nodes: list[str]) -> bool:
 
 
 def _counterpart(old: Side, node: str, kind: str) -> Facts:
-    """The facts to which those of a new node compare."""
+    """Return the facts that those of a new node are compared with."""
     if node == HERE or node in old.nodes or not old.nodes:
         return old.facts(node)
     alike = [name for name in old.nodes if old.kinds[name] == kind]
@@ -160,7 +161,7 @@ def _counterpart(old: Side, node: str, kind: str) -> Facts:
 
 
 def _breaking(difference: Difference, result: CheckResult, finding: Finding) -> Difference:
-    """The same difference, which is now known to break something. The first finding speaks."""
+    """Mark a difference as breaking. The first finding supplies the text."""
     first = difference.weight != "breaks"
     return replace(
         difference,
@@ -174,7 +175,7 @@ def _breaking(difference: Difference, result: CheckResult, finding: Finding) -> 
 
 
 def _alone(result: CheckResult, finding: Finding, before: CheckResult | None) -> Difference:
-    """A finding with no single cause. Where the old side was not judged, nobody knows whether it is new."""
+    """Return a finding with no single cause. If the old side was not judged, it is unknown whether it is new."""
     status = "skipped" if before is None else before.status
     reason = f": {before.reason}" if before and before.reason else ""
     return Difference(
@@ -195,7 +196,7 @@ def _alone(result: CheckResult, finding: Finding, before: CheckResult | None) ->
 
 
 def _weight(finding: Finding) -> Weight:
-    """A hint breaks nothing."""
+    """Return the weight of a finding. A hint breaks nothing."""
     return "matters" if finding.severity == "info" else "breaks"
 
 

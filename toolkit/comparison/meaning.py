@@ -1,4 +1,4 @@
-"""Where no rule speaks of a difference: whether it matters to a job that a subject was one thing and is another, and what to do."""
+"""Judge differences without a rule: whether a changed value matters to a job, and the remedy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from verl_doctor.toolkit.cluster import fleet_subjects
 from verl_doctor.toolkit.collectors.launch.environment import is_listed
 
 Matters = Callable[[str, str, str], bool]
-"""Of a subject's name, its old and its new value."""
+"""Takes a subject's name, its old and its new value, and returns whether the difference matters."""
 
 Step = Callable[[str, str, str], str]
-"""What would make it as it was, of the same; "" where no command would."""
+"""Takes the same, and returns the command that restores the old value; "" if there is none."""
 
 WITHHELD = "(set; its value is not kept)"
 THERE = "there"
@@ -24,16 +24,16 @@ SHARED = "shared with other machines"
 NOT_WRITABLE = "not writable"
 IN_STEP = "synchronised"
 
-# They name a host, a session, a process or an allocation, or describe an image to who reads it.
+# They name a host, session, process or allocation, or describe an image to readers.
 _PASSING = re.compile(
     r"NVIDIA_(?:REQUIRE_|PRODUCT)\w+|\w+_VERSION|HOSTNAME|SLURM_\w+|MASTER_(?:ADDR|PORT)|\w*_(?:PORT|PID|JOB_?ID|SESSION_\w+)|PATH"
     r"|VIRTUAL_ENV|CONDA_\w+|RANK"
 )
-# They say where things lie and what things are called, which is another place and another name on another machine.
+# They hold paths and names, which differ between machines.
 _PLACES = re.compile(r"(?:.*\.)?(?:experiment_name|project_name|\w*(?:path|dir|files?|folder))")
-# What a value cannot be restored from: a folder of the old machine, a secret.
+# A value cannot be restored from these: a folder of the old machine, a secret.
 _NOT_TOLD = re.compile(r"<\w+>|\*\*\*")
-# Names and versions that may stand in a command: they come from a file that anybody can have written.
+# Names and versions that are safe in a command: they come from an untrusted file.
 _PACKAGE = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 )  # https://peps.python.org/pep-0508/#names
@@ -43,17 +43,17 @@ _ULIMIT = {"open files": ("n", 1), "processes": ("u", 1), "locked memory": ("l",
 
 
 def always(_name: str, _old: str, _new: str) -> bool:
-    """It matters."""
+    """Return True: every difference matters."""
     return True
 
 
 def never(_name: str, _old: str, _new: str) -> bool:
-    """It is good to know, and no more."""
+    """Return False: the difference is informative only."""
     return False
 
 
 def less(_name: str, old: str, new: str) -> bool:
-    """More of it than before stops nobody."""
+    """Return whether there is less than before; more is harmless."""
     return _amount(new) < _amount(old)
 
 
@@ -65,47 +65,50 @@ def _amount(text: str) -> float:
 
 
 def lost(_name: str, old: str, new: str) -> bool:
-    """What lies at another place was named otherwise, and the rules look whether it is there."""
+    """Return whether an existing path changed its state; a moved one has another name, and the rules check whether it exists."""
     return old == THERE and bool(new)
 
 
 def edited(_name: str, old: str, _new: str) -> bool:
-    """A file that was missing before is not needed."""
+    """Return whether the file existed before; a new file is not needed."""
     return old != "missing"
 
 
 def variable(name: str, _old: str, _new: str) -> bool:
-    """It is of the kind that packages of the stack read, and names no host and no session."""
+    """Return whether packages of the stack read this kind of variable, and it names no host and no session."""
     return is_listed(name) and not _PASSING.fullmatch(name) and not fleet_subjects.OWN.fullmatch(name)
 
 
 def setting(name: str, _old: str, _new: str) -> bool:
-    """It decides what the job does, not where its files lie."""
+    """Return whether the setting decides what the job does, not where its files are."""
     return not _PLACES.fullmatch(name)
 
 
 def mount(_name: str, old: str, new: str) -> bool:
-    """Data and models lie on what is shared; a new disk stops nobody."""
+    """Return whether a mount for data or models is affected: they are on shared file systems; a new disk is harmless."""
     return SHARED in old or (bool(old) and NOT_WRITABLE in new)
 
 
 def clock(_name: str, _old: str, new: str) -> bool:
-    """A clock that is in step again is well."""
+    """Return whether the clock is not synchronised now."""
     return new != IN_STEP
 
 
 def nothing(_name: str, _old: str, _new: str) -> str:
-    """No command helps."""
+    """Return "": no command helps."""
     return ""
 
 
 def say(step: str) -> Step:
-    """The same step for all, with `{name}` and `{old}`, where there was something before."""
+    """Return the same step for all, with `{name}` and `{old}`, if there was an old value."""
     return lambda name, old, _: step.format(name=name, old=old) if old else ""
 
 
 def install(name: str, old: str, _new: str) -> str:
-    """The release as it was, unless the new one is later: an upgrade is meant. What is no name or no version stands in no command."""
+    """Install the old release, unless the new one is later, which means an upgrade.
+
+    Invalid names and versions are left out of commands.
+    """
     release, now = (version.removesuffix(" (editable)") for version in (old, _new))
     if not _PACKAGE.fullmatch(name) or not _RELEASE.fullmatch(release):
         return ""
@@ -115,7 +118,7 @@ def install(name: str, old: str, _new: str) -> str:
 
 
 def export(name: str, old: str, _new: str) -> str:
-    """The value as it was, as far as it can be known here."""
+    """Export the old value, as far as it is known here."""
     if not _VARIABLE.fullmatch(name):
         return ""
     if not old:
@@ -126,12 +129,12 @@ def export(name: str, old: str, _new: str) -> str:
 
 
 def override(name: str, old: str, _new: str) -> str:
-    """A word for the launch command."""
+    """Return an override for the launch command."""
     return shlex.quote(f"{name}={old}") if old else ""
 
 
 def ulimit(name: str, old: str, _new: str) -> str:
-    """The limit as it was, before Ray is started; "" for one that no shell command sets."""
+    """Set the old limit before Ray is started; "" for limits that no shell command sets."""
     if name not in _ULIMIT:
         return ""
     letter, unit = _ULIMIT[name]
@@ -141,6 +144,6 @@ def ulimit(name: str, old: str, _new: str) -> str:
 
 
 def shm_size(_name: str, old: str, _new: str) -> str:
-    """As large as it was."""
+    """Restore the old size."""
     size = f"{math.ceil(int(old) / 2**30)}g" if old.isdecimal() else ""
     return f"docker run --shm-size={size}, or: mount -o remount,size={size} /dev/shm" if size else ""

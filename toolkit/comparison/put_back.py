@@ -1,7 +1,8 @@
-"""One difference undone in the new facts, as if that one thing had stayed as it was.
+"""Undo one difference in the new facts, as if that value had not changed.
 
-What has a name (a package, a variable, a key of the configuration) is an entry in several facts, and is put back in all of them. Of
-everything else those values are put back that decide what is said of the subject.
+A named subject (a package, a variable, a key of the configuration) is an entry in several facts, and is
+restored in all of them. For everything else, those values are restored that determine what is reported about
+the subject.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Need, Unknown, arguments_from, needs_of
 
 _Path = tuple[Any, ...]
-"""Steps into a fact: names of fields, keys, places in a list."""
+"""Steps into a fact: names of fields, keys, list indices."""
 
 _MOST = 200
-"""Values of one fact that are looked at."""
+"""How many values of one fact are examined."""
 
 
 def put_back(difference: Difference, wanted: Iterable[type], old: Facts, new: Facts) -> dict[type, Any]:
-    """Those of the wanted facts that are otherwise when the difference is undone."""
+    """Return those of the wanted facts that change when the difference is undone."""
     triples = [(fact, old.get(fact), new.get(fact)) for fact in wanted]
     entries = {
         fact: changed
@@ -34,7 +35,7 @@ def put_back(difference: Difference, wanted: Iterable[type], old: Facts, new: Fa
 
 
 def whole_facts(difference: Difference, wanted: Iterable[type], old: Facts) -> dict[type, Any]:
-    """The facts that tell the difference as they were, with what else they say: for a finding that names the subject."""
+    """Return the whole old facts that show the difference: for a finding that names the subject."""
     return {fact: old.get(fact) for fact in wanted if fact.__name__ in difference.facts}
 
 
@@ -62,7 +63,7 @@ def _with_values(difference: Difference, wanted: Iterable[type], old: Facts, new
 
 
 def _value_read(reader: Reader, need: Need, value: Any, facts: Facts, key: tuple[str, str]) -> str | None:
-    """What a reader says of one subject, with another value of its first fact."""
+    """Return what a reader reports about one subject, with another value in its first fact."""
     others = tuple(
         other for other in needs_of(reader.read) if other is not need and other.fact is not need.fact
     )
@@ -73,7 +74,7 @@ def _value_read(reader: Reader, need: Need, value: Any, facts: Facts, key: tuple
 
 
 def _differing(new: Any, old: Any, path: _Path = ()) -> Iterator[_Path]:
-    """The places at which a value is otherwise, as deep as both have the same shape."""
+    """Return the places at which two values differ, as deep as both have the same shape."""
     if new == old:
         return
     if is_dataclass(new) and type(new) is type(old):
@@ -87,7 +88,7 @@ def _differing(new: Any, old: Any, path: _Path = ()) -> Iterator[_Path]:
 
 
 def _with_old(new: Any, old: Any, path: _Path) -> Any:
-    """A value with what lies at a path as it was."""
+    """Return a value with the old value at a path."""
     if not path:
         return old
     step, *rest = path
@@ -97,7 +98,7 @@ def _with_old(new: Any, old: Any, path: _Path) -> Any:
 
 
 def _with_entry(after: Any, before: Any, name: str) -> Any:
-    """A fact in which the entries of that name are the other one's. The same object when it has none that differ."""
+    """Return a fact with the other fact's entries of that name. It is the same object if none differ."""
     if not is_dataclass(after) or isinstance(after, (type, Unknown)) or type(after) is not type(before):
         return after
     changed = {}
@@ -121,7 +122,7 @@ def _entry_back(new: Any, old: Any, name: str) -> Any:
 
 
 def _key_back(new: Mapping[str, Any], old: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A key as it was; `a.b` leads into what lies under `a`."""
+    """Restore a key; `a.b` may also be the key `b` below `a`."""
     first, _, rest = name.partition(".")
     if name in new or name in old:
         if new.get(name) == old.get(name) and (name in new) == (name in old):
@@ -135,7 +136,7 @@ def _key_back(new: Mapping[str, Any], old: Mapping[str, Any], name: str) -> Mapp
 
 
 def _is_called(entry: Any, name: str) -> bool:
-    """Whether an entry is about what has this name: a text that is it, or a record that begins with it or names it."""
+    """Return whether an entry is about this name: an equal text, or a record that begins with it or names it."""
     if isinstance(entry, str):
         return _same(entry, name)
     if not is_dataclass(entry):

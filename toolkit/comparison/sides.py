@@ -1,4 +1,4 @@
-"""One of the two sides of a comparison: a machine, or the nodes of a cluster, asked what they say of each subject."""
+"""One of the two sides of a comparison: a machine, or the nodes of a cluster, with their values of each subject."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from verl_doctor.toolkit.facts import Absent, Collector, Need, Unknown, argument
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 
 HERE = ""
-"""The name of the machine itself among the nodes, where one machine was looked at or only it can tell."""
+"""The name of the machine itself among the nodes, if only one machine was examined or only it has the facts."""
 
 
 class Side:
-    """A snapshot whose nodes are at hand. A node's facts are restored when somebody asks for them."""
+    """A snapshot with its nodes. A node's facts are restored on first use."""
 
     def __init__(self, snapshot: Snapshot, collectors: Iterable[Collector]) -> None:
         self.snapshot = snapshot
@@ -27,7 +27,7 @@ class Side:
 
     @cached_property
     def nodes(self) -> Mapping[str, NodeFacts]:
-        """The nodes that answered, by name; none of a single machine."""
+        """The nodes that responded, by name; none for a single machine."""
         store = FactStore(self._collectors, {})
         return {
             answer.node: store.facts_of(answer)
@@ -41,11 +41,11 @@ class Side:
         return {HERE: gpus_of(self.snapshot), **{name: gpus_of(facts) for name, facts in self.nodes.items()}}
 
     def facts(self, name: str) -> Facts:
-        """The facts of a node, or of the machine."""
+        """Return the facts of a node, or of the machine."""
         return self.nodes.get(name, self.snapshot)
 
     def answers(self, reader: Reader) -> dict[str, Answers | Unknown]:
-        """What each node says, by its name: the nodes where they tell such facts, else the machine, which has the job's."""
+        """Return what each node reports, by its name: the nodes if they have such facts, else the machine, which has the job's."""
         needs = needs_of(reader.read)
         answering = {name: facts for name, facts in self.nodes.items() if _has_facts(needs, facts)}
         known: dict[tuple[int, ...], Answers | Unknown] = {}
@@ -63,7 +63,7 @@ def _has_facts(needs: Iterable[Need], facts: NodeFacts) -> bool:
 
 
 def _answers(reader: Reader, needs: tuple[Need, ...], facts: Facts) -> Answers | Unknown:
-    """What is said; that there is no such thing is an answer too, unless nobody asked for it."""
+    """Return what is reported; that something does not exist is also reported, unless it was not examined."""
     arguments: Mapping[str, Any] | Unknown = arguments_from(needs, facts.get)
     if isinstance(arguments, Absent) and not reader.requires:
         return {}
@@ -71,7 +71,7 @@ def _answers(reader: Reader, needs: tuple[Need, ...], facts: Facts) -> Answers |
 
 
 class Usual:
-    """What the nodes of a side say of one reader's subjects, and to which of them a node of the other side compares."""
+    """What the nodes of a side report about one reader's subjects, and which of it a node of the other side is compared with."""
 
     def __init__(self, side: Side, answers: Mapping[str, Answers | Unknown]) -> None:
         self._side = side
@@ -79,7 +79,7 @@ class Usual:
         self._known: dict[str, Answers | Unknown] = {}
 
     def for_node(self, name: str, kind: str) -> Answers | Unknown:
-        """The answers of the node of that name, else what most nodes with such GPUs say, else what most say at all."""
+        """Return the values of the node of that name, else those of most nodes with such GPUs, else those of most nodes."""
         if name in self._answers:
             return self._answers[name]
         if kind not in self._known:
@@ -89,7 +89,7 @@ class Usual:
 
 
 def _most_say(answers: Iterable[Answers | Unknown]) -> Answers | Unknown:
-    """Of each subject what is said most often. What nobody could say stays so."""
+    """Return the most frequent value of each subject. Unknown values stay unknown."""
     every = list(answers)
     known = [node_answers for node_answers in every if not isinstance(node_answers, Unknown)]
     if len(known) < 2:

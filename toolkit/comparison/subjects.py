@@ -1,7 +1,7 @@
-"""What two machines are compared in: what is read from their facts, by kind and name of the subject, the telling kinds first.
+"""The subjects in which two machines are compared, read from their facts by kind and name, the most telling kinds first.
 
-Readers are as those of `fleet_subjects`, which compare the nodes of one cluster, and some are the same. These see more, for what
-differs between two clusters is not an accident of one node.
+Readers are like those of `fleet_subjects`, which compare the nodes of one cluster, and some are the same.
+These read more, because differences between two clusters are not accidents of one node.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEAD = (
     "verl", "vllm", "torch", "ray", "transformers", "flash-attn", "flashinfer-python", "triton",
     "nvidia-nccl-cu13", "nvidia-nccl-cu12", "sglang", "tensordict", "megatron-core", "transformer-engine",
 )  # fmt: skip
-"""The packages that are named first, in this order."""
+"""The packages that are listed first, in this order."""
 
 
 Asked = Literal["script", "files"]
@@ -56,12 +56,12 @@ Asked = Literal["script", "files"]
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader of answers, and what a difference in them means where no rule speaks of it.
+    """A reader of values, and what a difference in them means if no rule reports it.
 
-    `why` is a line for a person. `nearly` says that the values are numbers, and which of them count as the same. `step` is what
-    would make it as it was. `requires`: the user has to name what it is about, and where one side was looked at without that,
-    nothing is compared.
-    `both`: only what both sides have is compared, for that one has no such thing is said by another reader.
+    `why` is one line of text. `nearly`: the values are numbers, and which of them count as equal. `step`
+    restores the old value. `requires`: the user has to name the subject, and nothing is compared if one side
+    was examined without it. `both`: only what both sides have is compared, because another reader reports
+    what one side lacks.
     """
 
     read: Callable[..., Answers]
@@ -82,7 +82,7 @@ def _packages(packages: Packages) -> Answers:
 
 
 def required(packages: Packages | Unknown) -> frozenset[str]:
-    """What verl and vLLM ask for themselves, by the names of the packages; what is needed for an extra alone is not."""
+    """Return what verl and vLLM themselves require, by package name; requirements of an extra are left out."""
     known = () if isinstance(packages, Unknown) else packages.distributions
     return frozenset(
         canonicalize_name(found[0])
@@ -148,7 +148,7 @@ def _gpu(device: Device) -> str:
 
 
 def _counts(values: Iterator[str]) -> str:
-    """Each value once, with how many have it: "8 x NVIDIA H200"."""
+    """Return each value once, with its count: "8 x NVIDIA H200"."""
     every = list(values)
     return "; ".join(f"{every.count(value)} x {value}" for value in sorted(set(every)))
 
@@ -171,7 +171,10 @@ def _libcuda(library: LibCuda) -> Answers:
 def _job_variables(
     job: JobVariables, interpreter: Interpreter | Unknown, trees: VerlTrees | Unknown
 ) -> Answers:
-    """As the workers will have them. Folders of the environment and of the tree lie elsewhere elsewhere, and are named so."""
+    """Return the variables as the workers will have them.
+
+    Folders of the environment and of the tree, which differ by machine, get fixed names.
+    """
     return _named(job.values, job.untold, interpreter, trees)
 
 
@@ -182,7 +185,7 @@ def _variables(
 
 
 def decided_elsewhere(shell: Variables | Unknown, job: JobVariables | Unknown) -> frozenset[str]:
-    """The variables that the job has otherwise than the shell: its launch files or verl decide them."""
+    """Return the variables that differ between the job and the shell: its launch files or verl set them."""
     if isinstance(shell, Unknown) or isinstance(job, Unknown):
         return frozenset()
     return frozenset(name for name, value in job.values.items() if shell.values.get(name) != value)
@@ -211,7 +214,7 @@ def _without_places(text: str, places: Mapping[str, str]) -> str:
 
 
 def read_by_nobody(*sides: VariableReaders | Unknown) -> frozenset[str]:
-    """The variables that no installed package reads, on every side that knows them."""
+    """Return the variables that no installed package reads, on every side where that is known."""
     known = [variable for side in sides if not isinstance(side, Unknown) for variable in side.variables]
     return frozenset(reading.name for reading in known if reading.dead) - {
         reading.name for reading in known if not reading.dead
@@ -301,7 +304,7 @@ def _backends(backends: AttentionBackends) -> Answers:
 
 
 def _system(system: System) -> Answers:
-    """Of the kernel's release the first two numbers, which say what it can do; distributions number the rest."""
+    """Return the first two numbers of the kernel's release, which determine its features; distributions number the rest."""
     return {
         ("system", "kernel"): f"{system.name} {'.'.join(system.release.split('.')[:2])}".strip(),
         ("system", "distribution"): system.distribution,
@@ -320,7 +323,7 @@ def _clock(clock: Clock) -> Answers:
 
 
 def _network(network: Network) -> Answers:
-    """The host's ends of containers' veth pairs come and go with them; without an address nobody chooses them."""
+    """Return the network interfaces. Host ends of containers' veth pairs come and go; one without an address is never chosen."""
     up = [
         interface
         for interface in network.interfaces
@@ -342,7 +345,7 @@ def _has_address(interface: Interface) -> bool:
 
 
 ASKED: Mapping[Asked, str] = {"script": "a launch script", "files": "a model or data"}
-"""What the user has to name, in words."""
+"""Readable names of what the user has to name."""
 
 READERS: tuple[Reader, ...] = (
     Reader(_verl_tree, "the job runs this code", step=meaning.install),

@@ -1,4 +1,4 @@
-"""How a server is reached and as whom: the user's proxies, certificates and credentials."""
+"""How to reach a server: the user's proxies, certificates and credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verl_doctor.toolkit.index.settings import IndexSettings
 
 
 class WebError(Exception):
-    """A server did not give what was asked for: one sentence, in which no credentials appear. `status` is 0 without an answer."""
+    """A server did not return what was requested: one sentence without credentials. `status` is 0 without a response."""
 
     def __init__(self, sentence: str, status: int = 0) -> None:
         super().__init__(sentence)
@@ -24,7 +24,7 @@ class WebError(Exception):
 
 
 class Access:
-    """Opens connections. Credentials that stand in an address serve the whole host, as with pip."""
+    """Opens connections. Credentials in an address apply to the whole host, as with pip."""
 
     def __init__(self, settings: IndexSettings) -> None:
         self._settings = settings
@@ -32,7 +32,7 @@ class Access:
         self._logins: dict[str, str] = {}
 
     def known(self, url: str) -> SplitResult:
-        """Take an address apart; its user and password are kept for its host and left out. Raises WebError."""
+        """Parse an address; its user and password are stored for its host and removed. Raises WebError."""
         try:
             where = urlsplit(url)
             host, port = where.hostname or "", where.port
@@ -46,7 +46,7 @@ class Access:
         return where._replace(netloc=netloc, fragment="")
 
     def connection(self, where: SplitResult, timeout: float) -> http.client.HTTPConnection:
-        """A new connection, not opened yet. Raises WebError."""
+        """Return a new connection that is not yet open. Raises WebError."""
         proxy = self._proxy(where)
         through = proxy or where
         host, port = through.hostname or "", through.port
@@ -58,7 +58,7 @@ class Access:
         return connection
 
     def request(self, where: SplitResult) -> tuple[str, dict[str, str]]:
-        """What stands in the request line, and the headers that let us in. A proxy that does not tunnel sees the whole address."""
+        """Return the request target, and the authentication headers. A proxy that does not tunnel gets the whole address."""
         if where.netloc not in self._logins:
             self._logins[where.netloc] = self._from_netrc(where.hostname or "")
         login = self._logins[where.netloc]
@@ -82,7 +82,7 @@ class Access:
         return proxy
 
     def _context(self, where: SplitResult) -> ssl.SSLContext:
-        """How the server's certificate is verified."""
+        """Return how the server's certificate is verified."""
         trusted = bool({where.hostname, where.netloc} & set(self._settings.trusted))
         if trusted not in self._contexts:
             ca, own = self._settings.ca, self._settings.client_certificate
@@ -113,7 +113,7 @@ class Access:
 
 
 def shown(url: str) -> str:
-    """An address without user, password and query: what may be printed and kept."""
+    """Return an address without user, password and query, which is safe to print and keep."""
     try:
         where = urlsplit(url)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the configured indexes offer of a project. Each page is kept, so that the same question can be answered offline."""
+"""What the configured indexes offer for a project. Each page is cached for offline use."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _LARGEST_PAGE = 64_000_000  # bytes
 
 
 class NoListing(Exception):  # noqa: N818 - what it says, not that it is one
-    """No index answered, and nothing of it was kept: one sentence with the next step."""
+    """No index responded, and no cached page exists: one sentence with the next step."""
 
 
 @dataclass(frozen=True)
 class Listing:
     """The wheels of a project on all indexes together, each file name once.
 
-    `taken` is when the oldest page of it was read, in seconds since the epoch, 0 when all were read just now. `silent`
-    says which places did not answer.
+    `taken` is when its oldest page was read, in seconds since the epoch, 0 if all were read just now.
+    `silent` names the places that did not respond.
     """
 
     project: str
@@ -49,7 +49,7 @@ class Listing:
 
 
 class PackageIndex:
-    """The user's indexes and folders of wheels, asked for each project once."""
+    """The user's indexes and folders of wheels, read once per project."""
 
     def __init__(self, settings: IndexSettings, web: Web, *, offline: bool = False) -> None:
         self._settings = settings
@@ -60,7 +60,7 @@ class PackageIndex:
 
     @property
     def complete(self) -> bool:
-        """Whether all releases of a project can be known: a folder of wheels holds some."""
+        """Whether all releases of a project can be known: a folder of wheels holds only some."""
         return bool(self._settings.indexes)
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class PackageIndex:
         self._web.close()
 
     def listing(self, project: str) -> Listing:
-        """Ask for a project. Raises NoListing."""
+        """Return the listing of a project. Raises NoListing."""
         with self._lock:
             if project not in self._known:
                 try:
@@ -103,14 +103,14 @@ class PackageIndex:
         return Listing(project, tuple(wheels.values()), taken, tuple(silent))
 
     def _places(self, project: str) -> Iterator[str]:
-        """Folders first: what lies there costs nothing."""
+        """Return the places, folders first because they are cheap."""
         yield from self._settings.find_links
         for index in self._settings.indexes:
             where, hash_mark, rest = index.partition("#")
             yield f"{where.rstrip('/')}/{canonical(project)}/{hash_mark}{rest}"
 
     def _read(self, place: str, project: str) -> list[WheelFile]:
-        """Read one page or folder. An index that does not know the project offers nothing."""
+        """Read one page or folder. An index without the project offers nothing."""
         if (local := local_path(place)) is not None:
             return _in_folder(local, project)
         if self._offline:
@@ -125,7 +125,7 @@ class PackageIndex:
 
 
 def local_path(place: str) -> str | None:
-    """The path of a `file:` address or of a path, None for an address of a server."""
+    """Return the path of a `file:` address or of a path, None for an address of a server."""
     if place.startswith("file:"):
         return unquote(urlsplit(place).path)
     return None if "://" in place else place
@@ -136,7 +136,7 @@ def _is_local(place: str) -> bool:
 
 
 def _in_folder(path: str, project: str) -> list[WheelFile]:
-    """Read a local place: a page, the folder of a project on a mirror, one wheel, or a folder of wheels."""
+    """Read a local place: a page, a project's folder on a mirror, one wheel, or a folder of wheels."""
     page = path if path.endswith((".html", ".htm")) else os.path.join(path, "index.html")  # noqa: PTH118
     if os.path.isfile(page):
         found = wheels_on_page(Path(page).read_bytes(), "text/html", Path(page).as_uri(), project)
@@ -155,7 +155,7 @@ def _file(place: str, project: str) -> Path:
 
 
 def _keep(place: str, project: str, wheels: list[WheelFile]) -> None:
-    """Keep a page, without what may let somebody in."""
+    """Cache a page, without credentials."""
     rows = [asdict(replace(wheel, url=shown(wheel.url))) for wheel in wheels]
     cache.write(_file(place, project), {"taken": time.time(), "wheels": rows})
 

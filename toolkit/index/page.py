@@ -1,4 +1,4 @@
-"""The page of one project on a package index: JSON (PEP 691) or HTML (PEP 503), or a folder with wheels."""
+"""The page of one project on a package index: JSON (PEP 691) or HTML (PEP 503), or a folder of wheels."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _JSON = "application/vnd.pypi.simple.v1+json"
 
 @dataclass(frozen=True)
 class WheelFile:
-    """One wheel that an index offers, or that lies in a folder.
+    """One wheel on an index or in a folder.
 
-    `url` is its address or an absolute path. `sha256` is empty when the index does not say. `requires_python` is as written,
-    `yanked` the reason for which it was withdrawn, with " " for none.
+    `url` is its address or an absolute path. `sha256` is empty if the index has none. `requires_python` is as
+    written, `yanked` the reason for its withdrawal, with " " for none given.
     """
 
     filename: str
@@ -41,7 +41,7 @@ class WheelFile:
 
     @property
     def build(self) -> tuple[int, str] | tuple[()]:
-        """The build number in its name: of two builds of one version installers take the higher."""
+        """The build number in its name: installers prefer the higher of two builds of one version."""
         return parse_wheel_filename(self.filename)[2]
 
     @property
@@ -50,7 +50,7 @@ class WheelFile:
         return parse_wheel_filename(self.filename)[3]
 
     def for_python(self, version: str) -> bool:
-        """Whether the index offers it to this Python. A bound that is none does not count."""
+        """Return whether the index offers it to this Python. An invalid bound does not count."""
         try:
             return not version or SpecifierSet(self.requires_python).contains(version, prereleases=True)
         except InvalidSpecifier:
@@ -58,7 +58,7 @@ class WheelFile:
 
 
 def wheels_on_page(content: bytes, content_type: str, url: str, project: str) -> list[WheelFile]:
-    """The wheels of a project that a page names. Raises ValueError when it is no index page."""
+    """Return the wheels of a project on a page. Raises ValueError if it is no index page."""
     text = content.decode("utf-8", "replace")
     if content_type.partition(";")[0].strip().lower() in {_JSON, "application/json"}:
         found: Iterable[WheelFile] = _in_json(text, url)
@@ -68,13 +68,13 @@ def wheels_on_page(content: bytes, content_type: str, url: str, project: str) ->
 
 
 def wheels_in_folder(folder: str, project: str) -> list[WheelFile]:
-    """The wheels of a project in a folder. Raises OSError."""
+    """Return the wheels of a project in a folder. Raises OSError."""
     names = sorted(os.listdir(folder))  # noqa: PTH208 - names alone
     return [WheelFile(name, os.path.join(folder, name)) for name in names if is_wheel_of(name, project)]  # noqa: PTH118
 
 
 def is_wheel_of(filename: str, project: str) -> bool:
-    """Whether a file name is that of a wheel of this project."""
+    """Return whether a file name is that of a wheel of this project."""
     try:
         return canonical(parse_wheel_filename(filename)[0]) == canonical(project)
     except (InvalidWheelFilename, ValueError):
@@ -106,7 +106,7 @@ def _in_html(text: str, url: str) -> Iterator[WheelFile]:
     anchors = _Anchors()
     try:
         anchors.feed(text)
-    except AssertionError:  # what the standard library raises for some nonsense
+    except AssertionError:  # raised by the standard library for some malformed input
         raise ValueError("it is no HTML") from None
     base = urljoin(url, anchors.base) if anchors.base else url
     for anchor in anchors.found:
@@ -121,13 +121,13 @@ def _in_html(text: str, url: str) -> Iterator[WheelFile]:
 
 
 def _sha256(text: object) -> str:
-    """The digest, if it is one: it becomes the name of a folder."""
+    """Return the digest if it is valid: it becomes the name of a folder."""
     digest = text.lower() if isinstance(text, str) else ""
     return digest if len(digest) == 64 and not digest.strip("0123456789abcdef") else ""
 
 
 class _Anchors(HTMLParser):
-    """Collects the links of a page and the address that they are relative to."""
+    """Collects the links of a page, and the address that they are relative to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class _Anchors(HTMLParser):
         self.base = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take note of a link."""
+        """Record a link."""
         if tag == "a":
             self.found.append(dict(attrs))
         elif tag == "base" and not self.base:

@@ -1,4 +1,4 @@
-"""RECORD files (PEP 376, PEP 427): reading them, however broken, and comparing files with what they say."""
+"""RECORD files (PEP 376, PEP 427): read them, however broken, and compare files with their entries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SOUND = re.compile(
 
 # Both are tuples for speed: there are 20,000 files to look at.
 class Recorded(NamedTuple):
-    """What a RECORD says of one file: its path below site-packages, its digest as written, and its size in bytes."""
+    """The entry of one file in a RECORD: its path below site-packages, its digest as written, and its size in bytes."""
 
     path: str
     digest: str
@@ -48,7 +48,7 @@ class Recorded(NamedTuple):
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 in hexadecimal; empty when what is written is none."""
+        """The SHA-256 in hexadecimal; empty if the entry has none."""
         try:
             raw = base64.urlsafe_b64decode(self.digest + "=" * (-len(self.digest) % 4))
         except (binascii.Error, ValueError):
@@ -57,17 +57,17 @@ class Recorded(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was found where a recorded file should be, without reading it."""
+    """What was found in place of a recorded file, without reading it."""
 
     path: str
     status: os.stat_result
 
     @property
     def key(self) -> str:
-        """What identifies this very content for as long as nobody writes to it.
+        """A key that identifies this content for as long as the file is not written.
 
-        Device, inode, size, and the nanoseconds of the last change of content and of status. The latter cannot be set
-        by hand, so an edit that puts the file's time back has another key.
+        Device, inode, size, and the nanoseconds of the last change of content and of status. The latter
+        cannot be set by hand, so an edit that restores the file's time has another key.
         """
         found = self.status
         return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
@@ -81,7 +81,7 @@ class RecordFile:
 
     @cached_property
     def _text(self) -> str | None:
-        if look(str(self.path)) is None:  # a pipe would be waited for
+        if look(str(self.path)) is None:  # reading a pipe would block
             return None
         try:
             with self.path.open("rb") as file:
@@ -90,11 +90,11 @@ class RecordFile:
             return None
 
     def files(self) -> Iterator[Recorded]:
-        """Yield the files that are the wheel's content and lie in site-packages.
+        """Yield the files that are the wheel's content and in site-packages.
 
-        Left out: bytecode, scripts and data outside of site-packages (installers rewrite them), what the installer itself
-        writes, lines without a SHA-256, and lines that are none. A RECORD that cannot be read yields nothing, `problem`
-        says why.
+        Left out: bytecode, scripts and data outside site-packages (installers rewrite them), files written by
+        the installer itself, lines without a SHA-256, and invalid lines. A RECORD that cannot be read yields
+        nothing, and `problem` gives the reason.
         """
         own = f"{self.path.parent.name}/"
         text = self._text or ""
@@ -109,7 +109,7 @@ class RecordFile:
                 yield Recorded(path, digest, int(size) if size.isdecimal() and len(size) < 19 else None)
 
     def problem(self) -> str:
-        """Why files cannot be compared with it, or not all of them, as in "its RECORD is ..."; empty when they can."""
+        """Return why some or all files cannot be compared with it, as in "its RECORD is ..."; empty if they can."""
         if not os.path.lexists(self.path):
             return "missing"
         if self._text is None:
@@ -124,7 +124,7 @@ class RecordFile:
 
 
 def _quoted(text: str) -> Iterator[tuple[str, str, str]]:
-    """The few lines with a quoted path: only they need the csv module, which is slower."""
+    """Parse the few lines with a quoted path: only they need the csv module, which is slower."""
     for line in text.splitlines() if '"' in text else ():
         if '"' not in line:
             continue
@@ -135,7 +135,7 @@ def _quoted(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def look(path: str) -> Seen | None:
-    """Look at a file without reading it. None when there is no regular file."""
+    """Examine a file without reading it. Return None if it is no regular file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - 20,000 files, and no Path is needed
     except (OSError, ValueError):
@@ -152,12 +152,12 @@ class Hashes:
 
     @cached_property
     def _known(self) -> dict[str, Any]:
-        """What earlier runs wrote, which somebody may have damaged; there may be 300,000, so it is read when one is asked for."""
+        """The results of earlier runs, which may be damaged; read on first use, as there may be 300,000."""
         loaded = cache.read(self._file, _LARGEST_CACHE)
         return loaded if isinstance(loaded, dict) else {}
 
     def _digest(self, seen: Seen) -> str | None:
-        """What is known of a file."""
+        """Return the known digest of a file."""
         known = self._new.get(seen.key) or self._known.get(seen.key)
         return known if isinstance(known, str) and len(known) == 2 * _SHA256_LENGTH else None
 
@@ -166,9 +166,9 @@ class Hashes:
         return self.folder / "sha256.json"
 
     def of(self, files: Iterable[Seen]) -> dict[str, str]:
-        """The SHA-256 of each file by path, in hexadecimal; empty for a file that cannot be read.
+        """Return the SHA-256 of each file by path, in hexadecimal; empty for a file that cannot be read.
 
-        Files are read side by side: hashing and reading both leave the interpreter to others.
+        Files are read in parallel: hashing and reading both release the interpreter lock.
         """
         every = list(files)
         unknown = [seen for seen in every if self._digest(seen) is None]
@@ -180,7 +180,7 @@ class Hashes:
         return {seen.path: self._digest(seen) or "" for seen in every}
 
     def save(self) -> None:
-        """Keep what was learnt for the next run."""
+        """Save new digests for the next run."""
         fresh = {key: digest for key, digest in self._new.items() if digest}
         if not fresh:
             return

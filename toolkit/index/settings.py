@@ -1,7 +1,8 @@
-"""Which package indexes the user has configured for pip and uv, and how they are reached.
+"""The package indexes that the user has configured for pip and uv, and how to reach them.
 
-Read from the same variables and files as the installers do, without running them:
-https://pip.pypa.io/en/stable/topics/configuration/ and https://docs.astral.sh/uv/concepts/configuration-files/.
+They are read from the same variables and files that the installers read, without running them:
+https://pip.pypa.io/en/stable/topics/configuration/ and
+https://docs.astral.sh/uv/concepts/configuration-files/.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ _SYSTEM_UV = Path("/etc/uv/uv.toml")
 
 @dataclass(frozen=True)
 class IndexSettings:
-    """Where wheels are looked for. URLs may hold a user and a password, so none of this is a fact or is ever shown.
+    """Where to look for wheels. URLs may hold a user and a password, so none of this is a fact or is ever shown.
 
-    `indexes` are simple indexes (PEP 503), `find_links` pages or folders with wheels. `ca` is a file or folder of
-    certificates, `client_certificate` a file, `trusted` are hosts whose certificate is not verified, `proxy` the URL of
-    a proxy that goes before those of the environment. Each is empty when nothing is configured.
+    `indexes` are simple indexes (PEP 503), `find_links` pages or folders with wheels. `ca` is a file or
+    folder of certificates, `client_certificate` a file, `trusted` are hosts with unverified certificates,
+    `proxy` is the URL of a proxy that takes precedence over those of the environment. Each is empty if not
+    configured.
     """
 
     indexes: tuple[str, ...] = field(default=(), repr=False)
@@ -44,10 +46,11 @@ class IndexSettings:
 def index_settings(
     machine: Machine, prefix: Path, index_url: str | None = None, find_links: Iterable[str] = ()
 ) -> IndexSettings:
-    """Read the configuration of the environment at `prefix`. What the command line names replaces what is configured.
+    """Read the configuration of the environment at `prefix`. Options of the command line replace the configured values.
 
-    A variable goes before a file, pip's answer before uv's. The further indexes of both are asked too. `find_links`
-    alone means that no index is asked, unless one is named as well. Raises UsageError when a file cannot be read.
+    Variables take precedence over files, and pip's settings over uv's. The additional indexes of both are
+    used. `find_links` alone disables all indexes, unless one is named as well. Raises UsageError if a file
+    cannot be read.
     """
     home = Path(machine.home or "/")
     pip, uv = _pip(machine, home, prefix), _uv(machine, home)
@@ -87,12 +90,12 @@ _Words = dict[str, tuple[str, ...]]
 
 
 def _first(words: tuple[str, ...], environ: Mapping[str, str], *names: str) -> str:
-    """The last of the configured words, or the first variable that is set."""
+    """Return the last of the configured words, or the first variable that is set."""
     return next(filter(None, (*words[-1:], *(environ.get(name, "") for name in names))), "")
 
 
 def _place(word: str, cwd: Path, home: Path) -> str:
-    """A URL as it is, a path made absolute."""
+    """Return a URL unchanged, or a path made absolute."""
     if "://" in word or word.startswith("file:"):
         return word
     path = home / word[2:] if word.startswith("~/") else cwd / word
@@ -100,12 +103,12 @@ def _place(word: str, cwd: Path, home: Path) -> str:
 
 
 def _truth(word: str) -> tuple[str, ...]:
-    """`no-index` when a switch is on, as pip and uv read switches."""
+    """Return `no-index` if a switch is on, in the way that pip and uv read switches."""
     return ("no-index",) if word.strip().lower() in {"1", "true", "yes", "on", "y", "t"} else ()
 
 
 def _pip(machine: Machine, home: Path, prefix: Path) -> _Words:
-    """The settings of pip: files from the weakest to the strongest, then variables."""
+    """Return the settings of pip: files in ascending precedence, then variables."""
     found: _Words = dict.fromkeys(_KEYS, ())
     for file in _pip_files(machine, home, prefix):
         for section in ("global", "install"):
@@ -120,7 +123,7 @@ def _pip(machine: Machine, home: Path, prefix: Path) -> _Words:
 
 def _pip_files(machine: Machine, home: Path, prefix: Path) -> Iterator[Path]:
     named = machine.environ.get("PIP_CONFIG_FILE", "")
-    if named == os.devnull:  # pip takes this for "none at all"
+    if named == os.devnull:  # means "none at all" to pip
         return
     for folder in reversed((machine.environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(os.pathsep)):
         yield Path(folder, "pip", "pip.conf")
@@ -146,7 +149,7 @@ def _ini(file: Path, section: str) -> list[tuple[str, str]]:
 
 
 def _uv(machine: Machine, home: Path) -> _Words:
-    """The settings of uv: its files, of which a project's goes before the user's, then variables."""
+    """Return the settings of uv: its files, where a project's take precedence over the user's, then variables."""
     found: _Words = dict.fromkeys(_KEYS, ())
     for table in _uv_tables(machine, home):
         for settings in (table, table.get("pip", {})):
@@ -164,13 +167,13 @@ def _uv(machine: Machine, home: Path) -> _Words:
 
 
 def _unnamed(index: str) -> str:
-    """An index of uv's may have a name: `internal=https://...`."""
+    """Remove the name that an index of uv may have: `internal=https://...`."""
     name, equals, url = index.partition("=")
     return url if equals and "/" not in name else index
 
 
 def _uv_settings(table: Mapping[str, Any]) -> _Words:
-    """What one table of uv's says about indexes."""
+    """Return the index settings in one table of uv's."""
     found: _Words = {}
     for key in ("index-url", "extra-index-url", "find-links"):
         value = table.get(key)

@@ -1,7 +1,7 @@
-"""HTTP as a package index needs it: pages, and byte ranges of large files over connections that are kept.
+"""HTTP for a package index: pages, and byte ranges of large files over persistent connections.
 
-Only the standard library: the doctor often lives in the environment that it examines, where every further package may
-be one more conflict.
+It uses only the standard library: the doctor often runs in the environment that it examines, where every
+further package may be another conflict.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from verl_doctor.toolkit.index.access import Access, WebError, shown
 from verl_doctor.toolkit.index.settings import IndexSettings
 from verl_doctor.toolkit.text import harmless
 
-_SILENCE = 15.0  # seconds in which some byte must come
+_SILENCE = 15.0  # seconds without a byte
 _LONGEST_PAGE = 60.0  # seconds
 _LONGEST_PART = 300.0
 _MOST_REDIRECTS = 5
 _CHUNK = 1 << 18
 _BUSY = frozenset({429, 502, 503, 504})
-_PAUSE = 1.0  # seconds before a busy server is asked once more
+_PAUSE = 1.0  # seconds before a busy server is queried again
 _HEADERS = {"User-Agent": "verl-doctor", "Accept-Encoding": "identity"}
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page, and the address that answered in the end."""
+    """A page, and its final address after redirects."""
 
     url: str
     content_type: str
@@ -43,7 +43,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes of a file on a server: where they begin in it, and how long it is. `tag` changes when the file does."""
+    """Bytes of a file on a server: their start, and the length of the file. `tag` changes when the file does."""
 
     content: bytes
     start: int
@@ -52,7 +52,7 @@ class Part:
 
 
 class Exchange:
-    """One request and its answer. The connection is kept for the next when the answer was read to its end."""
+    """One request and its response. The connection is reused if the response was read to its end."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Exchange:
         self._timer = timer
 
     def read(self, most: int) -> bytes:
-        """The content, up to one byte more than `most`. Raises WebError."""
+        """Return the content, up to one byte more than `most`. Raises WebError."""
         if self.response.headers.get("Content-Encoding", "identity") != "identity":
             raise WebError(f"{shown(self.url)} is sent compressed although this was not requested")
         try:
@@ -82,7 +82,7 @@ class Exchange:
         return content
 
     def chunks(self) -> Iterator[bytes]:
-        """The content of a large file, without a limit on the whole. Raises WebError when it ends too early."""
+        """Yield the content of a large file, without a limit on the total. Raises WebError if it ends too early."""
         self._timer.cancel()
         try:
             while chunk := self.response.read(_CHUNK):
@@ -94,7 +94,7 @@ class Exchange:
             raise WebError(f"{shown(self.url)} broke off {self.response.length} bytes before its end")
 
     def end(self) -> None:
-        """Keep the connection, or close it when something is left unread."""
+        """Keep the connection, or close it if something is left unread."""
         self._timer.cancel()
         if self.response.isclosed() and not self.response.will_close:
             self._web.keep(self.url, self._connection)
@@ -104,7 +104,7 @@ class Exchange:
 
 
 class Web:
-    """Asks servers. Several threads may ask at the same time; each connection serves one of them at a time."""
+    """Queries servers. Several threads may do so at the same time; each connection serves one of them at a time."""
 
     def __init__(self, settings: IndexSettings) -> None:
         self._access = Access(settings)
@@ -129,7 +129,8 @@ class Web:
     def part(self, url: str, span: str) -> Part | Exchange:
         """Fetch a range, for instance "0-99" or "-100". Raises WebError.
 
-        A server that does not know ranges answers with the whole file: that exchange is returned, to be read on or to be ended.
+        A server without range support returns the whole file: that exchange is returned, to be read further
+        or ended.
         """
         exchange = self._ask(url, {"Range": f"bytes={span}"}, _LONGEST_PART)
         if exchange.response.status == http.client.OK:
@@ -146,14 +147,14 @@ class Web:
             exchange.end()
 
     def close(self) -> None:
-        """Close the connections that were kept."""
+        """Close the persistent connections."""
         with self._lock:
             for connections in self._idle.values():
                 while connections:
                     connections.pop().close()
 
     def keep(self, url: str, connection: http.client.HTTPConnection) -> None:
-        """Keep a connection on which nothing is under way."""
+        """Keep an idle connection for reuse."""
         where = self._access.known(url)
         with self._lock:
             self._idle.setdefault((where.scheme, where.netloc), []).append(connection)
@@ -170,7 +171,7 @@ class Web:
         raise WebError(f"{shown(url)} redirects without end")
 
     def _sent(self, url: str, headers: Mapping[str, str], limit: float) -> Exchange:
-        """Send one request. A kept connection that the server has closed meanwhile, or a busy server, is worth a second try."""
+        """Send one request. It is sent again if the server is busy or has closed a kept connection meanwhile."""
         where = self._access.known(url)
         plain = where.geturl()
         for last in (False, True):
@@ -198,7 +199,7 @@ class Web:
 
 
 def _stated(exchange: Exchange, span: str) -> tuple[int, int, int]:
-    """The first and the last byte that the server says it sends, and the length of the file: those that were asked for."""
+    """Return the first and last byte that the server declares, and the length of the file; they must be those requested."""
     stated = _CONTENT_RANGE.fullmatch(exchange.response.headers.get("Content-Range", ""))
     if stated is None:
         raise WebError(f"{shown(exchange.url)} answers a range request without saying which bytes it sends")
@@ -223,7 +224,7 @@ def _refused(exchange: Exchange) -> WebError:
 
 
 def error_text(error: BaseException) -> str:
-    """What went wrong, in a few words."""
+    """Describe an error in a few words."""
     if isinstance(error, TimeoutError):
         return f"nothing came for {_SILENCE:.0f} s"
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -236,7 +237,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _deadline(connection: http.client.HTTPConnection, limit: float) -> threading.Timer:
-    """End a request that takes longer than `limit` seconds, whatever drips in."""
+    """End a request that takes longer than `limit` seconds, even if bytes trickle in."""
 
     def end() -> None:
         with contextlib.suppress(OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Which members of a wheel say what its code uses and offers, and taking them out of the archive."""
+"""Choose the members of a wheel that define what its code reads and offers, and extract them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from verl_doctor.toolkit.text import counted, harmless
 
 _SOURCES = (".py", ".yaml", "/version")
 _COMPILED = (".so", ".pyd")
-# Small compiled modules are taken whole: like the large ones they name the CUDA runtime that vLLM was built for.
+# Small compiled modules are extracted whole: like the large ones they name the CUDA runtime that vLLM was
+# built for.
 _SMALL_MODULE = 256 * 1024
 _MOST = 600_000_000  # bytes, unpacked: ten times what vLLM 0.33.0 has
 _MOST_MEMBERS = 200_000
-# Two ranges with less than this between them are one request: a request costs more than that many bytes.
+# Ranges with a smaller gap than this are one request: a request costs more than these bytes.
 _GAP = 64 * 1024
-# All of a file this small is one request.
+# A file up to this size is one request.
 _SMALL_WHEEL = 4_000_000
 _NO_ARCHIVE = (
     zipfile.BadZipFile,
@@ -36,13 +37,14 @@ _NO_ARCHIVE = (
 
 
 class WheelError(Exception):
-    """The sources cannot be had from this wheel: one sentence."""
+    """The sources cannot be read from this wheel: one sentence."""
 
 
 def unpack(file: Path | RangedFile, filename: str, folder: Path) -> None:
-    """Write the sources and the metadata of a wheel below `folder`, and empty files where compiled modules lie.
+    """Write the sources and the metadata of a wheel below `folder`, with empty files for compiled modules.
 
-    Each member's checksum is verified. Raises WheelError, WebError, or OSError when the folder cannot be written.
+    Each member's checksum is verified. Raises WheelError, WebError, or OSError if the folder cannot be
+    written.
     """
     with _archive(file, filename) as archive:
         members = sorted(archive.infolist(), key=lambda member: member.header_offset)
@@ -76,7 +78,7 @@ def _archive(file: Path | RangedFile, filename: str) -> zipfile.ZipFile:
 
 
 def _demand_sound(members: list[zipfile.ZipInfo], filename: str) -> None:
-    """Refuse an archive that would write elsewhere or fill the disk."""
+    """Reject an archive that would write elsewhere or fill the disk."""
     for member in members:
         name = member.filename
         escapes = name.startswith("/") or "\\" in name or ":" in name or ".." in name.split("/")

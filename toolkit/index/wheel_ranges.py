@@ -1,4 +1,4 @@
-"""A wheel on a server as a file: what `zipfile` reads of it is fetched by range requests."""
+"""A wheel on a server as a file: `zipfile` reads it by range requests."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import io
 from verl_doctor.toolkit.index.access import WebError, shown
 from verl_doctor.toolkit.index.web import Exchange, Part, Web
 
-# The directory of a vLLM wheel takes 120 to 650 kB (0.8.5 to 0.33.0, measured 2026-11). It stands at the end.
+# The directory of a vLLM wheel takes 120 to 650 kB (0.8.5 to 0.33.0, measured 2026-11). It is at the end.
 _TAIL = 768 * 1024
 _STEP = 64 * 1024
-# How a server may answer to "the last N bytes", a form that not all know.
+# The status codes of servers that do not support "the last N bytes".
 _NO_SUFFIX = frozenset({400, 405, 416, 501})
 
 
 class WholeFileOffered(Exception):  # noqa: N818 - no error: the server has another way
-    """The server does not know ranges and has begun to send the whole file."""
+    """The server does not support ranges and has begun to send the whole file."""
 
     def __init__(self, exchange: Exchange) -> None:
         super().__init__("the server does not know ranges")
@@ -23,9 +23,9 @@ class WholeFileOffered(Exception):  # noqa: N818 - no error: the server has anot
 
 
 class RangedFile(io.RawIOBase):
-    """Reads a file on a server. What was fetched is held until it is dropped.
+    """Reads a file on a server. Fetched bytes are held until they are dropped.
 
-    Opening raises WebError or WholeFileOffered, reading too.
+    Opening and reading raise WebError or WholeFileOffered.
     """
 
     def __init__(self, web: Web, url: str) -> None:
@@ -45,29 +45,29 @@ class RangedFile(io.RawIOBase):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole file."""
+        """The size of the whole file in bytes."""
         return self._tail.total
 
     def fetch(self, start: int, end: int) -> None:
-        """Have the bytes from `start` up to `end` at hand, and drop what was fetched before. The tail stays."""
+        """Fetch the bytes from `start` to `end`, and drop those fetched before. The tail stays."""
         self._held = []
         if start < self._tail.start:
             self._held.append(self._get(f"{start}-{min(end, self._tail.start) - 1}"))
 
     def readable(self) -> bool:
-        """It can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It can be read anywhere."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Where the next byte is read."""
+        """Return the position of the next byte."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go elsewhere. Raises OSError before the beginning, as any file does."""
+        """Set the position. Raises OSError before the beginning, as any file does."""
         position = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence] + offset
         if position < 0:
             raise OSError(22, "Invalid argument")
@@ -75,7 +75,7 @@ class RangedFile(io.RawIOBase):
         return position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read from what is held, and fetch what is not."""
+        """Read from the held bytes, and fetch the others."""
         end = self.size if size is None or size < 0 else min(self._position + size, self.size)
         content = b"".join(self._pieces(self._position, end))
         self._position += len(content)

@@ -1,4 +1,4 @@
-"""The sources of a wheel, read out of it once and kept in the doctor's own cache under the wheel's SHA-256.
+"""The sources of a wheel, read once and kept in the doctor's own cache under the wheel's SHA-256.
 
 Several doctors may do this at the same time: a folder appears whole or not at all.
 """
@@ -26,7 +26,7 @@ from verl_doctor.toolkit.index.wheel_ranges import RangedFile, WholeFileOffered
 from verl_doctor.toolkit.system import cache, own_folders
 
 _MOST_KEPT = 2_000_000_000  # bytes of unpacked sources, about forty releases of vLLM
-_IN_USE = 3600.0  # seconds: what was used more recently is never removed
+_IN_USE = 3600.0  # seconds: anything used more recently is never removed
 _MANIFEST = ".verl-doctor.json"
 _SMALL_FILE = 100_000
 
@@ -42,9 +42,10 @@ class Unpacked:
 
 @dataclass(frozen=True)
 class WheelSources:
-    """Hands out the sources of wheels.
+    """Provides the sources of wheels.
 
-    `announce` is told, in a sentence, before a whole wheel is downloaded. `download` says whether that is allowed at all.
+    `announce` receives a sentence before a whole wheel is downloaded. `download` states whether that is
+    allowed at all.
     """
 
     web: Web
@@ -53,7 +54,7 @@ class WheelSources:
     download: bool = True
 
     def of(self, wheel: WheelFile) -> Unpacked:
-        """The sources of a wheel. Raises WheelError."""
+        """Return the sources of a wheel. Raises WheelError."""
         try:
             return self._kept(wheel) or self._read(wheel)
         except WebError as error:
@@ -86,7 +87,7 @@ class WheelSources:
             return Unpacked(wheel, _moved(folder, _home() / digest), digest)
 
     def _fetch(self, wheel: WheelFile, folder: Path) -> str:
-        """Read a wheel on a server, by ranges where it knows them. Gives its digest."""
+        """Read a wheel on a server, by ranges if supported. Return its digest."""
         try:
             with RangedFile(self.web, wheel.url) as file:
                 unpack(file, wheel.filename, folder)
@@ -121,7 +122,7 @@ class WheelSources:
 
 
 def prune(most: int = _MOST_KEPT) -> None:
-    """Remove the sources that were not used for the longest time, until `most` bytes are left, and unfinished ones."""
+    """Remove the least recently used sources until `most` bytes are left, and unfinished ones."""
     now, kept = time.time(), []
     with contextlib.suppress(OSError):
         for folder in _home().iterdir():
@@ -145,7 +146,7 @@ def _home() -> Path:
 
 
 def _remove(path: Path) -> None:
-    """Out of sight first: nobody may find half of it."""
+    """Rename a folder before removing it, so that no process finds it half removed."""
     with contextlib.suppress(OSError):
         if os.path.isdir(path):
             gone = path.with_name(f".removed-{path.name}-{os.getpid()}")
@@ -165,7 +166,7 @@ def _unfinished() -> Iterator[Path]:
 
 
 def _moved(folder: Path, to: Path) -> Path:
-    """Put a finished folder in its place, unless another doctor was faster."""
+    """Move a finished folder into place, unless another doctor was faster."""
     try:
         folder.rename(to)
     except OSError:
@@ -176,7 +177,7 @@ def _moved(folder: Path, to: Path) -> Path:
 
 
 def _listed(folder: Path) -> tuple[str, int]:
-    """A digest of the names and sizes of all files below a folder, and the sum of the sizes."""
+    """Return a digest of the names and sizes of all files below a folder, and the sum of the sizes."""
     digest, total = hashlib.sha256(), 0
     for where, folders, names in os.walk(folder):
         folders.sort()
@@ -195,7 +196,7 @@ def _seal(folder: Path) -> None:
 
 
 def _is_sound(folder: Path) -> bool:
-    """Whether all is there that was written, after a power failure too."""
+    """Return whether everything that was written still exists, also after a power failure."""
     manifest = cache.read(folder / _MANIFEST, _SMALL_FILE)
     with contextlib.suppress(OSError):
         return isinstance(manifest, dict) and manifest.get("listed") == _listed(folder)[0]
@@ -209,7 +210,7 @@ def _size(folder: Path) -> int:
 
 
 def _pointer(wheel: WheelFile) -> Path:
-    """Where the digest of a wheel is remembered of which the index gives none."""
+    """Return where to remember the digest of a wheel for which the index has none."""
     about = shown(wheel.url)
     if (path := local_path(wheel.url)) is not None:
         info = os.stat(path)  # noqa: PTH116 - a path as the index gives it
@@ -237,7 +238,7 @@ def _digest(path: Path) -> str:
 
 
 def _digest_of_directory(folder: Path) -> str:
-    """For a wheel that was never read whole: the digest of what was read of it."""
+    """Return the digest of what was read, for a wheel that was never read whole."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if os.path.isfile(path):

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.engine.signature_files import indexed_entries
 
 
 def codes_with_titles() -> Iterator[tuple[str, str]]:
-    """Yield the codes of our rules, then those that only logs show, in order, each with a title."""
+    """Yield the codes of our rules, then of faults that only logs show, in order, each with a title."""
     yield from sorted((entry["code"], _title(entry["doc"] or "")) for entry in _parts()["checks"])
     titles: dict[str, str] = {}
     for entry in (entry for entries in indexed_entries().values() for entry in entries):
@@ -24,7 +24,7 @@ def codes_with_titles() -> Iterator[tuple[str, str]]:
 
 
 def _parts() -> Mapping[str, Any]:
-    """The index of rules. If there is none yet, all rules are loaded once."""
+    """Return the index of rules. If there is none yet, all rules are loaded once."""
     if (kept := kept_index.known("parts")) is None:
         from verl_doctor.toolkit.engine import part_index, registry  # noqa: PLC0415 - only this once
 

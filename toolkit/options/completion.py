@@ -1,4 +1,4 @@
-"""Completion in bash, zsh and fish: click finds the words, the scripts here hand files to the shell."""
+"""Completion in bash, zsh and fish: click finds the words, and the scripts here leave files to the shell."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ complete --command %(prog_name)s --arguments '(%(complete_func)s)'
 
 
 def _line(item: CompletionItem, *, with_help: bool) -> str:
-    """One answer for the script: the kind, the word and its help, separated by tabs."""
+    """Return one line for the script: the kind, the word and its help, separated by tabs."""
     text = " ".join((item.help or "").split()) if with_help else ""
     return "\t".join(filter(None, (item.type, str(item.value), text)))
 
@@ -85,7 +85,7 @@ class _Bash(BashComplete):
     source_template = _BASH
 
     def source(self) -> str:
-        """Fill in the names. click would start a bash to learn its release."""
+        """Fill in the names. click would start bash to find its version."""
         return ShellComplete.source(self)
 
     def format_completion(self, item: CompletionItem) -> str:
@@ -110,7 +110,7 @@ _CLASSES: dict[str, Any] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
 
 
 def register() -> None:
-    """Make click answer in the format of these scripts."""
+    """Register these scripts' output format with click."""
     for name, shell in _CLASSES.items():
         add_completion_class(shell, name)
 

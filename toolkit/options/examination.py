@@ -1,4 +1,4 @@
-"""From the shared options to an examination: the source that they name, the session, and the report in the form that was chosen."""
+"""From the shared options to an examination: the source, the session, and the report in the chosen form."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from verl_doctor.toolkit.text import harmless, listed
 
 
 def are_several(facts: Sequence[Path]) -> bool:
-    """Whether --facts names the files of several machines."""
+    """Return whether --facts names the files of several machines."""
     return len(facts) > 1 or any(os.path.isdir(path) for path in facts)
 
 
 def source_of(facts: Sequence[Path], nodes: AskedNodes | None, *, with_kept_nodes: bool = True) -> Source:
-    """The source given by --facts, --cluster or --nodes; this machine by default.
+    """Return the source given by --facts, --cluster or --nodes; this machine by default.
 
     `with_kept_nodes`: the nodes in a snapshot are judged too, not only its own machine.
     """
@@ -68,7 +68,7 @@ def announced_session(options: Options, rules: Rules, view: View, facts: Sequenc
 
 
 def show_report(report: Report, run: Session, view: View, code: int) -> int:
-    """Show the report of a command that ends with `code`, and return that."""
+    """Show the report of a command that ends with `code`, and return that code."""
     answer = ReportAnswer(report, code, view.verbose, run.registry.checks)
     undo = "verl-doctor undo --list shows what was changed" if report.applied else ""
     return show(answer, view.form, view.output, next_step=undo)

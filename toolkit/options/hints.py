@@ -1,4 +1,4 @@
-"""Hints about spellings of the previous release, which work for one more release."""
+"""Hints about options and commands of the previous release, which work for one more release."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from verl_doctor.toolkit.text import harmless
 
 
 def replaced(old: str, new: str) -> None:
-    """Print on stderr what replaces an old spelling."""
+    """Print the replacement of an old option or command on stderr."""
     print(f"verl-doctor: hint: `{harmless(old)}` is now `{harmless(new)}`", file=sys.stderr, flush=True)

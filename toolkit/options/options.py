@@ -40,10 +40,10 @@ ANSWER_FORMATS = ("text", "json", "markdown")
 
 
 class NamedPath(click.Path):
-    """A path that answers. An empty one, as from an unset shell variable, does not mean the current folder."""
+    """A path that responds. An empty one, as from an unset shell variable, does not mean the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse an empty path, and one that does not answer."""
+        """Reject an empty path, and one that does not respond."""
         if value == "" and ctx is not None and ctx.resilient_parsing:
             return super().convert(value, param, ctx)
         if value == "":
@@ -54,14 +54,17 @@ class NamedPath(click.Path):
 
 
 class FileToWrite(NamedPath):
-    """A file that a command writes at its end; an unwritable one is refused before anything is examined. An existing file is replaced only if it is of this `kind`, or `force_option` is given."""
+    """A file that a command writes at its end; an unwritable one is rejected before anything is examined.
+
+    An existing file is replaced only if it is of this `kind`, or `force_option` is given.
+    """
 
     def __init__(self, kind: output.Kind | None = None) -> None:
         super().__init__(path_type=Path)
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse a folder, and a new file that cannot be created."""
+        """Reject a folder, and a new file that cannot be created."""
         path = super().convert(value, param, ctx)
         if os.path.isdir(path):
             self.fail(f"{path} is a folder; name a file in it", param, ctx)
@@ -114,7 +117,7 @@ class Codes(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in newer click
-    """A number of seconds, minutes, hours or days: 30m. With `bare`, seconds without a unit are taken, as in 0.1.0."""
+    """A number of seconds, minutes, hours or days: 30m. With `bare`, numbers without a unit are seconds, as in 0.1.0."""
 
     name = "duration"
 
@@ -124,8 +127,8 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
         self._bare = bare
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Convert to seconds. Refuse values outside the limits."""
-        if isinstance(value, float):  # a default, or what was converted before
+        """Convert to seconds. Reject values outside the limits."""
+        if isinstance(value, float):  # a default, or already converted
             return value
         text = str(value)
         if self._bare and _BARE.fullmatch(text):
@@ -147,7 +150,7 @@ def _seconds(text: str) -> float | None:
 
 
 def in_units(seconds: float) -> str:
-    """A length of time as an option takes it: "90s", "30m"."""
+    """Return a duration in the format of the option: "90s", "30m"."""
     return f"{seconds / 60:.0f}m" if seconds >= 60 and seconds % 60 == 0 else f"{seconds:.0f}s"
 
 
@@ -157,7 +160,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic only in newer 
     name = "size"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """In bytes."""
+        """Convert to bytes."""
         found = _SIZE.fullmatch(str(value).strip())
         if not found:
             self.fail(f"'{value}' is not a size; for instance 500M, 40G or 1.5T", param, ctx)
@@ -252,7 +255,7 @@ def job_options(command: Command) -> Command:
 
 
 def script_options(command: Command) -> Command:
-    """The same for a command with other arguments: the launch script is an option."""
+    """Add the same for a command with other arguments: the launch script is an option."""
     script = click.option(
         "--script",
         "launch",
@@ -321,7 +324,7 @@ def node_options(command: Command) -> Command:
 
 
 def node_options_within(budget_unless_told: float) -> Callable[[Command], Command]:
-    """The same with a default for the seconds that nodes have."""
+    """Add the same with a default for the seconds that nodes have."""
     return functools.partial(_node_options, budget_unless_told)
 
 
@@ -363,7 +366,7 @@ def _node_options(budget_unless_told: float, command: Command) -> Command:
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    """The names in a list as Slurm writes it. Raises UsageError if one is not a host name, or could be read as an option."""
+    """Return the names in a list in Slurm's format. Raises UsageError if one is not a host name, or could be read as an option."""
     from verl_doctor.toolkit.system.node_names import expand  # noqa: PLC0415 - few runs name nodes
 
     try:
@@ -378,7 +381,7 @@ def _hosts(text: str) -> tuple[str, ...]:
 
 
 def rule_options(command: Command) -> Command:
-    """Options that choose rules and what they assume; the command gets `rules`, and `options` the assumption."""
+    """Options that choose rules and their assumptions; the command gets `rules`, and `options` the assumption."""
 
     @click.option(
         "--select",
@@ -426,7 +429,7 @@ def view_options(command: Command) -> Command:
 
 
 def answer_options(command: Command) -> Command:
-    """Options of a command whose answer has the forms of every answer; the command gets `form` and `file`."""
+    """Options of a command with a result in the common formats; the command gets `form` and `file`."""
     return _form_options(ANSWER_FORMATS)(command)
 
 
@@ -455,7 +458,7 @@ def _form_options(formats: Sequence[str]) -> Callable[[Command], Command]:
 
 
 def _form(form: str | None, *, as_json: bool, quiet: bool) -> str:
-    """The form that the options choose. Raises UsageError if they conflict."""
+    """Return the format that the options choose. Raises UsageError if they conflict."""
     if as_json and form not in (None, "json"):
         raise UsageError(f"choose either --json or --format {form}")
     chosen = form or ("json" if as_json else "text")

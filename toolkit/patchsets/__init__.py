@@ -1,1 +1,1 @@
-"""Patches of a source tree: found by their markers, carried as data, applied to another tree."""
+"""Patches of a source tree: found by their markers, stored as data, applied to another tree."""

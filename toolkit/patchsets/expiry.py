@@ -1,4 +1,4 @@
-"""Whether patches are still needed: the code that they replaced is judged as if it were there, and nothing is changed."""
+"""Whether patches are still needed: the replaced code is judged as if it were restored, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ Need = Literal["needed", "expired", "not judged"]
 
 
 def needs(session: Session, folder: Path, files: Iterable[PatchedFile]) -> dict[AnyPatch, Need]:
-    """Say for each patch whether its rule would complain without it.
+    """Return for each patch whether its rule would report a fault without it.
 
-    Each rule judges a copy of the tree, made of links, without the patches that are for it; the others stay, as one
-    break hides the next. A patch of somebody else, or one whose rule could not be judged, is not called expired.
+    Each rule judges a copy of the tree, made of links, without the patches for that rule; the others stay,
+    because one fault hides the next. Patches of other authors, or with a rule that could not be judged, are
+    not called expired.
     """
     patched = list(files)
     found: dict[AnyPatch, Need] = {patch: "not judged" for file in patched for patch in file.patches}
@@ -48,7 +49,7 @@ def needs(session: Session, folder: Path, files: Iterable[PatchedFile]) -> dict[
 def _judged(
     session: Session, folder: Path, files: list[PatchedFile], marker: str, code: str
 ) -> dict[AnyPatch, Need]:
-    """Judge a tree without the patches that end in this marker by the rule that they are for."""
+    """Judge a tree without the patches that end in this marker, by their rule."""
     ours = marker.partition(":")[0]
     before = {
         file.path: restored(
@@ -83,7 +84,7 @@ def _judged(
 
 
 def _lines(text: str, hunk: Hunk, first: int) -> frozenset[int]:
-    """Where a rule may complain about the old lines of a patch: in them, and where a function around them begins."""
+    """Return the lines where a rule may report the old code of a patch: its own, and the start of a function around it."""
     tree = parse(text.encode(), Path("<unpatched>"))
     around = (
         node.lineno
@@ -96,7 +97,7 @@ def _lines(text: str, hunk: Hunk, first: int) -> frozenset[int]:
 
 @contextmanager
 def _as_it_was(folder: Path, texts: Mapping[str, str]) -> Iterator[Path]:
-    """A copy of a tree made of links, with other contents in these files. It is gone afterwards."""
+    """Make a temporary copy of a tree from links, with other contents in these files."""
     with tempfile.TemporaryDirectory(prefix="verl-doctor-") as parent:
         shadow = Path(parent, folder.name)
         for place, folders, names in os.walk(folder):

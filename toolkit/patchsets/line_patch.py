@@ -1,8 +1,8 @@
-"""Patches that are found again by the lines around them: in shell scripts, YAML and TOML, and pure additions in Python.
+"""Patches located by the lines around them: in shell scripts, YAML and TOML, and pure additions in Python.
 
-A patch of a Python statement whose old line is kept is a `Patch`, which is found by syntax. What else carries a marker
-becomes a `LinePatch`: the marked lines as they stand, the lines that they replaced as far as those are kept as comments,
-and up to three lines before and after. Blank lines and indentation do not count when a place is looked for.
+A patch of a Python statement with its old line kept is a `Patch`, located by syntax. Everything else with a
+marker becomes a `LinePatch`: the marked lines, the lines that they replaced if those are kept as comments,
+and up to three lines before and after. Blank lines and indentation are ignored when searching.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from itertools import groupby
 from verl_doctor.toolkit.system.secret import may_hold_secret
 
 _AROUND = 3
-# What is behind the word of a marker at the start of a comment, when the word is a marker and the rest the old line.
+# What follows the marker's word at the start of a comment, if the word is a marker and the rest is the old
+# line.
 _OLD_CODE = re.compile(
     r"\S*\s*=.*|[\w.\[\]]+\(.*|[\w.\"'-]+:(\s.*)?|-\s+\S.*|(?:import|from|return|raise|export|yield|del|assert)\s.*"
 )
@@ -28,11 +29,11 @@ _EDGE = re.compile(r"\b(?:begin|start|end)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class LinePatch:
-    """Marked lines of a text file. `path` is below the folder `base`, `line` (from 1) is where the first of them stood.
+    """Marked lines of a text file. `path` is below the folder `base`, `line` (from 1) is where the first of them was.
 
-    `before` and `after` are lines around them without blank ones, nearest last and nearest first. `old` are the lines
-    that `new` replaced, () for an addition. `new` are the lines as they stand, markers and kept comments included.
-    `block` tells that the lines stand between a begin and an end: comments there need not be old lines.
+    `before` and `after` are surrounding lines without blank ones, nearest last and nearest first. `old` are
+    the lines that `new` replaced, () for an addition. `new` are the present lines, including markers and kept
+    comments. `block`: the lines are between a begin and an end, where comments need not be old lines.
     """
 
     path: str
@@ -47,18 +48,18 @@ class LinePatch:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What two trees have in common when they have this patch."""
+        """What two trees with this patch have in common."""
         return self.path, self.base, self.marker, _essence(self.new)
 
     @property
     def place(self) -> str:
-        """Where it belongs, for a person."""
+        """Its place in readable form."""
         return f"{self.path}:{self.line}"
 
 
 @dataclass(frozen=True)
 class NoLinePatch:
-    """Marked lines that cannot be carried, the first of them, and why."""
+    """Marked lines that cannot be stored: the first of them, and the reason."""
 
     line: int
     marker: str
@@ -67,7 +68,7 @@ class NoLinePatch:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a patch belongs in another text: its lines take the place of `lines[start:end]`, indented by `indent`."""
+    """Where a patch belongs in another text: its lines replace `lines[start:end]`, indented by `indent`."""
 
     start: int
     end: int
@@ -77,13 +78,13 @@ class Place:
 def line_patches(
     path: str, base: str, lines: Sequence[str], marked: Mapping[int, str]
 ) -> Iterator[LinePatch | NoLinePatch]:
-    """The patches of one file, told from its marked lines."""
+    """Return the patches of one file, derived from its marked lines."""
     for marker, first, last in runs(marked):
         yield _line_patch(path, base, lines, marker, first, last)
 
 
 def runs(marked: Mapping[int, str]) -> Iterator[tuple[str, int, int]]:
-    """Marker, first and last line (from 1) of marked lines that follow each other."""
+    """Return marker, first and last line (from 1) of consecutive marked lines."""
     numbers = enumerate(sorted(marked))
     for _, group in groupby(numbers, key=lambda pair: (pair[1] - pair[0], marked[pair[1]])):
         run = [number for _, number in group]
@@ -111,7 +112,7 @@ def _line_patch(
 
 
 def _may_hold_secret(line: str) -> bool:
-    """Whether a line may hold a secret. A flag or a small number is none, whatever its name."""
+    """Return whether a line may hold a secret. Flags and small numbers are none, whatever their name."""
     if match := _PLAIN_VALUE.fullmatch(line):
         return may_hold_secret(match["comment"])
     return may_hold_secret(line)
@@ -128,7 +129,7 @@ def _texts(lines: Iterator[str] | Sequence[str]) -> tuple[str, ...]:
 
 
 def _kept(line: str, marker: str) -> str | None:
-    """The old line that a marked comment keeps, None when it is none."""
+    """Return the old line that a marked comment keeps, None if it keeps none."""
     match = re.fullmatch(r"(?P<indent>\s*)#+ ?(?P<rest>.*)", line)
     if match is None:
         return None
@@ -143,7 +144,7 @@ def _kept(line: str, marker: str) -> str | None:
 
 
 def place_of(patch: LinePatch, lines: Sequence[str]) -> Place | str:
-    """Where a patch belongs in these lines, or why it has no place there."""
+    """Return where a patch belongs in these lines, or why it has no place there."""
     solid = [number for number, line in enumerate(lines) if line.strip()]
     texts = [lines[number].strip() for number in solid]
     old = [line.strip() for line in patch.old]
@@ -168,9 +169,10 @@ def _line(solid: Sequence[int], spot: int, lines: Sequence[str]) -> int:
 
 
 def _spots(patch: LinePatch, texts: Sequence[str], old: Sequence[str]) -> dict[int, int]:
-    """Where `old` stands in the texts, or, of an addition, where its neighbours meet: each with how much around agrees.
+    """Return the places of `old` in the texts, each with the number of matching neighbours.
 
-    An old line that stands there once needs no neighbour. One that stands there several times needs one, an addition both.
+    An addition belongs where its neighbours meet. An old line that occurs once needs no matching neighbour, one
+    that occurs several times needs one, and an addition both.
     """
     found: dict[int, int] = {}
     wanted = len(old)
@@ -187,7 +189,7 @@ def _spots(patch: LinePatch, texts: Sequence[str], old: Sequence[str]) -> dict[i
 
 
 def _agree(lines: Iterator[str] | Sequence[str], texts: Iterator[str] | Sequence[str]) -> int:
-    """How many lines agree, from the nearest on."""
+    """Return how many lines match, starting with the nearest."""
     count = 0
     for line, text in zip(lines, texts, strict=False):
         if line.strip() != text:
@@ -199,7 +201,7 @@ def _agree(lines: Iterator[str] | Sequence[str], texts: Iterator[str] | Sequence
 def _indents(
     patch: LinePatch, lines: Sequence[str], solid: Sequence[int], at: int, replaces: bool
 ) -> tuple[str, str]:
-    """The indentation of a line in the patch's own tree, and of the same line here."""
+    """Return the indentation of a line in the patch's own tree, and of the same line here."""
     if replaces:
         return _indent(patch.old[0]), _indent(lines[solid[at]])
     if at and patch.before:
@@ -214,7 +216,7 @@ def _indent(line: str) -> str:
 
 
 def applied(patch: LinePatch, place: Place, lines: Sequence[str]) -> list[str]:
-    """The lines with the patch in its place."""
+    """Return the lines with the patch applied."""
     there, here = place.indent
     new = [
         here + line[len(there) :] if line.startswith(there) and line.strip() else line for line in patch.new
@@ -223,7 +225,7 @@ def applied(patch: LinePatch, place: Place, lines: Sequence[str]) -> list[str]:
 
 
 def stands_in(patch: LinePatch, lines: Sequence[str]) -> bool:
-    """Whether the lines of a patch stand in a text, whatever their indentation."""
+    """Return whether a text contains the lines of a patch, whatever their indentation."""
     texts = [line.strip() for line in lines if line.strip()]
     new = [line.strip() for line in patch.new if line.strip()]
     return any(texts[at : at + len(new)] == new for at in range(len(texts) - len(new) + 1))

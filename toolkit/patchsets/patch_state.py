@@ -1,4 +1,4 @@
-"""What has become of a patch in a tree that does not hold it."""
+"""The state of a patch in a tree that does not contain it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, read
 
 
 def content_of(name: str, folder: Path) -> bytes | Unreadable:
-    """What a file of the tree holds, or why it cannot be used."""
+    """Return the content of a file of the tree, or why it cannot be used."""
     path = folder / name
     return read(path) if os.path.exists(path) else Unreadable(f"there is no {name} in this tree")
 
 
 def source_of(name: str, folder: Path) -> SourceText | str:
-    """A file of the tree to find places in, or why it cannot be used."""
+    """Return a parsed file of the tree, or why it cannot be used."""
     source = content_of(name, folder)
     if isinstance(source, Unreadable):
         return source.reason
@@ -31,7 +31,7 @@ def source_of(name: str, folder: Path) -> SourceText | str:
 
 
 def missing(patch: AnyPatch, folder: Path, present: Iterable[AnyPatch], again: str) -> str:
-    """What became of a patch that is not among those `present` in the tree. `again` is the command that brings it back."""
+    """Return the state of a patch that is not `present` in the tree. `again` is the command that restores it."""
     if isinstance(patch, LinePatch):
         return _missing_lines(patch, folder, again)
     source = source_of(patch.path, folder)
@@ -50,7 +50,7 @@ def missing(patch: AnyPatch, folder: Path, present: Iterable[AnyPatch], again: s
 
 
 def _missing_lines(patch: LinePatch, folder: Path, again: str) -> str:
-    """The same for a patch that is found by lines. `folder` is the package's or the checkout's."""
+    """Return the same for a patch located by lines. `folder` is the package's or the checkout's."""
     content = content_of(patch.path, folder)
     if isinstance(content, Unreadable):
         return f"gone: {content.reason}"

@@ -1,4 +1,4 @@
-"""The patches that stand in a source tree, told from its marked lines: no journal is needed."""
+"""Find the patches in a source tree by its marked lines: no journal is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, read
 
 @dataclass(frozen=True)
 class PatchedFile:
-    """One file with marked lines. `path` is below the tree, or below its checkout where `base` is that.
+    """One file with marked lines. `path` is below the tree, or below its checkout if `base` is that.
 
     `marked` maps each marked line to its marker.
     """
@@ -31,7 +31,7 @@ class PatchedFile:
 
 
 def patched_files(markers: Markers, ours: str) -> list[PatchedFile]:
-    """Read every file that has marked lines; `ours` is this doctor's own word."""
+    """Read every file with marked lines; `ours` is this doctor's own marker."""
     return [
         _patched_file(Path(name), {line.line: line.marker for line in lines}, markers, ours)
         for name, lines in groupby(markers.lines, key=lambda line: line.path)
@@ -68,7 +68,7 @@ def _patched_file(name: Path, marked: Mapping[int, str], markers: Markers, ours:
 
 
 def _by_syntax(path: str, text: str, marked: Mapping[int, str], ours: str) -> Iterator[Patch | NotCarried]:
-    """The patches of Python statements whose old lines are kept, and those of which they are not."""
+    """Return the patches of Python statements with kept old lines, and the marked lines that are not in any of them."""
     if not marked:
         return
     before = restored(text, marked, ours)
@@ -78,7 +78,7 @@ def _by_syntax(path: str, text: str, marked: Mapping[int, str], ours: str) -> It
 
 
 def _at_line_ends(lines: list[str], marked: Mapping[int, str]) -> dict[int, str]:
-    """The marked lines that follow each other and all end in their marker."""
+    """Return consecutive marked lines that all end in their marker."""
     found: dict[int, str] = {}
     for marker, first, last in runs(marked):
         end = re.compile(rf"#\s*{re.escape(marker)}\s*$")
@@ -88,7 +88,7 @@ def _at_line_ends(lines: list[str], marked: Mapping[int, str]) -> dict[int, str]
 
 
 def _taken(marked: Mapping[int, str], begun: set[int], ours: str) -> set[int]:
-    """The marked lines of the patches that begin in these lines. All of ours: between them lines may be unmarked."""
+    """Return the marked lines of the patches that begin in these lines. Ours are taken whole: lines between may be unmarked."""
     by_hand = (range(first, last + 1) for marker, first, last in runs(marked) if first in begun)
     own = (number for number, marker in marked.items() if marker.startswith(f"{ours}:"))
     return {number for run in by_hand for number in run} | set(own)

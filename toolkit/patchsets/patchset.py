@@ -1,7 +1,7 @@
-"""Patches of a source tree as data that can be carried to another one: where each belongs, what it replaces and by what.
+"""Patches of a source tree as portable data: where each belongs, what it replaces, and the replacement.
 
-A patch is found again by the syntax tree of the statements that it changes, so it fits a tree whose lines have moved
-and whose comments differ, and none in which the code is another.
+A patch is located by the syntax tree of the statements that it changes. It fits a tree with moved lines and
+different comments, and none with different code.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ _FILE = SavedFile(
 class Patch:
     """One patch. `path` is below the tree's folder, `scope` the function or class around it, "" for the module.
 
-    `statements` are digests of the syntax trees of the statements that it changes, `steps` leads from the only
-    statement to the node whose text is replaced (empty: all of the text). `old` and `new` are that text, without the
-    indentation of the first statement in the lines behind the first. `marker` ends its lines, `line` is where it stood.
+    `statements` are digests of the syntax trees of the statements that it changes, `steps` leads from a
+    single statement to the node with the replaced text (empty: the whole text). `old` and `new` are that
+    text, without the first statement's indentation in all lines after the first. `marker` ends its lines,
+    `line` is its original line.
     """
 
     path: str
@@ -57,18 +58,18 @@ class Patch:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What two trees have in common when they have this patch."""
+        """What two trees with this patch have in common."""
         return self.path, self.scope, self.statements, self.steps, self.marker, "".join(self.new.split())
 
     @property
     def place(self) -> str:
-        """Where it belongs, for a person."""
+        """Its place in readable form."""
         return f"{self.path}:{self.line}" + (f" in {self.scope}" if self.scope else "")
 
 
 @dataclass(frozen=True)
 class NotCarried:
-    """A patch that a file of patches cannot hold, and why."""
+    """A patch that a file of patches cannot hold, and the reason."""
 
     path: str
     line: int
@@ -80,7 +81,7 @@ AnyPatch = Patch | LinePatch
 
 
 def patches_of(path: str, before: Restored) -> Iterator[Patch | NotCarried]:
-    """The patches of one file, told from what it holds and what it held."""
+    """Return the patches of one file, derived from its present and its previous content."""
     try:
         source = SourceText(before.text.encode(), path) if before.hunks else None
     except CannotEdit as reason:
@@ -120,7 +121,7 @@ def _patch(path: str, source: SourceText, hunk: Hunk, line: int) -> Patch | NotC
 
 
 def _smallest(source: SourceText, hunk: Hunk, line: int) -> tuple[int, int, str]:
-    """The shortest replacement that makes the new lines of the old ones: from, to (offsets), text."""
+    """Return the shortest replacement that turns the old lines into the new ones: from, to (offsets), text."""
     begin = source.line_start(line)
     newline = source.newline
     old, new = newline.join(hunk.old), newline.join(hunk.new)
@@ -147,13 +148,13 @@ def _dedented(text: str, indent: str) -> str:
 
 @dataclass(frozen=True)
 class NoPlace:
-    """Why a patch has no place in a source, or not one alone."""
+    """Why a patch has no place in a source, or no unique one."""
 
     reason: str
 
 
 def edit_for(patch: Patch, source: SourceText) -> Edit | NoPlace:
-    """The edit that brings a patch into a source."""
+    """Return the edit that applies a patch to a source."""
     found = matches(source.tree, patch.scope, patch.statements)
     if len(found) > 1:
         lines = ", ".join(str(place.line) for place in found)
@@ -172,7 +173,7 @@ def edit_for(patch: Patch, source: SourceText) -> Edit | NoPlace:
 
 
 def _nearest(patch: Patch, source: SourceText) -> str:
-    """Why there is no place, with the line that is most like the code that was expected."""
+    """Return why there is no place, with the line that is most similar to the expected code."""
     from difflib import SequenceMatcher  # noqa: PLC0415 - only for a refusal
 
     wanted = " ".join(patch.old.split())
@@ -189,7 +190,7 @@ def _nearest(patch: Patch, source: SourceText) -> str:
 
 
 def dump(patches: Iterable[AnyPatch], verl: str, doctor: str) -> str:
-    """Patches as the content of a file; `verl` is the version of the tree that they were found in."""
+    """Return patches as the content of a file; `verl` is the version of the tree that they were found in."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "verl_doctor": doctor,
@@ -200,7 +201,7 @@ def dump(patches: Iterable[AnyPatch], verl: str, doctor: str) -> str:
 
 
 def load(path: Path) -> list[AnyPatch]:
-    """Read a file of patches. Raises UsageError when it is none, of another version, or may be another user's work."""
+    """Read a file of patches. Raises UsageError if it is invalid, of another version, or may be another user's work."""
     if os.path.isfile(path) and (why := why_named_foreign(path)):
         raise UsageError(
             f"{path} is not obeyed, because another user could have written it: {why}; read it, and if you trust it name a copy "
@@ -210,12 +211,12 @@ def load(path: Path) -> list[AnyPatch]:
 
 
 def patches_in(entries: Iterable[Any], path: Path) -> list[AnyPatch]:
-    """The patches of what `as_entries` made. Raises UsageError, naming the file they are from, when one is damaged."""
+    """Return the patches from the output of `as_entries`. Raises UsageError, naming their file, if one is damaged."""
     return [_patch_from(path, number, entry) for number, entry in enumerate(entries, 1)]
 
 
 def as_entries(patches: Iterable[AnyPatch]) -> list[dict[str, Any]]:
-    """Patches as JSON types."""
+    """Return patches as JSON types."""
     return [asdict(patch) for patch in patches]
 
 
@@ -233,7 +234,7 @@ def _patch_from(path: Path, number: int, entry: Any) -> AnyPatch:
 
 
 def _is_whole(patch: AnyPatch) -> bool:
-    """Whether a patch from a file names a place below its folder, and what belongs there."""
+    """Return whether a patch from a file is complete and its place is below its folder."""
     if Path(patch.path).is_absolute() or ".." in Path(patch.path).parts or not is_marker(patch.marker):
         return False
     if isinstance(patch, Patch):

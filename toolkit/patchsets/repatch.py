@@ -1,4 +1,4 @@
-"""Bringing patches that are carried as data into a source tree: the changes, or why one has no place there."""
+"""Apply stored patches to a source tree: the changes, or why a patch has no place there."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from verl_doctor.toolkit.sources.python.unbound import unbound
 def changes(
     waiting: Iterable[AnyPatch], folder: Path, states: dict[AnyPatch, str], checkout: Path | None = None
 ) -> Iterator[ReplaceFile]:
-    """The changes that bring patches into the tree in `folder`; those that have no place there get their state.
+    """Return the changes that apply patches to the tree in `folder`; those without a place there get their state.
 
-    `checkout` is the folder around the tree, for patches of the files beside it.
+    `checkout` is the folder around the tree, for patches of the files next to it.
     """
     by_file: dict[tuple[str, str], list[AnyPatch]] = {}
     for patch in waiting:
@@ -45,7 +45,7 @@ def changes(
 def _changed(
     top: Path, name: str, fitting: Iterable[AnyPatch], states: dict[AnyPatch, str]
 ) -> tuple[bytes, bytes]:
-    """A file before and after: first the patches that are found by syntax, then those that are found by lines."""
+    """Return a file before and after: first the patches located by syntax, then those located by lines."""
     before = content_of(name, top)
     if isinstance(before, Unreadable):
         raise CannotEdit(before.reason)
@@ -60,7 +60,7 @@ def _changed(
 def _with_lines(
     source: bytes, path: Path, fitting: Iterable[LinePatch], states: dict[AnyPatch, str]
 ) -> bytes:
-    """A file with the patches that are found by lines, each in what the others have left."""
+    """Return a file with the patches located by lines, each applied to the result of the previous ones."""
     try:
         text = source.decode()
     except UnicodeDecodeError as error:
@@ -81,15 +81,16 @@ def _with_lines(
 
 
 def _breaks(before: list[str], after: list[str], path: Path) -> bool:
-    """Whether only the new lines are no Python."""
+    """Return whether only the new lines are invalid Python."""
     old, new = (parse("\n".join(lines).encode(), path) for lines in (before, after))
     return isinstance(new, Unreadable) and not isinstance(old, Unreadable)
 
 
 def _patched(source: SourceText, fitting: Iterable[Patch], states: dict[AnyPatch, str]) -> bytes:
-    """All places are found in the source as it is; then the last edit comes first, so that the others stay where they are.
+    """Locate all patches in the unchanged source, then apply the last edit first, so that earlier offsets stay valid.
 
-    A patch that reads a name which nothing binds here is refused: the same statement may stand in another function.
+    A patch that reads a name without a binding here is rejected: the same statement may occur in another
+    function.
     """
     edits: list[tuple[Edit, Patch]] = []
     for patch in fitting:

@@ -1,4 +1,4 @@
-"""What was taken, as JSON types and in a few lines."""
+"""A snapshot's summary, as JSON types and as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 
 
 def document(snapshot: Snapshot, file: Path, size: int) -> dict[str, Any]:
-    """Say of what the snapshot is, and what could not be seen. `size` is that of the file, in bytes."""
+    """Return the origin of the snapshot, and what could not be examined. `size` is that of the file, in bytes."""
     unseen = {
         fact.__name__: value
         for fact, value in sorted(snapshot.facts.items(), key=lambda pair: pair[0].__name__)
@@ -38,7 +38,7 @@ def document(snapshot: Snapshot, file: Path, size: int) -> dict[str, Any]:
 
 
 def lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """The same for a person."""
+    """Yield the same as text."""
     nodes, missing = document["nodes"]["answered"], document["nodes"]["missing"]
     of = f"{counted(nodes, 'node')} and {document['machine']}" if nodes or missing else document["machine"]
     patches = f", {counted(document['patches'], 'patch', 'patches')}" if document["patches"] else ""

@@ -1,4 +1,4 @@
-"""Sources of an examination that were kept: a snapshot of one machine or of several nodes, in a file or at hand."""
+"""Stored sources of an examination: a snapshot of one machine or of several nodes, in a file or in memory."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class KeptNodes(Source):
-    """Nodes whose answers were kept, judged with the machine from which they were queried: this one, or that of the facts file."""
+    """Nodes with stored responses, judged with the machine that queried them: this one, or that of the facts file."""
 
     nodes: FoldedNodes
 
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
-        """Judge the answers as if they arrived now."""
+        """Judge the responses as if they arrived now."""
         from verl_doctor.toolkit.cluster import fleet  # noqa: PLC0415 - a snapshot of one machine does without
 
         return fleet.judge(self.nodes.answers(), session, look(), watch)
@@ -36,12 +36,12 @@ class KeptNodes(Source):
 
 @dataclass(frozen=True)
 class SnapshotFile(Source):
-    """A facts file that may hold the answers of nodes besides its own machine's facts. The session reads the same file."""
+    """A facts file that may hold the responses of nodes besides its own machine's facts. The session reads the same file."""
 
     path: Path
 
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
-        """Judge its nodes when it holds some, else its machine. Raises UsageError when they are damaged."""
+        """Judge its nodes if it holds some, else its machine. Raises UsageError if they are damaged."""
         nodes = snapshot.nodes_in(self.path)
         kept: Source = OneMachine() if nodes is None else KeptNodes(nodes)
         return kept.judge(session, look, watch)
@@ -49,12 +49,12 @@ class SnapshotFile(Source):
 
 @dataclass(frozen=True)
 class WholeSnapshot(Source):
-    """A snapshot that was read or taken: its facts and nodes alone, and nothing of where it is judged."""
+    """A snapshot that was read or taken: only its facts and nodes, and nothing of the machine on which it is judged."""
 
     snapshot: Snapshot
 
     def look(self, session: Session, known: Mapping[type, Any]) -> Collection:
-        """Take the facts as they are; those that do not travel are not known."""
+        """Take the facts unchanged; those that are not portable are unknown."""
         collectors = session.registry.collectors
         here = {
             Config: session.config,
@@ -65,7 +65,7 @@ class WholeSnapshot(Source):
         return Collection((), {**here, **self.snapshot.facts, **known})
 
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
-        """Judge its nodes when it holds some, else its machine."""
+        """Judge its nodes if it holds some, else its machine."""
         if self.snapshot.nodes:
             return KeptNodes(self.snapshot.nodes).judge(session, look, watch)
         collection = look()

@@ -1,4 +1,4 @@
-"""What makes one JSON value of another that is nearly the same, by JSON pointers (RFC 6901)."""
+"""The changes from one JSON value to a similar one, by JSON pointers (RFC 6901)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Changes:
-    """The values that are `put` at pointers, and the keys that fall away. The pointer "" is the whole value."""
+    """The values that are `put` at pointers, and the keys that are removed. The pointer "" is the whole value."""
 
     put: Mapping[str, Any] = field(default_factory=dict)
     without: tuple[str, ...] = ()
 
 
 def changes(base: Any, value: Any) -> Changes:
-    """What makes `value` of `base`. Lists of other lengths are put whole."""
+    """Return the changes from `base` to `value`. Lists of different lengths are replaced as a whole."""
     found = list(_steps(base, value, ""))
     return Changes(
         {pointer: new for pointer, there, new in found if there},
@@ -25,7 +25,7 @@ def changes(base: Any, value: Any) -> Changes:
 
 
 def changed(base: Any, these: Changes) -> Any:
-    """Change `base` in place and return it. Raises ValueError when a pointer leads nowhere."""
+    """Change `base` in place and return it. Raises ValueError if a pointer leads nowhere."""
     for pointer in these.without:
         place, key = _place(base, pointer)
         if not isinstance(place, dict) or place.pop(key, _NOTHING) is _NOTHING:
@@ -42,7 +42,7 @@ _NOTHING = object()
 
 
 def _steps(base: Any, value: Any, pointer: str) -> Iterator[tuple[str, bool, Any]]:
-    """Each place that differs, whether something is there afterwards, and what."""
+    """Yield each place that differs, whether a value exists there afterwards, and the value."""
     if isinstance(base, dict) and isinstance(value, dict):
         for key in base.keys() - value.keys():
             yield f"{pointer}/{_escaped(key)}", False, None
@@ -52,12 +52,12 @@ def _steps(base: Any, value: Any, pointer: str) -> Iterator[tuple[str, bool, Any
     elif isinstance(base, list) and isinstance(value, list) and len(base) == len(value):
         for index, (old, new) in enumerate(zip(base, value, strict=True)):
             yield from _steps(old, new, f"{pointer}/{index}")
-    elif type(base) is not type(value) or base != value:  # 1, 1.0 and true are equal to Python alone
+    elif type(base) is not type(value) or base != value:  # 1, 1.0 and true are equal only in Python
         yield pointer, True, value
 
 
 def _place(base: Any, pointer: str) -> tuple[Any, Any]:
-    """The object or list that holds what a pointer names, and its key there. Raises ValueError when there is none."""
+    """Return the object or list that contains a pointer's target, and its key there. Raises ValueError if there is none."""
     first, *keys = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")]
     place: Any = base
     key: Any = None

@@ -1,4 +1,4 @@
-"""The facts of many nodes as a snapshot holds them: what several answered stands there once, what is nearly so as its changes."""
+"""The facts of many nodes in a snapshot: equal entries are stored once, similar ones as their changes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from verl_doctor.toolkit.snapshot.json_changes import Changes, changed, changes
 from verl_doctor.toolkit.system.node_names import expand, fold, plain
 
 _BASES = 4
-"""Entries of a fact to which others are compared: as many kinds of nodes as a cluster is likely to have."""
+"""Entries of a fact that others are compared with: as many as a cluster is likely to have kinds of nodes."""
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """One distinct entry of a fact: its text, or which entry it is like, and what it has otherwise."""
+    """One distinct entry of a fact: its text, or a similar entry and the changes."""
 
     text: str = ""
     like: int = 0
@@ -27,7 +27,7 @@ class _Entry:
 
 @dataclass
 class _Column:
-    """What all nodes say of one fact: the distinct entries, and the number of each node's."""
+    """All nodes' entries of one fact: the distinct entries, and the index of each node's."""
 
     entries: list[_Entry] = field(default_factory=list)
     of: dict[str, int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class _Column:
         return _Entry(text)
 
     def text(self, number: int) -> str:
-        """An entry as the node answered it. Raises ValueError when the file that it was read from is damaged."""
+        """Return an entry as the node sent it. Raises ValueError if the file that it was read from is damaged."""
         entry = self.entries[number]
         if entry.text:
             return entry.text
@@ -61,9 +61,9 @@ class _Column:
 
 @dataclass
 class FoldedNodes:
-    """The answers of nodes, folded as they arrive. Of a node that answers twice the first answer counts.
+    """The responses of nodes, folded as they arrive. Of a node that responds twice the first response counts.
 
-    `addresses` are those of the nodes that answered, `missing` says of the others why there are no facts of them.
+    `addresses` are those of the nodes that responded, `missing` is why the facts of the others are missing.
     """
 
     addresses: dict[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class FoldedNodes:
         return len(self.addresses)
 
     def add(self, answer: NodeAnswer) -> None:
-        """Fold one answer in."""
+        """Fold in one response."""
         node = plain(answer.node)
         if node in self.addresses:
             return
@@ -87,13 +87,13 @@ class FoldedNodes:
             self.columns.setdefault(name, _Column()).add(node, text)
 
     def answers(self) -> Iterator[NodeAnswer]:
-        """The answers again, those of the missing nodes last. Raises ValueError when the file was damaged."""
+        """Yield the responses, those of the missing nodes last. Raises ValueError if the file was damaged."""
         texts: dict[tuple[str, int], str] = {}
         for node, address in self.addresses.items():
             facts = {}
             for name, column in self.columns.items():
                 if (number := column.of.get(node)) is not None:
-                    # What one node alone says is not kept.
+                    # An entry of a single node is not kept.
                     shared = not column.entries[number].changes.put
                     facts[name] = texts.get((name, number)) or column.text(number)
                     if shared:
@@ -103,7 +103,7 @@ class FoldedNodes:
             yield NodeAnswer(node, missing=reason)
 
     def document(self) -> dict[str, Any]:
-        """The nodes as JSON types: for each fact which nodes say what."""
+        """Return the nodes as JSON types: for each fact the entries, and the nodes that have them."""
         facts = {name: list(_entries(column)) for name, column in sorted(self.columns.items())}
         return {"addresses": self.addresses, "missing": _by_reason(self.missing), "facts": facts}
 
@@ -130,7 +130,7 @@ def _by_reason(missing: Mapping[str, str]) -> dict[str, str]:
 
 
 def nodes_from(document: Mapping[str, Any]) -> FoldedNodes:
-    """The nodes of a document. Raises ValueError, TypeError or KeyError when it is damaged."""
+    """Return the nodes of a document. Raises ValueError, TypeError or KeyError if it is damaged."""
     addresses = {plain(node): str(address) for node, address in document["addresses"].items()}
     missing = {
         plain(node): str(reason) for folded, reason in document["missing"].items() for node in expand(folded)

@@ -1,7 +1,8 @@
-"""What a working cluster was like at one moment, in one file: a facts file that also says when, of whom, and what was patched.
+"""The state of a working cluster at one moment, in one file: a facts file with its time, origin and patches.
 
-Of one machine it is what `check --save-facts` writes. Of several nodes it holds their facts besides, folded, and those of the
-machine from which they were asked, which has what is about the job. Its patches can be brought into a tree as they are.
+For one machine it is what `check --save-facts` writes. For several nodes it also holds their facts, folded,
+and those of the machine that queried them, which has the facts about the job. Its patches can be applied to a
+tree directly.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _MAKE = "verl-doctor snapshot FILE"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that was seen, and by which verl-doctor `version`.
+    """All facts that were collected, and the `version` of verl-doctor that did so.
 
-    `taken` is UTC in ISO 8601 and `machine` the host's name, both "" in a facts file of `check --save-facts`. `facts` are this
-    machine's, `nodes` the answers of the others, none when one machine was looked at. `patches` are those of the verl tree,
-    None when nobody looked. `unread` are sentences on what the file holds and this verl-doctor cannot read. `schema` is the version
-    of what facts are called and mean.
+    `taken` is UTC in ISO 8601 and `machine` the host's name, both "" in a facts file of `check --save-facts`.
+    `facts` are this machine's, `nodes` the responses of the others, none if only one machine was examined.
+    `patches` are those of the verl tree, None if not examined. `unread` are sentences on what the file holds
+    and this verl-doctor cannot read. `schema` is the version of the facts' names and meanings.
     """
 
     facts: Mapping[type, Any]
@@ -60,12 +61,12 @@ class Snapshot:
     schema: int = factsfile.SCHEMA_VERSION
 
     def get(self, fact: type[F]) -> F | Unknown:
-        """A fact of this machine, or why there is none."""
+        """Return a fact of this machine, or why it is unknown."""
         return cast("F | Unknown", self.facts.get(fact, Unknown(f"{fact.__name__} was not collected")))
 
 
 def taken(run: Session, collection: Collection, answers: Iterable[NodeAnswer] = ()) -> Snapshot:
-    """Look at all of this machine, and keep what the nodes answer."""
+    """Examine all of this machine, and keep the nodes' responses."""
     nodes = FoldedNodes()
     for answer in answers:
         nodes.add(answer)
@@ -80,7 +81,7 @@ def taken(run: Session, collection: Collection, answers: Iterable[NodeAnswer] = 
 
 
 def _patches(run: Session, collection: Collection) -> tuple[AnyPatch, ...] | None:
-    """The patches of the tree as `patches export` would write them; what a secret may stand in is none of them."""
+    """Return the patches of the tree in the format of `patches export`; those that may contain a secret are left out."""
     markers = collection.get(Markers)
     if isinstance(markers, Unknown):
         return None
@@ -88,7 +89,7 @@ def _patches(run: Session, collection: Collection) -> tuple[AnyPatch, ...] | Non
 
 
 def dump(snapshot: Snapshot, collectors: Iterable[Collector]) -> str:
-    """The content of the file."""
+    """Return the content of the file."""
     document = factsfile.document(snapshot.facts, collectors, snapshot.version)
     about = {"format": FORMAT, "taken": snapshot.taken, "machine": snapshot.machine}
     nodes = {"nodes": snapshot.nodes.document()} if snapshot.nodes or snapshot.nodes.missing else {}
@@ -99,8 +100,8 @@ def dump(snapshot: Snapshot, collectors: Iterable[Collector]) -> str:
 def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
     """Read a snapshot, or a facts file, which is one of a single machine, or a folder of facts files, NODE.json each.
 
-    What another verl-doctor wrote is read as far as this one can; a file of this one that is damaged is refused. Raises
-    UsageError when the file is none.
+    A file of another verl-doctor is read as far as possible; a damaged file of this one is rejected. Raises
+    UsageError if the file is no snapshot.
     """
     if os.path.isdir(path):
         return _of_folder(path, collectors)
@@ -128,7 +129,7 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
 
 
 def _of_folder(folder: Path, collectors: Iterable[Collector]) -> Snapshot:
-    """The nodes whose facts files lie in a folder. Raises UsageError when there are none."""
+    """Return the nodes with facts files in a folder. Raises UsageError if there are none."""
     from verl_doctor.toolkit.cluster.fleet import answers_in  # noqa: PLC0415 - judging nodes is much to load
 
     files = sorted(folder.glob("*.json"))
@@ -146,7 +147,7 @@ def _of_folder(folder: Path, collectors: Iterable[Collector]) -> Snapshot:
 
 
 def nodes_in(path: Path) -> FoldedNodes | None:
-    """The nodes that a facts file holds besides its own facts; None when it holds none. Raises UsageError."""
+    """Return the nodes that a facts file holds besides its own facts; None if it holds none. Raises UsageError."""
     document = factsfile.document_of(path)
     about = document.get("snapshot")
     nodes = about.get("nodes") if isinstance(about, dict) else None
@@ -154,7 +155,7 @@ def nodes_in(path: Path) -> FoldedNodes | None:
 
 
 class _Reader:
-    """Reads the parts of a file. What cannot be read is the end when the file is `strict`ly ours, else it is noted."""
+    """Reads the parts of a file. An unreadable part is an error if the file is `strict`ly ours, else it is noted."""
 
     def __init__(self, path: Path, doctor: str, *, strict: bool) -> None:
         self._path = path
@@ -206,12 +207,12 @@ class _Reader:
 
 
 def look(run: Session, nodes: AskedNodes | None, watch: Watch) -> Snapshot:
-    """Take a snapshot now, of these nodes too. Raises CouldNotAsk when they were named and nobody can be asked."""
+    """Take a snapshot now, of these nodes too. Raises CouldNotAsk if they were named and cannot be queried."""
     collection = observe(Request(run))
     if nodes is None:
         return taken(run, collection)
     way = transport.way_to(nodes, run, collection)
     announce(way.says)
-    # Closed at once when the user interrupts: what runs on the nodes must be told to stop.
+    # Close at once if the user interrupts: the processes on the nodes must be stopped.
     with contextlib.closing(transport.answers(way, run, collection, watch)) as answers:
         return taken(run, collection, answers)

@@ -1,1 +1,1 @@
-"""Making tiny data sets, tokenizers and random models in the shapes that verl reads."""
+"""Create tiny data sets, tokenizers and random models in the shapes that verl reads."""

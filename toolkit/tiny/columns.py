@@ -1,4 +1,4 @@
-"""Which columns a verl tree reads of its data files, told from its sources."""
+"""The columns that a verl tree reads from its data files, derived from its sources."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from verl_doctor.toolkit.system.own_files import DATA
 
 _SETTINGS = "actor_rollout_ref.rollout.multi_turn"
 _FUNCTION = DATA / "tiny_tool.txt"
-"""The source of the tool of the tiny talks; verl imports it, never the doctor."""
+"""The source of the tool for the tiny conversations; verl imports it, never the doctor."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool. `schema` describes it to a model, as OpenAI's interface has it.
+    """One tool. `schema` describes it to a model, in the format of OpenAI's interface.
 
-    `called` gives the arguments of a call for two numbers, and what it answers. `file` is the name of the file through which verl
-    takes it, empty when verl takes none, `content` what is in it, and `setting` the key in verl's configuration that names it.
+    `called` returns the arguments of a call for two numbers, and its result. `file` is the name of the file
+    from which verl loads it, empty if verl loads none, `content` is the file's content, and `setting` the key
+    in verl's configuration that names it.
     """
 
     schema: dict[str, Any]
@@ -35,12 +36,12 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """Under which a model calls it."""
+        """The name under which a model calls it."""
         return str(self.schema["function"]["name"])
 
 
 def tool_of(verl: Path) -> Tool:
-    """The one that the tree can use: a function in a file since verl 0.8, before that one of verl's own."""
+    """Return the tool that the tree can use: a function in a file since verl 0.8, before that one of verl's own."""
     if os.path.isfile(verl / "tools/function_tool.py"):
         return Tool(_ADD, _add, "tools.py", _FUNCTION.read_text("utf-8"), f"{_SETTINGS}.function_tool_path")
     if os.path.isfile(verl / "tools/gsm8k_tool.py"):
@@ -49,7 +50,7 @@ def tool_of(verl: Path) -> Tool:
             "config": {"type": "native"},
             "tool_schema": _REWARD,
         }
-        content = json.dumps({"tools": [entry]}, indent=2) + "\n"  # which is YAML, too
+        content = json.dumps({"tools": [entry]}, indent=2) + "\n"  # which is also YAML
         return Tool(_REWARD, _reward, "tools.yaml", content, f"{_SETTINGS}.tool_config_path")
     return NO_FILE
 
@@ -75,7 +76,7 @@ _REWARD = _schema(
     answer={"type": "string", "description": "The answer to the question."},
 )
 NO_FILE = Tool(_ADD, _add)
-"""For a tree that takes no tools: talks may call one anyway."""
+"""For a tree without tools: conversations may call one anyway."""
 
 
 _REWARDED = "utils/dataset/rl_dataset.py"
@@ -88,12 +89,12 @@ _AGENT = "tool_agent"
 
 @dataclass(frozen=True)
 class Columns:
-    """Names by what they hold: `rewarded["prompt_key"]` is the column of prompts of a job with rewards.
+    """Names by content: `rewarded["prompt_key"]` is the column of prompts of a job with rewards.
 
-    `supervised` are those of fine-tuning, empty when the tree has no data set for it. `info` are the entries that are read
-    of the column extra_info. `source` is a value of the column data_source for which the tree has a reward function.
-    `agent` is the name of the agent that calls tools, for the column agent_name; empty when the tree has none. `tool` is one
-    that it can call.
+    `supervised` are those of fine-tuning, empty if the tree has no data set for it. `info` are the entries
+    that are read from the column extra_info. `source` is a value of the column data_source for which the tree
+    has a reward function. `agent` is the name of the agent that calls tools, for the column agent_name; empty
+    if the tree has none. `tool` is one that it can call.
     """
 
     rewarded: dict[str, str]
@@ -139,7 +140,7 @@ def columns(verl: Path) -> Columns | Unknown:
 
 
 def _source(verl: Path) -> str:
-    """The first name with which the tree compares a data source to choose a reward function."""
+    """Return the first name that the tree compares with a data source to choose a reward function."""
     for name in _SCORES:
         tree = _module(verl / name)
         for node in walk(tree) if isinstance(tree, ast.Module) else ():
@@ -158,7 +159,7 @@ def _source(verl: Path) -> str:
 
 
 def _has_agent(verl: Path) -> bool:
-    """Whether an agent registers itself under the name."""
+    """Return whether an agent registers itself under the name."""
     for path in sorted((verl / _AGENTS).glob("*.py")):
         content = read(path)
         if isinstance(content, bytes) and f'@register("{_AGENT}")'.encode() in content:
@@ -173,7 +174,7 @@ def _module(path: Path) -> ast.Module | Unknown:
 
 
 def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The pairs of `config.get("prompt_key", "prompt")`, and of parameters such as `prompt_key="prompt"`."""
+    """Return the pairs in `config.get("prompt_key", "prompt")`, and of parameters such as `prompt_key="prompt"`."""
     for node in walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), default]):
@@ -188,7 +189,7 @@ def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _with_defaults(node: ast.arguments) -> list[tuple[str, ast.expr | None]]:
-    """The parameters that have defaults; those by keyword alone may have None."""
+    """Return the parameters with defaults; those of keyword-only parameters may be None."""
     every = [*node.posonlyargs, *node.args]
     named = [argument.arg for argument in every[len(every) - len(node.defaults) :]]
     return [
@@ -198,7 +199,7 @@ def _with_defaults(node: ast.arguments) -> list[tuple[str, ast.expr | None]]:
 
 
 def _entries(tree: ast.Module) -> Iterator[str]:
-    """The names of `row.get("extra_info", {}).get(NAME)`."""
+    """Return the names in `row.get("extra_info", {}).get(NAME)`."""
     for node in walk(tree):
         match node:
             case ast.Call(

@@ -6,13 +6,13 @@ import struct
 import zlib
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_EIGHT_BITS, _COLOURS = 8, 2  # of each colour; red, green and blue
+_EIGHT_BITS, _COLOURS = 8, 2  # per colour; red, green and blue
 
 
 def plain(width: int, height: int, colour: tuple[int, int, int]) -> bytes:
-    """A picture of one colour.
+    """Return a picture of one colour.
 
-    Its rows are stored and not compressed: what a compressor makes of them depends on its release.
+    Its rows are stored uncompressed, because a compressor's output depends on its release.
     https://www.w3.org/TR/png-3
     """
     rows = (b"\0" + bytes(colour) * width) * height

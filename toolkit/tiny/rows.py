@@ -1,4 +1,4 @@
-"""The rows of tiny data: sums in words, as text, as a talk with a tool, or about a picture."""
+"""The rows of tiny data: sums in words, as text, as a conversation with a tool, or about a picture."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Sum:
 
 
 def texts() -> list[str]:
-    """What a tokenizer for such rows is trained on."""
+    """Return the texts that train a tokenizer for such rows."""
     return [
         *(text for exercise in _sums(200, 0) for text in (exercise.question, exercise.solution)),
         _ENGLISH,
@@ -60,20 +60,20 @@ def texts() -> list[str]:
 
 
 def pictures() -> dict[str, bytes]:
-    """The pictures that rows name, as PNG."""
+    """Return the pictures that rows name, as PNG."""
     height, width = _SIDES
     return {name: picture.plain(width, height, colour) for name, colour in _COLOURS.items()}
 
 
 def rewarded(columns: Columns, kind: Kind, count: int, first: int, split: str) -> list[Row]:
-    """Rows for training with rewards. `first` is the number of the first sum; from another one on they differ."""
+    """Return rows for training with rewards. `first` is the number of the first sum; another one gives different rows."""
     return [
         _rewarded(columns, kind, exercise, index, split) for index, exercise in enumerate(_sums(count, first))
     ]
 
 
 def supervised(columns: Columns, kind: Kind, count: int, first: int) -> list[Row]:
-    """Rows for fine-tuning on answers; none when the tree has no data set for such."""
+    """Return rows for fine-tuning on responses; none if the tree has no data set for them."""
     if "messages_key" not in columns.supervised and (
         kind != "text" or "response_key" not in columns.supervised
     ):
@@ -136,11 +136,11 @@ def _supervised(columns: Columns, kind: Kind, exercise: _Sum) -> Row:
         seen = {"role": "user", "content": f"<image>What colour is this? {exercise.question}"}
         return {names["messages_key"]: [seen, answered], columns.pictures: [_picture(exercise)]}
     row: Row = {names["messages_key"]: [question, answered]} if "messages_key" in names else {}
-    if "response_key" in names:  # of the data set for one question and its answer, until verl 0.7.0
+    if "response_key" in names:  # of the data set for one question and its response, until verl 0.7.0
         row |= {names["prompt_key"]: exercise.question, names["response_key"]: exercise.solution}
     return row
 
 
 def _picture(exercise: _Sum) -> Row:
-    """A picture as verl's own data sets hold it, except that the name of one of `pictures` stands for its bytes."""
+    """Return a picture as verl's own data sets hold it, but with the name of one of `pictures` in place of its bytes."""
     return {"bytes": exercise.colour, "path": f"{exercise.colour}.png"}

@@ -1,7 +1,8 @@
-"""Tiny models by their shape: what their files say, and the names and sizes of their tensors.
+"""Tiny models by shape: the content of their files, and the names and sizes of their tensors.
 
-They are written as the ones that are published (https://huggingface.co/Qwen): that form every release of transformers and
-vLLM reads, and no release is needed to write it. Attention has eight heads, which up to eight GPUs can share.
+They have the format of published models (https://huggingface.co/Qwen), which every release of transformers
+and vLLM reads, and no release is needed to write it. Attention has eight heads, which up to eight GPUs can
+share.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from verl_doctor.toolkit.tiny.tokenizer import (
 
 Tensors = dict[str, tuple[int, ...]]
 
-_HEADS, _PAIRS, _WIDTH, _LAYERS = 8, 2, 64, 2  # heads, heads of keys and values, numbers in a head, layers
+_HEADS, _PAIRS, _WIDTH, _LAYERS = 8, 2, 64, 2  # heads, heads of keys and values, numbers per head, layers
 _HIDDEN = _HEADS * _WIDTH
 _INNER = 512
 _PATCH, _FRAMES, _MERGED = (
     14,
     2,
     2,
-)  # pixels; pictures of a video in one patch; patches in a row that become one token
+)  # pixels; pictures of a video per patch; patches in a row that become one token
 _SEEN, _SEEING_HEADS, _SEEN_INNER, _SEEING_LAYERS = 256, 8, 256, 2
 
 
@@ -41,7 +42,7 @@ _SEEN, _SEEING_HEADS, _SEEN_INNER, _SEEING_LAYERS = 256, 8, 256, 2
 class Shape:
     """One shape. `family` is its name in transformers (`models/<family>`); `files` are further JSON files of its folder.
 
-    `sees` says whether it takes pictures.
+    `sees` is whether it accepts pictures.
     """
 
     title: str
@@ -114,12 +115,12 @@ SHAPES: dict[str, Callable[[], Shape]] = {"qwen2": _qwen2, "qwen3": _qwen3, "qwe
 
 
 def generation_config() -> dict[str, Any]:
-    """What generation_config.json says of each of them."""
+    """Return the content of generation_config.json for each of them."""
     return {"eos_token_id": [number(STOP), number(END)], "pad_token_id": number(END)}
 
 
 def _text(architecture: str, family: str) -> dict[str, Any]:
-    """What config.json says of the part that reads text."""
+    """Return the part of config.json about text."""
     return {
         "architectures": [architecture],
         "attention_dropout": 0.0,
@@ -148,7 +149,7 @@ def _text(architecture: str, family: str) -> dict[str, Any]:
 
 
 def _text_tensors(*, bias: bool) -> Tensors:
-    """The tensors of that part; `bias` is that of queries, keys and values."""
+    """Return the tensors of that part; `bias` is that of queries, keys and values."""
     found: Tensors = {
         "model.embed_tokens.weight": (VOCABULARY, _HIDDEN),
         "model.norm.weight": (_HIDDEN,),
@@ -167,7 +168,7 @@ def _text_tensors(*, bias: bool) -> Tensors:
 
 
 def _vision_tensors() -> Tensors:
-    """The tensors of the part that sees, and of the one that makes its patches tokens."""
+    """Return the tensors of the vision part, and of the part that turns its patches into tokens."""
     merged = _SEEN * _MERGED**2
     found: Tensors = {
         "visual.patch_embed.proj.weight": (_SEEN, 3, _FRAMES, _PATCH, _PATCH),
@@ -197,10 +198,10 @@ def _gated(name: str, inner: int, hidden: int, *, bias: bool) -> Tensors:
 
 
 def _preprocessor() -> dict[str, Any]:
-    """How pictures become patches."""
+    """Return how pictures become patches."""
     token = (_PATCH * _MERGED) ** 2  # pixels of one token
     return {
-        "image_mean": [0.48145466, 0.4578275, 0.40821073],  # of CLIP, as Qwen's
+        "image_mean": [0.48145466, 0.4578275, 0.40821073],  # of CLIP, like Qwen's
         "image_processor_type": "Qwen2VLImageProcessor",
         "image_std": [0.26862954, 0.26130258, 0.27577711],
         "max_pixels": 256 * token,

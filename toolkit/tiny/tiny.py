@@ -1,4 +1,4 @@
-"""Tiny data and a tiny random model for a trial: they are read, loaded and trained on as real ones are, in seconds."""
+"""Tiny data and a tiny random model for a trial: read, loaded and trained on like real ones, in seconds."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from verl_doctor.toolkit.tiny.columns import Columns, columns
 from verl_doctor.toolkit.tiny.rows import Kind
 from verl_doctor.toolkit.tiny.shape import SHAPES, Shape, generation_config
 
-_LIMIT = 120.0  # seconds; one is usual
-# The child asks nobody, and trains in one thread.
+_LIMIT = 120.0  # seconds; usually one
+# The child uses no network, and trains in one thread.
 _VARIABLES = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 _ORDER = "order.json"
 _UNFINISHED = ".verl-doctor-tiny-"
 
 
 def names_in(folder: Path) -> Iterator[str]:
-    """What is in a folder, but for what runs that were killed have left. Raises OSError."""
+    """Return the names in a folder, without leftovers of killed runs. Raises OSError."""
     left = {path.name for path in abandoned(folder, _UNFINISHED)}
     return (entry.name for entry in folder.iterdir() if entry.name not in left)
 
 
 @dataclass(frozen=True)
 class Tiny:
-    """What was written: the model's folder, and tables for training with rewards and for fine-tuning on answers.
+    """What was written: the model's folder, and tables for training with rewards and for fine-tuning on responses.
 
-    `tuning` and `tuning_validation` are None when the tree has no data set for such rows. `shape` is a key of `SHAPES`. `settings` are
-    what the data want of verl's configuration, keys and values.
+    `tuning` and `tuning_validation` are None if the tree has no data set for such rows. `shape` is a key of
+    `SHAPES`. `settings` are the keys and values of verl's configuration that the data require.
     """
 
     model: Path
@@ -68,10 +68,10 @@ def make(
     rows: int = 2,
     verl: Path | None = None,
 ) -> Tiny | Unknown:
-    """Write them into `folder`, which may be there if it is empty; whole or not at all.
+    """Write data and model into `folder`, which may exist if it is empty; all or nothing.
 
-    The columns are those that `verl` reads, the tree that the interpreter imports unless another one is named. `kind`
-    "image" needs a shape that sees.
+    The columns are those that `verl` reads, the tree that the interpreter imports unless another one is
+    named. `kind` "image" needs a shape that sees.
     """
     tree = verl or (Path(interpreter.verl) if interpreter.verl else None)
     if tree is None:
@@ -111,7 +111,7 @@ def make(
 
 
 def _unknown_to_transformers(interpreter: Interpreter, shape: Shape) -> Unknown | None:
-    """Why the target's transformers cannot load such a model: it has no folder for the family."""
+    """Return why the target's transformers cannot load such a model: it has no folder for the family."""
     folder = dict(interpreter.libraries).get("transformers")
     if not folder or os.path.isdir(Path(folder, "models", shape.family)):
         return None
@@ -122,13 +122,13 @@ def _unknown_to_transformers(interpreter: Interpreter, shape: Shape) -> Unknown 
 
 
 def _settings(read: Columns, folder: Path) -> tuple[tuple[str, str], ...]:
-    """What a job needs for talks with a tool."""
+    """Return what a job needs for conversations with a tool."""
     enabled = ("actor_rollout_ref.rollout.multi_turn.enable", "True")
     return (enabled, (read.tool.setting, str(folder / read.tool.file))) if read.tool.file else (enabled,)
 
 
 def _tables(read: Columns, kind: Kind, rows: int) -> dict[str, list[tiny_rows.Row]]:
-    """The rows of each file. Those of validation are others than those of training."""
+    """Return the rows of each file. Validation rows differ from training rows."""
     made = {
         "train.parquet": tiny_rows.rewarded(read, kind, rows, 0, "train"),
         "validation.parquet": tiny_rows.rewarded(read, kind, rows, rows, "validation"),
@@ -139,7 +139,7 @@ def _tables(read: Columns, kind: Kind, rows: int) -> dict[str, list[tiny_rows.Ro
 
 
 def _write_model(folder: Path, shape: Shape) -> None:
-    """Write what of the model needs nothing of the target's."""
+    """Write the parts of the model that do not depend on the target."""
     files = {
         "config.json": shape.config,
         "generation_config.json": generation_config(),
@@ -153,15 +153,15 @@ def _write_model(folder: Path, shape: Shape) -> None:
 
 
 class _NotMade(Exception):  # noqa: N818 - it is the environment that is wrong
-    """The child could not write its part; the text says why."""
+    """The child could not write its part; the text is the reason."""
 
 
 @contextlib.contextmanager
 def _whole(folder: Path) -> Iterator[Path]:
-    """A folder aside, whose content is in `folder` afterwards; when something is raised nothing stays. Raises OSError.
+    """Yield a temporary folder and move its content into `folder` afterwards; nothing stays after an error. Raises OSError.
 
-    A folder that is there keeps its permissions, may be a mount, and may be where somebody's shell stands: only what is in it
-    is new. What runs that were killed have left is removed.
+    An existing folder keeps its permissions, may be a mount, and may be a shell's current folder: only its
+    content is new. Leftovers of killed runs are removed.
     """
     there = os.path.isdir(folder)
     place = folder if there else folder.parent

@@ -1,4 +1,4 @@
-"""The tokenizer of a tiny model: its tokens with a meaning of their own, and the file that says how it is used."""
+"""The tokenizer of a tiny model: its special tokens, and the file that describes its use."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
 IMAGE, VIDEO = "<|image_pad|>", "<|video_pad|>"
 
 SPECIAL = (END, START, STOP, VISION_START, VISION_END, "<|vision_pad|>", IMAGE, VIDEO)
-"""Those that stay out of decoded text; as in every tokenizer of Qwen."""
+"""Those that are left out of decoded text; as in every tokenizer of Qwen."""
 
 PLAIN = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
-"""Those that are one token and yet text."""
+"""Those that are a single token but remain text."""
 
 
 def number(token: str) -> int:
-    """The number of a token with a meaning of its own: they stand behind all others."""
+    """Return the number of a special token: they come after all others."""
     named = (*SPECIAL, *PLAIN)
     return VOCABULARY - len(named) + named.index(token)
 
 
 def chat_template() -> str:
-    """The template: ChatML, with tools as Qwen's and pictures between the tokens that Qwen's models have for them."""
+    """Return the template: ChatML, with tools as in Qwen's and pictures between the tokens that Qwen's models have for them."""
     data = importlib.resources.files("verl_doctor.toolkit") / "data/tiny_chat_template.jinja"
     return data.read_text("utf-8")
 
 
 def tokenizer_config() -> dict[str, Any]:
-    """What tokenizer_config.json says, in the form that every release of transformers reads."""
+    """Return the content of tokenizer_config.json, in the form that every release of transformers reads."""
     return {
         "add_bos_token": False,
         "add_prefix_space": False,

@@ -1,4 +1,4 @@
-"""Random weights that are the same everywhere: drawn from the tensors' names, and exact in bfloat16."""
+"""Random weights that are the same everywhere: generated from the tensors' names, and exact in bfloat16."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def write(path: Path, tensors: Mapping[str, tuple[int, ...]]) -> None:
-    """Write tensors of these sizes in the format of safetensors. Raises OSError.
+    """Write tensors of these sizes in the safetensors format. Raises OSError.
 
     https://github.com/huggingface/safetensors#format: the length of a header, the header, the numbers.
     """
@@ -31,7 +31,7 @@ def write(path: Path, tensors: Mapping[str, tuple[int, ...]]) -> None:
 
 
 def _numbers(name: str, sizes: tuple[int, ...]) -> bytes:
-    """The numbers of a tensor: ones for the scale of a norm, zeros for a bias, and else random ones."""
+    """Return the numbers of a tensor: ones for the scale of a norm, zeros for a bias, otherwise random ones."""
     count = math.prod(sizes)
     if len(sizes) == 1:
         return _bfloat16(0.0 if name.endswith("bias") else 1.0) * count
@@ -43,10 +43,10 @@ def _numbers(name: str, sizes: tuple[int, ...]) -> bytes:
 
 
 def _bfloat16(number: float) -> bytes:
-    """A number that bfloat16 can hold, in its two bytes: those of a float that are more."""
+    """Return the two bytes of a number that bfloat16 represents exactly: the upper half of a float."""
     return struct.pack("<f", number)[2:]
 
 
-# A byte, taken as a number from -128 to 127, stands for that many 4096ths: a deviation of 0.018, about that of real models.
+# A byte, read as signed (-128 to 127), stands for that many 4096ths: a deviation of 0.018, similar to real models.
 _SMALL = [_bfloat16((byte - 256 * (byte > 127)) / 4096) for byte in range(256)]
 _LOWER, _UPPER = bytes(pair[0] for pair in _SMALL), bytes(pair[1] for pair in _SMALL)

@@ -1,1 +1,1 @@
-"""Reading files into the page cache: which, in which order, and proof that they are there."""
+"""Read files into the page cache: which files, in which order, and verification that they are cached."""

@@ -1,6 +1,7 @@
-"""Which files a warm-up reads, in the order in which a loader reads them, each once however many names it has.
+"""The files that a warm-up reads, in the order in which a loader reads them, each once however many names it has.
 
-Of a model's folder they are configuration and tokenizer, then the weights that a loader reads (`weight_files`).
+For a model's folder these are configuration and tokenizer, then the weights that a loader reads
+(`weight_files`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _DIGITS = re.compile(r"(\d+)")
 
 @dataclass(frozen=True)
 class WarmFile:
-    """A file with content. `size` is in bytes; `device` and `inode` are of the file itself, behind all links."""
+    """A file with content. `size` is in bytes; `device` and `inode` are those of the file itself, with all links resolved."""
 
     path: str
     size: int
@@ -39,7 +40,7 @@ class WarmFile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was named, or belongs to what was named, and cannot be read."""
+    """A named path, or a file that belongs to it, that cannot be read."""
 
     path: str
     reason: str
@@ -47,19 +48,19 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The files in the order of reading, and what is left out."""
+    """The files in reading order, and those left out."""
 
     files: tuple[WarmFile, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all files."""
         return sum(file.size for file in self.files)
 
 
 def choose(model: Path | None, paths: Iterable[Path], ranks: Collection[int] = ()) -> Chosen:
-    """The model's files, then those of the other paths. With `ranks`, files that are named after another rank are not read."""
+    """Return the model's files, then those of the other paths. With `ranks`, files named after another rank are left out."""
     walk = _Walk(ranks)
     if model is not None:
         walk.model(model)
@@ -69,16 +70,17 @@ def choose(model: Path | None, paths: Iterable[Path], ranks: Collection[int] = (
 
 
 def rank_of(name: str) -> int | None:
-    """The rank that alone reads a file, as its name tells; None for a file that all read.
+    """Return the rank that alone reads a file, according to its name; None for a file that all ranks read.
 
-    vLLM's `sharded_state` has model-rank-0-part-0.safetensors, verl's checkpoints model_world_size_8_rank_0.pt.
+    vLLM's `sharded_state` has model-rank-0-part-0.safetensors, verl's checkpoints
+    model_world_size_8_rank_0.pt.
     """
     found = _RANK.search(name)
     return int(found[1] or found[2]) if found else None
 
 
 class _Walk:
-    """What has been found so far."""
+    """The files found so far."""
 
     def __init__(self, ranks: Collection[int]) -> None:
         self.files: list[WarmFile] = []
@@ -88,7 +90,7 @@ class _Walk:
         self._full = False
 
     def model(self, folder: Path) -> None:
-        """The files of a model's folder that a loader opens; of a model that is one file, that file."""
+        """Add the files of a model's folder that a loader opens, or the file of a single-file model."""
         if os.path.isfile(folder):
             self._add(str(folder), of_folder=False)
             return
@@ -108,7 +110,7 @@ class _Walk:
             self._add(f"{folder}/{name}", of_folder=True)
 
     def path(self, path: Path) -> None:
-        """A file, or all files below a folder. Folders behind links are not entered: they may lead round in a circle."""
+        """Add a file, or all files below a folder. Linked folders are not entered: they may form a cycle."""
         if not os.path.isdir(path):
             self._add(str(path), of_folder=False)
             return
@@ -152,7 +154,7 @@ class _Walk:
 
 
 def _weights(folder: Path, names: Collection[str]) -> tuple[list[str], dict[str, str]]:
-    """The files that a loader reads, and those of the same format that are missing, with what counts them."""
+    """Return the files that a loader reads, and missing files of the same format with what refers to them."""
     files = loaded(names)
     index = INDEX if any(name.endswith(".safetensors") for name in files) or not files else INDEX_OF_PICKLES
     indexed = _indexed(folder, index)
@@ -164,7 +166,7 @@ def _weights(folder: Path, names: Collection[str]) -> tuple[list[str], dict[str,
 
 
 def _indexed(folder: Path, index: str) -> set[str]:
-    """The shards that an index names; none where it is not there or is no index."""
+    """Return the shards that an index names; none if it does not exist or is no index."""
     content = read_json(folder / index)
     shards = {} if isinstance(content, BadFile) else content.get("weight_map")
     if not isinstance(shards, dict):
@@ -173,7 +175,7 @@ def _indexed(folder: Path, index: str) -> set[str]:
 
 
 def _no_weights(path: Path) -> str:
-    """Why what is named like weights holds none; "" for what may hold some, or cannot be looked at."""
+    """Return why files named like weights hold none; "" for those that may hold some, or cannot be examined."""
     try:
         seen = path.stat()
     except OSError:
@@ -188,5 +190,5 @@ def _no_weights(path: Path) -> str:
 
 
 def _natural(name: str) -> list[str | int]:
-    """Numbers in names count as numbers: shard 10 comes behind shard 9, as vLLM sorts them."""
+    """Return a sort key with numbers by value: shard 10 comes after shard 9, as vLLM sorts them."""
     return [int(part) if part.isdecimal() else part for part in _DIGITS.split(name)]

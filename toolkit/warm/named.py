@@ -15,11 +15,11 @@ from verl_doctor.toolkit.warm.files import LeftOut
 from verl_doctor.toolkit.warm.request import WarmRequest
 
 Look = Callable[[], tuple[Session, Collection]]
-"""Opens the session and looks, once, and only where somebody needs it: reading begins half a second earlier without."""
+"""Opens the session and examines the machine once, on first use: reading starts half a second earlier without it."""
 
 
 def request(target: Target, look: Look, paths: Sequence[str]) -> WarmRequest | None:
-    """The files that are named; None when none is."""
+    """Return the files that are named; None if none is."""
     if target.files or target.words:
         named = _of_launch(*look())
     else:
@@ -31,7 +31,7 @@ def request(target: Target, look: Look, paths: Sequence[str]) -> WarmRequest | N
 
 
 def demand_there(paths: Sequence[Path], machine: Machine) -> tuple[str, ...]:
-    """The paths in full. Raises UsageError for one that is not there."""
+    """Return the full paths. Raises UsageError for a path that does not exist."""
     named = tuple(str(machine.cwd / path) for path in paths)
     for path in named:
         if not os.path.exists(path):
@@ -40,7 +40,7 @@ def demand_there(paths: Sequence[Path], machine: Machine) -> tuple[str, ...]:
 
 
 def _of_launch(run: Session, collection: Collection) -> WarmRequest:
-    """The model and the data of the launch command; why there is no model here, if there is none."""
+    """Return the model and the data of the launch command; why there is no model here, if there is none."""
     from verl_doctor.toolkit.collectors.configuration.configuration import Configuration  # noqa: PLC0415 - few warm-ups read a script
     from verl_doctor.toolkit.collectors.launch.launch import Launch  # noqa: PLC0415
     from verl_doctor.toolkit.collectors.model.job_files import JobFiles  # noqa: PLC0415

@@ -1,13 +1,14 @@
-"""Bringing a stretch of a file into the page cache, at no more cost than the disk's.
+"""Read a stretch of a file into the page cache, at no more cost than the disk's.
 
-sendfile(2) from the file to /dev/null reads it as any program does, with the kernel's own reading ahead, and waits for it, so
-that errors of the disk are heard; but nothing is copied, and no buffer is needed. Where little is read ahead, as the 128 kB of
-a network file system, far away more has to be under way than that: posix_fadvise(WILLNEED) asks for it before. It costs more
-than it brings where the disk is near, so the first stretches are read in both ways, and the rest in the one that was faster.
+sendfile(2) from the file to /dev/null reads it as any program does, with the kernel's own read-ahead, and
+waits for it, so that disk errors are reported; but nothing is copied, and no buffer is needed. If the
+read-ahead is small, such as the 128 kB of a network file system, more must be in flight on a distant one:
+posix_fadvise(WILLNEED) requests it in advance. On a near disk that costs more than it gains, so the first
+stretches are read in both ways, and the rest in the faster one.
 
-Of one such piece of advice the kernel takes no more than the read-ahead of the device, and reports success anyway
-(force_page_cache_ra in mm/readahead.c): one call over a whole file warms 2 % of it. So it is given piece by piece. Nor does
-every file system take it: whether it did makes no difference to what is read.
+The kernel limits each such advice to the device's read-ahead, and reports success anyway (force_page_cache_ra
+in mm/readahead.c): one call for a whole file warms 2 % of it. So it is given piece by piece. Not every file
+system supports it; that does not affect what is read.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from verl_doctor.toolkit.system.page_cache import residency
 
 PAGE = os.sysconf("SC_PAGESIZE")
 STRETCH = 32 * 1024 * 1024
-"""Bytes of one piece of work: what a thread has under way, and the grain of the progress."""
+"""Bytes of one piece of work: what a thread has in flight, and the granularity of the progress."""
 ENOUGH = 1024 * 1024
 """Bytes of read-ahead with which the kernel keeps a disk busy by itself."""
 _READ_AHEAD = 128 * 1024  # bytes: the kernel's own default (VM_READAHEAD_PAGES)
-_PIECE = 4 * 1024 * 1024  # bytes that are read between two looks at whether to stop
+_PIECE = 4 * 1024 * 1024  # bytes read between two checks for a stop
 _TRIALS = 4  # stretches in each of the two ways
 _CANNOT_SEND = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
@@ -37,20 +38,20 @@ Stopped = Callable[[], bool]
 
 
 def ahead_of(machine: Machine, device: int) -> int:
-    """The bytes that the kernel reads ahead on the file system with this number (st_dev), in whole pages."""
+    """Return the read-ahead in bytes, in whole pages, of the file system with this number (st_dev)."""
     read_ahead_size = read_ahead(machine, f"{os.major(device)}:{os.minor(device)}") or _READ_AHEAD
     return max(PAGE, read_ahead_size // PAGE * PAGE)
 
 
 def parts_with_data(file: int, size: int) -> Iterator[tuple[int, int]]:
-    """The parts of an open file that take room on the disk, as start and end, in whole pages: a hole costs nothing to read."""
+    """Return the allocated parts of an open file as start and end, in whole pages: holes cost nothing to read."""
     position = 0
     while position < size:
         try:
             start = os.lseek(file, position, os.SEEK_DATA)
             end = os.lseek(file, start, os.SEEK_HOLE)
         except OSError as error:
-            if error.errno != errno.ENXIO:  # ENXIO: nothing but a hole follows
+            if error.errno != errno.ENXIO:  # ENXIO: only a hole follows
                 yield position, size
             return
         start, position = start // PAGE * PAGE, min(size, -(-end // PAGE) * PAGE)
@@ -58,7 +59,7 @@ def parts_with_data(file: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def cached(file: int, start: int, length: int) -> int | None:
-    """How many bytes of a stretch are in the page cache; None where the kernel does not tell."""
+    """Return how many bytes of a stretch are in the page cache; None if the kernel does not report it."""
     try:
         seen = residency(file, start, length)
     except OSError:
@@ -67,14 +68,14 @@ def cached(file: int, start: int, length: int) -> int | None:
 
 
 class Device:
-    """A file system that reads so many bytes `ahead`, and whether it is faster when it is advised before."""
+    """A file system with this read-ahead in bytes, and whether it is faster with advice."""
 
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
-        self._seconds: dict[bool, list[float]] = {True: [], False: []}  # for a byte
+        self._seconds: dict[bool, list[float]] = {True: [], False: []}  # seconds per byte
 
     def wants_advice(self) -> bool:
-        """Both ways in turn until they can be compared."""
+        """Return whether to give advice: both ways in turn until they can be compared."""
         advised, plain = self._seconds[True], self._seconds[False]
         if self.ahead >= ENOUGH:
             return False
@@ -83,7 +84,7 @@ class Device:
         return statistics.median(advised) < statistics.median(plain)
 
     def took(self, seconds: float, size: int, *, advised: bool) -> None:
-        """Remember what a stretch took in one of the ways."""
+        """Record the time of a stretch in one of the ways."""
         if len(self._seconds[advised]) < _TRIALS and size:
             self._seconds[advised].append(seconds / size)
 
@@ -108,7 +109,7 @@ def _read(file: int, start: int, end: int, ahead: int, stopped: Stopped) -> None
                 raise
             read = _copied
             continue
-        if not done:  # the file has become shorter
+        if not done:  # the file was truncated
             return
         start += done
 
@@ -122,5 +123,5 @@ def _sent(file: int, start: int, length: int) -> int:
 
 
 def _copied(file: int, start: int, length: int) -> int:
-    """For the file systems that know nothing of sendfile."""
+    """Read and discard a stretch, for file systems without sendfile."""
     return os.preadv(file, [bytearray(length)], start)

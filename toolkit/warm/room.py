@@ -1,6 +1,6 @@
-"""How much of a model finds room in memory: the kernel keeps what was read only where nothing else needs the place.
+"""How much of a model fits in memory: the kernel keeps file pages only where nothing else needs the memory.
 
-What is read counts against the control group of the reader, as its other memory does
+File pages count against the control group of the reader, like its other memory
 (https://docs.kernel.org/admin-guide/cgroup-v2.html, "Memory Ownership").
 """
 
@@ -12,19 +12,15 @@ from verl_doctor.toolkit.collectors.host.memory import HostMemory, memory
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.cgroups import ControlGroups, control_groups
 
-_KEPT_FREE = (
-    32  # one part of so many stays free: a cache that is filled to the brim pushes out what was just read
-)
-_LEAST_FREE = (
-    32 * 1024 * 1024
-)  # bytes of a control group: what the reader itself and the kernel's tables take
+_KEPT_FREE = 32  # this fraction stays free: a full cache evicts what was just read
+_LEAST_FREE = 32 * 1024 * 1024  # bytes of a control group: used by the reader itself and the kernel's tables
 
 
 @dataclass(frozen=True)
 class Room:
-    """How many bytes of files can be resident at once, those included that are. `limit` is whose limit that is.
+    """How many bytes of files can be resident at once, including those that already are. `limit` names what limits it.
 
-    `size` is None where this machine does not tell.
+    `size` is None if this machine does not report it.
     """
 
     size: int | None = None
@@ -35,13 +31,13 @@ UNTOLD = Room()
 
 
 def room(machine: Machine) -> Room:
-    """The least that the machine and the control groups of this process leave."""
+    """Return the least that the machine and the control groups of this process leave."""
     host = memory.collect(machine=machine)
     return least(host if isinstance(host, HostMemory) else HostMemory(None), control_groups(machine))
 
 
 def least(host: HostMemory, groups: ControlGroups) -> Room:
-    """What processes use counts, what is only cached from files does not: it makes way."""
+    """Return the least free memory. Memory of processes counts as used; cached file pages do not, because they are evictable."""
     found = []
     if host.available is not None:
         found.append(Room(max(0, host.available - (host.total or 0) // _KEPT_FREE), "memory of this machine"))

@@ -1,4 +1,4 @@
-"""What a warm-up of one machine comes to: few numbers, which travel from the nodes of a cluster, and the sentences about them."""
+"""The summary of a warm-up on one machine: a few numbers, which nodes of a cluster send, and sentences about them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ Verdict = Literal["ok", "failures", "could_not_check"]
 class Summary:
     """The files of one machine and their bytes in its page cache.
 
-    `wanted` is how much of `size` is to be resident, `before` and `resident` how much of that was and is (None where the
-    kernel does not tell), `read` what was brought. `whole_files` are those that are wanted from beginning to end, and
-    `cut_at` is the first that is not. `room` and `limit` are bytes for the page cache: what memory leaves, by whose limit,
-    and what the user allows. `done` is False where nothing was to be read. `lost` was resident and was pushed out again.
+    `wanted` is how much of `size` should be resident, `before` and `resident` how much of that was and is
+    (None if the kernel does not report it), `read` what was loaded. `whole_files` are those requested from
+    beginning to end, and `cut_at` is the first that is not. `room` and `limit` are bytes for the page cache:
+    what memory leaves and by whose limit, and what the user allows. `done` is False if nothing was to be
+    read. `lost` was resident and has been evicted.
     """
 
     files: int
@@ -48,7 +49,7 @@ class Summary:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether all that was named is resident, up to the user's own limit."""
+        """Whether everything named is resident, up to the user's own limit."""
         wanted = self.size if self.limit is None else min(self.size, self.limit)
         if self.ended or self.troubles or wanted - self.wanted >= PAGE:
             return "failures"
@@ -58,12 +59,12 @@ class Summary:
 
     @property
     def missing(self) -> int:
-        """Bytes of the wanted ones that are not known to be resident."""
+        """The requested bytes that are not known to be resident."""
         return self.wanted - (self.resident or 0)
 
     @property
     def speed(self) -> float:
-        """Bytes a second."""
+        """Bytes per second."""
         return self.read / self.seconds if self.seconds else 0.0
 
 
@@ -96,7 +97,7 @@ def summary(warmed: Warmed) -> Summary:
 
 
 def headline(summary: Summary) -> tuple[str, str]:
-    """One word, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     if not summary.files:
         return "PART" if summary.troubles else "NOTHING", "no file has any content to read"
     if not summary.done:
@@ -126,7 +127,7 @@ def _planned(summary: Summary) -> tuple[str, str]:
 
 
 def remarks(summary: Summary) -> Iterator[str]:
-    """Why not everything is resident, and where the files lie."""
+    """Return why not everything is resident, and where the files are."""
     if summary.ended:
         yield f"{summary.ended}: the same command goes on where it ended"
     if summary.wanted < summary.size and summary.cut_at:

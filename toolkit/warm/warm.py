@@ -1,4 +1,4 @@
-"""Having files in the page cache before a job reads them: what is there, what has room, the reading, and the proof."""
+"""Load files into the page cache before a job reads them: what is cached, what fits, the reading, and the verification."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from verl_doctor.toolkit.warm.reading import PAGE, STRETCH, Device, ahead_of, ca
 from verl_doctor.toolkit.warm.room import UNTOLD, Room
 
 _THREADS = 8  # measured in tests/bench/WARM.md
-_STEP = 0.1  # seconds between two looks at the work
-_ENDING = 3.0  # seconds that threads have to end after a wish to stop: one may hang in a file system
+_STEP = 0.1  # seconds between two checks of the work
+_ENDING = 3.0  # seconds for threads to end after a request to stop: one may hang in a file system
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 
 @dataclass(frozen=True)
 class Mount:
-    """The file system of some of the files, as the kernel's list of mounts has it.
+    """The file system of some of the files, as listed by the kernel.
 
-    `shared`: other machines read from it too. `of_kernel`: its files are the kernel's own, and are no memory of anything.
+    `shared`: other machines read from it too. `of_kernel`: its files are the kernel's own, and use no memory.
     """
 
     source: str
@@ -35,16 +35,16 @@ class Mount:
 
     @property
     def in_memory(self) -> bool:
-        """Whether its files are memory already."""
+        """Whether its files are already memory."""
         return self.kind in _IN_MEMORY
 
 
 @dataclass(frozen=True)
 class Row:
-    """One file. `data` is what it takes on the disk, `wanted` how much of it is to be resident: bytes from its beginning.
+    """One file. `data` is its size on disk, `wanted` how many bytes from its beginning should be resident.
 
-    `before` and `after` are the resident bytes of `wanted`, None where the kernel does not tell. `passed` were resident at
-    some time of this run. `trouble` says why the file was given up.
+    `before` and `after` are the resident bytes of `wanted`, None if the kernel does not report them. `passed`
+    were resident at some time of this run. `trouble` is why the file was given up.
     """
 
     file: WarmFile
@@ -57,12 +57,12 @@ class Row:
 
     @property
     def missing(self) -> int:
-        """Bytes that are wanted and were not resident at the beginning."""
+        """The requested bytes that were not resident at the beginning."""
         return self.wanted - (self.before or 0)
 
     @property
     def lost(self) -> int:
-        """Bytes that were resident in this run and are not any more."""
+        """The bytes that were resident in this run and no longer are."""
         return 0 if self.after is None else max(0, self.passed - self.after)
 
 
@@ -78,23 +78,23 @@ class Plan:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all files."""
         return sum(row.data for row in self.rows)
 
     @property
     def wanted(self) -> int:
-        """Bytes that are to be resident."""
+        """The bytes that should be resident."""
         return sum(row.wanted for row in self.rows)
 
     @property
     def missing(self) -> int:
-        """Bytes that have to be read for it."""
+        """The bytes that must be read for that."""
         return sum(row.missing for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Warmed:
-    """What became of a plan; without `done`, nothing was to be done. `ended` says why it ended early."""
+    """The result of a plan; without `done`, nothing had to be done. `ended` is why it ended early."""
 
     plan: Plan
     done: bool = False
@@ -104,13 +104,13 @@ class Warmed:
 
     @property
     def resident(self) -> int | None:
-        """Bytes of the wanted ones that are resident now; None where the kernel does not tell it of some."""
+        """The requested bytes that are resident now; None if the kernel does not report some."""
         sizes = [row.after if self.done else row.before for row in self.plan.rows if row.wanted]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 def survey(machine: Machine, chosen: Chosen, room: Room, limit: int | None) -> Plan:
-    """Look at what is resident, and share out the room: the first files that a loader reads come first."""
+    """Check what is resident, and allocate the room: the files that a loader reads first come first."""
     left = min((size for size in (room.size, limit) if size is not None), default=None)
     mounts: dict[int, Mount] = {}
     rows = []
@@ -140,7 +140,7 @@ def _mount_of(machine: Machine, path: str) -> Mount:
 
 
 def _looked_at(file: WarmFile, wanted: int | None = None) -> Row:
-    """How much of a file has data, and how much of the wanted part is resident."""
+    """Return how much of a file has data, and how much of the requested part is resident."""
     try:
         with _opened(file) as number:
             parts = list(parts_with_data(number, file.size))
@@ -152,7 +152,7 @@ def _looked_at(file: WarmFile, wanted: int | None = None) -> Row:
 
 
 def _first(parts: Sequence[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
-    """The parts of a file that hold its first so many bytes of data."""
+    """Return the parts of a file that hold this many bytes of data from its beginning."""
     for start, end in parts:
         if wanted <= 0:
             return
@@ -167,7 +167,7 @@ def _resident(number: int, parts: Iterator[tuple[int, int]]) -> int | None:
 
 @contextlib.contextmanager
 def _opened(file: WarmFile) -> Iterator[int]:
-    """Open a file that is still the one that was chosen. Raises OSError."""
+    """Open a file that is still the chosen one. Raises OSError."""
     number = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         seen = os.fstat(number)
@@ -180,7 +180,7 @@ def _opened(file: WarmFile) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Moment:
-    """How far it is: bytes that have been brought, of those that were missing, and the seconds so far."""
+    """The progress: bytes loaded, of those that were missing, and the seconds so far."""
 
     brought: int
     missing: int
@@ -188,12 +188,12 @@ class Moment:
 
     @property
     def speed(self) -> float:
-        """Bytes a second."""
+        """Bytes per second."""
         return self.brought / self.seconds if self.seconds else 0.0
 
     @property
     def left(self) -> float | None:
-        """Seconds that the rest takes at this speed; None before anything has come."""
+        """The seconds left at this speed; None before anything was loaded."""
         return max(0, self.missing - self.brought) / self.speed if self.brought else None
 
 
@@ -203,9 +203,9 @@ def warm(
     why_stop: Callable[[], str],
     watch: Callable[[Moment], None] = lambda _: None,
 ) -> Warmed:
-    """Read what is missing, and look at what is resident then. What was pushed out meanwhile is read once more.
+    """Read what is missing, and check what is resident then. What was evicted meanwhile is read once more.
 
-    `why_stop` is asked often, and says something when it is to end.
+    `why_stop` is called often, and returns a reason to stop or "".
     """
     begun = time.monotonic()
     read, rows = 0, plan.rows
@@ -224,7 +224,7 @@ def warm(
 
 
 class _Work:
-    """Threads that take one stretch after the other."""
+    """Threads that process one stretch after another."""
 
     def __init__(self, machine: Machine, rows: Sequence[Row], why_stop: Callable[[], str]) -> None:
         self.brought = 0
@@ -238,7 +238,7 @@ class _Work:
         self._devices = {device: Device(size) for device, size in ahead.items()}
 
     def run(self, report_progress: Callable[[int], None]) -> bool:
-        """Work until everything is there or somebody wants the end; False when threads hang in a file system even then."""
+        """Work until everything is loaded or a stop is requested; return False if threads hang in a file system even then."""
         threads = [threading.Thread(target=self._work, name="warm", daemon=True) for _ in range(_THREADS)]
         for thread in threads:
             thread.start()
@@ -254,7 +254,7 @@ class _Work:
         return True
 
     def after(self, index: int) -> Row:
-        """What became of one file."""
+        """Return the result for one file."""
         row = self._rows[index]
         if self._trouble[index]:
             return replace(row, after=0, passed=0, trouble=self._trouble[index])
@@ -264,7 +264,7 @@ class _Work:
         return replace(row, after=seen.before, passed=self._passed[index], trouble=trouble)
 
     def unproven(self, index: int) -> Row:
-        """What is known of one file without another look at it."""
+        """Return what is known about one file without examining it again."""
         row = self._rows[index]
         hung = self._passed[index] < row.wanted
         return replace(
@@ -303,7 +303,7 @@ class _Work:
         return bool(self._why_stop())
 
     def _all_stretches(self) -> Iterator[tuple[int, int, int]]:
-        """Every file in stretches, the first files first. One that cannot be opened is left to its turn."""
+        """Yield all files in stretches, in order. A file that cannot be opened is left to its turn."""
         for index, row in enumerate(self._rows):
             if not row.wanted or row.trouble:
                 continue

@@ -1,4 +1,4 @@
-"""What `actors` answers."""
+"""The result of `actors`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ActorsAnswer(Answer):
         return document.document(self.found)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the table for a person."""
+        """Return the table as text."""
         return render.text_lines(self.found, width, every=self.every)
 
     def markdown_lines(self) -> Iterable[str]:

@@ -26,7 +26,7 @@ _ORDER: tuple[State, ...] = ("alive", "starting", "waiting", "restarting", "left
 
 
 def document(found: Placement) -> dict[str, Any]:
-    """Everything, in JSON types. Memory is in MiB, times are in seconds since the epoch."""
+    """Return everything in JSON types. Memory is in MiB, times are in seconds since the epoch."""
     return {
         "schema_version": SCHEMA_VERSION,
         "gpus": {
@@ -120,7 +120,7 @@ def _actor(actor: RayActor, view: ClusterView) -> dict[str, Any]:
 
 
 def headline(found: Placement) -> tuple[str, str]:
-    """One word, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     if why := untold(found):
         return UNKNOWN, why
     if not found.clusters and not found.occupants:
@@ -148,7 +148,7 @@ def headline(found: Placement) -> tuple[str, str]:
 
 
 def untold(found: Placement) -> str:
-    """Why no cluster could be read although one may exist; "" if one was read, or none exists."""
+    """Return why no cluster could be read although one may exist; "" if one was read, or none exists."""
     if found.no_ray is not None:
         return "" if isinstance(found.no_ray, Absent) else found.no_ray.reason
     if all(view.cluster.refused for view in found.clusters):
@@ -161,7 +161,7 @@ def untold(found: Placement) -> str:
 
 
 def shown(found: Placement) -> Iterator[WorkerGroup]:
-    """The groups with actors, and those of running jobs."""
+    """Yield the groups with actors, and those of running jobs."""
     for view in found.clusters:
         for group in view.groups:
             if not group.over or group.job not in view.ended:
@@ -169,7 +169,7 @@ def shown(found: Placement) -> Iterator[WorkerGroup]:
 
 
 def summary(group: WorkerGroup) -> str:
-    """The states of a group's ranks: "16 ranks: 15 alive, 1 dead"."""
+    """Return the states of a group's ranks: "16 ranks: 15 alive, 1 dead"."""
     states = Counter(member.state for member in group.members)
     parts = [f"{states[state]} {state}" for state in _ORDER if states[state]]
     if absent := len(group.absent) - len(group.lost):
@@ -180,12 +180,12 @@ def summary(group: WorkerGroup) -> str:
 
 
 def roles(group: WorkerGroup) -> str:
-    """The roles that share each process, or the class if they are unknown."""
+    """Return the roles that share each process, or the class if they are unknown."""
     return " + ".join(group.roles) or group.class_name
 
 
 def role(occupant: Occupant) -> str:
-    """The role of a process on a GPU in a job."""
+    """Return the role of a process on a GPU in a job."""
     holder, seat = occupant.holder, occupant.seat
     if not holder.seen:
         return "not visible from here"
@@ -195,21 +195,21 @@ def role(occupant: Occupant) -> str:
 
 
 def who(seat: Seat) -> str:
-    """An actor in a few words: "rank 0 of abc123WorkerDict (actor + critic)", "vllm_server_0_0 (vLLMHttpServer)"."""
+    """Describe an actor: "rank 0 of abc123WorkerDict (actor + critic)", "vllm_server_0_0 (vLLMHttpServer)"."""
     if seat.group is not None and seat.member is not None:
         return f"rank {seat.member.rank} of {seat.group.name} ({roles(seat.group)})"
     return name(seat.actor)
 
 
 def name(actor: RayActor) -> str:
-    """An actor by its name and class."""
+    """Return an actor by its name and class."""
     return (
         f"{actor.name} ({short_class(actor)})" if actor.name else f"{short_class(actor)} {actor.actor[:12]}"
     )
 
 
 def made_by(actor: RayActor, view: ClusterView) -> str:
-    """What created an actor, and keeps it unless it is detached; "" if unknown."""
+    """Return what created an actor and keeps it alive unless it is detached; "" if unknown."""
     found = view.makers.get(actor.owner)
     if isinstance(found, RayJob):
         return f"the driver of job {found.job}"
@@ -217,7 +217,7 @@ def made_by(actor: RayActor, view: ClusterView) -> str:
 
 
 def kept_by(group: WorkerGroup, view: ClusterView) -> str:
-    """What keeps a group's actors alive, according to the GCS."""
+    """Return what keeps a group's actors alive, according to the GCS."""
     alive = [member.actor for member in group.of("alive", "left behind")]
     if not alive:
         return ""
@@ -229,7 +229,7 @@ def kept_by(group: WorkerGroup, view: ClusterView) -> str:
 
 
 def troubled(group: WorkerGroup) -> Iterator[tuple[str, str]]:
-    """The ranks that are not alive, grouped by reason: their numbers, and the reason."""
+    """Return the ranks that are not alive, grouped by reason: their numbers, and the reason."""
     stories: dict[str, list[int]] = {}
     for member in group.members:
         if member.state != "alive":
@@ -260,7 +260,7 @@ def _ranks(numbers: Iterable[int]) -> str:
 
 
 def on_nodes(group: WorkerGroup) -> Iterator[str]:
-    """Where the living ranks are: "10.0.0.5: ranks 0-7 on GPUs 0-7"."""
+    """Yield where the living ranks are: "10.0.0.5: ranks 0-7 on GPUs 0-7"."""
     places: dict[str, list[Member]] = {}
     for member in group.of("alive", "starting", "left behind"):
         places.setdefault(member.actor.address, []).append(member)
@@ -271,7 +271,7 @@ def on_nodes(group: WorkerGroup) -> Iterator[str]:
 
 
 def other_actors(view: ClusterView, job: str) -> str:
-    """A job's actors outside any group, by class and state: "2 vLLMHttpServer, 1 TaskRunner (left behind)"."""
+    """Return a job's actors outside any group, by class and state: "2 vLLMHttpServer, 1 TaskRunner (left behind)"."""
     kinds = Counter(
         (short_class(other), state_of(other, view.ended)) for other in view.others if other.job == job
     )
@@ -282,14 +282,14 @@ def other_actors(view: ClusterView, job: str) -> str:
 
 
 def waiting(view: ClusterView) -> Iterator[RayGroup]:
-    """The placement groups of running jobs that are not placed yet."""
+    """Return the placement groups of running jobs that are not placed yet."""
     return (
         group for group in view.cluster.groups if group.state == "PENDING" and group.job not in view.ended
     )
 
 
 def bundles(group: RayGroup) -> str:
-    """What a placement group requests: "8 times 1 GPU, 3 CPU"."""
+    """Return what a placement group requests: "8 times 1 GPU, 3 CPU"."""
     kinds = Counter(
         ", ".join(f"{amount:g} {kind}" for kind, amount in sorted(bundle.items(), reverse=True))
         for bundle in group.bundles
@@ -298,7 +298,7 @@ def bundles(group: RayGroup) -> str:
 
 
 def jobs(view: ClusterView) -> Iterator[RayJob]:
-    """The running jobs, and those with actors that have ended or that the GCS does not list."""
+    """Yield the running jobs, and those with actors that have ended or that the GCS does not list."""
     cluster = view.cluster
     used = {actor.job for actor in cluster.actors if actor.state != "DEAD"}
     yield from (job for job in cluster.jobs if not job.finished or job.job in used)

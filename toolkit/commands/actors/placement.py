@@ -102,7 +102,7 @@ def _view(cluster: RayCluster) -> ClusterView:
 
 
 def _seats_here(views: tuple[ClusterView, ...], raylets: Raylets | Unknown) -> Mapping[int, Seat]:
-    """The actors on this machine by process ID; other nodes may have the same IDs."""
+    """Return the actors on this machine by process ID; other nodes may have the same IDs."""
     running = () if isinstance(raylets, Unknown) else raylets.running
     here = {(raylet.session, raylet.address) for raylet in running}
     return {
@@ -123,7 +123,7 @@ def _seats(view: ClusterView) -> Iterator[Seat]:
 
 
 def _occupant(holder: Holder, parents: Mapping[int, int], seats: Mapping[int, Seat]) -> Occupant:
-    """What a process is: an actor, or started below one. An ID that is not visible here may be another machine's."""
+    """Return what a process is: an actor, or started below one. An ID that is not visible here may be another machine's."""
     if not holder.seen:
         return Occupant(holder)
     pid = holder.pid

@@ -1,4 +1,4 @@
-"""What `check --each` answers."""
+"""The result of `check --each`."""
 
 from __future__ import annotations
 

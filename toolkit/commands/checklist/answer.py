@@ -1,4 +1,4 @@
-"""What `checklist` answers."""
+"""The result of `checklist`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ChecklistAnswer(Answer):
         return checklist.document(self.checklist)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the steps for a person."""
+        """Return the steps as text."""
         return checklist.text_lines(self.checklist, width)
 
     def markdown_lines(self) -> Iterable[str]:

@@ -20,7 +20,7 @@ Verdict = Literal["done", "failed", "open", "could_not_check"]
 WITHOUT = (
     "on the old cluster: verl-doctor snapshot OLD.json; then here: verl-doctor checklist --from OLD.json"
 )
-"""The next command when only the old cluster has the answer."""
+"""The next command when only the old cluster can provide the data."""
 
 NAMED = 12
 """How many files, patches or differences a step names; the rest are counted."""
@@ -43,7 +43,7 @@ _CODES: Mapping[Verdict, ExitCode] = {
 
 @dataclass(frozen=True)
 class Said:
-    """One judgement of a step: a state, the evidence for it in sentences, and the command for what is left.
+    """One judgement of a step: a state, its evidence in sentences, and the command for what is left.
 
     A state of None gives evidence without judging.
     """
@@ -78,14 +78,14 @@ def step(key: str, title: str, statements: Iterable[Said]) -> Step:
 
 
 def verdict(steps: Sequence[Step], unexamined: str = "") -> Verdict:
-    """The overall state. Without verl (`unexamined` gives the reason), no step shows how far a job is."""
+    """Return the overall state. Without verl (`unexamined` gives the reason), no step shows how far a job gets."""
     if unexamined:
         return "could_not_check"
     return _VERDICTS[min((step.state for step in steps), key=_WORST.index, default="unknown")]
 
 
 def exit_code(steps: Sequence[Step], unexamined: str = "") -> ExitCode:
-    """0 if all are done, 1 if one failed or is open, 3 if one could not be judged."""
+    """Return 0 if all are done, 1 if one failed or is open, 3 if one could not be judged."""
     return _CODES[verdict(steps, unexamined)]
 
 
@@ -98,7 +98,7 @@ _BLANK = " " * 4
 
 @dataclass(frozen=True)
 class Checklist:
-    """The steps, what `check` reports here, and the old cluster's snapshot in words, "" for none."""
+    """The steps, the findings of `check` here, and a description of the old cluster's snapshot, "" for none."""
 
     steps: Sequence[Step]
     report: Report
@@ -106,14 +106,14 @@ class Checklist:
 
 
 def headline(these: Checklist) -> str:
-    """How far the move has come."""
+    """Return how far the move has come."""
     finished = sum(step.state == "done" for step in these.steps)
     since = f", compared with {these.old}" if these.old else ", without an old cluster to compare with"
     return f"{finished} of {counted(len(these.steps), 'step')} done{since}"
 
 
 def text_lines(these: Checklist, width: int | None) -> Iterator[Text]:
-    """The list for a person: each step with its evidence, and the command for what is left."""
+    """Yield the list as text: each step with its evidence, and the command for what is left."""
     yield Text(harmless(headline(these)), style="bold")
     for line in wrapped(harmless("  ".join(result_words.headline(these.report))), width, hanging="  "):
         yield Text(line)
@@ -132,7 +132,7 @@ def text_lines(these: Checklist, width: int | None) -> Iterator[Text]:
 
 
 def markdown_lines(these: Checklist) -> Iterator[str]:
-    """The list for a ticket, as a task list."""
+    """Yield the list for a ticket, as a task list."""
     yield escaped(headline(these)) + "\n"
     yield escaped("  ".join(result_words.headline(these.report))) + "\n"
     for step in these.steps:
@@ -145,7 +145,7 @@ def markdown_lines(these: Checklist) -> Iterator[str]:
 
 
 def document(these: Checklist) -> dict[str, Any]:
-    """Everything, in JSON types."""
+    """Return everything in JSON types."""
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": verdict(these.steps, these.report.unexamined),

@@ -43,7 +43,7 @@ def patches_said(old: Snapshot | None, run: Session, facts: Collection, argument
 def _patches_beside(
     old: Snapshot, wanted: Sequence[AnyPatch], here: Markers, trees: VerlTrees, word: str, arguments: str
 ) -> Said:
-    """Each patch of the old tree looked for in this one."""
+    """Search this tree for each patch of the old tree."""
     present = [patch for file in patched_files(here, word) for patch in file.patches]
     known = {patch.identity for patch in present}
     lost = [patch for patch in wanted if patch.identity not in known]
@@ -71,14 +71,14 @@ def _lost_line(lost: AnyPatch, here: Markers, present: Sequence[AnyPatch]) -> st
 
 
 def _words(old: Snapshot) -> set[str]:
-    """The markers of the old tree, which mark the same patches here."""
+    """Return the markers of the old tree, which mark the same patches here."""
     found = old.get(Markers)
     lines = () if isinstance(found, Unknown) else found.lines
     return {line.marker for line in lines} | {patch.marker for patch in old.patches or ()}
 
 
 def _marked(here: Markers) -> list[str]:
-    """The markers in a tree, ours and other people's."""
+    """Return the markers in a tree, ours and other people's."""
     words = Counter(line.marker for line in here.lines)
     if not words:
         return [f"no marked line in {here.folder}"]
@@ -87,7 +87,7 @@ def _marked(here: Markers) -> list[str]:
 
 
 def _fewer(old: Snapshot, here: Markers, shown: set[str]) -> Iterator[str]:
-    """Lost marked lines that belong to no recorded patch, such as those whose old line was not kept."""
+    """Return lost marked lines that belong to no recorded patch, such as those without their old line."""
     was = old.get(Markers)
     if isinstance(was, Unknown):
         return
@@ -103,7 +103,7 @@ def _by_file(found: Markers) -> Counter[tuple[str, str]]:
 
 
 def _other_tree_with(lost: list[AnyPatch], others: tuple[Tree, ...], word: str) -> Tree | None:
-    """A tree that contains all of these patches but is not imported; a copy of a tree inside itself does not count."""
+    """Return another tree that contains all of these patches but is not imported; a copy of a tree inside itself does not count."""
     wanted = {patch.identity for patch in lost}
     for tree in (tree for tree in others if not tree.nested):
         found = markers_in(tree.folder, Marker(word), (patch.marker for patch in lost))

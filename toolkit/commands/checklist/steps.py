@@ -33,7 +33,11 @@ _NAMED = 4  # findings of one rule
 
 @dataclass(frozen=True)
 class Look:
-    """Everything that steps are judged by: this run and its facts, the old cluster's snapshot, and a log of the DEBUG run. If other nodes were queried, `nodes` has their results, and `new` is a snapshot of this cluster with these nodes."""
+    """Everything that steps are judged by: this run and its facts, the old cluster's snapshot, and a log of the DEBUG run.
+
+    If other nodes were queried, `nodes` has their results, and `new` is a snapshot of this cluster with these
+    nodes.
+    """
 
     run: Session
     facts: Collection
@@ -58,7 +62,7 @@ class Look:
 
     @property
     def tree_arguments(self) -> str:
-        """The same for a command that is about the environment alone, and not about a job."""
+        """The same for a command about the environment alone, not about a job."""
         about = replace(
             self.run.target, files=(), words=(), model=None, data=(), libraries=(), ray_address=""
         )
@@ -79,14 +83,14 @@ def _entries() -> list[dict[str, Any]]:
 
 
 def _codes() -> frozenset[str]:
-    """The rules that steps are judged by."""
+    """Return the rules that steps are judged by."""
     return frozenset(
         code for entry in _entries() for key in ("judged_by", "on_nodes") for code in entry.get(key, ())
     )
 
 
 def _step(entry: Mapping[str, Any], look: Look) -> Step:
-    """The step's own judgements come first, then the rules; if only rules that do not apply judge it, it stays unknown."""
+    """Combine the step's own judgements and then the rules; if all rules that judge it do not apply, it stays unknown."""
     key: str = entry["key"]
     statements = _WITNESSES[key](look) if key in _WITNESSES else []
     before = look.comparison.kept if look.comparison and entry.get("as_before") else frozenset()
@@ -100,7 +104,7 @@ def _step(entry: Mapping[str, Any], look: Look) -> Step:
 
 
 def _unheard(report: Report) -> list[Said]:
-    """The nodes that did not answer, of which nothing is known."""
+    """Return the nodes that did not respond and are therefore unknown."""
     lost = report.nodes.missing if report.nodes else ()
     silent = tuple(
         f"no answer from {group.nodes or counted(group.count, 'node')}: {group.what}" for group in lost
@@ -167,7 +171,7 @@ def _sites_said(look: Look) -> list[Said]:
 
 
 def _paths_file(folder: Path) -> str:
-    """The file of paths found here, or its usual name."""
+    """Return the file of paths found here, or its usual name."""
     return shlex.quote(min((path.name for path in folder.glob("*path*.py")), default="paths.py"))
 
 
@@ -195,7 +199,11 @@ _OF_OTHER_STEPS = frozenset({"patch", "file"})
 def environment_said(
     found: Comparison | None, run: Session, facts: Collection, log: Path | None, judged: Container[str]
 ) -> list[Said]:
-    """Judge the differences from the old cluster. A run that logged a step despite a difference settles it. Findings that other steps are `judged` by are not repeated."""
+    """Judge the differences from the old cluster.
+
+    A run that logged a step despite a difference settles it. Findings that other steps are `judged` by are
+    not repeated.
+    """
     if found is None:
         return [Said("unknown", ("only the old cluster can show the differences",), WITHOUT)]
     breaks, matters = (
@@ -226,7 +234,7 @@ def environment_said(
 
 
 def _is_told_elsewhere(difference: Difference, judged: Container[str]) -> bool:
-    """Whether another step judges it: the patches, the paths, the tree."""
+    """Return whether another step judges it: the patches, the paths, the tree."""
     return difference.kind in _OF_OTHER_STEPS or (
         bool(difference.codes) and all(code in judged for code in difference.codes)
     )

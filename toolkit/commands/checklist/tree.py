@@ -57,7 +57,7 @@ def tree_said(old: Snapshot | None, run: Session, facts: Collection, log: Path |
 
 
 def _changed_by_us(run: Session, new: TreeManifest) -> frozenset[str]:
-    """The files changed by repairs on this machine that are still in place."""
+    """Return the files changed by repairs on this machine that are still in place."""
     changes = (
         change
         for recorded in history(run.target, run.machine).changes
@@ -73,7 +73,7 @@ def _below(paths: Iterable[str], new: TreeManifest) -> frozenset[str]:
 
 
 def _is_edited(damage: Damage, scripts: frozenset[str]) -> bool:
-    """Whether the difference is in the launch script, which often has to differ on another cluster."""
+    """Return whether the difference is in the launch script, which often has to differ on another cluster."""
     return damage.path in scripts and damage.fault in ("different", "cut off")
 
 
@@ -112,7 +112,7 @@ def _shown(found: list[Damage]) -> Iterator[str]:
 
 
 def _mend(bad: list[Damage], origin: str, new: TreeManifest) -> str:
-    """The command that repairs the worst damage."""
+    """Return the command that repairs the worst damage."""
     first = bad[0]
     if first.fault == "nested":
         return f"rm -r {shlex.quote(str(Path(new.folder, first.path)))}  # once you have verified that it is a copy"
@@ -125,6 +125,6 @@ def _mend(bad: list[Damage], origin: str, new: TreeManifest) -> str:
 
 
 def _origin(old: Snapshot, was: TreeManifest) -> str:
-    """The old tree, as rsync names it."""
+    """Return the old tree, as rsync names it."""
     host = f"{old.machine}:" if old.machine and old.machine != plain(platform.node()) else ""
     return f"{host}{was.folder}"

@@ -44,7 +44,7 @@ class Damage:
 
 
 def compare(old: TreeManifest, new: TreeManifest, meant: Container[str] = ()) -> list[Damage]:
-    """All differences, folded by folder, the worst first; the content of files changed on purpose (`meant`) is not compared."""
+    """Return all differences, folded by folder, the worst first; the content of files changed on purpose (`meant`) is not compared."""
     was, now = _by_path(old, new), _by_path(new, old)
     copies = list(_copies((path for path in now if path not in was), was))
     inside = tuple(copy.path for copy in copies)
@@ -64,7 +64,7 @@ def compare(old: TreeManifest, new: TreeManifest, meant: Container[str] = ()) ->
 
 
 def alone(new: TreeManifest) -> list[Damage]:
-    """Damage visible in the tree itself after an incomplete copy."""
+    """Return damage visible in the tree itself after an incomplete copy."""
     now = {entry.path: entry for entry in new.entries()}
     return _in_order(folded(list(_faults_alone(now, {})), {}, now))
 
@@ -74,7 +74,7 @@ def _in_order(found: Iterable[Damage]) -> list[Damage]:
 
 
 def _by_path(tree_manifest: TreeManifest, other: TreeManifest) -> dict[str, Entry]:
-    """The files by path; if one side is a checkout and the other only the package, those of the package."""
+    """Return the files by path; if one side is a checkout and the other only the package, those of the package."""
     if tree_manifest.package == other.package:
         return {entry.path: entry for entry in tree_manifest.entries()}
     above = f"{tree_manifest.package}/" if tree_manifest.package else ""
@@ -83,7 +83,7 @@ def _by_path(tree_manifest: TreeManifest, other: TreeManifest) -> dict[str, Entr
 
 
 def _faults(was: Mapping[str, Entry], now: Mapping[str, Entry]) -> Iterator[Damage]:
-    """Files of the original that are missing or changed."""
+    """Yield files of the original that are missing or changed."""
     by_key = {_key(path): path for path in now}
     for path, old in was.items():
         new = now.get(path)
@@ -120,7 +120,7 @@ def _differs(old: Entry, new: Entry) -> Iterator[Damage]:
 
 
 def _faults_alone(now: Mapping[str, Entry], was: Mapping[str, Entry]) -> Iterator[Damage]:
-    """Damage visible without comparison, unless the original has it too."""
+    """Yield damage visible without comparison, unless the original has it too."""
     for path, entry in now.items():
         if path in was and was[path].kind == entry.kind:
             continue
@@ -157,7 +157,7 @@ def _kind_of_extra(path: str, package: str) -> Fault:
 
 
 def _copies(extra: Iterable[str], was: Mapping[str, Entry]) -> Iterator[Damage]:
-    """Copies of the tree inside itself: folders that do not exist in the original."""
+    """Yield copies of the tree inside itself: folders that do not exist in the original."""
     every = list(extra)
     whole = _whole_folder(_folders(was))
     tops = tuple(f"{top}/" for top in _nested(every, was))
@@ -167,7 +167,7 @@ def _copies(extra: Iterable[str], was: Mapping[str, Entry]) -> Iterator[Damage]:
 
 
 def _nested(extra: Iterable[str], was: Mapping[str, Entry]) -> Iterator[str]:
-    """Folders that repeat paths of the tree, as rsync without a trailing slash creates them."""
+    """Yield folders that repeat paths of the tree, as rsync without a trailing slash creates them."""
     hits: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for path in extra:
@@ -207,12 +207,12 @@ def _few(fault: Fault, members: list[Damage]) -> Iterator[Damage]:
 
 
 def _folders(entries: Mapping[str, Entry]) -> frozenset[str]:
-    """All folders that contain files."""
+    """Return all folders that contain files."""
     return frozenset(path[:at] for path in entries for at, letter in enumerate(path) if letter == "/")
 
 
 def _whole_folder(kept: frozenset[str] | None) -> Callable[[str], str]:
-    """The topmost folder above a path that is entirely missing on the other side; "" if there is none."""
+    """Return the topmost folder above a path that is entirely missing on the other side; "" if there is none."""
 
     def around(path: str) -> str:
         if not kept:

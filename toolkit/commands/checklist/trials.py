@@ -98,7 +98,7 @@ def _again(variant: Path, make: str) -> str:
 
 
 def steps_logged(run: Session, facts: Collection, log: Path | None) -> str:
-    """Evidence that a training step was logged with the present environment; "" if there is none."""
+    """Return evidence that a training step was logged with the present environment; "" if there is none."""
     if not run.target.files:
         return ""
     now = _with_variant(run, facts)
@@ -130,7 +130,7 @@ def _why_open(run: Session, facts: Collection) -> str:
 
 
 def first_step(log: Path) -> int | None:
-    """The line of a log, or of the logs in a folder, in which verl reports a step; None if there is none."""
+    """Return the line of a log, or of the logs in a folder, in which verl reports a step; None if there is none."""
     for source in sources_of((str(log),)):
         with contextlib.suppress(UnreadableError), opened(source) as read:
             if (line := _line_of_step(read)) is not None:
@@ -150,7 +150,7 @@ def _line_of_step(read: Callable[[int], bytes]) -> int | None:
 
 
 def _fault_of(log: Path, variant: Path) -> Said | None:
-    """Why a log does not prove that the variant made a step; None if it does."""
+    """Return why a log does not prove that the variant made a step; None if it does."""
     again = f"bash {shlex.quote(str(variant))}"
     if log.stat().st_mtime < variant.stat().st_mtime:
         return Said("open", (f"{log} is older than {variant.name}",), again)

@@ -18,7 +18,7 @@ _SILENCE = "Ray did not report the result"
 
 
 def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]:
-    """Query each cluster once. Refuse if another driver has connected meanwhile, or another cluster answers."""
+    """Query each cluster once. Refuse if another driver has connected meanwhile, or the cluster has been replaced."""
     for cluster, some in groupby(leftovers, key=lambda leftover: _cluster(leftover.removal)):
         same = list(some)
         reasons = _reasons(same, cluster, machine)
@@ -28,7 +28,7 @@ def remove(leftovers: Sequence[Leftover], machine: Machine) -> Iterator[Outcome]
 
 
 def _cluster(removal: object) -> tuple[str, str, str, str]:
-    """Address, session, interpreter and token of the cluster."""
+    """Return address, session, interpreter and token of the cluster."""
     if isinstance(removal, (KillActor, RemoveGroup)):
         return removal.address, removal.session, removal.python, removal.token
     raise TypeError(f"{type(removal).__name__} is not a removal in a Ray cluster")
@@ -41,7 +41,7 @@ def _identity(removal: object) -> str:
 def _reasons(
     leftovers: Sequence[Leftover], cluster: tuple[str, str, str, str], machine: Machine
 ) -> dict[str, str]:
-    """For each identity why it still exists, "" if it is gone; the entry "" holds for all others."""
+    """Return for each identity why it still exists, "" if it is gone; the entry "" holds for all others."""
     address, session, python, token = cluster
     removals = [leftover.removal for leftover in leftovers]
     question = {

@@ -1,4 +1,4 @@
-"""What `clean` answers."""
+"""The result of `clean`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.console.answer import Answer
 
 @dataclass(frozen=True)
 class CleanAnswer(Answer):
-    """What dead jobs left behind, and what was done with it. `verbose`: in text also what is kept."""
+    """What dead jobs left behind, and what was done about it. `verbose`: the text also lists what is kept."""
 
     cleaned: Cleaned
     verbose: bool = False
@@ -25,7 +25,7 @@ class CleanAnswer(Answer):
         return document.document(self.cleaned)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the leftovers for a person."""
+        """Return the leftovers as text."""
         return render.text_lines(self.cleaned, width, verbose=self.verbose)
 
     def markdown_lines(self) -> Iterable[str]:
@@ -33,5 +33,5 @@ class CleanAnswer(Answer):
         return render.markdown_lines(self.cleaned)
 
     def exit_code(self) -> int:
-        """Return 0 if nothing is left over, 1 if something is, 3 if not everything could be examined; that of the job, if one was run."""
+        """Return 0 if nothing is left over, 1 if something is, 3 if not everything could be examined; the job's code, if one was run."""
         return self.cleaned.exit_code()

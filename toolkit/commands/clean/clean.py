@@ -31,8 +31,9 @@ from verl_doctor.toolkit.leftover import (
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.errors import said_by
 
-# In the order in which they are carried out: what a process holds can go only after it. Each module has a function
-# `remove(leftovers, machine)` that proves each again, removes it, and yields the `Outcome`s in the same order.
+# In the order of removal: something held by a process can go only after it. Each module has a function
+# `remove(leftovers, machine)` that proves each leftover again, removes it, and yields the `Outcome`s in the
+# same order.
 _REMOVERS: Mapping[type, str] = {
     KillActor: "actor",
     RemoveGroup: "actor",
@@ -62,7 +63,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Total:
-    """How many things of one kind this machine has, of all jobs, and how many bytes they take."""
+    """How many items of one kind this machine has, of all jobs, and their size in bytes."""
 
     kind: str
     number: int = 0
@@ -71,9 +72,9 @@ class Total:
 
 @dataclass(frozen=True)
 class Run:
-    """A job that was run between two looks: how it ended, and what the machine had `before` and `after` it.
+    """A job that was run between two looks: how it ended, and the totals of the machine `before` and `after` it.
 
-    `appeared` is what came meanwhile and cannot be traced to the job.
+    `appeared` came meanwhile and cannot be traced to the job.
     """
 
     command: tuple[str, ...]
@@ -87,8 +88,8 @@ class Run:
 class Cleaned:
     """What was found, and the outcomes of its removal; `outcomes` is None if nothing was to be removed.
 
-    `unrecorded` is why the journal is incomplete, "" if it is complete. `run` is the job that left it all, None if
-    no job was run.
+    `unrecorded` is why the journal is incomplete, "" if it is complete. `run` is the job that left it all,
+    None if no job was run.
     """
 
     found: Found
@@ -102,7 +103,11 @@ class Cleaned:
         return tuple(outcome for outcome in self.outcomes or () if outcome.state != "removed")
 
     def exit_code(self) -> int:
-        """That of the job, if one was run; else 1 if something can be or was not removed; 3 if something could not be examined; 0 otherwise."""
+        """Return the exit code.
+
+        It is the job's if one was run; else 1 if something can be or was not removed, 3 if something could not be
+        examined, 0 otherwise.
+        """
         if self.run is not None:
             return self.run.ended.code
         left = self.found.leftovers if self.outcomes is None else self.still_there
@@ -130,7 +135,7 @@ def find(collectors: Iterable[Collector], collection: Facts, ray_address: str = 
 
 
 def chosen(found: Found, kinds: Collection[Kind], older_than: float) -> Found:
-    """The leftovers of these kinds (all if none are given) that have not changed for `older_than` seconds."""
+    """Return the leftovers of these kinds (all if none are given) that have not changed for `older_than` seconds."""
     of_kind = [leftover for leftover in found.leftovers if not kinds or leftover.kind in kinds]
     young = [
         leftover for leftover in of_kind if older_than and (leftover.age is None or leftover.age < older_than)
@@ -178,7 +183,7 @@ def remove_all(
 def _remove(
     due: Sequence[Leftover], machine: Machine, home: Path, problems: list[str], say: Callable[[str], None]
 ) -> list[Outcome]:
-    """Remove them, each with the module for its kind."""
+    """Remove the leftovers, each with the module for its kind."""
     ordered = sorted(due, key=lambda leftover: _ORDER.index(type(leftover.removal)))
     if not ordered:
         return []

@@ -1,4 +1,7 @@
-"""What `verl-doctor clean` found and did as a JSON document, and the phrases that its views share. `data/clean.schema.json` describes it."""
+"""What `verl-doctor clean` found and did as a JSON document, and the phrases that its views share.
+
+`data/clean.schema.json` describes it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _SINGULARS: Mapping[str, str] = {"shared memory": "piece of shared memory"}
 
 
 def document(cleaned: Cleaned) -> dict[str, Any]:
-    """Everything, in JSON types."""
+    """Return everything in JSON types."""
     outcomes = {(outcome.leftover.kind, outcome.leftover.name): outcome for outcome in cleaned.outcomes or ()}
 
     def became(leftover: Leftover) -> dict[str, Any]:
@@ -69,7 +72,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def headline(cleaned: Cleaned) -> tuple[str, str]:
-    """One word, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     found, outcomes = cleaned.found, cleaned.outcomes
     if outcomes is not None and outcomes:
         gone = [outcome.leftover for outcome in outcomes if outcome.state == "removed"]
@@ -90,7 +93,7 @@ def headline(cleaned: Cleaned) -> tuple[str, str]:
 
 
 def kinds_of(leftovers: Iterable[Leftover | Kept]) -> str:
-    """How many there are of each kind: "2 session folders and 1 socket"."""
+    """Return how many there are of each kind: "2 session folders and 1 socket"."""
     kinds = sorted(leftover.kind for leftover in leftovers)
     parts = [
         counted(len(list(same)), _SINGULARS.get(kind, kind), _PLURALS.get(kind, ""))
@@ -100,7 +103,7 @@ def kinds_of(leftovers: Iterable[Leftover | Kept]) -> str:
 
 
 def takes(leftovers: Iterable[Leftover | Kept], before: str) -> str:
-    """How much of each store they take: "3.2 GiB of disk"; "" if unknown."""
+    """Return how much of each store they take: "3.2 GiB of disk"; "" if unknown."""
     known = sorted(
         (leftover.store, leftover.size)
         for leftover in leftovers
@@ -114,7 +117,7 @@ def takes(leftovers: Iterable[Leftover | Kept], before: str) -> str:
 
 
 def of_run(run: Run) -> Iterator[str]:
-    """How the job ended, and what the machine had before and after it."""
+    """Return how the job ended, and what the machine had before and after it."""
     yield f"job: {run.ended} after {in_time(run.ended.seconds)}"
     totals = {total.kind: [total, Total(total.kind)] for total in run.before}
     for total in run.after:
@@ -129,13 +132,13 @@ def of_run(run: Run) -> Iterator[str]:
 
 
 def _total(total: Total) -> str:
-    """A number, a size, or both: "2 (1.0 GiB)"."""
+    """Return a number, a size, or both: "2 (1.0 GiB)"."""
     size = in_bytes(total.size) if total.size else ""
     return f"{total.number} ({size})" if total.number and size else size or str(total.number)
 
 
 def next_steps(cleaned: Cleaned) -> Iterator[str]:
-    """The next steps, and what was not possible."""
+    """Yield the next steps, and what was not possible."""
     if cleaned.outcomes is None and cleaned.found.leftovers:
         yield "run verl-doctor clean --apply to remove them, each after a fresh check; this cannot be undone"
     if (

@@ -1,8 +1,9 @@
-"""Running the user's job for `clean --run`: which processes it starts, and which leftovers are its own.
+"""Run the user's job for `clean --run`, and determine which processes it starts and which leftovers belong to it.
 
-The job runs in this process's group, so that a terminal treats it as it would without us. Processes are known by a variable that
-they inherit, or by their parents: titles of Ray's workers take the place of their variables. This process does not become the
-parent of orphans (PR_SET_CHILD_SUBREAPER): some releases of Ray notice by their new parent, number 1, that their raylet has ended.
+The job runs in this process's group, so that a terminal treats it as it would without us. Its processes are
+recognised by an inherited variable or by their parents, because Ray replaces the variables of its workers
+with their titles. This process does not become the parent of orphans (PR_SET_CHILD_SUBREAPER): some releases
+of Ray detect that their raylet has ended by their new parent, process 1.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from verl_doctor.toolkit.system.process_table import Row, numbers, open_files, r
 from verl_doctor.toolkit.system.unix_sockets import unix_sockets
 
 MARK = "VERL_DOCTOR_RUN"
-"""Set for the job, and inherited by what it starts."""
+"""Set for the job and inherited by its processes."""
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_FROM_KERNEL = 128  # SI_KERNEL of siginfo.h: a terminal has sent it to the whole group
-_OFTEN, _SHARE = 0.5, 0.02  # seconds between two looks; which part of a processor they may take
-_STILL, _ENDING = 5.0, 60.0  # seconds without a change, and in all, until what still runs counts as left
+_FROM_KERNEL = 128  # SI_KERNEL of siginfo.h: sent by a terminal to the whole group
+_OFTEN, _SHARE = 0.5, 0.02  # seconds between two looks; the share of a processor that they may take
+_STILL, _ENDING = 5.0, 60.0  # seconds without a change, and in total, until what runs is left over
 _SHARED_MEMORY = re.compile(r"(/dev/shm/\S+)$", re.MULTILINE)
 _NODE = re.compile(r"--node_id=([0-9a-f]{16,})")
 _ENDED = "ZX"
@@ -41,7 +42,7 @@ _MOMENT = 0.5  # seconds
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended: the exit code as a shell gives it, the signal's name or "", and how long it ran in seconds."""
+    """How a job ended: the shell's exit code, the signal's name or "", and the duration in seconds."""
 
     code: int
     signal: str
@@ -52,7 +53,7 @@ class Ended:
 
 
 class Traces:
-    """The processes that a job has ever had, as far as they were seen, and which leftovers they had open."""
+    """All processes of a job that were seen, and the leftovers that they had open."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -64,12 +65,12 @@ class Traces:
         self._nodes: set[str] = set()
 
     def begin(self, pid: int) -> None:
-        """Take in the job's own process, which may end before the first look."""
+        """Record the job's own process, which may end before the first look."""
         if row := row_of(pid, self._machine, command=""):
             self._mine.add((pid, row.ticks))
 
     def look(self) -> None:
-        """Look through the table of processes once."""
+        """Scan the process table once."""
         listed = numbers(self._machine)
         table = {
             pid: row for pid in ([] if isinstance(listed, Unknown) else listed) if (row := self._row(pid))
@@ -88,7 +89,7 @@ class Traces:
         self._look_into(self._living)
 
     def living(self) -> tuple[Row, ...]:
-        """Those that ran at the last look and still do."""
+        """Return the processes that ran at the last look and still do."""
         rows = (
             row_of(pid, self._machine, settled_command(pid, self._machine)) for pid in sorted(self._living)
         )
@@ -97,18 +98,18 @@ class Traces:
         )
 
     def left(self, kind: Kind, path: str, among: Collection[str]) -> bool:
-        """Whether a file or folder is this job's. `among` are the paths of all that appeared while it ran."""
+        """Return whether a file or folder belongs to this job. `among` are all paths that appeared while it ran."""
         place = place_at(path)
         if place is None:
             return False
-        if kind == "address file":  # it is written and closed: whose session lies beside it has written it
+        if kind == "address file":  # already closed: written by the session next to it
             sessions = (other for other in among if other != path and other.startswith(f"{place.folder}/"))
             return any(self.left("session folder", session, ()) for session in sessions)
         made = any(pid == place.pid for pid, _ in self._mine) if place.pid else False
         return made or path in self._opened or place.node in self._nodes
 
     def _row(self, pid: int) -> tuple[int, int] | None:
-        """The parent of a process and its start; None when it has ended."""
+        """Return the parent and the start time of a process, None if it has ended."""
         fields = (self._machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
         return (int(fields[1]), int(fields[19])) if len(fields) > 19 and fields[0] not in _ENDED else None
 
@@ -116,7 +117,7 @@ class Traces:
         return f"{MARK}={self.token}\0" in (self._machine.read(f"/proc/{pid}/environ") or "")
 
     def _look_into(self, pids: Collection[int]) -> None:
-        """Keep the leftovers-to-be that these have open or mapped."""
+        """Record the potential leftovers that these processes have open or mapped."""
         links: set[str] = set()
         for pid in pids:
             with contextlib.suppress(OSError):
@@ -132,22 +133,24 @@ class Traces:
 
 @functools.lru_cache(10_000)
 def _leftovers_in(path: str) -> tuple[str, ...]:
-    """Which of a path and the folders that it lies in have the name of a leftover."""
+    """Return those of a path and its parent folders that are named like a leftover."""
     steps = path.split("/")
     above = ("/".join(steps[:length]) for length in range(2, len(steps) + 1))
     return tuple(folder for folder in above if place_at(folder))
 
 
 def run(command: Sequence[str], traces: Traces, settling: Callable[[str], None]) -> Ended:
-    """Run a job to its end, and wait until what it has started has ended too, or goes on. `settling` is told what is waited for.
+    """Run a job to its end, then wait until its processes have ended or settled. `settling` is called with what is awaited.
 
-    Ctrl-C at the terminal reaches the job by itself; what somebody sends to this process alone is passed on. A signal that
-    comes when the job has ended ends the waiting. Raises OSError when the job cannot be started.
+    Ctrl-C at the terminal reaches the job directly; signals sent to this process alone are passed on. A
+    signal that arrives after the end of the job ends the waiting. Raises OSError if the job cannot be
+    started.
     """
     begun = time.monotonic()
     signals = _Signals()
     with signals.taken():
-        # S603: it is the user's own command. Signals are blocked behind it: the job must not inherit that.
+        # S603: this is the user's own command. Signals are blocked after it starts: the job must not inherit
+        # the mask.
         job = subprocess.Popen(list(command), env={**os.environ, MARK: traces.token})
         traces.begin(job.pid)
         with signals.blocked(job):
@@ -189,7 +192,7 @@ def _ended(returned: int, seconds: float) -> Ended:
 
 
 class _Signals:
-    """The signals that would end this process, while it runs a job and waits for what that has started."""
+    """Handle the signals that would end this process while it runs a job and waits for the job's processes."""
 
     def __init__(self) -> None:
         self._job: subprocess.Popen[bytes] | None = None
@@ -197,10 +200,10 @@ class _Signals:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Take them: while `job` runs each goes on to it, and afterwards `wait` tells of it."""
+        """Handle the signals: each is passed to `job` while it runs; afterwards `wait` reports it."""
 
         def pass_on(number: signal.Signals) -> None:
-            # A thread of ours has taken what is blocked in this one: who has sent it is not known.
+            # Another of our threads took a signal that is blocked in this one, so the sender is unknown.
             self._pass_on(number, from_terminal=number == signal.SIGINT)
 
         with taken(_PASSED_ON, pass_on):
@@ -208,7 +211,7 @@ class _Signals:
 
     @contextlib.contextmanager
     def blocked(self, job: subprocess.Popen[bytes]) -> Iterator[None]:
-        """Block them, and the news of a child's end: `wait` learns from the kernel who has sent each."""
+        """Block the signals and SIGCHLD: `wait` gets the sender of each from the kernel."""
         self._job = job
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_PASSED_ON, signal.SIGCHLD))
         try:
@@ -217,16 +220,17 @@ class _Signals:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until some time has passed or a signal comes. Whether one came that was for this process."""
+        """Wait for a signal or the timeout. Return whether a signal for this process arrived."""
         came = signal.sigtimedwait((*_PASSED_ON, signal.SIGCHLD), seconds)
         if came is None or came.si_signo == signal.SIGCHLD:
             return False
         return not self._pass_on(signal.Signals(came.si_signo), from_terminal=came.si_code == _FROM_KERNEL)
 
     def _pass_on(self, number: signal.Signals, *, from_terminal: bool) -> bool:
-        """Give a signal to the job, which has those of the terminal already. False when the job has ended.
+        """Send a signal to the job, unless the terminal has already done so. Return False if the job has ended.
 
-        What timeout(1) sends to this process it sends to the whole group as well: the same twice in a moment is passed on once.
+        timeout(1) signals both this process and the whole group: the same signal twice in a moment is passed
+        on once.
         """
         if self._job is None or self._job.poll() is not None:
             return False

@@ -1,4 +1,4 @@
-"""What one job alone has left behind: what is there after it and was not before, and can be traced to its processes."""
+"""Find what one job left behind: what appeared while it ran and can be traced to its processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RUNS = "it runs, and nothing shows that nobody needs it"
 
 
 class Job:
-    """A job that is run between two looks at the machine. `look` gives the facts, `find` what is left over among them."""
+    """A job that runs between two looks at the machine. `look` returns the facts, `find` the leftovers among them."""
 
     def __init__(
         self, look: Callable[[], Collection], find: Callable[[Collection], Found], machine: Machine
@@ -35,16 +35,16 @@ class Job:
         self._before = tuple(_totals(before, facts))
 
     def run(self, command: Sequence[str], say: Callable[[str], None]) -> Run:
-        """Run the job to its end. Raises OSError when it cannot be started."""
+        """Run the job to its end. Raises OSError if it cannot be started."""
         ended = run(command, self._traces, say)
         return Run(tuple(command), ended, self._before)
 
     def left(self) -> Found:
-        """What the job has left by now."""
+        """Return what the job has left so far."""
         return self._left(self._look())[0]
 
     def completed(self, so_far: Run) -> tuple[Run, Found]:
-        """The look after the job: the totals of the machine, what is the job's, and what nobody is known to have made."""
+        """Return the look after the job: the machine's totals, the job's leftovers, and those of unknown origin."""
         facts = self._look()
         left, appeared, after = self._left(facts)
         return replace(so_far, after=after, appeared=appeared), left
@@ -85,13 +85,13 @@ class Job:
 
 
 def _without_grace(entry: Leftover | Kept, files: LeftFiles | Unknown) -> Leftover | Kept:
-    """The judgement of a thing whose job is known to have ended: that it is young does not keep it."""
+    """Judge a leftover without the grace for young files, because its job has ended."""
     among = files if isinstance(files, LeftFiles) else LeftFiles()
     return next((judged(file, among, grace=0.0) for file in among.files if file.path == entry.name), entry)
 
 
 def _totals(found: Found, facts: Collection) -> Iterator[Total]:
-    """What this machine has of all jobs."""
+    """Return this machine's totals over all jobs."""
     processes = facts.get(Processes)
     if isinstance(processes, Processes):
         yield Total("process", len(processes.running))

@@ -91,7 +91,7 @@ def _together(leftovers: Sequence[Leftover], machine: Machine) -> list[Outcome]:
 
 @contextlib.contextmanager
 def _recording_failure(leftover: Leftover, index: int, outcomes: dict[int, Outcome]) -> Iterator[None]:
-    """Turn what prevents a removal into an outcome."""
+    """Turn an error that prevents a removal into an outcome."""
     try:
         yield
     except _Stays as stays:
@@ -177,7 +177,7 @@ def _demand_unused(name: str, seen: LeftFile, folder: int) -> None:
 
 
 def _as_before(moved: LeftFile, seen: LeftFile) -> LeftFile:
-    """What was examined, without the change caused by moving it."""
+    """Return what was examined, without the change caused by moving it."""
     maker = seen.maker if seen.maker == "started later" else moved.maker
     return replace(moved, latest=seen.latest, maker=maker)
 
@@ -221,6 +221,6 @@ def _give_back_link(aside: str, folder: int) -> None:
 
 
 def _leads_to(link: str, folder: int) -> str:
-    """The name of the target of this user's link. Raises OSError if it is not such a link."""
+    """Return the name of the target of this user's link. Raises OSError if it is not such a link."""
     owner = os.stat(link, dir_fd=folder, follow_symlinks=False).st_uid
     return Path(os.readlink(link, dir_fd=folder)).name if owner == os.geteuid() else ""

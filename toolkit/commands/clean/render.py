@@ -87,7 +87,7 @@ def markdown_lines(cleaned: Cleaned) -> Iterator[str]:
 def _of_kind(
     same: list[Leftover], outcomes: Mapping[tuple[Kind, str], Outcome], width: int | None, *, verbose: bool
 ) -> Iterator[Text]:
-    """The largest ones, and those that could not be removed; the rest are counted."""
+    """Yield the largest ones, and those that could not be removed; the rest are counted."""
 
     def weight(leftover: Leftover) -> tuple[bool, int]:
         outcome = outcomes.get((leftover.kind, leftover.name))
@@ -119,7 +119,7 @@ def _leftover(
 
 
 def _kept(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterator[Text]:
-    """What is kept, and why: only a few if there are leftovers, unless everything is requested."""
+    """Yield what is kept, and why: only a few if there are leftovers, unless everything is requested."""
     kept = cleaned.found.kept
     if not cleaned.found.leftovers and not verbose and cleaned.run is None:
         return
@@ -133,7 +133,7 @@ def _kept(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterator[Tex
 
 
 def _appeared(run: Run, width: int | None, *, verbose: bool) -> Iterator[Text]:
-    """What came while the job ran and may be another's."""
+    """Yield what appeared while the job ran and may be another job's."""
     if not run.appeared:
         return
     more = "" if verbose else "; -v shows them"
@@ -152,5 +152,5 @@ def _size(leftover: Leftover | Kept) -> str:
 
 
 def _wrapped(text: str, width: int | None, indent: str, hanging: str) -> Iterator[Text]:
-    """Lines of a text from outside, which is made harmless."""
+    """Wrap untrusted text, with control characters made harmless."""
     yield from (Text(line) for line in wrapped(harmless(text), width, indent=indent, hanging=hanging))

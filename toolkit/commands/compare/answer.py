@@ -1,4 +1,4 @@
-"""What `compare` answers."""
+"""The result of `compare`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ComparisonAnswer(Answer):
         return document.document(self.comparison)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the differences for a person."""
+        """Return the differences as text."""
         return render.text_lines(self.comparison, width, every=self.every)
 
     def markdown_lines(self) -> Iterable[str]:

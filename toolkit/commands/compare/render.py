@@ -19,7 +19,7 @@ _STYLES: Final = {
     "breaks": "bold red",
     "could_not_compare": "bold magenta",
 }
-_LONGEST = 60  # characters of a value; JSON and Markdown have it whole
+_LONGEST = 60  # characters of a value; JSON and Markdown show it in full
 _SHORT = 24  # characters of a value in the line of its kind
 _NAMED = 8  # rules
 _NAMED_OF_A_KIND = 4  # differences in the line of their kind
@@ -29,7 +29,7 @@ _WIDEST = 40  # columns of a subject before its values
 
 
 def text_lines(of: Comparison, width: int | None, *, every: bool) -> Iterator[Text]:
-    """Yield the lines, at most 20 of them unless all are asked for. `width` is the terminal's, or None for a pipe."""
+    """Yield the lines, at most 20 of them unless all are requested. `width` is the terminal's, or None for a pipe."""
     word = words.WORDS[of.verdict]
     first, *more = _lines(f"{word}  {words.headline(of)}", width, "", "  ")
     first.stylize(_STYLES[of.verdict], 0, len(word))
@@ -40,7 +40,7 @@ def text_lines(of: Comparison, width: int | None, *, every: bool) -> Iterator[Te
 
 
 def _short(of: Comparison, width: int | None) -> Iterator[Text]:
-    """What breaks, with the next step; what may change the job, one line per kind; the rest in numbers."""
+    """Yield what breaks, with the next step; what may change the job, one line per kind; the rest in numbers."""
     breaks = of.of("breaks")
     if breaks:
         yield Text("Breaks what worked:", style="bold red")
@@ -92,7 +92,7 @@ def _lines(text: str, width: int | None, indent: str, hanging: str, style: str =
 
 
 def _head(difference: Difference, of: Comparison) -> str:
-    """What breaks, which rules find it, and on which nodes."""
+    """Return what breaks, which rules find it, and on which nodes."""
     if difference.kind == "finding":
         head = f"{', '.join(difference.codes)}  {difference.new}"
     else:

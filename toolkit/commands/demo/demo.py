@@ -97,7 +97,7 @@ def _step(environment: Path, folder: Path, arguments: tuple[str, ...], expected:
 
 
 def _environ(environment: Path, folder: Path) -> Iterator[tuple[str, str]]:
-    """The user's variables, with a separate home and the miniature as the active environment."""
+    """Yield the user's variables, with a separate home and the miniature as the active environment."""
     private: Mapping[str, str] = {
         "VIRTUAL_ENV": str(environment),
         "HOME": str(folder / "home"),

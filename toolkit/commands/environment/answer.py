@@ -1,4 +1,4 @@
-"""What `environment` answers."""
+"""The result of `environment`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EnvironmentAnswer(Answer):
         return document.document(self.environment)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the table for a person."""
+        """Return the table as text."""
         return render.text_lines(self.environment, width, every=self.every)
 
     def markdown_lines(self) -> Iterable[str]:

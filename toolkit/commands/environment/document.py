@@ -23,7 +23,7 @@ UNTOLD = "?"
 
 
 def document(environment: EffectiveEnvironment) -> dict[str, Any]:
-    """All rows, including those that are the same everywhere."""
+    """Return all rows, including those that are the same everywhere."""
     return {
         "schema_version": SCHEMA_VERSION,
         "cluster": environment.standing or None,
@@ -37,7 +37,7 @@ def document(environment: EffectiveEnvironment) -> dict[str, Any]:
 
 
 def worth_showing(environment: EffectiveEnvironment, *, every: bool) -> list[Effective]:
-    """The rows of a table: without `every` only those that differ, or that something other than the shell decides."""
+    """Return the rows of a table: without `every` only those that differ, or that something other than the shell sets."""
     decided = ("verl", "the runtime_env")
     return [
         row
@@ -47,14 +47,14 @@ def worth_showing(environment: EffectiveEnvironment, *, every: bool) -> list[Eff
 
 
 def _by_servers(row: Effective) -> bool:
-    """Whether verl gives the rollout servers a value other than the one set."""
+    """Return whether verl gives the rollout servers a value other than the one set."""
     return any(
         assigned.to == "rollout servers" and row.driver.differs(assigned.value) for assigned in row.later
     )
 
 
 def headline(environment: EffectiveEnvironment) -> tuple[str, str]:
-    """One word, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     other = [row for row in environment.rows if row.driver.is_set and row.driver.differs(row.worker)]
     if environment.standing and not environment.raylets:
         return "UNKNOWN", "what the workers inherit is not visible from here"
@@ -70,7 +70,7 @@ def headline(environment: EffectiveEnvironment) -> tuple[str, str]:
 
 
 def circumstances(environment: EffectiveEnvironment) -> Iterator[str]:
-    """What the workers inherit from, and what is unknown."""
+    """Yield what the workers inherit from, and what is unknown."""
     numbers = listed((str(raylet.pid) for raylet in environment.raylets), 8)
     if environment.raylets:
         plural = "s" if len(environment.raylets) > 1 else ""
@@ -90,14 +90,14 @@ def circumstances(environment: EffectiveEnvironment) -> Iterator[str]:
 
 
 def cell(value: Value) -> str:
-    """A value in a table."""
+    """Return a value in a table."""
     if value.untold:
         return HIDDEN if value.untold == WITHHELD else UNTOLD
     return NOT_SET if value.text is None else value.text or '""'
 
 
 def legend(rows: list[Effective]) -> str:
-    """The meaning of the signs that occur in the cells."""
+    """Return the meaning of the signs that occur in the cells."""
     values = [value for row in rows for value in (row.driver, *row.raylets, *row.workers)]
     signs = {cell(value) for value in values if value.untold or value.text is None}
     meanings = {
@@ -109,12 +109,12 @@ def legend(rows: list[Effective]) -> str:
 
 
 def decided_at(row: Effective, environment: EffectiveEnvironment) -> str:
-    """Where the workers' value is set, "" if not in a file: "verl/trainer/constants_ppo.py:93"."""
+    """Return where the workers' value is set, "" if not in a file: "verl/trainer/constants_ppo.py:93"."""
     return _at(row.path, row.line, environment)
 
 
 def notes(row: Effective, environment: EffectiveEnvironment) -> Iterator[str]:
-    """What does not fit into the columns."""
+    """Yield notes on what does not fit into the columns."""
     if row.worker.untold not in ("", NOT_TOLD, WITHHELD):
         yield f"worker: {row.worker.untold}"
     if row.dropped is not None:
@@ -130,7 +130,7 @@ def notes(row: Effective, environment: EffectiveEnvironment) -> Iterator[str]:
 
 
 def _at(path: str, line: int, environment: EffectiveEnvironment) -> str:
-    """A place, without the folders above verl's package, which the head of the page names."""
+    """Shorten a place by the folders above verl's package, which the head of the page names."""
     before, package, _ = environment.verl.rpartition("/verl/")
     short = path.removeprefix(f"{before}/") if package else path
     return f"{short}:{line}" if short and line else short

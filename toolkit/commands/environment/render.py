@@ -19,7 +19,7 @@ _STYLES = {
 }
 _GAP = 2
 _NARROWEST = 9
-_WIDEST = 48  # in a pipe; JSON and Markdown have every value whole
+_WIDEST = 48  # in a pipe; JSON and Markdown show every value in full
 
 
 def text_lines(environment: EffectiveEnvironment, width: int | None, *, every: bool) -> Iterator[Text]:
@@ -90,7 +90,7 @@ def _line(cells: tuple[str, ...], sizes: list[int]) -> str:
 
 
 def _fitting(sizes: list[int], width: int) -> list[int]:
-    """The widths of the columns: excess width is taken from the widest, down to a readable minimum."""
+    """Return the widths of the columns: excess width is taken from the widest, down to a readable minimum."""
     sizes = list(sizes)
     room = width - _GAP * (len(sizes) - 1)
     while sum(sizes) > room:

@@ -16,13 +16,13 @@ from verl_doctor.toolkit.target import Target
 
 
 def purposes() -> Mapping[str, str]:
-    """Each variable with its purpose."""
+    """Return each variable with its purpose."""
     data = importlib.resources.files("verl_doctor.toolkit") / "data" / "variables.toml"
     return dict(toml.loads(data.read_text("utf-8"))["variables"])
 
 
 def variable_table(target: Target, collection: Collection) -> Iterator[str]:
-    """A Markdown list: the variable, its purpose, and which installed packages read it."""
+    """Yield the lines of a Markdown list: the variable, its purpose, and which installed packages read it."""
     known = purposes()
     found = readers_of(
         known,
@@ -39,7 +39,7 @@ def variable_table(target: Target, collection: Collection) -> Iterator[str]:
 
 
 def _read_by(reading: Reading | None) -> str:
-    """Which packages read it here, in a sentence."""
+    """Return a sentence on which packages read it here."""
     if reading is None:
         return "Readers unknown: no package of its family is installed or known."
     if reading.readers:

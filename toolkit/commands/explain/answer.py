@@ -1,4 +1,4 @@
-"""What `explain` answers: a page, the list of all rules, the list of plugins, or a plain text."""
+"""The result of `explain`: a page, the list of all rules, the list of plugins, or a plain text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEYS = ("code", "severity", "cost", "fix", "title")
 
 
 class _Explanation(Answer):
-    """It holds no verdict."""
+    """An explanation, which has no verdict."""
 
     def exit_code(self) -> ExitCode:
         """Return 0."""
@@ -150,7 +150,7 @@ class TextAnswer(_Explanation):
 
 
 def _rendered(shown: RenderableType, width: int) -> Iterator[Text]:
-    """The lines that rich renders at this width."""
+    """Yield the lines that rich renders at this width."""
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
     from rich.text import Text  # noqa: PLC0415
 

@@ -29,7 +29,7 @@ _CERTAIN = {
 
 
 def rows(known: Registry) -> list[tuple[str, str, str, str, str]]:
-    """Code, severity, cost, fix and title of each rule, then of what only `verl-doctor logs` reports."""
+    """Yield code, severity, cost, fix and title of each rule, then of faults that only `verl-doctor logs` reports."""
     return [
         *(
             (check.code, check.severity, check.cost, _fixes(check, known), check.title)
@@ -44,7 +44,7 @@ def _fixes(check: Check, known: Registry) -> str:
 
 
 def table(known: Registry) -> Iterator[str]:
-    """The rules as a Markdown table."""
+    """Yield the lines of the rules as a Markdown table."""
     yield "| code | severity | what it finds | fix |"
     yield "|---|---|---|---|"
     for code, severity, _, fixes, title in rows(known):
@@ -75,13 +75,13 @@ def explain(check: Check, known: Registry) -> str:
 
 
 def with_address(page: str, code: str) -> str:
-    """The page of a built-in rule, with the address of its page on the site, if there is one."""
+    """Return the page of a built-in rule, with its address on the site if it has one."""
     address = page_of(code)
     return f"{page}\n{address}\n" if address else page
 
 
 def explain_of_logs(code: str, known: Registry) -> str | None:
-    """A fault that only logs show as a Markdown page; None when there is no such code."""
+    """Return the page of a fault that only logs show, as Markdown; None if the code does not exist."""
     found = [signature for signature in of_code(code) if signature.is_of_logs_alone]
     if not found:
         return None
@@ -102,7 +102,7 @@ def explain_of_logs(code: str, known: Registry) -> str | None:
 
 
 def _in_logs(found: Sequence[Signature]) -> list[str]:
-    """The texts by which a fault is known in logs."""
+    """Return the texts by which a fault is recognised in logs."""
     lines = ["", "## In logs", ""] if found else []
     for signature in found:
         texts = [f"`{pattern_text(parts)}`" for parts in signature.patterns]
@@ -112,7 +112,7 @@ def _in_logs(found: Sequence[Signature]) -> list[str]:
 
 
 def pattern_text(parts: Sequence[str | Limit]) -> str:
-    """A pattern as people read it: `...` for anything within a line, and limits in words."""
+    """Return a pattern in readable form: `...` for anything within a line, and limits in words."""
     return "".join(_text(part) for part in _starred(parts))
 
 

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.logs.signature import which
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a log, the code and title of the fault that it shows, and the immediate remedy."""
+    """A log line, the code and title of the fault that it shows, and the immediate remedy."""
 
     line: str
     code: str
@@ -23,7 +23,7 @@ class Entry:
 
 
 def entries() -> tuple[Entry, ...]:
-    """All of them, in the order of the data. Raises ValueError for a line that names no fault."""
+    """Return all entries in the order of the data. Raises ValueError for a line without a known fault."""
     from verl_doctor.toolkit.system import toml  # noqa: PLC0415 - only the card is TOML
 
     folder = Path(next(iter(importlib.import_module("verl_doctor.checks").__path__))) / "data"
@@ -38,7 +38,7 @@ def _entry(line: str) -> Entry:
 
 
 def card(pages: str) -> Iterator[str]:
-    """The card as a Markdown table that links the page of each rule in the folder `pages`."""
+    """Yield the lines of the card as a Markdown table that links the page of each rule in the folder `pages`."""
     yield "| message | meaning | remedy | rule |"
     yield "|---|---|---|---|"
     for entry in entries():
@@ -47,7 +47,7 @@ def card(pages: str) -> Iterator[str]:
 
 
 def listed() -> Iterator[str]:
-    """The card as a Markdown list, for a terminal."""
+    """Yield the lines of the card as a Markdown list, for a terminal."""
     for entry in entries():
         yield f"* `{entry.line}`"
         yield f"  * {entry.means} ({entry.code})"
@@ -69,7 +69,7 @@ TOPICS: Mapping[str, str] = {
 
 
 def page(topic: str) -> str:
-    """The page of a topic that needs no look at the environment. `variables` is made by `variable_table`."""
+    """Return the page of a topic that does not depend on the environment. `variables` is made by `variable_table`."""
     if topic == "card":
         return "\n".join(["# Common errors", "", *quick_card.listed(), ""])
     folder = importlib.resources.files("verl_doctor.toolkit") / "data" / "topics"

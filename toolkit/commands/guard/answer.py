@@ -1,4 +1,4 @@
-"""What `guard` answers. Everything here loads quickly, because the gate runs before every job."""
+"""The result of `guard`. Everything here loads quickly, because the gate runs before every job."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from verl_doctor.toolkit.verdict import CODES
 
 @dataclass(frozen=True)
 class GuardAnswer(Answer):
-    """What was agreed, judged.
+    """The result of judging what was agreed.
 
-    `lock` is the file of the agreement, "" for none; `outweighed` is what another file overrides. `goes_when_unsure`: the job starts if this cannot be judged.
+    `lock` is the file of the agreement, "" for none; `outweighed` is what another file overrides.
+    `goes_when_unsure`: the job starts if this cannot be judged.
     """
 
     terms: tuple[Term, ...]
@@ -27,7 +28,7 @@ class GuardAnswer(Answer):
 
     @property
     def verdict(self) -> Verdict:
-        """All terms in one word."""
+        """The verdict on all terms."""
         return guard.verdict(self.terms)
 
     def document(self) -> Mapping[str, Any]:

@@ -26,7 +26,11 @@ LOST = frozenset({"lost", "gone", "changed"})
 
 @dataclass(frozen=True)
 class Gate:
-    """`lock` is the file of the agreement, "" if there is none; `unread` is why an existing one is not read. `outweighed` has the names of what the configuration overrides, and its file; `expected` everything that it requires."""
+    """`lock` is the file of the agreement, "" if there is none; `unread` is why an existing one is not read.
+
+    `outweighed` has the names of what the configuration overrides, and its file; `expected` everything that
+    it requires.
+    """
 
     target: Target
     here: Here
@@ -43,11 +47,11 @@ class Gate:
         return None if self.agreement.verl is None else self.here.bases.path(self.agreement.verl)
 
     def may_be_repaired(self) -> bool:
-        """Whether it is the agreed environment; others are not repaired."""
+        """Return whether it is the agreed environment; others are not repaired."""
         return all(term.status == "pass" for term in guard.of_environment(self.agreement, self.here))
 
     def files(self) -> list[Found]:
-        """Every repaired file as it is now: those that were agreed, and those that were repaired since. Raises Refused."""
+        """Return every repaired file as it is now: those that were agreed, and those that were repaired since. Raises Refused."""
         agreed = list(self.agreement.files)
         home, bases = own_journal(self.target), self.here.bases
         if os.path.isdir(home):
@@ -59,11 +63,11 @@ class Gate:
         return all_found(agreed, bases)
 
     def lost(self) -> list[Found]:
-        """The files that have lost their repairs. Raises Refused."""
+        """Return the files that have lost their repairs. Raises Refused."""
         return [file for file in self.files() if file.state in LOST]
 
     def judged(self) -> tuple[Term, ...]:
-        """Every agreed item with its present state."""
+        """Return every agreed item with its present state."""
         return tuple(self._judged())
 
     def _judged(self) -> Iterator[Term]:
@@ -99,11 +103,15 @@ def opened(options: Options, lock: Path | None, *, in_image: bool) -> Gate:
 
 
 def _why_unread(path: Path, *, named: bool) -> str:
-    """Why an agreement is not read, "" if it is. Raises UsageError if it is not a file, or was `named` and does not exist. A named one is trusted, whoever wrote it."""
+    """Return why an agreement is not read, "" if it is.
+
+    Raises UsageError if it is not a file, or was `named` and does not exist. A named one is trusted, whoever
+    wrote it.
+    """
     if not named and (why := why_foreign(path, group_counts=True)):
         return f"{path} is ignored: {why}; if you trust it, pass --lock {shlex.quote(str(path))}"
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would block
             raise UsageError(f"{path} is not a regular file; write an agreement with: {guard.AGREE_ANEW}")
         path.open("rb").close()
     except OSError as error:
@@ -114,7 +122,7 @@ def _why_unread(path: Path, *, named: bool) -> str:
 
 
 def new_lock(machine: Machine, lock: Path | None) -> Path:
-    """Where an agreement is written: the file that was named, the one that is there, or beside the configuration.
+    """Return where to write an agreement: the named file, the existing one, or a file next to the configuration.
 
     Raises UsageError if the existing one may be another user's.
     """

@@ -32,7 +32,7 @@ Verdict = Literal["ok", "failures", "could_not_check"]
 
 @dataclass(frozen=True)
 class Term:
-    """One agreed item and its state. `next_step` is what to do if it does not hold."""
+    """One agreed item and its state. `next_step` is the remedy if it does not hold."""
 
     subject: str
     status: Status
@@ -42,7 +42,7 @@ class Term:
     next_step: str = ""
 
     def __str__(self) -> str:
-        """In words."""
+        """Return a description."""
         if self.reason:
             return f"{self.subject}: {self.reason}"
         return f"{self.subject} is {self.found or 'missing'}; agreed: {self.agreed}"
@@ -52,7 +52,8 @@ class Term:
 class Here:
     """Where the job is about to start.
 
-    `verl` is the package folder that the user names, or None. `in_image`: an image is being built, so that devices, mounts and variables are not a node's.
+    `verl` is the package folder that the user names, or None. `in_image`: an image is being built, so that
+    devices, mounts and variables are not a node's.
     """
 
     machine: Machine
@@ -63,7 +64,7 @@ class Here:
 
 
 def is_image_build(machine: Machine, host: str = "") -> bool:
-    """Whether this runs in a RUN line of a Dockerfile under BuildKit."""
+    """Return whether this runs in a RUN line of a Dockerfile under BuildKit."""
     return (host or platform.node()) == _BUILD_HOST and machine.root == Path("/")
 
 
@@ -79,7 +80,7 @@ def of_environment(agreement: Agreement, here: Here) -> tuple[Term, ...]:
 
 
 def verdict(terms: Iterable[Term]) -> Verdict:
-    """The overall verdict; if nothing was judged, it is uncertain."""
+    """Return the overall verdict; if nothing was judged, it is uncertain."""
     statuses = {term.status for term in terms}
     if "fail" in statuses:
         return "failures"
@@ -87,7 +88,7 @@ def verdict(terms: Iterable[Term]) -> Verdict:
 
 
 def document(terms: Iterable[Term], agreement: str, outweighed: Mapping[str, str]) -> dict[str, Any]:
-    """The answer as JSON types; `agreement` is the file that was read, "" when there is none.
+    """Return the result in JSON types; `agreement` is the file that was read, "" if there is none.
 
     `outweighed` is what another file overrides, and that file.
     """
@@ -113,7 +114,7 @@ def _python(agreement: Agreement, here: Here) -> Iterator[Term]:
 
 
 def _python_version(python: Path) -> str:
-    """The minor version of an interpreter, derived from its path; "" if the path does not show it."""
+    """Return the minor version of an interpreter, derived from its path; "" if the path does not show it."""
     named = re.search(r"python(\d+\.\d+)$", os.path.realpath(python))
     if named:
         return named[1]
@@ -146,7 +147,7 @@ def _packages(agreement: Agreement, here: Here) -> Iterator[Term]:
 
 
 def _closed(path: Path) -> str:
-    """Why this user cannot see whether something exists there; "" if they can."""
+    """Return why this user cannot see whether a path exists; "" if they can."""
     may_list = not os.path.isdir(path.parent) or os.access(path.parent, os.R_OK | os.X_OK)
     try:
         os.stat(path)  # noqa: PTH116 - of os.path, which says no instead, this is the one that tells the two apart
@@ -158,7 +159,7 @@ def _closed(path: Path) -> str:
 
 
 def is_within(version: str, specifier: str) -> bool:
-    """Whether a specifier admits a version, pre-releases included."""
+    """Return whether a specifier admits a version, pre-releases included."""
     if specifier in ("", f"=={version}"):
         return True
     from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - most agree on one version
@@ -171,7 +172,7 @@ def is_within(version: str, specifier: str) -> bool:
 
 
 def _path(agreement: Agreement, here: Here) -> Iterator[Path]:
-    """Where the job looks for packages, as far as known without its interpreter."""
+    """Yield where the job looks for packages, as far as known without its interpreter."""
     for entry in here.machine.environ.get("PYTHONPATH", "").split(os.pathsep):
         if entry:
             yield here.machine.cwd / entry
@@ -196,7 +197,7 @@ def _tree(agreement: Agreement, here: Here) -> Iterator[Term]:
 
 
 def _verls(agreement: Agreement, here: Here) -> Iterator[Path]:
-    """The package folders called verl, in the order in which the job finds them."""
+    """Yield the package folders called verl, in the order in which the job finds them."""
     if not here.machine.environ.get("PYTHONSAFEPATH"):
         yield from _verl_in(here.machine.cwd)
     for folder in _path(agreement, here):
@@ -238,7 +239,7 @@ def _variables(agreement: Agreement, here: Here) -> Iterator[Term]:
 
 
 def shown_value(name: str, value: str) -> str:
-    """A variable's value, with secrets masked."""
+    """Return a variable's value, with secrets masked."""
     from verl_doctor.toolkit.collectors.launch.environment import is_harmless  # noqa: PLC0415 - only for one that is wrong
     from verl_doctor.toolkit.system.secret import smells_of_secret  # noqa: PLC0415 - see above
 

@@ -36,7 +36,7 @@ _PAUSE = 0.25
 
 
 def is_first_of_node(environ: Mapping[str, str]) -> bool:
-    """Whether this process repairs for its node: local rank 0, or no rank at all."""
+    """Return whether this process repairs for its node: local rank 0, or no rank at all."""
     local_rank = next((environ[name] for name in _LOCAL_RANK if environ.get(name)), "0")
     return local_rank == "0"
 
@@ -82,7 +82,7 @@ def bring_back(gate: Gate, lost: Iterable[Found]) -> Outcome:
 
 
 def _why_not_there(gate: Gate, tree: Path) -> str:
-    """Why a tree must not be patched, whatever an agreement contains: this job does not import it; "" if it may."""
+    """Return why a tree must not be patched, whatever the agreement contains: this job does not import it; "" if it may."""
     real, bases = Path(os.path.realpath(tree)), gate.here.bases
     if any(real.is_relative_to(os.path.realpath(base)) for base in (bases.environment, bases.project)):
         return ""
@@ -92,7 +92,7 @@ def _why_not_there(gate: Gate, tree: Path) -> str:
 
 
 def _imported(gate: Gate) -> Path | None:
-    """The package folder of the verl that the job imports, from its interpreter unless the user names one."""
+    """Return the package folder of the verl that the job imports, from its interpreter unless the user names one."""
     if gate.target.verl is not None:
         return Path(os.path.realpath(gate.target.verl))
     answer = Collection((interpreter,), {Machine: gate.here.machine, Target: gate.target}).get(Interpreter)
@@ -100,7 +100,7 @@ def _imported(gate: Gate) -> Path | None:
 
 
 def _of_file(lost: Found, tree: Path) -> list[AnyPatch]:
-    """The patches that a file lacks. Raises Refused if the agreement has them for another file."""
+    """Return the patches that a file lacks. Raises Refused if the agreement has them for another file."""
     patches = missing(lost.agreed.patches, lost.path)
     if stray := next((patch.path for patch in patches if not _same(tree / patch.path, lost.path)), ""):
         raise Refused(f"the agreement is damaged: among the patches of {lost.path} is one of {stray}")
@@ -112,7 +112,7 @@ def _same(first: Path, other: Path) -> bool:
 
 
 def wait_for(settled: Callable[[], bool], patience: float) -> None:
-    """Wait until another process has repaired everything, or until the time is over."""
+    """Wait until another process has repaired everything, or the time is over."""
     until = time.monotonic() + patience
     while not settled() and time.monotonic() < until:
         time.sleep(_PAUSE)

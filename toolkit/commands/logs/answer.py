@@ -1,4 +1,4 @@
-"""What `logs` answers."""
+"""The result of `logs`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verl_doctor.toolkit.logs import document
 
 @dataclass(frozen=True)
 class LogsAnswer(Answer):
-    """Why a run failed. `with_timeline`: in text also how its start spent the time."""
+    """Why a run failed. `with_timeline`: the text also shows how the start spent the time."""
 
     diagnosis: document.Answer
     with_timeline: bool = False
@@ -26,7 +26,7 @@ class LogsAnswer(Answer):
         return document.document(self.diagnosis)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the diagnosis for a person."""
+        """Return the diagnosis as text."""
         return render.text_lines(self.diagnosis, width, with_timeline=self.with_timeline)
 
     def markdown_lines(self) -> Iterable[str]:

@@ -75,7 +75,7 @@ def _with_reason(step: str) -> tuple[str, str]:
 
 
 def _start(answer: Answer, width: int | None, *, with_timeline: bool) -> Iterator[str]:
-    """How the start spent the time, below everything about the failure."""
+    """Yield how the start spent the time, below everything about the failure."""
     timeline = answer.timeline
     if with_timeline:
         yield ""

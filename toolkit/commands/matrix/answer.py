@@ -1,4 +1,4 @@
-"""What `matrix` answers: a table of releases, or what one upgrade would break."""
+"""The result of `matrix`: a table of releases, or what one upgrade would break."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.exit_code import ExitCode
 
 @dataclass(frozen=True)
 class TableAnswer(Answer):
-    """Which releases of one project work with what is there of the other."""
+    """Which releases of one project work with the installed or given release of the other."""
 
     table: Table
 
@@ -26,7 +26,7 @@ class TableAnswer(Answer):
         return document.table_document(self.table)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the table for a person."""
+        """Return the table as text."""
         return render.table_lines(self.table, width)
 
     def markdown_lines(self) -> Iterable[str]:
@@ -55,7 +55,7 @@ class UpgradeAnswer(Answer):
         return document.upgrade_document(self.upgrade)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the upgrade for a person."""
+        """Return the upgrade as text."""
         return render.upgrade_lines(self.upgrade, width)
 
     def markdown_lines(self) -> Iterable[str]:

@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 
 
 def table_document(table: Table) -> dict[str, Any]:
-    """The document about a table."""
+    """Return the document about a table."""
     best = table.best
     return {
         "schema_version": SCHEMA_VERSION,
@@ -32,7 +32,7 @@ def table_document(table: Table) -> dict[str, Any]:
 
 
 def upgrade_document(upgrade: Upgrade | None) -> dict[str, Any]:
-    """The document about an upgrade; empty if there is no newer release."""
+    """Return the document about an upgrade; empty if there is no newer release."""
     if upgrade is None:
         return {"schema_version": SCHEMA_VERSION, "kind": "next", "next": None}
     return {
@@ -81,5 +81,5 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """A dataclass with lists where it has tuples, as JSON has them."""
+    """Convert a dataclass to JSON types, with lists for tuples."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(value).items()}

@@ -15,10 +15,11 @@ from verl_doctor.toolkit.commands.matrix.requirements import Want, Wants
 
 # The order of objections: the most frequent obstacle first.
 _FIRST = ("python", "wheel", "torch", "cuda", "driver", "transformers", "ray", "tensordict", "numpy")
-# What other parts of an environment are built for or written against, so that it cannot be replaced along with vLLM. What verl itself requires belongs to it too.
+# What other packages are built for or written against, so that it cannot be replaced along with vLLM. verl's
+# own requirements are included.
 _FIRM = frozenset({"python", "wheel", "torch", "cuda", "driver", "transformers", "ray"})
 _NO_PACKAGE = frozenset({"python", "wheel", "cuda", "driver"})
-# The least NVIDIA driver for a CUDA runtime, by its first number, as of 2026-11:
+# The minimum NVIDIA driver per CUDA major release, as of 2026-11:
 # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 _LEAST_DRIVER = {"11": 450, "12": 525, "13": 580}
 # Requirements that a recent release always meets.
@@ -31,7 +32,10 @@ _LARGEST_MODULE = 4_000_000  # bytes
 
 @dataclass(frozen=True)
 class Objection:
-    """One reason why a release does not fit: its subject (a package, "python", "cuda"...), what is required, what is here. `by` is what requires it, "it" for the release itself. `here` is empty if the release itself is rejected."""
+    """One reason why a release does not fit: its subject (a package, "python", "cuda"...), what is required, what is here.
+
+    `by` is what requires it, "it" for the release itself. `here` is empty if the release itself is rejected.
+    """
 
     about: str
     wanted: str
@@ -79,7 +83,7 @@ def here(interpreter: Interpreter | None, packages: Packages | None) -> Here:
 
 
 def built_for_cuda(folder: Path) -> str:
-    """The first number of the CUDA release for which compiled modules below a folder were built, empty when they name none."""
+    """Return the major CUDA release for which compiled modules below a folder were built, empty if they name none."""
     for path in sorted(folder.rglob("*.so")):
         if 0 < path.stat().st_size <= _LARGEST_MODULE and (match := _RUNTIME.search(path.read_bytes())):
             return match[1].decode()
@@ -87,7 +91,7 @@ def built_for_cuda(folder: Path) -> str:
 
 
 def pin_objections(pins: Wants, name: str, version: str) -> tuple[Objection, ...]:
-    """Which of verl's pins do not admit a version."""
+    """Return which of verl's pins do not admit a version."""
     refused = {
         Objection(name, want.specifier, "", f"verl's {want.source}"): None
         for want in pins.of(name)
@@ -99,7 +103,7 @@ def pin_objections(pins: Wants, name: str, version: str) -> tuple[Objection, ...
 def environment_objections(
     wants: Wants, verl: Wants, now: Here, *, obstacle: str = "", cuda: str = ""
 ) -> tuple[tuple[Objection, ...], tuple[Objection, ...]]:
-    """What in the target conflicts with a release, and what its installation would merely replace.
+    """Return what in the target conflicts with a release, and what its installation would merely replace.
 
     A missing package does not conflict: it will be installed.
     """
@@ -134,7 +138,7 @@ def _environment(wants: Wants, now: Here, obstacle: str, cuda: str) -> Iterator[
 def clashes(
     ours: Wants, theirs: Wants, by: tuple[str, str], known: Callable[[str], Iterable[str] | None]
 ) -> tuple[tuple[Objection, ...], tuple[str, ...]]:
-    """The packages of which no released version satisfies both sides, and those for which this is unknown.
+    """Return the packages of which no released version satisfies both sides, and those for which this is unknown.
 
     `known` lists the released versions of a package, None if unavailable. It is called only if the requirements differ.
     """

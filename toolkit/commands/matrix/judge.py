@@ -93,7 +93,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Question:
-    """A pair of trees, the target that would run them, and what is already known of it."""
+    """A pair of trees, the target that would run them, and what is already known about it."""
 
     target: Target
     interpreter: Interpreter | Unknown
@@ -106,14 +106,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Pending:
-    """A pending question: in another process, or not begun."""
+    """A pending question: in another process, or not started."""
 
     question: Question
     known: Verdict | None = None
     answer: Future[Verdict] | None = None
 
     def verdict(self) -> Verdict:
-        """The answer. If no other process answers, it is judged here."""
+        """Return the verdict. If no other process returns it, the pair is judged here."""
         if self.known is not None:
             return self.known
         with suppress(BrokenProcessPool, CancelledError):
@@ -123,13 +123,13 @@ class Pending:
 
 
 class Judges:
-    """Answers questions, several at a time if the machine allows."""
+    """Judges questions, several at a time if the machine allows."""
 
     def __init__(self, pool: ProcessPoolExecutor | None) -> None:
         self._pool = pool
 
     def ask(self, question: Question) -> Pending:
-        """Begin to judge a pair, unless the answer is known."""
+        """Start judging a pair, unless the result is known."""
         if (known := recall(Verdict, _key(question))) is not None:
             return Pending(question, known)
         with suppress(BrokenProcessPool, OSError, RuntimeError):  # no more processes can be started
@@ -140,9 +140,9 @@ class Judges:
 
 @contextmanager
 def judges(questions: int) -> Iterator[Judges]:
-    """As many processes as this machine has cores, limited by the number of questions.
+    """Use as many processes as this machine has cores, limited by the number of questions.
 
-    Ask questions in threads that have called `leave_interrupts_alone`: the processes inherit that, and an
+    Submit questions in threads that have called `leave_interrupts_alone`: the processes inherit that, and an
     interrupted parent ends them itself.
     """
     workers = min(_MOST_PROCESSES, os.cpu_count() or 1, questions)
@@ -167,7 +167,7 @@ def leave_interrupts_alone() -> None:
 
 
 def identity_of(folder: str) -> str:
-    """A digest of a tree that did not come from a wheel, for the cache."""
+    """Return a digest of a tree that did not come from a wheel, for the cache."""
     return fingerprint([Path(folder)])
 
 
@@ -195,7 +195,7 @@ def _answer(question: Question) -> Verdict:
 
 @cache
 def _patient(disabled: tuple[str, ...]) -> Registry:
-    """Several pairs are read at once, perhaps on a busy machine, so slow reads get more time."""
+    """Allow more time for slow reads, because several pairs are read at once, perhaps on a busy machine."""
     known = registry.load(disabled)
     collectors = (
         replace(collector, timeout=max(collector.timeout, _LONGEST)) for collector in known.collectors
@@ -247,7 +247,7 @@ def _relative(place: str, question: Question) -> str:
 
 
 def _key(question: Question) -> str:
-    """Everything that the answer depends on, including the dates until which the user ignores rules."""
+    """Return everything that the verdict depends on, including the dates until which the user ignores rules."""
     about = (
         question.identity,
         question.verl,

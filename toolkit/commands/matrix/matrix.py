@@ -1,7 +1,7 @@
 """Which releases work together: one verl tree against many releases of vLLM, or one vLLM against many of verl.
 
 Each pair is judged from both sources by the rules of `check`; verl's pins, the installed packages and the
-machine are judged besides. Nothing is installed or changed.
+machine are also judged. Nothing is installed or changed.
 """
 
 from __future__ import annotations
@@ -81,8 +81,10 @@ class Side:
 class Row:
     """One release: how far each path gets, and the objections to it.
 
-    `pins` are verl's pins that do not admit the pair, `environment` what of the target contradicts it, `exchanged` what would merely be replaced along with it, `clashes` packages that the two want in versions that exclude each other, `unclear`
-    those for which this is unknown. `unread` is why the release could not be judged at all.
+    `pins` are verl's pins that do not admit the pair, `environment` the conflicts with the target,
+    `exchanged` what would merely be replaced along with it. `clashes` are packages that both require in
+    incompatible versions, `unclear` those for which this is unknown. `unread` is why the release could not be
+    judged at all.
     """
 
     project: str
@@ -110,7 +112,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """The answer: `rows` are releases of `subject`, each against `other`. `offered` counts all releases on the index."""
+    """The result: `rows` are releases of `subject`, each against `other`. `offered` counts all releases on the index."""
 
     subject: Subject
     other: Side
@@ -162,7 +164,7 @@ class Study:
     _facts: Collection = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Start to examine the target."""
+        """Start examining the target."""
         self._facts = Collection(
             (interpreter, packages, verl_trees, vllm_tree), {Machine: self.machine, Target: self.target}
         )
@@ -170,7 +172,7 @@ class Study:
 
     @property
     def interpreter(self) -> Interpreter | None:
-        """The target's Python, None if it does not answer."""
+        """The target's Python, None if it does not respond."""
         answer = self._facts.get(Interpreter)
         return None if isinstance(answer, Unknown) else answer
 
@@ -186,7 +188,7 @@ class Study:
         return here(self.interpreter, self.packages)
 
     def verl_here(self) -> Side:
-        """The verl of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
+        """Return the verl of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
         found = self._facts.get(VerlTrees)
         if isinstance(found, Unknown):
             _demand_seen(found)
@@ -194,7 +196,7 @@ class Study:
         return self._side_here("verl", found.imported)
 
     def vllm_here(self) -> Side:
-        """The vLLM of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
+        """Return the vLLM of the target. Raises UsageError if there is none, CannotJudgeError if that is unknown."""
         found = self._facts.get(VllmTree)
         if isinstance(found, Unknown):
             _demand_seen(found)
@@ -202,17 +204,17 @@ class Study:
         return self._side_here(found.distribution or "vllm", found.tree)
 
     def installed(self, project: str) -> str:
-        """The installed version of a project, empty when it is not installed."""
+        """Return the installed version of a project, empty when it is not installed."""
         distribution = self.packages.get(project) if self.packages is not None else None
         return distribution.version if distribution is not None else ""
 
     def offered(self, project: str) -> tuple[list[Release], Listing]:
-        """All releases of a project that the index has wheels of. Raises NoListing."""
+        """Return all releases of a project that the index has wheels of. Raises NoListing."""
         listing = self.index.listing(project)
         return releases(project, listing.wheels, self.interpreter), listing
 
     def side(self, release: Release) -> Side:
-        """The sources of a release. Raises WheelError."""
+        """Return the sources of a release. Raises WheelError."""
         self.say(f"reading {release.project} {release.version}")
         unpacked = self.sources.of(release.wheel)
         package = "verl" if release.project == "verl" else "vllm"
@@ -263,7 +265,7 @@ class Study:
             return court.ask(self._question("vllm", vllm, verl)).verdict()
 
     def row(self, subject: Subject, side: Side, other: Side, verdict: Verdict) -> Row:
-        """The complete result for one pair."""
+        """Return the complete result for one pair."""
         verl, vllm = (side, other) if subject == "verl" else (other, side)
         clashing, unclear = clashes(
             verl.wants, vllm.wants, (f"verl {verl.version}", f"vLLM {vllm.version}"), self._released
@@ -324,7 +326,7 @@ class Study:
         return dict(self.packages.markers or {}) if self.packages is not None else {}
 
     def _released(self, name: str) -> Iterable[str] | None:
-        """The versions of a package on the index, None if they are not all known."""
+        """Return the versions of a package on the index, None if they are not all known."""
         try:
             listing = self.index.listing(name)
         except NoListing:
@@ -335,7 +337,7 @@ class Study:
 
 
 def vllm_pins(side: Side) -> SpecifierSet | None:
-    """The versions of vLLM that verl's pins admit, None if it has no pins."""
+    """Return the versions of vLLM that verl's pins admit, None if it has no pins."""
     texts = [want.specifier for want in side.wants.of("vllm") if want.specifier]
     try:
         return SpecifierSet(",".join(texts)) if texts else None
@@ -344,7 +346,7 @@ def vllm_pins(side: Side) -> SpecifierSet | None:
 
 
 def _public(version: str) -> str:
-    """A version without its local part: 0.12.0+cpu counts as 0.12.0 for pins."""
+    """Return a version without its local part: 0.12.0+cpu counts as 0.12.0 for pins."""
     try:
         return Version(version).public
     except InvalidVersion:

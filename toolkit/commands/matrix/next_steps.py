@@ -17,7 +17,9 @@ from verl_doctor.toolkit.target import UsageError
 class Upgrade:
     """From one vLLM to a newer one, under the same verl.
 
-    `row` is the result for the new pair. `breaks` are findings that newly stop a path, `may_break` those that do so under some setting, `mends` those that no longer do. `verls` are newer releases of verl against the new vLLM, judged only if something breaks.
+    `row` is the result for the new pair. `breaks` are findings that newly stop a path, `may_break` those that
+    do so under some setting, `mends` those that no longer do. `verls` are newer releases of verl against the
+    new vLLM, judged only if something breaks.
     """
 
     verl: Side
@@ -61,7 +63,7 @@ def upgrade(study: Study, verl: Side, now: Side, project: str, wanted: str) -> U
 
 
 def _next(found: list[Release], now: Side) -> Release | None:
-    """The newest patch of the minor release after the present one."""
+    """Return the newest patch of the minor release after the present one."""
     try:
         here = Version(now.version)
     except InvalidVersion:
@@ -81,7 +83,7 @@ def _is_newer(release: Release, version: str) -> bool:
 
 
 def _added(old: Iterable[Break], new: Iterable[Break]) -> tuple[Break, ...]:
-    """The findings of `new` at places where `old` has none. A finding without a place is identified by its code."""
+    """Return the findings of `new` at places where `old` has none. A finding without a place is identified by its code."""
     known = {place for breakage in old for place in breakage.places or (breakage.code,)}
     return tuple(
         breakage

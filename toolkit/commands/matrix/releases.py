@@ -42,7 +42,7 @@ class Release:
 
 
 def releases(project: str, wheels: Iterable[WheelFile], interpreter: Interpreter | None) -> list[Release]:
-    """All releases with a wheel, the oldest first, without yanked ones."""
+    """Return all releases with a wheel, the oldest first, without yanked ones."""
     found = []
     offered = sorted((wheel for wheel in wheels if not wheel.yanked), key=lambda wheel: wheel.version)
     for version, group in groupby(offered, key=lambda wheel: wheel.version):
@@ -54,7 +54,7 @@ def releases(project: str, wheels: Iterable[WheelFile], interpreter: Interpreter
 
 
 def newest_patches(found: Iterable[Release]) -> list[Release]:
-    """The newest patch of each minor release; a pre-release only if there is nothing else."""
+    """Return the newest patch of each minor release; a pre-release only if there is nothing else."""
     chosen = []
     for _, group in groupby(found, key=lambda release: release.minor):
         patches = list(group)
@@ -93,7 +93,7 @@ def named(found: list[Release], text: str, *, patches: bool) -> list[Release]:
 
 
 def release_of(found: Sequence[Release], version: str) -> Release:
-    """The release of this version. Raises UsageError."""
+    """Return the release of this version. Raises UsageError."""
     return _release_of(list(found), version)
 
 
@@ -143,7 +143,7 @@ def _has_floor(pins: SpecifierSet) -> bool:
 
 
 def _obstacle(wheel: WheelFile, interpreter: Interpreter | None) -> str:
-    """Why this wheel cannot be installed for the interpreter, empty if it can."""
+    """Return why this wheel cannot be installed for the interpreter, empty if it can."""
     if interpreter is None:
         return ""
     if not wheel.for_python(interpreter.version):
@@ -163,7 +163,7 @@ def _obstacle(wheel: WheelFile, interpreter: Interpreter | None) -> str:
 
 
 def _runs_on(interpreter: str, abi: str, ours: list[int]) -> bool:
-    """Whether the first two parts of a wheel's tag fit CPython of this version (PEP 425)."""
+    """Return whether the first two parts of a wheel's tag fit CPython of this version (PEP 425)."""
     match = re.fullmatch(r"(py|cp)(\d)(\d*)", interpreter)
     if match is None:
         return False

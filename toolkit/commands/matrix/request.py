@@ -28,9 +28,10 @@ _OLDEST_VERL = Version("0.4")
 
 @dataclass(frozen=True)
 class Request:
-    """What the user wants to know. `verl` and `vllm` are folders or versions, `releases` versions or a range.
+    """What the user requests. `verl` and `vllm` are folders or versions, `releases` versions or a range.
 
-    `following` is the release to compare the installed one with, "" for the next minor, None when that is not the question.
+    `following` is the release to compare the installed one with, "" for the next minor, None if not
+    requested.
     """
 
     python: Path | None = None
@@ -75,7 +76,7 @@ def study_for(request: Request, machine: Machine, teller: Teller) -> Study:
 
 
 def table_for(request: Request, study: Study) -> Table:
-    """Judge the releases that the user asks about. Raises UsageError, NoListing or WheelError."""
+    """Judge the requested releases. Raises UsageError, NoListing or WheelError."""
     if request.vllm is not None and request.verl is not None:
         verl, vllm = _verl(request, study), _vllm(request, study)
         row = study.row("vllm", vllm, verl, study.verdict(verl, vllm))
@@ -86,7 +87,7 @@ def table_for(request: Request, study: Study) -> Table:
 
 
 def upgrade_for(request: Request, study: Study) -> Upgrade | None:
-    """Compare the vLLM of the target with a newer release. None when there is none."""
+    """Compare the target's vLLM with a newer release. Return None if there is none."""
     verl, vllm = _verl(request, study), _vllm(request, study)
     return upgrade(study, verl, vllm, _projects(request, study)[0], request.following or "")
 
@@ -120,7 +121,7 @@ def _against(
 
 
 def _projects(request: Request, study: Study) -> tuple[str, ...]:
-    """The builds of vLLM to judge: those named, or the installed one."""
+    """Return the builds of vLLM to judge: those named, or the installed one."""
     installed = study.packages.get(*VLLM_NAMES) if study.packages is not None else None
     return request.packages or ((installed.name,) if installed is not None else ("vllm",))
 
@@ -142,7 +143,7 @@ def _path(text: str | None) -> Path | None:
 
 
 def _version(text: str | None, machine: Machine) -> str:
-    """The text, if it is a version rather than a folder; "" otherwise. Raises UsageError when it is empty."""
+    """Return the text if it is a version rather than a folder; "" otherwise. Raises UsageError if it is empty."""
     if text is None:
         return ""
     if not text:

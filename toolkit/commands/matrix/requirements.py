@@ -38,7 +38,7 @@ class Want:
     source: str
 
     def allows(self, version: str) -> bool | None:
-        """Whether a version satisfies it, None if the two cannot be compared."""
+        """Return whether a version satisfies it, None if the two cannot be compared."""
         try:
             return SpecifierSet(self.specifier).contains(version, prereleases=True)
         except ValueError:
@@ -50,13 +50,13 @@ class Want:
 
 @dataclass(frozen=True)
 class Wants:
-    """All that a release declares. `python` is its Requires-Python, empty if undeclared."""
+    """All requirements that a release declares. `python` is its Requires-Python, empty if undeclared."""
 
     requirements: tuple[Want, ...] = ()
     python: str = ""
 
     def of(self, name: str) -> tuple[Want, ...]:
-        """The requirements on one package."""
+        """Return the requirements on one package."""
         return tuple(want for want in self.requirements if want.name == name)
 
 
@@ -67,7 +67,7 @@ def wants_of(distribution: Distribution, markers: Mapping[str, str], extras: Ite
 
 
 def wants_of_tree(tree: Tree, markers: Mapping[str, str], installed: Distribution | None) -> Wants:
-    """The requirements of a verl tree, from a checkout's files or else from the metadata of its wheel."""
+    """Return the requirements of a verl tree, from a checkout's files or else from the metadata of its wheel."""
     if tree.project:
         return _in_project(Path(tree.project), markers)
     folder = Path(tree.folder)
@@ -80,7 +80,7 @@ def wants_of_tree(tree: Tree, markers: Mapping[str, str], installed: Distributio
 def _applying(
     owner: str, texts: Iterable[str], markers: Mapping[str, str], extras: Iterable[str], source: str
 ) -> Iterator[Want]:
-    """The requirements whose markers hold, those of the extras and of the extras that these consist of included."""
+    """Return the requirements with satisfied markers, including those of the extras and of nested extras."""
     requirements = [requirement for text in texts if (requirement := parsed(text)) is not None]
     waiting, done = ["", *extras], set()
     while waiting:
@@ -163,7 +163,7 @@ def _in_setup(file: Path) -> tuple[list[str], str]:
 
 
 def _literal(node: ast.expr | None, names: Mapping[str, Any]) -> Any:
-    """The value of a literal expression, with None for unknown parts."""
+    """Return the value of a literal expression, with None for unknown parts."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -181,7 +181,7 @@ def _literal(node: ast.expr | None, names: Mapping[str, Any]) -> Any:
 
 
 def _flattened(base: Any, extras: Any, python: Any) -> tuple[list[str], str]:
-    """Requirement texts as wheel metadata has them: those of an extra carry its name in their marker."""
+    """Return requirements in the format of wheel metadata: those of an extra have its name in their marker."""
     texts = [text for text in base if isinstance(text, str)] if isinstance(base, list) else []
     for extra, wanted in extras.items() if isinstance(extras, dict) else ():
         for text in wanted if isinstance(wanted, list) else ():

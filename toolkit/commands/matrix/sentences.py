@@ -23,12 +23,12 @@ NOTHING_NEWER = "the index has no newer release to upgrade to"
 
 
 def paths_of(rows: tuple[Row, ...]) -> list[str]:
-    """The paths that some row judges, in a stable order."""
+    """Return the paths that some row judges, in a stable order."""
     return sorted({path.path for row in rows if row.verdict for path in row.verdict.paths}, reverse=True)
 
 
 def cell(row: Row, path: str) -> str:
-    """The state of one path of one release."""
+    """Return the state of one path of one release."""
     states = [state for state in row.verdict.paths if state.path == path] if row.verdict else []
     if row.verdict is None:
         return "unread"
@@ -36,12 +36,12 @@ def cell(row: Row, path: str) -> str:
 
 
 def named(row: Row) -> str:
-    """A release in readable form."""
+    """Return a release in readable form."""
     return f"{row.project} {row.version}"
 
 
 def headline(table: Table) -> tuple[str, str]:
-    """The answer: a word and a sentence."""
+    """Return the result as a word and a sentence."""
     best = table.best
     if best is None:
         return "NONE STARTS", f"no listed release starts with {other(table)}"
@@ -53,31 +53,31 @@ def headline(table: Table) -> tuple[str, str]:
 
 
 def other(table: Table) -> str:
-    """The side that is the same in all rows."""
+    """Return the side that is the same in all rows."""
     return f"{table.other.project} {table.other.version or 'of unknown version'}"
 
 
 def place(table: Table) -> str:
-    """Where the other side was read: a folder of the user's, or its wheel."""
+    """Return where the other side was read: a folder of the user's, or its wheel."""
     tree = table.other.tree
     return f"{other(table)}, {tree.found_in}" if tree.place == "wheel" else f"{other(table)} in {tree.folder}"
 
 
 def labels(rows: Iterable[Row]) -> dict[Row, str]:
-    """The label of each release: its version, with the project if there are several."""
+    """Return the label of each release: its version, with the project if there are several."""
     known = list(rows)
     several = len({row.project for row in known}) > 1
     return {row: named(row) if several else row.version for row in known}
 
 
 def extent(table: Table) -> str:
-    """How many releases were judged, of how many."""
+    """Return how many releases were judged, of how many."""
     projects = " and ".join(dict.fromkeys(row.project for row in table.rows))
     return f"{len(table.rows)} of {counted(table.offered, 'release')} of {projects}"
 
 
 def fit(row: Row) -> str:
-    """What was judged and found to be right."""
+    """Return what was judged and found to be right."""
     pins = "verl's pins admit it" if row.pinned else "verl pins no vLLM"
     return f"it starts, {pins}, and nothing installed here conflicts"
 
@@ -88,7 +88,7 @@ def against(row: Row) -> list[str]:
 
 
 def objections(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Each objection, with the releases that it applies to."""
+    """Return each objection, with the releases that it applies to."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         reasons = [
@@ -108,18 +108,18 @@ def _partly(row: Row) -> str:
 
 
 def environment(row: Row) -> str:
-    """The conflicts of the target with a release, for a cell."""
+    """Return the conflicts of the target with a release, for a cell."""
     about = dict.fromkeys(clash.about for clash in (*row.clashes, *row.environment))
     return ", ".join(about) or ("fits" if row.verdict else "")
 
 
 def pins(row: Row) -> str:
-    """Whether verl's pins admit a release, for a cell."""
+    """Return whether verl's pins admit a release, for a cell."""
     return "" if row.verdict is None else "no" if row.pins else "yes" if row.pinned else "none"
 
 
 def first_break(verdict: Verdict) -> Break | None:
-    """The first break of a job: while modules are imported, then at engine start."""
+    """Return the first break of a job: while modules are imported, then at engine start."""
     return min(
         verdict.stopping,
         key=lambda breakage: (breakage.phase != "import", breakage.code, breakage.places),
@@ -128,7 +128,7 @@ def first_break(verdict: Verdict) -> Break | None:
 
 
 def causes(table: Table) -> Iterator[tuple[list[Row], Break]]:
-    """The first break of each run of adjacent releases that fail in the same place."""
+    """Yield the first break of each run of adjacent releases that fail in the same place."""
     failing = [(row, first) for row in table.rows if row.verdict and (first := first_break(row.verdict))]
     for _, group in groupby(
         failing, key=lambda entry: (_message_without_release(*entry), entry[1].places[:1])
@@ -142,24 +142,24 @@ def causes(table: Table) -> Iterator[tuple[list[Row], Break]]:
 
 
 def _message_without_release(row: Row, breakage: Break) -> str:
-    """The message of a finding, without the release."""
+    """Return the message of a finding, without the release."""
     return breakage.message.replace(f"vLLM {row.version}", "vLLM")
 
 
 def span(rows: list[Row], called: Mapping[Row, str]) -> str:
-    """The releases of a run: "0.12.0 to 0.18.1"."""
+    """Return the releases of a run: "0.12.0 to 0.18.1"."""
     first, last = called[rows[0]], called[rows[-1]]
     return first if len(rows) == 1 else f"{first} to {last}"
 
 
 def more(verdict: Verdict) -> str:
-    """What else stops a release."""
+    """Return what else stops a release."""
     rest = len(verdict.stopping) - 1
     return f"and {counted(rest, 'more break', 'more breaks')}" if rest > 0 else ""
 
 
 def age(taken: float) -> str:
-    """The age of an answer of the index, in words; empty if it is fresh."""
+    """Describe the age of an index page; empty if it is fresh."""
     if not taken:
         return ""
     hours = max(0.0, time.time() - taken) / 3600
@@ -173,7 +173,7 @@ def age(taken: float) -> str:
 
 
 def upgrade_headline(upgrade: Upgrade) -> tuple[str, str]:
-    """What an upgrade would do, as a word and a sentence."""
+    """Return what an upgrade would do, as a word and a sentence."""
     step = f"{upgrade.now.project} {upgrade.now.version or '(unknown)'} to {named(upgrade.row)}"
     under = f"under verl {upgrade.verl.version or 'of unknown version'}"
     if upgrade.breaks:
@@ -185,5 +185,5 @@ def upgrade_headline(upgrade: Upgrade) -> tuple[str, str]:
 
 
 def states(paths: tuple[PathState, ...]) -> str:
-    """How far all paths get, in a line."""
+    """Return how far all paths get, in a line."""
     return ", ".join(f"{path.path} {STATES[path.state]}" for path in paths) or "no rollout was judged"

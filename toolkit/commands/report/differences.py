@@ -15,7 +15,7 @@ _HEAD = ("weight", "what", "was", "is", "where and why")
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """Nothing without a comparison."""
+    """Yield the section; nothing without a comparison."""
     compared = seen.compared
     if compared is None:
         return

@@ -1,4 +1,4 @@
-"""The variables of the job as its driver and its workers have them."""
+"""The variables of the job in its driver and its workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.text import counted
 
-# What scripts/diagnose.py of verl prints of the environment.
+# What verl's scripts/diagnose.py prints of the environment.
 _PREFIXES = ("VERL_", "OMP_", "KMP_")
 _NAMES = ("CC", "CXX")
 _LONG = 400  # characters of a value
@@ -28,7 +28,7 @@ _HEAD = ("variable", "driver", "its workers", "decided by")
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """What differs, what verl's own script would print, and the rest to be opened."""
+    """Return what differs, what verl's own script would print, and the rest folded."""
     found = seen.facts.get(EffectiveEnvironment)
     shell = seen.facts.get(Variables)
     blocks: list[Block] = []

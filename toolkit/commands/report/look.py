@@ -19,7 +19,7 @@ from verl_doctor.toolkit.target import UsageError
 
 @dataclass(frozen=True)
 class Asked:
-    """What to examine besides this machine, or instead of it: nodes, facts that were saved, logs, an older snapshot, the package indexes."""
+    """What to examine besides or instead of this machine: nodes, saved facts, logs, an older snapshot, the package indexes."""
 
     nodes: AskedNodes | None = None
     facts: tuple[Path, ...] = ()
@@ -45,7 +45,7 @@ def look(run: Session, request: Asked, watch: Watch) -> Seen:
 
 
 def _judged(run: Session, request: Asked, watch: Watch) -> tuple[Report, Facts, str]:
-    """The report, with plans if possible; the facts of one machine, and its name if there are several."""
+    """Return the report, with plans if possible; the facts of one machine, and its name if there are several."""
     source = source_of(request.facts, request.nodes, with_kept_nodes=False)
     found = examine(Request(run, source), watch)
     report = found.report if request.facts else repair.show(run, found.facts, found.report)

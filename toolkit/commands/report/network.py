@@ -1,4 +1,7 @@
-"""Whether the package indexes answer and how fast, as verl's scripts/diagnose.py tests with --network: those that pip and uv use here."""
+"""Whether the package indexes that pip and uv use here respond, and how fast.
+
+verl's scripts/diagnose.py tests the same with --network.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from verl_doctor.toolkit.index.settings import PYPI, index_settings
 from verl_doctor.toolkit.index.web import Web
 from verl_doctor.toolkit.machine import Machine
 
-_PROJECT = "pip"  # every index that has anything has it
+_PROJECT = "pip"  # in every index that is not empty
 _MOST = 16 * 1024 * 1024  # bytes of its page
 _NAME_TIMEOUT = 10.0  # seconds for a name
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One index by its `host`: how long its name and its page took in seconds, and what went wrong, "" when nothing did."""
+    """One index by its `host`: the seconds for its name and its page, and what went wrong, "" for nothing."""
 
     host: str
     resolving: float
@@ -30,7 +33,7 @@ class Tried:
 
     @property
     def is_public(self) -> bool:
-        """Whether it is a public one."""
+        """Whether the host is public."""
         return self.host == urlsplit(PYPI).hostname
 
 

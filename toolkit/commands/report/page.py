@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Mark(Enum):
-    """How bad something is."""
+    """The severity of a finding."""
 
     BAD = "bad"
     BROKEN = "broken"
@@ -33,7 +33,7 @@ MARK_WORDS = {
 
 
 class Language(Enum):
-    """What the lines of a listing are."""
+    """The language of the lines in a listing."""
 
     PLAIN = ""
     DIFF = "diff"
@@ -52,7 +52,7 @@ class Rank(Enum):
 
 @dataclass(frozen=True)
 class Said:
-    """A sentence or two."""
+    """One or two sentences."""
 
     text: str
 
@@ -66,14 +66,14 @@ class Points:
 
 @dataclass(frozen=True)
 class Values:
-    """Names with their values, which are shown as they were read."""
+    """Names with their values, shown as read."""
 
     rows: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells below a head."""
+    """Rows of cells below a header."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -134,7 +134,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """The whole. `word` is the verdict in a word or two, `sentence` its explanation, `about` what made the page and when."""
+    """The whole page. `word` is the verdict in a word or two, `sentence` its explanation, `about` what made the page and when."""
 
     word: str
     mark: Mark
@@ -144,7 +144,7 @@ class Page:
 
 
 def mapped(value: T, change: Callable[[str], str]) -> T:
-    """The same value with each text in it changed, also in the keys of mappings and in the fields of dataclasses."""
+    """Return the same value with each text in it changed, also in keys of mappings and fields of dataclasses."""
     return _mapped(value, change)  # type: ignore[no-any-return]
 
 
@@ -163,7 +163,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """All texts in a value, as `mapped` finds them."""
+    """Return all texts in a value, as `mapped` finds them."""
     found: list[str] = []
 
     def note(text: str) -> str:

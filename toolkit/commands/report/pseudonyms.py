@@ -1,7 +1,8 @@
 """Pseudonyms for names of people and machines on a public page; the same name always gets the same pseudonym.
 
-A home folder becomes `~`, a user USER, a host node-17 or host-1, an address address-1. What only looks like a
-name stays: versions, loopback, common networks, and words that the page needs, such as names of packages.
+A home folder becomes `~`, a user USER, a host node-17 or host-1, an address address-1. Text that only
+resembles a name stays: versions, loopback, common networks, and words that the page needs, such as package
+names.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from verl_doctor.toolkit.collectors.network.network import is_address
 from verl_doctor.toolkit.system.secret import without_secrets
 
-# A dotted name of Python has no number or hyphen before its first dot.
+# A dotted Python name has no number or hyphen before its first dot.
 _OF_CLOUDS = re.compile(
     r"\bip-\d+-\d+-\d+-\d+(?:\.[\w-]+)*"
     r"|(?<![\w./-])(?=[A-Za-z0-9-]*[\d-])[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*"
@@ -32,11 +33,11 @@ class StandIns:
         self._given: dict[str, dict[str, str]] = {}
 
     def of(self, kind: str, name: str) -> str:
-        """`address-1` for the first name of that kind, `address-2` for the next other one."""
+        """Return `address-1` for the first name of that kind, `address-2` for the next."""
         return f"{kind}-{self.number(kind, name)}"
 
     def number(self, kind: str, name: str) -> str:
-        """Only the number."""
+        """Return the number of a name's pseudonym."""
         known = self._given.setdefault(kind, {})
         return known.setdefault(name, str(len(known) + 1))
 
@@ -62,7 +63,7 @@ class HostMask:
         self._domain = re.compile(rf"(?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{domains})\b") if domains else None
 
     def __call__(self, text: str) -> str:
-        """The text with pseudonyms."""
+        """Return the text with pseudonyms."""
         if self._row is not None:
             text = self._row.sub(self._in_row, text)
         if self._alone is not None:
@@ -83,13 +84,13 @@ class HostMask:
 
 
 def _stem(name: str) -> str:
-    """The part of a name before its final number, "" if there is none."""
+    """Return the part of a name before its final number, "" if there is none."""
     numbered = None if _ONLY_HEX.fullmatch(name) else _NUMBERED.fullmatch(name)
     return numbered[1] if numbered else ""
 
 
 def any_of(words: Iterable[str], before: str, behind: str) -> re.Pattern[str] | None:
-    """A pattern that finds each of the words, the longest first, as the group `word`; None when there are none."""
+    """Return a pattern that finds each of the words, the longest first, as the group `word`; None if there are none."""
     listed = "|".join(map(re.escape, sorted(set(words), key=len, reverse=True)))
     return re.compile(f"{before}(?P<word>{listed}){behind}") if listed else None
 
@@ -134,7 +135,11 @@ _PRIVATE = tuple(
 
 @dataclass(frozen=True)
 class Names:
-    """The known names. `words` are never masked; `versions` are not addresses. `folders` are home folders, `others` further names with their pseudonyms."""
+    """The known names.
+
+    `words` are never masked; `versions` are not addresses. `folders` are home folders, `others` further names
+    with their pseudonyms.
+    """
 
     folders: frozenset[str] = frozenset()
     people: frozenset[str] = frozenset()
@@ -165,11 +170,11 @@ class Masks:
         self._hosts = HostMask(hosts, self._may_be_found, self._stand_ins)
 
     def __call__(self, text: str) -> str:
-        """The text without secrets and with pseudonyms."""
+        """Return the text without secrets and with pseudonyms."""
         return self.names(without_secrets(text))
 
     def names(self, text: str) -> str:
-        """The text with pseudonyms."""
+        """Return the text with pseudonyms."""
         if text in self._short:
             return self._stand_ins.of("host", text)
         if len(text) < _SHORTEST:
@@ -211,12 +216,12 @@ class Masks:
         return self._stand_ins.of("address", str(address))
 
     def _may_be_found(self, name: str) -> bool:
-        """Whether a name can be searched as a word: it is long enough and has no other meaning."""
+        """Return whether a name can be searched as a word: it is long enough and has no other meaning."""
         return len(name) >= _SHORTEST and name.lower() not in _NOBODY | self._names.words
 
 
 def people_in(texts: Iterable[str]) -> frozenset[str]:
-    """The users whose home folders or addresses appear: alice@corp.example, alice@gpu-7."""
+    """Return the users whose home folders or addresses appear: alice@corp.example, alice@gpu-7."""
     people = set()
     for text in texts:
         people |= {found[2] for found in _HOME.finditer(text)}

@@ -1,4 +1,8 @@
-"""A page as one self-contained HTML file: no network, no script, with dark mode, keyboard access and a print layout. The style and the frame are files in `data/report`. The page's content security policy lets a browser load nothing and apply no style but ours."""
+"""A page as one self-contained HTML file: no network, no script, with dark mode, keyboard access and a print layout.
+
+The style and the frame are files in `data/report`. The page's content security policy lets a browser load
+nothing and apply no style but ours.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ _SIGNS = (("+++", ""), ("---", ""), ("+", "added"), ("-", "removed"), ("@@", "pl
 
 
 def render(page: Page) -> str:
-    """The whole file."""
+    """Return the HTML file."""
     style = _file("page.css") + svg.page_colours()
     title = f"verl-doctor: {page.word}, {page.sentence}"
     parts = {
@@ -52,7 +56,7 @@ def _file(name: str) -> str:
 
 
 def _hash(style: str) -> str:
-    """As a policy names a style (https://www.w3.org/TR/CSP3/#grammardef-hash-source)."""
+    """Return the hash by which a policy refers to a style (https://www.w3.org/TR/CSP3/#grammardef-hash-source)."""
     return "sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
 
 
@@ -108,7 +112,7 @@ def _mark(mark: Mark, word: str) -> Html:
 
 
 def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Html:
-    """A table whose cells are labelled when a narrow screen stacks them."""
+    """Return a table whose cells are labelled when a narrow screen stacks them."""
     top = element("thead", element("tr", *(element("th", escaped(cell), scope="col") for cell in head)))
     body = (
         element(
@@ -121,7 +125,7 @@ def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> Html:
 
 
 def _listing(lines: tuple[str, ...], language: Language) -> Html:
-    """Lines that scroll sideways if they are too long, also with the keyboard."""
+    """Return lines that scroll sideways if they are too long, also with the keyboard."""
     content = map(_of_diff, lines) if language is Language.DIFF else map(escaped, lines)
     return element("pre", Html("\n".join(content)), tabindex="0")
 

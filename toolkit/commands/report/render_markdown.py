@@ -1,4 +1,7 @@
-"""A page as Markdown for a GitHub issue, within the length limit. If space is short, the lowest ranks are cut first, with a note on how to get the full page."""
+"""A page as Markdown for a GitHub issue, within the length limit.
+
+If space is short, the lowest ranks are cut first, with a note on how to get the full page.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cut(block: Block, room: int) -> Block | None:
-    """As much of a block as fits, None if nothing fits."""
+    """Return as much of a block as fits, None if nothing does."""
     match block:
         case Table(_, rows):
             empty = replace(block, rows=())
@@ -151,7 +154,7 @@ def _cut_all(blocks: Iterable[Block], room: int) -> Iterator[Block]:
 
 
 def _first(items: Sequence[T], size: Callable[[T], int], room: int) -> tuple[T, ...]:
-    """As many of the first ones as fit."""
+    """Return as many of the first items as fit."""
     for number, item in enumerate(items):
         room -= size(item)
         if room < 0:

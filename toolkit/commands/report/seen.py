@@ -13,10 +13,11 @@ from verl_doctor.toolkit.result import Report
 
 @dataclass(frozen=True)
 class Seen:
-    """`facts` are those of one machine: the one that was looked at, or the one that `facts_of` names among several, `engine.examination.HERE` or a node.
+    """One examination. `facts` are those of one machine: the only one, or `facts_of` among several (`engine.examination.HERE` or a node).
 
-    `version` is the doctor's, `taken` in UTC (ISO 8601). `log` is what the logs tell and `compared` what is not as it was where the job worked, `indexes` how the package indexes answered, None
-    where nobody asked.
+    `version` is the doctor's, `taken` in UTC (ISO 8601). `log` is the diagnosis of the logs, `compared` the
+    differences from where the job worked, and `indexes` how the package indexes responded; each is None if
+    not requested.
     """
 
     report: Report

@@ -33,7 +33,7 @@ _COLUMNS = 100  # of a chart in a page
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """Nothing if no log shows a start, and nothing if no model was named or reading was not measured."""
+    """Yield the sections: nothing if no log shows a start, and nothing if no model was named or reading was not measured."""
     yield from _start(seen)
     yield from _loading(seen)
 

@@ -11,7 +11,7 @@ from verl_doctor.toolkit.text import counted
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """The section; it is present even if everything was checked."""
+    """Yield the section; it is present even if everything was checked."""
     report = seen.report
     blocks: list[Block] = []
     rows = [

@@ -32,7 +32,7 @@ MARKS: dict[Verdict, Mark] = {
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """The top of the page."""
+    """Yield the top of the page."""
     report = seen.report
     blocks: list[Block] = [Points(tuple(_examined(seen)))]
     if report.paths:

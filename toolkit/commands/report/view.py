@@ -26,7 +26,7 @@ SCHEMA_VERSION = 1
 
 
 def document(seen: Seen, page: Page, *, masked: bool) -> dict[str, Any]:
-    """Everything, in JSON types. The texts of `page` are already masked if required, those of `seen` are not."""
+    """Return everything in JSON types. The texts of `page` are already masked if required, those of `seen` are not."""
     check = result.document(seen.report)
     return {
         "schema_version": SCHEMA_VERSION,
@@ -85,7 +85,7 @@ class PageAnswer(Answer):
         return render_markdown.render(self.page)
 
     def exit_code(self) -> int:
-        """Return that of the report."""
+        """Return the report's exit code."""
         return self.code
 
 

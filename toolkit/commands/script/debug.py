@@ -1,7 +1,8 @@
 """The DEBUG variant: the same job with the same code paths, in minutes.
 
-Two steps on the smallest batch that verl takes, short answers, no compiled graphs, nothing saved, nothing validated, nothing
-reported to other machines. What decides whether the job fits and how it is divided among the GPUs stays.
+Two steps on the smallest batch that verl accepts, short responses, no compiled graphs, no saving, no
+validation, no reporting to other machines. Settings that decide whether the job fits and how it is
+distributed over the GPUs stay unchanged.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from verl_doctor.toolkit.commands.script.sizes import shrink
 from verl_doctor.toolkit.commands.script.variant import Recipe, Wishes
 
 _ROLLOUT = "actor_rollout_ref.rollout"
-_STEPS = 2  # the second one starts with weights that the first has changed
+_STEPS = 2  # the second step starts with weights that the first has changed
 _ANSWER = 64  # tokens
-_CONVERSATION = 512  # tokens: the minimum for several turns and the answers of tools
-_TINY_ROWS = 2  # as `verl-doctor tiny` writes them unless told otherwise
-_SHORT_PROMPT = 512  # tokens: short enough already; more than a row of tiny data has
+_CONVERSATION = 512  # tokens: the minimum for several turns and tool responses
+_TINY_ROWS = 2  # the default of `verl-doctor tiny`
+_SHORT_PROMPT = 512  # tokens: short enough already; longer than a row of tiny data
 _STEP = 128  # tokens
 _NEVER = 900  # such a number, like 999, means "never"
 _OFF = -1  # verl: "if config.trainer.save_freq > 0"; a large number still saves after the last step
@@ -34,10 +35,10 @@ def debug(
     gpus: int | None = None,
     prompt: int | None = None,
 ) -> Recipe:
-    """What is to change in a command that starts verl.
+    """Return the changes to a command that starts verl.
 
-    `tiny` is a folder that `verl-doctor tiny` wrote, with so many `rows`; `gpus` the number on each node where the script does
-    not tell; `prompt` a number of tokens that no prompt of the data has more of.
+    `tiny` is a folder written by `verl-doctor tiny` with this many `rows`. `gpus` is the number per node if
+    the script does not set it. `prompt` is an upper limit for the tokens of a prompt in the data.
     """
     wishes = Wishes(there)
     if one_node:
@@ -124,7 +125,7 @@ def _trainer(wishes: Wishes) -> None:
 
 
 def _own_checkpoints(wishes: Wishes) -> None:
-    """Separate what the SFT trainers of 0.3 to 0.9 save: they save after the last step, whatever `save_freq` is."""
+    """Redirect what the SFT trainers of 0.3 to 0.9 save: they save after the last step regardless of `save_freq`."""
     key = "trainer.default_local_dir"
     folder = wishes.value(key)
     if folder is not MISSING:
@@ -137,7 +138,7 @@ def _own_checkpoints(wishes: Wishes) -> None:
 
 
 def _at_most(wishes: Wishes, key: str, most: int, why: str) -> None:
-    """As `lower`; null stands for no limit."""
+    """Like `lower`, but null means no limit."""
     if wishes.value(key) is None:
         wishes.give(key, most, why)
     wishes.lower(key, most, why)

@@ -1,4 +1,4 @@
-"""The FAST_LOAD variant: the same training, started sooner. Only settings that the installed packages read and that help here."""
+"""The FAST_LOAD variant: the same training, started sooner, by settings that the installed packages read and that help here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verl_doctor.toolkit.text import in_bytes
 _ROLLOUT = "actor_rollout_ref.rollout"
 _MODEL = "actor_rollout_ref.model"
 _FORMAT = f"{_ROLLOUT}.load_format"
-_DEFAULT_LOADER = frozenset({"auto", "hf", "safetensors"})  # the formats that vLLM's strategies are for
+_DEFAULT_LOADER = frozenset({"auto", "hf", "safetensors"})  # the formats that vLLM's strategies support
 _AHEAD = "prefetch"
 _FOLKLORE = (
     "no variable is set: VLLM_WORKER_MULTIPROC_METHOD decides how vLLM starts its processes, TOKENIZERS_PARALLELISM whether "
@@ -31,9 +31,10 @@ _FOLKLORE = (
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where the weights are and what vLLM can do with them; None if unknown.
+    """Where the weights are and which vLLM features can load them; None if unknown.
 
-    `room` is how many bytes of memory may be taken. `waits`: verl's processes wait for the one that copies the weights.
+    `room` is the memory that may be used, in bytes. `waits`: verl's processes wait for the process that
+    copies the weights.
     """
 
     storage: ModelStorage | None = None
@@ -43,7 +44,7 @@ class Surroundings:
 
 
 def surroundings(facts: Facts) -> Surroundings:
-    """Of a job that is started here."""
+    """Return the surroundings of a job that starts here."""
     storage, loading, copy = facts.get(ModelStorage), facts.get(VllmLoading), facts.get(ModelCopy)
     return Surroundings(
         None if isinstance(storage, Unknown) else storage,
@@ -54,7 +55,7 @@ def surroundings(facts: Facts) -> Surroundings:
 
 
 def _room(shm: SharedMemory | Unknown, memory: HostMemory | Unknown, limits: HostLimits | Unknown) -> float:
-    """Half of the memory that is left, as far as /dev/shm takes it: the job needs the other half to load the weights."""
+    """Return half of the free memory, limited by /dev/shm: the job needs the other half to load the weights."""
     if isinstance(shm, Unknown) or isinstance(memory, Unknown) or memory.available is None:
         return 0
     amounts = [shm.free, memory.available / 2]
@@ -65,7 +66,7 @@ def _room(shm: SharedMemory | Unknown, memory: HostMemory | Unknown, limits: Hos
 
 
 def fast_load(there: Configuration, around: Surroundings | None = None) -> Recipe:
-    """What is to change in a command that starts verl."""
+    """Return the changes to a command that starts verl."""
     around = around or Surroundings()
     wishes = Wishes(there)
     wishes.give(
@@ -80,9 +81,10 @@ def fast_load(there: Configuration, around: Surroundings | None = None) -> Recip
 
 
 def _engine(wishes: Wishes, around: Surroundings) -> None:
-    """Make the rollout skip reading weights if verl sends it the trained ones before it samples, and otherwise read ahead.
+    """Let the rollout skip reading weights if verl sends it the trained ones before sampling; otherwise read ahead.
 
-    The first is verl's own default in main_ppo, `load_format: dummy...`. With LoRA the rollout keeps the base weights that it has read.
+    The former is verl's own default in main_ppo, `load_format: dummy...`. With LoRA the rollout keeps the
+    base weights that it has read.
     """
     now, own = wishes.value(_FORMAT), wishes.there.default(_FORMAT)
     if now is MISSING:
@@ -101,7 +103,7 @@ def _engine(wishes: Wishes, around: Surroundings) -> None:
 
 
 def _is_filled_by_trainer(wishes: Wishes) -> bool:
-    """Whether trainer and rollout share their GPUs, so that the first thing the rollout gets are the trainer's weights."""
+    """Return whether trainer and rollout share their GPUs, so that the rollout first receives the trainer's weights."""
     program = Path(wishes.there.program)
     shared = program.name == "main_ppo.py" and "experimental" not in program.parts
     return shared and wishes.value("actor_rollout_ref.hybrid_engine") is not False
@@ -113,7 +115,7 @@ def _trains_adapters(wishes: Wishes) -> bool:
 
 
 def _read_ahead(wishes: Wishes, around: Surroundings) -> None:
-    """On a network file system a mapped file comes in small pieces, unless vLLM reads ahead."""
+    """Read ahead: a mapped file on a network file system otherwise arrives in small pieces."""
     storage, loading = around.storage, around.loading
     if storage is None or loading is None or not storage.shared or _AHEAD not in loading.strategies:
         return
@@ -127,14 +129,14 @@ def _read_ahead(wishes: Wishes, around: Surroundings) -> None:
 
 
 def _copy(wishes: Wishes, around: Surroundings) -> None:
-    """Let verl copy weights that are cold on a network file system into shared memory, once for all processes of a node."""
+    """Let verl copy cold weights from a network file system into shared memory, once for all processes of a node."""
     storage = around.storage
     if storage is None or storage.in_memory or storage.in_shared_memory or not storage.cold:
         return
     cold = f"{in_bytes(storage.cold)} of the weights are not in memory"
     safe = (
         around.waits or wishes.value("trainer.nnodes") == 1
-    )  # else the processes of a node copy at once: LOAD116
+    )  # otherwise all processes of a node copy at once: LOAD116
     room = storage.shared and storage.bytes <= around.room
     if safe and room and wishes.value(f"{_MODEL}.use_shm") is False:
         wishes.give(f"{_MODEL}.use_shm", True, f"{cold}: each node copies them once from {storage.kind}")

@@ -19,12 +19,12 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 
 class NoVariant(Exception):  # noqa: N818 - it is an answer
-    """Why there is no variant of this script: one sentence with the next step."""
+    """The reason why this script has no variant: one sentence with the next step."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A verified variant: its bytes, the recipe of each command, and how both scripts were read and judged."""
+    """A verified variant: its bytes, the recipe of each command, and both scripts as read and judged."""
 
     content: bytes
     recipes: tuple[Recipe, ...]
@@ -68,7 +68,7 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
 
 
 def _refused(seen: Seen) -> str:
-    """What Hydra refuses in the present script."""
+    """Return what Hydra rejects in the present script."""
     for job in seen.jobs:
         for word in job.configuration.overrides:
             if word.fate not in ("applied", "chosen", "not told"):
@@ -88,7 +88,7 @@ def _text(script: Path) -> str:
 def _first_proven(
     session: Session, before: Seen, source: str, path: Path, orders: list[Order], tried: Iterator[Draft]
 ) -> tuple[Draft, Seen]:
-    """The first text that is the intended variant, and its reading. Raises CannotEdit if none is."""
+    """Return the first text that is the intended variant, and its reading. Raises CannotEdit if there is none."""
     doubt = ""
     for draft in tried:
         after = _proven(session, before, draft, source, path, orders)
@@ -101,7 +101,7 @@ def _first_proven(
 def _proven(
     session: Session, before: Seen, draft: Draft, source: str, path: Path, orders: list[Order]
 ) -> Seen | str:
-    """The reading of a text that is the intended variant, or why it is not."""
+    """Return the reading of a text that is the intended variant, or the reason why it is not."""
     if not same_but_for(source, draft):
         return "the shell would parse it differently"
     if refusal := refused_text(draft.text, session.machine):

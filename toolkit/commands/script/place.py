@@ -1,4 +1,4 @@
-"""Where a script can be changed: the words and commands of a shell script, and of strings in it that other shells run."""
+"""Where a script can be changed: the words and commands of a shell script and of strings in it that other shells run."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _QUOTES = "'\""
 _OVERRIDE = re.compile(r"[\"']?(\+{0,2}[A-Za-z_][\w.]*)=")
 _ARGUMENTS = re.compile(
     r"[\"']?\$(?:[@*]|\{[@*][^}]*\}|\{1\+[\"']?\$@[\"']?\})[\"']?"
-)  # "$@" and ${1+"$@"}: what the script is called with
+)  # "$@" and ${1+"$@"}: the script's arguments
 _STRING = re.compile(r"(['\"]).*\s.*=.*\1", re.DOTALL)  # may hold a command with overrides
 
 
 @dataclass(frozen=True)
 class Place:
-    """A word of a command. `top` is the word of the script in which it stands: itself, or a string that another shell is to run."""
+    """A word of a command. `top` is the word of the script that contains it: itself, or a string for another shell."""
 
     written: Written
     top: Written
 
     @property
     def nested(self) -> bool:
-        """Whether it stands in such a string."""
+        """Whether the word is inside such a string."""
         return self.top is not self.written
 
     @property
     def key(self) -> str:
-        """The key that it gives a value; "" for another word."""
+        """The key that the word sets, "" for any other word."""
         return _key(self.written.raw)
 
     def with_value(self, value: Any) -> str:
-        """The word with another value behind its `=`, in the same quotes when they are around the whole word."""
+        """Return the word with another value after its `=`, in the same quotes if they enclose the whole word."""
         key = self.written.raw.partition("=")[0]
         if self.nested:
             return f"{key.lstrip(_QUOTES)}={in_shell(value, nested=True)}"
@@ -56,16 +56,16 @@ class Call:
 
     @property
     def raws(self) -> list[str]:
-        """Its words as they are written."""
+        """Its words as written."""
         return [word.written.raw for word in self.words]
 
     def has(self, written: Sequence[str]) -> bool:
-        """Whether these words stand in it, in this order."""
+        """Return whether it contains these words in this order."""
         there = iter(self.raws)
         return all(word in there for word in written)
 
     def anchor(self, *, last: bool) -> Place:
-        """The word behind which others may be added: the last one before the script's own arguments, or really the last."""
+        """Return the word after which others may be added: the last one, or the last before the script's own arguments."""
         words = list(self.words)
         while not last and len(words) > 1 and _ARGUMENTS.fullmatch(words[-1].written.raw):
             words.pop()
@@ -81,17 +81,17 @@ class Script:
     calls: tuple[Call, ...]
 
     def place(self, given: Sequence[Word], key: str) -> Place | None:
-        """The one word that gives a key its value; None when it stands in another file, or may not be there."""
+        """Return the one word that sets a key; None if it is in another file or is ambiguous."""
         of_key = [word for word in given if _key(word.text if word.text is not None else word.written) == key]
         if not of_key or of_key[-1].conditional or of_key[-1].path != self.path:
             return None
         found = [word for word in self.words if word.key == key]
         on_line = [word for word in found if word.written.line == of_key[-1].line]
-        chosen = on_line or [word for word in found if word.nested]  # lines are not counted in a string
+        chosen = on_line or [word for word in found if word.nested]  # lines in a string are not counted
         return chosen[0] if len(chosen) == 1 and "\n" not in chosen[0].written.raw else None
 
     def call(self, command: Command) -> Call:
-        """The command that has all the words which its overrides were written as. Raises CannotEdit when it is not here."""
+        """Return the command that contains all words of its overrides. Raises CannotEdit if it is not in this script."""
         if command.path == self.path:
             there = {raw for call in self.calls for raw in call.raws}
             written = list(dict.fromkeys(word.written for word in command.words if word.written in there))
@@ -121,7 +121,7 @@ def read(source: str, path: str) -> Script:
 
 
 def _commands_in(top: Written) -> Iterator[Call]:
-    """The commands in a string."""
+    """Return the commands in a string."""
     if not _STRING.fullmatch(top.raw):
         return
     for part in below(parse(top.raw[1:-1], top.line)):

@@ -24,7 +24,7 @@ _RULES = ("CFG",)
 
 @dataclass(frozen=True)
 class Job:
-    """One command that starts verl, and what verl's configuration is with it."""
+    """One command that starts verl, and the verl configuration that results."""
 
     command: Command
     configuration: Configuration
@@ -32,7 +32,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Seen:
-    """A script as it was read: its facts, the commands in it, and what the rules about configurations say."""
+    """A script as read: its facts, its commands, and the findings of the rules about configurations."""
 
     launch: Launch
     jobs: tuple[Job, ...]
@@ -40,13 +40,13 @@ class Seen:
 
 
 class NoVerlError(Exception):
-    """No verl was found; the reason names where it was looked for."""
+    """No verl was found; the reason names the places searched."""
 
 
 def see(session: Session, launch: Launch | None = None) -> Seen | str:
-    """Read a script, or take it as read, and judge its configuration. Returns a sentence if that fails.
+    """Read a script, or use it as read, and judge its configuration. Return a sentence if that fails.
 
-    Raises NoVerlError where there is no verl that could compose it.
+    Raises NoVerlError if no verl can compose it.
     """
     session = session.narrowed(_RULES)
     collection = session.look() if launch is None else session.look({Launch: launch})
@@ -85,25 +85,25 @@ def _configuration(
 
 
 def read_as(session: Session, text: str, path: Path) -> tuple[Session, Launch | Unknown]:
-    """The session and the launch as they would be if the script had this text and stood at this path."""
+    """Return the session and the launch as they would be if the script had this text and this path."""
     again = at_path(session, path)
     as_loaded = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return again, read_launch(again.target, session.machine, overlaid({str(path): as_loaded}))
 
 
 def at_path(session: Session, path: Path) -> Session:
-    """The session as it would be if the script stood at this path."""
+    """Return the session as it would be if the script were at this path."""
     target = replace(session.target, files=(path, *session.target.files[1:]))
     return replace(session, target=target, begun=[])
 
 
 def overlaid(texts: Mapping[str, str]) -> Callable[[str], str | None]:
-    """Reads files as `load_text` does, with some that are not written yet."""
+    """Return a reader like `load_text` that also has files that are not yet written."""
     return lambda path: texts[path] if path in texts else load_text(path)
 
 
 def unlike(before: Seen, after: Seen, wishes: Sequence[tuple[Wish, ...]]) -> str:
-    """Why the second is not the first plus exactly these changes; "" if it is."""
+    """Return how the second differs from the first plus exactly these changes, "" if it does not."""
     if len(before.jobs) != len(after.jobs):
         return f"it starts {len(after.jobs)} commands of verl, not {len(before.jobs)}"
     for old, new, wanted in zip(before.jobs, after.jobs, wishes, strict=True):
@@ -113,7 +113,7 @@ def unlike(before: Seen, after: Seen, wishes: Sequence[tuple[Wish, ...]]) -> str
 
 
 def _differs(old: Configuration, new: Configuration, wishes: Sequence[Wish]) -> str:
-    """The first key with an unexpected value."""
+    """Return the first key with an unexpected value."""
     wanted = {**dict(leaves(dict(old.after))), **{wish.key: wish.value for wish in wishes}}
     found = dict(leaves(dict(new.after)))
     for key in sorted({*wanted, *found}):
@@ -127,7 +127,7 @@ def _equal(first: Any, other: Any) -> bool:
 
 
 def new_findings(before: Report, after: Report) -> str:
-    """What the rules find more often in the second than in the first, or can no longer judge; "" for nothing."""
+    """Return what the rules newly find in the second, or can no longer judge there; "" for nothing."""
     was = Counter(result.code for result, _ in before.findings())
     now = Counter(result.code for result, _ in after.findings())
     for result, finding in after.findings():

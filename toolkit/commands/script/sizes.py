@@ -1,8 +1,7 @@
-"""The smallest batch that a verl accepts: few samples, divided among the GPUs, the agents and the micro batches as verl divides them.
+"""Compute the smallest batch that a verl accepts: few samples, divided among GPUs, agents and micro batches as verl does.
 
-What verl requires (0.3 to 0.9): `verl/utils/config.py`, `verl/workers/config/actor.py`, the FSDP and Megatron
-workers, and
-`DataProto.chunk`, which gives each agent loop worker an equal share.
+verl's requirements (0.3 to 0.9) are in `verl/utils/config.py`, `verl/workers/config/actor.py`, the FSDP and
+Megatron workers, and `DataProto.chunk`, which gives each agent loop worker an equal share.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 _REF = "actor_rollout_ref.ref"
 _BATCH, _SAMPLES, _MINI = "data.train_batch_size", f"{_ROLLOUT}.n", f"{_ACTOR}.ppo_mini_batch_size"
 _GPUS = ("trainer.n_gpus_per_node", "trainer.nnodes")
-_GROUP = 2  # samples of one prompt: the fewest that can be compared with each other
+_GROUP = 2  # samples per prompt: the fewest that can be compared with each other
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Prompts in a batch, samples of each, prompts in a mini batch."""
+    """The prompts in a batch, samples per prompt, and prompts in a mini batch."""
 
     batch: int
     samples: int
@@ -32,14 +31,14 @@ class Sizes:
 
     @property
     def all_samples(self) -> int:
-        """How many samples one step has."""
+        """The number of samples in one step."""
         return self.batch * self.samples
 
 
 def shrink(wishes: Wishes, rows: int | None = None, gpus: int | None = None) -> None:
-    """Wish for the smallest batch, and for whatever must become smaller with it.
+    """Request the smallest batch, and reduce everything that depends on it.
 
-    `rows` are all that the data have, `gpus` those of each node if the script does not tell.
+    `rows` is the number of rows in the data, `gpus` the number per node if the script does not set it.
     """
     sizes = _now(wishes)
     of_node, gpus = gpus, _gpus(wishes, gpus)
@@ -68,7 +67,7 @@ def _now(wishes: Wishes) -> Sizes | None:
 
 
 def _gpus(wishes: Wishes, of_node: int | None) -> int | None:
-    """All GPUs of the job; an unknown word may request any number."""
+    """Return the number of GPUs of the job; an unknown word may request any number."""
     each, nodes = _each(wishes, of_node), _known(wishes, _GPUS[1])
     return each * nodes if each and nodes else None
 
@@ -82,7 +81,7 @@ def _known(wishes: Wishes, key: str) -> int | None:
 
 
 def _untold(wishes: Wishes, of_node: int | None) -> str:
-    """Which unknown value the sizes depend on, and how to supply it."""
+    """Return the unknown value that the sizes depend on, and how to supply it."""
     if _each(wishes, of_node) is None:
         why = f"{_GPUS[0]} is not known from the script; pass --gpus N"
     elif _known(wishes, _GPUS[1]) is None:
@@ -93,7 +92,7 @@ def _untold(wishes: Wishes, of_node: int | None) -> str:
 
 
 def _replicas(wishes: Wishes, gpus: int | None) -> int | None:
-    """How many copies of the trained model share a batch."""
+    """Return how many copies of the trained model share a batch."""
     if wishes.value(f"{_ACTOR}.strategy") == "megatron":
         names = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
         keys = [f"{_ACTOR}.megatron.{name}" for name in names]
@@ -109,7 +108,7 @@ def _replicas(wishes: Wishes, gpus: int | None) -> int | None:
 
 
 def _whole_micro_batch(wishes: Wishes) -> int | None:
-    """The deprecated micro batch over all GPUs, which must have a sample for each of them."""
+    """Return the deprecated micro batch over all GPUs, which needs a sample for each of them."""
     if wishes.value(f"{_ACTOR}.use_dynamic_bsz") is True:
         return None
     return wishes.number(f"{_ACTOR}.ppo_micro_batch_size")
@@ -118,7 +117,7 @@ def _whole_micro_batch(wishes: Wishes) -> int | None:
 def _smallest(
     now: Sizes, replicas: int, gpus: int, whole_micro: int | None, rows: int | None
 ) -> Sizes | None:
-    """The fewest samples, with the smallest groups: those that divide among GPUs and replicas. None when none do."""
+    """Return the fewest samples, with the smallest groups, that divide among GPUs and replicas; None if none do."""
     found = []
     for samples in range(min(now.samples, _GROUP), now.samples + 1):
         for batch in range(1, now.batch + 1):
@@ -133,7 +132,7 @@ def _smallest(
 
 
 def _micro_batches(wishes: Wishes, small: Sizes, replicas: int) -> None:
-    """Micro batches that fill what one GPU gets: of a mini batch, and of a whole batch."""
+    """Size micro batches to fill the share of one GPU, of a mini batch and of a whole batch."""
     of_mini = small.mini * small.samples // replicas
     of_batch = small.all_samples // replicas
     if wishes.value(f"{_ACTOR}.use_dynamic_bsz") is not True:
@@ -157,14 +156,14 @@ def _has_critic(wishes: Wishes) -> bool:
 
 
 def _divide(wishes: Wishes, key: str, whole: int) -> None:
-    """Make a micro batch one that fills `whole`."""
+    """Change a micro batch to one that divides `whole` evenly."""
     now = wishes.number(key)
     if now:
         wishes.lower(key, math.gcd(now, whole), f"it must divide {counted(whole, 'sample')}")
 
 
 def _agents(wishes: Wishes, small: Sizes) -> None:
-    """As many agent loop workers as can get an equal share of the samples."""
+    """Use as many agent loop workers as can get an equal share of the samples."""
     key = f"{_ROLLOUT}.agent.num_workers"
     now = wishes.number(key)
     if now and wishes.value(f"{_ROLLOUT}.mode") != "sync":

@@ -1,8 +1,8 @@
-"""Write a variant: a shell script in which some overrides of verl's configuration have other values, and every other byte stays.
+"""Write a variant: a shell script in which some overrides of verl's configuration change, and every other byte stays.
 
-An override that stands in the script is changed where it stands; others are added at the end of the command, where the last
-value of a key counts. Replaced lines stay as comments that end in a marker. A comment cannot stand inside a command that goes
-on after a backslash: there it stands above the command's first line.
+Overrides in the script are changed in place; others are added at the end of the command, because the last
+value of a key counts. Replaced lines stay as comments that end in a marker. Comments cannot stand inside a
+command continued by backslashes, so they go above its first line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_CALLS = 20
 
 @dataclass(frozen=True)
 class Order:
-    """What is to change in one command of the script."""
+    """The changes to one command of the script."""
 
     command: Command
     wishes: tuple[Wish, ...]
@@ -39,7 +39,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Draft:
-    """A text of a variant that is to be proven. `replaced` are the raw words at their places, `added` those behind a place."""
+    """A draft of a variant, not yet verified. `replaced` are the raw words by place, `added` those after a place."""
 
     text: str
     replaced: Mapping[int, str]
@@ -48,7 +48,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class _Piece:
-    """What is to stand from one place of the old text to another, and the word that it concerns."""
+    """A replacement between two places of the old text, and the word that it concerns."""
 
     start: int
     end: int
@@ -58,7 +58,7 @@ class _Piece:
 
 @dataclass
 class _Edits:
-    """By place in the old text: words that replace another, and words that are added behind one of a command."""
+    """Edits by place in the old text: replaced words, and words added after a word of a command."""
 
     source: str
     replaced: dict[int, tuple[Place, str]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class _Edits:
         there += [word for word in words if word not in there]
 
     def pieces(self) -> list[_Piece]:
-        """All edits, from the last to the first: those that are still to come keep their places."""
+        """Return all edits from the last to the first, so that earlier places stay valid."""
         found = [_Piece(at, word.written.end, new, word) for at, (word, new) in self.replaced.items()]
         for at, (call, anchor, words) in self.added.items():
             found.append(_Piece(at, at, _joined(self.source, call, anchor, words), anchor))
@@ -87,11 +87,11 @@ class _Edits:
 def drafts(
     source: str, path: str, orders: Sequence[Order], comment: str, head: str, *, last: bool
 ) -> Iterator[Draft]:
-    """Variants of a script, the best first. The verification decides which of them is right.
+    """Yield variants of a script, the best first. Verification decides which of them is right.
 
-    The first changes each override where it stands. The others hand all of them to one command that the script calls, for a
-    script whose training command stands in another file. With `last` what is added stands behind the script's own arguments.
-    Raises CannotEdit when there is no place for them.
+    The first changes each override in place. The others pass all of them to one command of the script, for
+    scripts that start the training command in another file. With `last` they are added after the script's own
+    arguments. Raises CannotEdit if there is no place for them.
     """
     script = read(source, path)
     try:
@@ -112,7 +112,7 @@ def drafts(
 
 
 def _edit(edits: _Edits, order: Order, script: Script, *, last: bool) -> None:
-    """Change what stands in the script, and add what does not to the command."""
+    """Change the overrides in the script, and add the others to the command."""
     added = []
     for wish in order.wishes:
         place = script.place(order.command.words, wish.key)
@@ -126,7 +126,7 @@ def _edit(edits: _Edits, order: Order, script: Script, *, last: bool) -> None:
 
 @dataclass(frozen=True)
 class _Lines:
-    """The lines of a text, each with its end, and where each begins."""
+    """The lines of a text with their ends, and the offset of each."""
 
     lines: list[str]
     starts: list[int]
@@ -137,11 +137,11 @@ class _Lines:
         return cls(lines, list(itertools.accumulate(map(len, lines), initial=0)))
 
     def number(self, at: int) -> int:
-        """The line of a place, from 0."""
+        """Return the line of a place, counted from 0."""
         return bisect.bisect_right(self.starts, at, hi=len(self.lines)) - 1
 
     def first(self, at: int) -> int:
-        """The first line of the command at a place, which may go on after backslashes."""
+        """Return the first line of the command at a place, which may be continued by backslashes."""
         index = self.number(at)
         while index > 0 and _CONTINUED.search(self.lines[index - 1].rstrip("\n")):
             index -= 1
@@ -161,7 +161,7 @@ def _draft(edits: _Edits, comment: str, head: str) -> Draft:
 
 
 def _edited(edits: _Edits, there: _Lines, comment: str) -> list[str]:
-    """All lines, the changed ones with the marker where a comment can stand at their end: not before a line that goes on, nor in a string."""
+    """Return all lines, the changed ones with a marker where a comment is possible: not before a continuation, nor in a string."""
     after = list(there.lines)
     unmarked: dict[int, bool] = {}
     for piece in edits.pieces():
@@ -177,7 +177,7 @@ def _edited(edits: _Edits, there: _Lines, comment: str) -> list[str]:
 
 
 def _notes(edits: _Edits, there: _Lines) -> dict[int, list[str]]:
-    """What is to stand as comments above a line: the lines that were changed, and what was added."""
+    """Return the comments above a line: the lines that were changed, and what was added."""
     found: dict[int, list[str]] = {}
     for at, (word, _) in sorted(edits.replaced.items()):
         kept = found.setdefault(there.first(word.top.at), [])
@@ -191,7 +191,7 @@ def _notes(edits: _Edits, there: _Lines) -> dict[int, list[str]]:
 
 
 def _replaced(edits: _Edits) -> dict[int, str]:
-    """The words of the script that are others afterwards, strings with what is changed in them."""
+    """Return the words of the script that change, including strings with edits inside."""
     found: dict[int, str] = {}
     for piece in edits.pieces():
         if piece.word.nested or piece.start < piece.end:
@@ -202,7 +202,7 @@ def _replaced(edits: _Edits) -> dict[int, str]:
 
 
 def _joined(source: str, call: Call, anchor: Place, words: Sequence[str]) -> str:
-    """The words in the way in which the command is written: each on a line of its own, or behind each other."""
+    """Join the words as the command is written: one per line, or all on one line."""
     begins = source.rfind("\n", 0, anchor.written.at) + 1
     indent = source[begins : anchor.written.at]
     alone = not indent.strip() and call.words[0].written.at < begins
@@ -210,7 +210,7 @@ def _joined(source: str, call: Call, anchor: Place, words: Sequence[str]) -> str
 
 
 def form(node: Any, draft: Draft | None = None) -> Any:
-    """A tree without line numbers and places; with `draft`, as it should be after it."""
+    """Return a tree without line numbers and places; with `draft`, as it should be afterwards."""
     if isinstance(node, Written):
         return node.raw if draft is None else draft.replaced.get(node.at, node.raw)
     if isinstance(node, Simple):
@@ -234,6 +234,6 @@ def form(node: Any, draft: Draft | None = None) -> Any:
 
 
 def same_but_for(source: str, draft: Draft) -> bool:
-    """Whether the shell reads the same commands in both texts but for the words that were meant."""
+    """Return whether the shell reads the same commands in both texts, apart from the intended words."""
     before = parse(source)
     return bool(form(before, draft) == form(parse(draft.text)))

@@ -1,4 +1,4 @@
-"""A value of a variant as Hydra reads it, and as a word of a shell script."""
+"""A variant's value in Hydra's grammar and as a shell word."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from verl_doctor.toolkit.commands.script.variant import Wish
 
-_PLAIN = re.compile(r"[\w/\-+.$%*@?|]+", re.ASCII)  # what Hydra takes without quotes
-_SPECIAL = re.compile(r"([^\w@%+=:,./-])", re.ASCII)  # what a shell may take for something else
+_PLAIN = re.compile(r"[\w/\-+.$%*@?|]+", re.ASCII)  # what Hydra accepts without quotes
+_SPECIAL = re.compile(r"([^\w@%+=:,./-])", re.ASCII)  # what a shell may interpret
 
 
 def as_written(value: Any, quote: str = '"') -> str:
-    """A value in Hydra's grammar."""
+    """Return a value in Hydra's grammar."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -27,7 +27,7 @@ def as_written(value: Any, quote: str = '"') -> str:
 
 
 def _text(value: str, quote: str) -> str:
-    """In quotes, where only a quote and the backslashes before it mean something else than themselves."""
+    """Return the text in quotes, where only quotes and the backslashes before them are escaped."""
     if not quote:
         return value
     escaped = re.sub(rf"(\\*)({quote}|$)", lambda found: found[1] * 2 + (found[2] and f"\\{found[2]}"), value)
@@ -35,10 +35,10 @@ def _text(value: str, quote: str) -> str:
 
 
 def in_shell(value: Any, *, nested: bool) -> str:
-    """A value as the shell wants it. Quotes would end a string around it: there, what means something to a shell is escaped."""
+    """Return a value as a shell word. Quotes would end an enclosing string: inside one, special characters are escaped instead."""
     return _SPECIAL.sub(r"\\\1", as_written(value, "")) if nested else shlex.quote(as_written(value))
 
 
 def override(wish: Wish, *, nested: bool) -> str:
-    """A word that asks for what is wished."""
+    """Return the override that sets the requested value."""
     return f"{wish.sign}{wish.key}={in_shell(wish.value, nested=nested)}"

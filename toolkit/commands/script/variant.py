@@ -1,4 +1,4 @@
-"""A variant of a launch script: the settings to change, and why. Recipes make them, `script.text` writes them."""
+"""A variant of a launch script: the settings to change, and why. Recipes create them, `script.text` writes them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEAD = re.compile(r"\A(?:#!.*\n)?# (?:DEBUG|FAST_LOAD) variant of .* \((sha256 
 
 @dataclass(frozen=True)
 class Wish:
-    """A key of verl's configuration, the value that it is to have, and why in a few words. `sign` is "+" for a key that verl lacks."""
+    """A key of verl's configuration, its requested value, and the reason in a few words. `sign` is "+" for a key that verl lacks."""
 
     key: str
     value: Any
@@ -31,16 +31,16 @@ class Wish:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a variant is to change in one command. `kept` are sentences about what stays, although a change might be expected."""
+    """The changes to one command. `kept` are sentences about settings that stay although a change might be expected."""
 
     wishes: tuple[Wish, ...] = ()
     kept: tuple[str, ...] = ()
 
 
 class Wishes:
-    """A recipe in the making: wishes for keys that this verl has, and only where the value is not as it should be.
+    """A recipe in the making: requests for keys that this verl has and whose values need to change.
 
-    Values are those that the job would have with all that was wished for so far: many of verl's keys follow others.
+    Values are those of the job with all requests so far, because many of verl's keys follow others.
     """
 
     def __init__(self, there: Configuration) -> None:
@@ -50,20 +50,20 @@ class Wishes:
         self._found: dict[str, Wish] = {}
 
     def value(self, key: str) -> Any:
-        """What a key has: MISSING, UNTOLD or a value."""
+        """Return the value of a key: MISSING, UNTOLD or a value."""
         return lookup(self._tree, key)
 
     def certain(self, key: str) -> bool:
-        """Whether no word of the command that cannot be told may give the key another value."""
+        """Return whether no unresolved word of the command can set the key to another value."""
         return self.there.complete or key in self._found
 
     def number(self, key: str) -> int | None:
-        """The value when it is a whole number."""
+        """Return the value if it is a whole number."""
         value = self.value(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def give(self, key: str, value: Any, why: str) -> None:
-        """Wish for a value, if verl has the key and its value is another one."""
+        """Request a value, if verl has the key and its value differs."""
         now = self.value(key)
         if now is MISSING or (type(now) is type(value) and now == value):
             return
@@ -71,44 +71,44 @@ class Wishes:
             self._found[key] = Wish(key, value, why)
 
     def append(self, key: str, value: Any, why: str) -> None:
-        """Wish for a key of a section that is the user's own, unless the script sets it."""
+        """Add a key to a section that is free for the user, unless the script sets it."""
         if self.value(key) is MISSING and apply(self._tree, Override("+", key, value)) == "applied":
             self._found[key] = Wish(key, value, why, "+")
 
     def lower(self, key: str, value: int, why: str) -> None:
-        """Wish for at most this number: what is less already, or is no number, stays."""
+        """Request at most this number: smaller values, and those that are not numbers, stay."""
         now = self.number(key)
         if now is not None and now > value:
             self.give(key, value, why)
 
     def recipe(self) -> Recipe:
-        """What was wished for, in order."""
+        """Return all requests in order."""
         return Recipe(tuple(self._found.values()), tuple(self.kept))
 
 
 def path_of(script: Path, kind: Kind) -> Path:
-    """Where the variant goes: `run.sh` becomes `run_debug.sh`."""
+    """Return the path of the variant: `run.sh` becomes `run_debug.sh`."""
     return script.with_name(f"{script.stem}_{kind.lower()}{script.suffix}")
 
 
 def head_of(kind: Kind, script: str, content: bytes) -> str:
-    """The comment at the top of a variant: of which script it was made, and of which content."""
+    """Return the comment at the top of a variant: the script it was made from, and the digest of its content."""
     return f"{kind} variant of {script} ({digest_of(content)})"
 
 
 def digest_of(content: bytes) -> str:
-    """A digest of a script, as its variants name it."""
+    """Return the digest by which variants refer to a script."""
     return f"sha256 {hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def made_from(text: str) -> str | None:
-    """The digest of the script that a variant was made of; None when its head does not say."""
+    """Return the digest of the script that a variant was made from; None if its head has none."""
     found = _HEAD.search(text)
     return found[1] if found else None
 
 
 def leaves(tree: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of a composed configuration with its dotted key; a list is one value."""
+    """Return every value of a composed configuration by dotted key; a list is one value."""
     if isinstance(tree, dict) and (tree or not key):
         for name, value in tree.items():
             yield from leaves(value, f"{key}.{name}" if key else str(name))

@@ -1,4 +1,4 @@
-"""What `sites import` answers."""
+"""The result of `sites import`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.text import harmless
 class SitesAnswer(Answer):
     """The paths that go into the configuration at `path`, and the settings that do not, each with the reason.
 
-    `diff` is the change, "" for none. `to_do`: something is left to set by hand.
+    `diff` is the change, "" for none. `to_do`: something must still be set by hand.
     """
 
     path: Path
@@ -28,7 +28,7 @@ class SitesAnswer(Answer):
     applied: bool
 
     def document(self) -> Mapping[str, Any]:
-        """Return the answer in JSON types. `data/sites.schema.json` describes it."""
+        """Return the result in JSON types. `data/sites.schema.json` describes it."""
         return {
             "schema_version": 1,
             "path": str(self.path),
@@ -39,9 +39,9 @@ class SitesAnswer(Answer):
         }
 
     def text_lines(self, _width: int | None) -> Iterable[str]:
-        """Return the change as a diff, nothing when it is made."""
+        """Return the change as a diff, nothing if it was already made."""
         return [] if self.applied else harmless(self.diff, keep="\n\t").split("\n")[:-1]
 
     def exit_code(self) -> ExitCode:
-        """Return 0 if everything is taken, 1 if something must be set by hand."""
+        """Return 0 if everything was imported, 1 if something must be set by hand."""
         return ExitCode.FAILED if self.to_do else ExitCode.OK

@@ -1,4 +1,4 @@
-"""Writing paths into the user's configuration: every other byte stays, and what comes out is read again before it counts."""
+"""Write paths into the user's configuration: every other byte stays, and the result is read back before it counts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TEXT = r'(?:"(?:[^"\\]|\\.)*"|' + r"'[^']*')"
 
 
 class CannotWriteError(Exception):
-    """Why paths cannot be written into a configuration: one sentence with the next step."""
+    """The reason why paths cannot be written into a configuration: one sentence with the next step."""
 
 
 def with_sites(text: str, wanted: Mapping[str, str], *, below: tuple[str, ...] = ()) -> str:
-    """The text of a TOML file with these paths in its table `sites`, which lies `below` these tables.
+    """Return a TOML file with these paths in its table `sites`, nested `below` these tables.
 
     Raises CannotWriteError if the file would change in any other way.
     """
@@ -45,7 +45,7 @@ def _parsed(text: str, otherwise: str) -> dict[str, Any]:
 
 
 def _edited(text: str, wanted: Mapping[str, str], table: str) -> str:
-    """Values are replaced where they stand; what is new goes to the end of the table, or into one at the end of the file."""
+    """Replace values in place, and add new ones at the end of the table or in a new table at the end of the file."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     head = re.compile(rf"^\s*\[\s*{re.escape(table)}\s*\]\s*(?:#.*)?$")
@@ -77,5 +77,5 @@ def _key(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML. What JSON writes in another way is refused when it is read again."""
+    """Return a basic TOML string. What JSON encodes differently is rejected when it is read back."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""What `smoke` answers."""
+"""The result of `smoke`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SmokeAnswer(Answer):
         return document.document(self.run, self.report)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the rungs for a person."""
+        """Return the rungs as text."""
         return render.text_lines(self.run, self.report, width)
 
     def markdown_lines(self) -> Iterable[str]:
@@ -36,5 +36,5 @@ class SmokeAnswer(Answer):
         return render.markdown_lines(self.run, self.report)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 when all rungs that apply hold, 1 when one breaks or `check` finds an error in the script, 3 if not everything was tried."""
+        """Return 0 if all applicable rungs hold, 1 if one breaks or `check` finds an error in the script, 3 if some were not tried."""
         return CODES[document.verdict(self.run, self.report)]

@@ -1,4 +1,7 @@
-"""One child of a smoke test: its output goes to a file, it has a time limit, and a watcher may end it earlier. All its descendants end with it (`minded`)."""
+"""Run one child of a smoke test: output to a file, a time limit, and a watcher that may end it earlier.
+
+All its descendants end with it (`minded`).
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,9 @@ Watch = Callable[[str], "End | None"]
 """Receives the output so far; an `End` ends the child, None lets it continue."""
 
 _MOST = 16 * 1024 * 1024  # bytes of a log; a child that writes more is ended
-_PIECE = 1024 * 1024  # bytes that are read at once
+_PIECE = 1024 * 1024  # bytes per read
 _LOOK = 1.0  # seconds between two looks at the text and at the processes
-_BREATH = 0.2  # seconds; also between two looks at a child whose end the system does not tell
+_BREATH = 0.2  # seconds; also between two looks at a child that the system does not notify about
 _RUN = """
 import sys, types
 name, steps, path = sys.argv[1:4]
@@ -57,10 +60,11 @@ TOLD = "VERL_DOCTOR_TOLD"
 
 @dataclass(frozen=True)
 class Ran:
-    """How a child ended. `code` is its exit status (a signal's is negative), None when it was ended before.
+    """How a child ended. `code` is its exit status (negative for a signal), None if it was ended before.
 
-    `why_ended` is a sentence on why it was, and `ended_for` the same for code, both "" when it ended by itself. `documents` are the documents that it has written down. `builds` is what of GPU
-    code was compiled meanwhile, None for nothing.
+    `why_ended` is the reason as a sentence and `ended_for` the same for code, both "" if it ended by itself.
+    `documents` are those that it has written. `builds` is the GPU code that was compiled meanwhile, None for
+    nothing.
     """
 
     code: int | None
@@ -80,14 +84,14 @@ class Ran:
 
     @property
     def text(self) -> str:
-        """What it said."""
+        """Its output."""
         return self.log.read_text("utf-8", "replace")
 
 
 def script(python: str, module: ModuleType, *arguments: str) -> list[str]:
-    """How a `probes.smoke_*` module is run in another interpreter: as a program, which imports what it tells its steps with.
+    """Return how to run a `probes.smoke_*` module in another interpreter: as a program that imports its reporting functions.
 
-    Not by its path: its folder would be where that interpreter looks for modules first.
+    It is not run by its path, because its folder would come first on that interpreter's module path.
     """
     steps = smoke_steps
     return [python, "-c", _RUN, steps.__name__, str(steps.__file__), str(module.__file__), *arguments]
@@ -104,11 +108,11 @@ def run_logged(
     look: Callable[[Collection[tuple[int, int]]], None] = lambda _: None,
     at: Callable[[str], None] = lambda _: None,
 ) -> Ran:
-    """Run a child in `folder` for at most `limit` seconds, and write what it says to `log`.
+    """Run a child in `folder` for at most `limit` seconds, and write its output to `log`.
 
-    `look` is called beside `watch`, about once a second and once more before the child is ended, while all its processes are there. It is
-    given those that were seen below the child, by number and start. `at` is told the step at which the child is, "" between two.
-    Raises OSError when it cannot be started.
+    Besides `watch`, `look` is called about once a second, and once more before the child is ended, while all
+    its processes exist. It receives the processes seen below the child, by number and start. `at` receives
+    the child's current step, "" between two steps. Raises OSError if the child cannot be started.
     """
     begun = time.monotonic()
     documents_path = log.with_suffix(".told")
@@ -137,7 +141,7 @@ def run_logged(
 
 
 def unfinished(documents: Sequence[Mapping[str, Any]]) -> str:
-    """The step that began and did not finish, "" if there is none."""
+    """Return the step that began and did not finish, "" if there is none."""
     ended = {document["step"] for document in documents if "step" in document}
     begun = [str(document["begun"]) for document in documents if "begun" in document]
     return begun[-1] if begun and begun[-1] not in ended else ""
@@ -160,7 +164,7 @@ class _Listener:
         return self._output.decode("utf-8", "replace")
 
     def is_due(self) -> bool:
-        """Whether it is time to look around again."""
+        """Return whether the next look is due."""
         now = time.monotonic()
         if now < self._next:
             return False
@@ -168,7 +172,10 @@ class _Listener:
         return True
 
     def has_ended(self, patience: float) -> bool:
-        """Wait for output or for its end, at most this long. A grandchild may hold the pipe open forever, so its closing is not awaited."""
+        """Wait for output or for the child's end, at most this long.
+
+        A grandchild may keep the pipe open forever, so its closing is not awaited.
+        """
         with selectors.DefaultSelector() as selector:
             if self._open and not self.flooded:
                 selector.register(self._pipe, selectors.EVENT_READ)
@@ -178,13 +185,13 @@ class _Listener:
         return self._child.has_ended()
 
     def take_the_rest(self) -> None:
-        """Take what is still in the pipe, and let it go."""
+        """Read the rest of the pipe, and close it."""
         while self._open and not self.flooded and self._take():
             pass
         self._pipe.close()
 
     def _take(self) -> bool:
-        """Take one piece. Whether there was one."""
+        """Read one piece. Return whether there was any."""
         try:
             piece = os.read(self._pipe.fileno(), _PIECE)
         except BlockingIOError:
@@ -198,7 +205,7 @@ class _Listener:
 
 
 def _documents(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """The results of a child: complete lines that are JSON objects. A child that was ended may have left a partial one."""
+    """Return the results of a child: complete lines that are JSON objects. A child that was ended may have left a partial one."""
     found = []
     with contextlib.suppress(OSError):
         for line in path.read_text("utf-8", "replace").splitlines():

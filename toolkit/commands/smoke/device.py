@@ -1,4 +1,4 @@
-"""On which device a smoke test climbs, and what follows for the model and for vLLM."""
+"""The device on which a smoke test runs, and what follows for the model and for vLLM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.target import Target
 
 
 def device_of(machine: Machine, facts: Facts, *, on_cpu: bool) -> tuple[Device, str]:
-    """The device, and why it is that one. `on_cpu`: the user wants the processors."""
+    """Return the device, and why it was chosen. `on_cpu`: the user requested the CPU."""
     if on_cpu:
         return "cpu", "--cpu"
     if has_device_nodes(machine):
@@ -26,7 +26,7 @@ def device_of(machine: Machine, facts: Facts, *, on_cpu: bool) -> tuple[Device, 
 
 
 def own_model(facts: Facts, target: Target, device: Device) -> Path | None:
-    """The user's own model: the one that is named, or with a GPU that of the launch script when it is there."""
+    """Return the user's own model: the named one, or with a GPU the launch script's model if it exists."""
     if target.model is not None:
         return target.model
     if device == "cpu" or not (target.files or target.words):
@@ -36,7 +36,7 @@ def own_model(facts: Facts, target: Target, device: Device) -> Path | None:
 
 
 def lacks_cpu_vllm(facts: Facts) -> str:
-    """What is missing, and why, where vLLM is not built for processors; "" where it is."""
+    """Return what is missing, and why, if vLLM is not built for CPUs; "" if it is."""
     platform = facts.get(VllmPlatform)
     if isinstance(platform, VllmPlatform) and platform.name == "cpu":
         return ""

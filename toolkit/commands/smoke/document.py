@@ -1,4 +1,4 @@
-"""What a climb of `verl-doctor smoke` has shown as a JSON document, and the words that its views share.
+"""The results of `verl-doctor smoke` as a JSON document, and the phrases that its views share.
 
 `data/smoke.schema.json` describes it.
 """
@@ -17,14 +17,14 @@ from verl_doctor.toolkit.verdict import STATES, WORDS, Verdict
 SCHEMA_VERSION = 1
 _MOST = 5  # findings of `check`
 _IMPORTS = 1  # the rung that imports what is installed
-_TRAINS = 5  # the rung in which the script says what Ray is to have
+_TRAINS = 5  # the rung for which the script sets what Ray gets
 
 
 def verdict(run: SmokeRun, report: Report) -> Verdict:
-    """What the climb shows: "failures" where a rung breaks, or `check` finds an error in the script that was named.
+    """Return the verdict: "failures" if a rung breaks, or `check` finds an error in the named script.
 
-    "could_not_check" where there is no verl, where no rung holds, or one was not reached: the time was over, it was stopped,
-    something is not known.
+    "could_not_check" if there is no verl, no rung holds, or a rung was not reached: the time was over, the
+    test was stopped, or a fact is unknown.
     """
     if (run.broken is not None and not _holds_no_job(run, report)) or check_says(run, report):
         return "failures"
@@ -36,13 +36,13 @@ def verdict(run: SmokeRun, report: Report) -> Verdict:
 
 
 def _holds_no_job(run: SmokeRun, report: Report) -> bool:
-    """Whether imports break because there is neither verl nor vLLM: that is no fault of a job."""
+    """Return whether imports break because neither verl nor vLLM is installed, which is no fault of a job."""
     broken = run.broken
     return bool(report.unexamined and broken and broken.number == _IMPORTS and not report.target["vllm"])
 
 
 def path(run: SmokeRun, report: Report) -> PathVerdict:
-    """The same of the job as a whole, with the phase in which it fails."""
+    """Return the same for the job as a whole, with the phase in which it fails."""
     state = verdict(run, report)
     striking = check_says(run, report)
     if run.broken is not None and state == "failures":
@@ -52,7 +52,7 @@ def path(run: SmokeRun, report: Report) -> PathVerdict:
 
 
 def document(run: SmokeRun, report: Report) -> dict[str, Any]:
-    """Everything, in JSON types."""
+    """Return everything in JSON types."""
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": verdict(run, report),
@@ -87,16 +87,16 @@ def _finding(code: str, finding: Finding) -> dict[str, Any]:
 
 
 def own_findings(report: Report) -> list[tuple[str, Finding]]:
-    """What the rules about the climb say."""
+    """Return the findings of the rules about the climb."""
     return [
         (result.code, finding) for result, finding in report.findings() if result.code.startswith("SMOKE")
     ]
 
 
 def check_says(run: SmokeRun, report: Report) -> list[tuple[str, Finding]]:
-    """What other rules have found that stops a job, when a rung breaks or a script is named: the cause may be among them.
+    """Return what other rules found that stops a job, if a rung breaks or a script is named: possible causes.
 
-    What dead jobs have left, and what other clusters do, has no part in it: each rung has a Ray of its own.
+    Leftovers of dead jobs and other clusters are excluded: each rung starts its own Ray.
     """
     number = 0 if run.broken is None else run.broken.number
     strange = ("SMOKE", "LEFT", "RAY") if number < _TRAINS else ("SMOKE", "LEFT")
@@ -108,7 +108,7 @@ def check_says(run: SmokeRun, report: Report) -> list[tuple[str, Finding]]:
 
 
 def headline(run: SmokeRun, report: Report) -> tuple[str, str]:
-    """The verdict in words, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     state = verdict(run, report)
     held = [rung for rung in run.rungs if rung.status == "passed"]
     seconds = sum(rung.seconds for rung in run.rungs)
@@ -140,5 +140,5 @@ def _numbers(rungs: Sequence[SmokeRung]) -> str:
 
 
 def steps(rung: SmokeRung) -> str:
-    """How far it got, in seconds."""
+    """Return the steps that were reached, in seconds."""
     return ", ".join(f"{step.name} {step.seconds:.1f} s" for step in rung.steps)

@@ -1,6 +1,6 @@
-"""Which part of a GPU's memory vLLM is given for a trial: what the model needs, and no more than is free.
+"""The share of a GPU's memory that vLLM gets for a trial: what the model needs, and no more than is free.
 
-vLLM takes `gpu_memory_utilization` of the whole memory, and refuses to start where less than that is free.
+vLLM takes `gpu_memory_utilization` of the total memory, and refuses to start if less than that is free.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Unknown
 
 _MIB = 1 << 20
-# Beside the weights: CUDA itself, the workspaces of kernels, a trial run with a full batch, and a little cache. An engine with a model of
-# two layers keeps 1 GiB when it sleeps (vLLM 0.24.0 on an H200).
+# Besides the weights: CUDA itself, workspaces of kernels, a trial run with a full batch, and a small cache.
+# An engine with a two-layer model keeps 1 GiB while it sleeps (vLLM 0.24.0 on an H200).
 _BESIDE = 6 << 30
-_WORKING = 1.25  # of the weights: what is built while they are loaded
+_WORKING = 1.25  # of the weights: temporary memory while they are loaded
 _OF_FREE = 0.9  # other processes of the job start meanwhile
 
 
 def engine_share(facts: Facts, weights: int, parallel: int) -> float | None:
-    """For so many bytes of weights on `parallel` GPUs, the first ones that the job sees; None where their memory is not known."""
+    """Return the share for this many bytes of weights on `parallel` GPUs, the first that the job sees; None if their memory is unknown."""
     memories = [device.memory for device in _seen(facts)[:parallel] if device.memory and not device.mig]
     if len(memories) < parallel:
         return None
@@ -32,7 +32,7 @@ def engine_share(facts: Facts, weights: int, parallel: int) -> float | None:
 
 
 def _seen(facts: Facts) -> Sequence[Device]:
-    """The GPUs that the job sees, in its order."""
+    """Return the GPUs that the job sees, in its order."""
     gpus, visible = facts.get(Gpus), facts.get(VisibleDevices)
     if isinstance(gpus, Unknown):
         return ()

@@ -1,4 +1,4 @@
-"""The environment in which the rungs of a smoke test climb: the job's own, as it looks from a private folder."""
+"""The environment of a smoke test's rungs: the job's own, adapted to a private folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATH, _LINK = "path", "verl"
 
 
 def smoke_environ(machine: Machine, facts: Facts, folder: Path) -> dict[str, str]:
-    """The variables of the process that the job starts with. `folder` is the private one in which children run."""
+    """Return the variables of the job's first process. `folder` is the private folder in which children run."""
     variables, job, rollout = facts.get(Variables), facts.get(JobVariables), facts.get(RolloutModule)
     environ = dict(machine.environ)
     if not isinstance(variables, Unknown) and not isinstance(job, Unknown):
@@ -33,9 +33,9 @@ def smoke_environ(machine: Machine, facts: Facts, folder: Path) -> dict[str, str
 
 
 def _with_own_verl(trees: VerlTrees | Unknown, folder: Path) -> Path | None:
-    """A folder with a link to the verl that the job imports, where an interpreter in another folder would import another one.
+    """Return a folder with a link to the job's verl, if an interpreter in another folder would import a different one.
 
-    A link, so that what lies beside the tree is not imported too.
+    It is a link, so that nothing next to the tree is imported too.
     """
     if isinstance(trees, Unknown) or trees.imported.place not in ("named", "current folder"):
         return None
@@ -46,7 +46,7 @@ def _with_own_verl(trees: VerlTrees | Unknown, folder: Path) -> Path | None:
 
 
 def with_own_tree(folder: Path, outcome: Outcome) -> Outcome:
-    """Say where the tree lies, where a traceback shows the link to it."""
+    """Replace the path of the link in a traceback by the path of the tree."""
     link = folder / _PATH / _LINK
     if not link.is_symlink():
         return outcome
@@ -56,10 +56,10 @@ def with_own_tree(folder: Path, outcome: Outcome) -> Outcome:
 
 
 def _warm_caches(facts: Facts) -> dict[str, str]:
-    """The job's caches of compiled kernels, as far as they are there: without them each climb would compile everything again.
+    """Return the job's caches of compiled kernels that exist: without them each climb would compile everything again.
 
-    What is fetched from the hub, or made of data, stays in the private home. A folder that nobody named, /tmp/torchinductor_USER, may
-    be another user's work: what lies there is run.
+    What is fetched from the hub, or made from data, stays in the private home. A folder that no
+    variable names, /tmp/torchinductor_USER, counts only if this user owns it, because its content is executed.
     """
     caches = facts.get(Caches)
     known = () if isinstance(caches, Unknown) else caches.folders

@@ -1,4 +1,4 @@
-"""From a child that failed, or was ended, to the outcome of a rung: the step at which it was, and the first cause in words."""
+"""Derive the outcome of a rung from a child that failed or was ended: its last step, and the first cause."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from verl_doctor.toolkit.logs.first_cause import Cause, first_cause
 
 HANGS = "SMOKE111"
 _ENDINGS = (".err", ".out", ".log")
-# How Ray's own processes write what ends them: [2026-11-22 12:00:00,123 C 77 77] (raylet) dlmalloc.cc:161: ...
+# How Ray's own processes log what ends them: [2026-11-22 12:00:00,123 C 77 77] (raylet) dlmalloc.cc:161: ...
 _FATAL = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ C \d+ \d+\] (?P<said>.*\S)", re.MULTILINE)
 _OF_RAY = ("raylet", "gcs_server")
 _LONGEST = 300  # characters of one such line
-_LARGEST = 4 * 1024 * 1024  # bytes of one log of Ray's
+_LARGEST = 4 * 1024 * 1024  # bytes of one Ray log
 
 
 def steps_of(*some: Ran) -> tuple[Step, ...]:
-    """What children have done, in their order."""
+    """Return what children have done, in order."""
     return tuple(
         Step(str(document["step"]), float(document.get("seconds", 0)), document.get("cpu"))
         for ran in some
@@ -31,20 +31,21 @@ def steps_of(*some: Ran) -> tuple[Step, ...]:
 
 
 def remedy_of(ran: Ran) -> str:
-    """What would have spared a child that was ended what it was doing, "" where nothing is known."""
+    """Return how to avoid the work during which a child was ended, "" if unknown."""
     return ran.builds.remedy if ran.why_ended and ran.builds and ran.builds.going_on else ""
 
 
 def left_out(ran: Ran) -> tuple[str, ...]:
-    """What a child did not try, and why."""
+    """Return what a child did not try, and why."""
     return tuple(str(document["left_out"]) for document in ran.documents if "left_out" in document)
 
 
 def failed(ran: Ran, codes: Mapping[str, str], *, remedy: str = "", logs: Path | None = None) -> Outcome:
-    """The outcome of a child that did not end well.
+    """Return the outcome of a child that did not end well.
 
-    `codes` are by how the name of the step begins at which it was, "" for all others. A child that hung is known by that. `logs` is a
-    folder of Ray's, in which the processes write that do not speak to the driver: the fatal line of one that ended is always shown.
+    `codes` are keyed by the beginning of the name of its last step, "" for all others. A hang has a code of
+    its own. `logs` is a folder of Ray, with the logs of processes that do not report to the driver: the fatal
+    line of one that ended is always shown.
     """
     at = unfinished(ran.documents)
     code = next((code for step, code in codes.items() if at.startswith(step) and step), codes[""])
@@ -88,7 +89,7 @@ def _last(ran: Ran) -> tuple[str, ...]:
 
 
 def _in_logs(folder: Path) -> tuple[Path, Cause] | None:
-    """The first cause that one of Ray's processes gives, what they write on stderr first."""
+    """Return the first cause that one of Ray's processes logged; stderr comes first."""
     paths = sorted(
         folder.glob("*"),
         key=lambda path: (_ENDINGS.index(path.suffix) if path.suffix in _ENDINGS else 9, path.name),
@@ -101,7 +102,7 @@ def _in_logs(folder: Path) -> tuple[Path, Cause] | None:
 
 
 def _fatal_line(logs: Path | None) -> tuple[str, str] | None:
-    """The first of Ray's own processes that wrote what ended it, and that line; the driver sees only that it is gone."""
+    """Return the first of Ray's own processes that logged a fatal line, and that line; the driver only sees that it is gone."""
     for process in _OF_RAY if logs is not None else ():
         for path in sorted(logs.rglob(f"{process}*")) if logs is not None else ():
             if path.suffix in _ENDINGS and (found := _FATAL.search(_text(path))):
@@ -110,7 +111,7 @@ def _fatal_line(logs: Path | None) -> tuple[str, str] | None:
 
 
 def _text(path: Path) -> str:
-    """What a small file says, "" when it cannot be read."""
+    """Return the content of a small file, "" if it cannot be read."""
     try:
         return path.read_text("utf-8", "replace") if path.stat().st_size <= _LARGEST else ""
     except OSError:

@@ -1,7 +1,8 @@
-"""The private folder of a smoke test, and clearing up behind it.
+"""The private folder of a smoke test, and its cleanup.
 
-A keeper, which is a process in a session of its own, hears when the doctor has ended, also by SIGKILL, and then clears up in its place. Were the keeper
-killed too, or the machine switched off, what the test has left stays until the next one of this user here finds the folder without an owner.
+A keeper, a process in its own session, detects when the doctor has ended, also by SIGKILL, and then cleans up
+in its place. If the keeper is killed too, or the machine is switched off, the leftovers stay until this
+user's next test on this machine finds the folder without an owner.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ NOTE = "traces"
 _PREFIX = "vds-"
 _PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - short paths: the sockets of Ray lie below
 _ENOUGH = 512 * 1024 * 1024  # bytes for Ray's session and logs
-_KILL_TIMEOUT = 20.0  # seconds for processes that were killed: those with much memory of a GPU take some
+_KILL_TIMEOUT = 20.0  # seconds for killed processes: those with much GPU memory need some
 _DONE = b"done"
 _KEEPER = """
 import sys
@@ -44,9 +45,9 @@ keep({folder!r})
 
 @contextlib.contextmanager
 def private_folder(machine: Machine) -> Iterator[Path]:
-    """Make one with a short path. On the way out what runs in it is ended, and it is removed with what is noted in it.
+    """Create a folder with a short path. On exit its processes are ended, and it is removed with everything noted in it.
 
-    Raises OSError when there is no place for it.
+    Raises OSError if there is no place for it.
     """
     clear_dead(machine)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_place()))
@@ -59,12 +60,12 @@ def private_folder(machine: Machine) -> Iterator[Path]:
 
 
 def clear(folder: Path, machine: Machine) -> None:
-    """End what belongs to a test, and remove what it has left."""
+    """End the processes of a test, and remove what it left."""
     deadline = time.monotonic() + _KILL_TIMEOUT
     while (found := _processes_of(folder, machine)) and time.monotonic() < deadline:
         end_processes(found, machine, patience=0.0)
     remove_noted(folder / NOTE)
-    for _ in range(3):  # a process that is dying may still write
+    for _ in range(3):  # a dying process may still write
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.exists(folder):
             return
@@ -72,21 +73,21 @@ def clear(folder: Path, machine: Machine) -> None:
 
 
 def clear_dead(machine: Machine) -> None:
-    """Clear up behind tests of this user whose doctor and keeper were both killed."""
+    """Clean up after this user's tests whose doctor and keeper were both killed."""
     for place in {*_PLACES, tempfile.gettempdir()}:
         for folder in abandoned(Path(place), _PREFIX):
             clear(folder, machine)
 
 
 def keep(folder: str) -> None:
-    """What the keeper does: wait until the doctor says that all is done, or ends silently."""
+    """Run the keeper: wait until the doctor reports that all is done, or ends silently."""
     if sys.stdin.buffer.read(len(_DONE)) != _DONE:
         clear(Path(folder), Machine())
 
 
 @contextlib.contextmanager
 def _kept(folder: Path) -> Iterator[IO[bytes]]:
-    """A keeper for this folder, and what the doctor speaks into."""
+    """Run a keeper for this folder, and yield the pipe to it."""
     program = _KEEPER.format(path=sys.path, folder=str(folder))
     keeper = subprocess.Popen(
         [sys.executable, "-c", program],
@@ -108,7 +109,7 @@ def _kept(folder: Path) -> Iterator[IO[bytes]]:
 
 
 def _place() -> str:
-    """The first folder with a short path in which there is room; else the user's own for temporary files."""
+    """Return the first folder with a short path and enough room, else the user's folder for temporary files."""
     for place in _PLACES:
         with contextlib.suppress(OSError):
             about = os.statvfs(place)
@@ -118,9 +119,10 @@ def _place() -> str:
 
 
 def _processes_of(folder: Path, machine: Machine) -> list[EndProcess]:
-    """The running ones that were noted, carry the mark, or name the folder in their command line and have no environment left that would tell.
+    """Return the running processes of a test: noted, marked, or identified by their command line.
 
-    One that has an environment without the mark is somebody who looks at the logs.
+    A command line that names the folder counts only for a process without an environment to check.
+    A process whose environment lacks the mark only looks at the logs.
     """
     listed = numbers(machine)
     noted = {*noted_processes(folder / NOTE)}
@@ -138,9 +140,10 @@ def _processes_of(folder: Path, machine: Machine) -> list[EndProcess]:
 
 
 def long_as(folder: Path, environ: Mapping[str, str], *names: str) -> Path:
-    """A folder below this one, padded to the length of the variable's path if that is longer.
+    """Return a folder below this one, padded to the length of the variable's path if that is longer.
 
-    Sockets below a path that is too long cannot be made (AF_UNIX has room for 107 bytes): what fails in the job fails here too.
+    Sockets below too long a path cannot be created (AF_UNIX has room for 107 bytes), so what fails in the job
+    fails here too.
     """
     wanted = next((environ[name] for name in names if environ.get(name)), "")
     lacking = min(len(os.path.abspath(wanted)), 200) - len(str(folder)) - 1

@@ -1,7 +1,7 @@
-"""Compilers of GPU code among the processes of a trial: a start that takes minutes because nvcc works is no hang.
+"""Detect compilers of GPU code among the processes of a trial: a start that takes minutes because nvcc works is no hang.
 
-FlashInfer brings its kernels as sources, and runs ninja and nvcc over those that are in no cache (flashinfer/jit/cpp_ext.py); the path of
-what they write names the kernel.
+FlashInfer ships its kernels as sources, and runs ninja and nvcc for those that are in no cache
+(flashinfer/jit/cpp_ext.py); the output path names the kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.process_table import row_of
 from verl_doctor.toolkit.text import listed
 
-# ninja runs nvcc, which runs the others. Triton needs none of them but ptxas, and that for moments.
+# ninja runs nvcc, which runs the others. Triton needs only ptxas of them, and only briefly.
 _COMPILERS = frozenset({"ninja", "nvcc", "cicc", "cudafe++"})
 _KERNEL = re.compile(r"/cached_ops/([\w.-]+)/")
 _SHOWN = 3
@@ -24,7 +24,7 @@ _SAMPLER = "sampling"
 
 @dataclass(frozen=True)
 class Builds:
-    """What was compiled and for how many seconds. `kernels` are FlashInfer's, by name; `going_on`: also when it was last looked."""
+    """What was compiled and for how many seconds. `kernels` are FlashInfer's, by name; `going_on`: still at the last look."""
 
     seconds: float
     kernels: tuple[str, ...] = ()
@@ -32,14 +32,14 @@ class Builds:
 
     @property
     def what(self) -> str:
-        """In words: "FlashInfer's kernel sampling"."""
+        """A short description: "FlashInfer's kernel sampling"."""
         if not self.kernels:
             return "kernels for GPUs"
         return f"FlashInfer's kernel{'s' * (len(self.kernels) > 1)} {listed(self.kernels, _SHOWN)}"
 
     @property
     def remedy(self) -> str:
-        """How a start need not wait for that."""
+        """How to avoid the wait at the next start."""
         remedy = "compile once before the job with verl-doctor warmup --engine"
         if self.kernels:
             remedy += (
@@ -49,7 +49,7 @@ class Builds:
 
 
 class KernelBuilds:
-    """Looks for compilers again and again."""
+    """Looks for compilers repeatedly."""
 
     def __init__(self, machine: Machine, clock: Callable[[], float] = time.monotonic) -> None:
         self._machine, self._clock = machine, clock
@@ -57,7 +57,7 @@ class KernelBuilds:
         self._kernels: dict[str, None] = {}
 
     def look(self, processes: Collection[tuple[int, int]]) -> None:
-        """See which of these processes, named by number and start, are compilers."""
+        """Find the compilers among these processes, which are identified by number and start."""
         now = self._clock()
         if self._going_on:
             self._seconds += now - self._last
@@ -69,7 +69,7 @@ class KernelBuilds:
 
     @property
     def found(self) -> Builds | None:
-        """What was seen until now; None when that is nothing."""
+        """What was seen so far; None for nothing."""
         if not self._going_on and not self._seconds:
             return None
         return Builds(self._seconds, tuple(self._kernels), self._going_on)

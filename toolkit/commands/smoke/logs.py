@@ -1,4 +1,4 @@
-"""Where the logs of smoke tests lie: those of a rung that fails stay, in a folder of the doctor's own."""
+"""The logs of smoke tests: those of a rung that fails are kept in the doctor's own folder."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from verl_doctor.toolkit.system import own_folders
 from verl_doctor.toolkit.system.errors import said_by
 
 _KEPT = 10  # climbs
-_LARGEST = 4 * 1024 * 1024  # bytes of one file of Ray's, of which the end is kept
-_MOST = 200  # files of Ray's
+_LARGEST = 4 * 1024 * 1024  # bytes of one Ray file, of which the end is kept
+_MOST = 200  # files of Ray
 _LONG_AGO = 24 * 3600.0  # seconds
 _PREFIX = "verl-doctor-smoke-"
 
 
 @contextlib.contextmanager
 def log_folder(say: Callable[[str], None]) -> Iterator[Path]:
-    """A folder for the logs of this climb, which goes again when nothing is kept. The oldest ones of climbs that have ended are removed.
+    """Return a folder for the logs of this climb, removed if nothing is kept. The oldest logs of completed climbs are removed.
 
-    Where the doctor keeps its state nothing may be written on some machines: then it lies among temporary files, which is said.
-    Raises OSError when there is no place for those either.
+    On some machines the doctor's state folder is not writable: then it is among temporary files, which is
+    reported. Raises OSError if there is no place for those either.
     """
     folder = _new_folder(say)
     with owned(folder):
@@ -55,9 +55,10 @@ def _new_folder(say: Callable[[str], None]) -> Path:
 
 
 def _make_room(top: Path) -> None:
-    """Remove what is empty, and the oldest. A climb that still runs keeps its folder, on whichever machine that is.
+    """Remove empty folders, and the oldest ones. A running climb keeps its folder, whatever machine it runs on.
 
-    Some shared file systems keep locks to each machine (Lustre's localflock, NFS's local_lock): what another one has made has to be old too.
+    Some shared file systems keep locks local to each machine (Lustre's localflock, NFS's local_lock), so
+    folders of other machines are removed only when they are old as well.
     """
     ended = []
     for folder in abandoned(top, ""):
@@ -72,19 +73,19 @@ def _make_room(top: Path) -> None:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether no log was kept in it."""
+    """Return whether no log was kept in it."""
     return all(os.path.isdir(path) or path.name == LOCK for path in folder.rglob("*"))
 
 
 def keep(stage: Stage, outcome: Outcome, *, always: bool) -> str:
-    """Keep the logs of a rung that failed, or `always`; else remove them. The path of the one that counts, "" when none is kept."""
+    """Keep the logs of a rung that failed, or `always`; else remove them. Return the path of the relevant log, "" if none is kept."""
     if outcome.status == "failed":
         _keep_those_of_ray(stage.folder, stage.logs)
     elif not always:
         shutil.rmtree(stage.logs, ignore_errors=True)
         return ""
     log = outcome.log
-    if log is not None and log.is_relative_to(stage.folder):  # one of Ray's, which goes with the folder
+    if log is not None and log.is_relative_to(stage.folder):  # one of Ray's, removed with the folder
         log = stage.logs / "ray" / log.name
     if log is not None:
         return str(log)
@@ -92,7 +93,7 @@ def keep(stage: Stage, outcome: Outcome, *, always: bool) -> str:
 
 
 def _keep_those_of_ray(private: Path, logs: Path) -> None:
-    """Copy what the processes of Ray wrote below a private folder, before that is removed."""
+    """Copy the logs of Ray's processes from a private folder before it is removed."""
     paths = [path for path in private.glob("**/ray/session_2*/logs/*") if os.path.isfile(path)]
     for path in sorted(paths)[:_MOST]:
         with contextlib.suppress(OSError):

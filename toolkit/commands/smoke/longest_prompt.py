@@ -1,4 +1,4 @@
-"""How many tokens the longest prompt of a job's data can have: never more than it has bytes."""
+"""An upper limit for the tokens of the longest prompt in a job's data: its number of bytes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from verl_doctor.toolkit.probes import prompts
 from verl_doctor.toolkit.system.child import ask_child
 
 _LIMIT = 20.0  # seconds
-_OF_TEMPLATE = 512  # tokens: what a chat template adds by itself, such as a system prompt
-_OF_MESSAGE = 16  # tokens around each message: its role, and what marks its beginning and end
-# What adds to a prompt that is no text of its messages, or makes another prompt of it.
+_OF_TEMPLATE = 512  # tokens that a chat template adds, such as a system prompt
+_OF_MESSAGE = 16  # tokens around each message: its role, and the marks of its beginning and end
+# Settings that add to a prompt beyond the text of its messages, or replace the prompt.
 _ADDITIONS = (
     "data.custom_cls.path",
     "data.tool_config_path",
@@ -28,9 +28,9 @@ _PICTURES = ("data.image_key", "data.video_key", "data.audio_key")
 
 
 def most_tokens(machine: Machine, facts: Facts, there: Configuration) -> int | None:
-    """A number of tokens that no prompt of the job has more of; None when that cannot be told.
+    """Return an upper limit for the tokens of a prompt of the job; None if unknown.
 
-    A token of a byte-level vocabulary stands for one byte at least. `facts` are those of the job that is configured so.
+    A token of a byte-level vocabulary stands for at least one byte. `facts` are those of the configured job.
     """
     files, tables, interpreter = facts.get(DataFiles), facts.get(DataTables), facts.get(Interpreter)
     if isinstance(files, Unknown) or isinstance(tables, Unknown) or isinstance(interpreter, Unknown):

@@ -1,4 +1,4 @@
-"""The Ray of a smoke test, which lies in its private folder: the logs, and the job's own path in what it says."""
+"""The Ray of a smoke test in its private folder: its logs, with the job's own path in their text."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from verl_doctor.toolkit.commands.smoke.rung import Outcome, Stage
 
 
 def logs_of_ray(folder: Path) -> Path | None:
-    """The folder in which the processes of the youngest session below this one write."""
+    """Return the log folder of the youngest session below this folder."""
     found = sorted(folder.glob("**/ray/session_2*/logs"), key=lambda path: path.parent.name)
     return found[-1] if found else None
 
 
 def with_the_jobs_path(stage: Stage, outcome: Outcome) -> Outcome:
-    """Say the path that the job has for Ray where the log shows the private one, which was made as long."""
+    """Replace the private path in a log, which has the same length, by the job's path for Ray."""
     names = ("RAY_TMPDIR", "TMPDIR")
     private = long_as(stage.folder, stage.environ, *names)
     if private == stage.folder:

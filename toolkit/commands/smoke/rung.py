@@ -1,6 +1,7 @@
-"""What the rungs of `verl-doctor smoke` are made of.
+"""The building blocks of the rungs of `verl-doctor smoke`.
 
-A rung is a module `rung_*.py` with a function `climb(stage: Stage) -> Outcome`. What it tries runs in children: `Stage.run`.
+A rung is a module `rung_*.py` with a function `climb(stage: Stage) -> Outcome`. Its trials run in children:
+`Stage.run`.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from verl_doctor.toolkit.target import Target
 __all__ = ["Device", "Outcome", "Stage", "Status", "Step"]
 
 _LONGEST = 600.0  # seconds of one child
-_LEAST = 1.0  # second that a child has when the whole run's time is over: it ends with that reason
+_LEAST = 1.0  # second that a child gets after the end of the whole run's time: it ends with that reason
 
 
 @dataclass(frozen=True)
 class Outcome:
     """How far one rung was climbed.
 
-    `cause` is why it failed, or why it is not applicable or was not reached: the first cause, in words. `lines` are the few lines of
-    the log that show it, `log` is that file, which stays after the run. `code` is that of the rule that knows this kind of failure
-    (SMOKE101...), `remedy` the next step. `steps` are what was done before. `notes` say what else is worth knowing. `phase` is that of a
-    job in which the rung failed, None where the rule's own holds.
+    `cause` is the first cause of a failure, or why the rung is not applicable or was not reached. `lines` are
+    the few lines of the log that show it, `log` is that file, which is kept after the run. `code` is that of
+    the rule for this kind of failure (SMOKE101...), `remedy` the next step. `steps` were done before. `notes`
+    are further remarks. `phase` is the phase of a job in which the rung failed, None for the rule's own.
     """
 
     status: Status
@@ -50,13 +51,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a rung is given.
+    """The input of a rung.
 
-    `python` is the target's interpreter, `environ` the environment that the job starts with. `folder` is private to this run and
-    removed afterwards; its path is short, as the sockets of Ray lie in it. `logs` is a folder that stays when the rung fails.
-    `model`, `train` and `validation` are what to climb with: the user's own (`own_model`) or tiny ones; None when there is none.
-    `facts` are those of the target, `target` what the user named (`files` and `words` are the launch script and its arguments).
-    `begun` are the seconds of time.monotonic at which the climb began, `budget` how long all its rungs together may take.
+    `python` is the target's interpreter, `environ` the environment in which the job starts. `folder` is
+    private to this run and removed afterwards; its path is short, because it contains Ray's sockets. `logs`
+    is a folder that is kept if the rung fails. `model`, `train` and `validation` are the files for the climb:
+    the user's own (`own_model`) or tiny ones; None if there are none. `facts` are those of the target,
+    `target` is what the user named (`files` and `words` are the launch script and its arguments). `begun` is
+    the start of the climb in seconds of time.monotonic, `budget` the limit for all its rungs together.
     """
 
     machine: Machine
@@ -78,12 +80,12 @@ class Stage:
 
     @property
     def left(self) -> float:
-        """How many seconds are left of the climb's time."""
+        """The seconds left of the climb's time."""
         return self.begun + self.budget - time.monotonic()
 
     @property
     def gpus(self) -> int:
-        """How many GPUs the job sees; one where that cannot be told."""
+        """The number of GPUs that the job sees; one if unknown."""
         resources = self.facts.get(Resources)
         known = () if isinstance(resources, Unknown) else resources.gpus or ()
         return len(known) or 1
@@ -97,11 +99,12 @@ class Stage:
         watch: Watch | None = None,
         name: str = "child",
     ) -> Ran:
-        """Run a child as the job would be run, with a home, a temporary folder and a Ray of its own, and nothing that it wrote kept.
+        """Run a child like the job, with a private home, temporary folder and Ray, and keep nothing that it wrote.
 
-        It has `limit` seconds, or what is left of the climb's time. `variables` are set beside the job's own; None takes one away.
-        `watch` is given the text so far about once a second; the reason that it returns ends the child. `name` is that of its log.
-        All that it started has ended when this returns. Raises OSError when it cannot be started.
+        It has `limit` seconds, or what is left of the climb's time. `variables` are set in addition to the
+        job's own; None removes one. `watch` receives the text so far about once a second; a reason that it
+        returns ends the child. `name` is that of the log. All descendants have ended when this returns.
+        Raises OSError if the child cannot be started.
         """
         wanted = {**self.environ, **private_variables(self.folder, self.environ), **(variables or {})}
         builds = KernelBuilds(self.machine)
@@ -129,7 +132,7 @@ class Stage:
         return replace(ran, builds=builds.found)
 
     def _log(self, name: str) -> Path:
-        """A new file: it does not exist yet."""
+        """Return the path of a new log that does not exist yet."""
         self.logs.mkdir(parents=True, exist_ok=True)
         for number in range(1, 1000):
             path = self.logs / (f"{name}.log" if number == 1 else f"{name}-{number}.log")
@@ -142,11 +145,11 @@ class Stage:
 
 
 def private_variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str | None]:
-    """What keeps a child, and Ray in it, away from the user's home, temporary folder and clusters.
+    """Return the variables that separate a child, and Ray in it, from the user's home, temporary folder and clusters.
 
-    RAY_ADDRESS would lead to another cluster, RAY_NAMESPACE and a job's configuration to another job. Ray 2.60 turns token authentication on
-    by itself and writes a token into the home (ray-project/ray, python/ray/_private/authentication). Ray takes TMPDIR for its
-    sessions where RAY_TMPDIR is not set.
+    RAY_ADDRESS would select another cluster, RAY_NAMESPACE and a job's configuration another job. Ray 2.60
+    enables token authentication by itself and writes a token into the home (ray-project/ray,
+    python/ray/_private/authentication). Ray uses TMPDIR for its sessions if RAY_TMPDIR is not set.
     """
     home, temporary = folder / "home", folder / "tmp"
     for path in (home, temporary):

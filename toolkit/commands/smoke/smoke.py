@@ -1,4 +1,4 @@
-"""`verl-doctor smoke`: a ladder of trials, each rung only when the ones below it hold."""
+"""`verl-doctor smoke`: a ladder of trials, where each rung requires the ones below it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CANNOT = "SMOKE112"
 class Rung:
     """One rung: its number from below, its name, and the module that climbs it.
 
-    `needs_model`: it is climbed with a model and data. `starts_job`: it starts verl as the user does, in the same folder.
+    `needs_model`: it needs a model and data. `starts_job`: it starts verl like the user, in the same folder.
     """
 
     number: int
@@ -64,7 +64,7 @@ RUNGS = (
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user asks for: which rungs, on the CPU even where a GPU is, in how many seconds, and whether all logs stay."""
+    """What the user requests: which rungs, on the CPU even with a GPU, in how many seconds, and whether to keep all logs."""
 
     numbers: tuple[int, ...] = tuple(rung.number for rung in RUNGS)
     on_cpu: bool = False
@@ -73,11 +73,11 @@ class Wish:
 
 
 def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Report]:
-    """Climb as far as it goes, and judge it.
+    """Climb as far as possible, and judge the result.
 
-    When a rung breaks, or a script was named, what `check` finds is in the report too.
+    If a rung breaks, or a script is named, the report includes the findings of `check`.
 
-    Raises CannotJudgeError when the interpreter cannot be used at all.
+    Raises CannotJudgeError if the interpreter cannot be used at all.
     """
     facts = run.look()
     interpreter = facts.get(Interpreter)
@@ -119,7 +119,7 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
 
 @contextlib.contextmanager
 def _places(machine: Machine, progress: Progress) -> Iterator[tuple[Path, Path]]:
-    """A private folder and one for the logs. Raises UsageError when there is room for neither."""
+    """Return a private folder and one for the logs. Raises UsageError if there is no room for one of them."""
     with contextlib.ExitStack() as stack:
         try:
             logs = stack.enter_context(log_folder(progress.done))
@@ -132,7 +132,7 @@ def _places(machine: Machine, progress: Progress) -> Iterator[tuple[Path, Path]]
 
 
 def _demand_that_the_tree_counts(run: Session, wish: Wish) -> None:
-    """Refuse another tree than the job would get in this folder: Python looks here first for what is started with -m."""
+    """Reject a tree that the job would not import in this folder: Python searches here first for a module started with -m."""
     named, here = run.target.verl, run.machine.cwd / "verl"
     starts = any(rung.starts_job and rung.number in wish.numbers for rung in RUNGS)
     looks_here = starts and not run.machine.environ.get("PYTHONSAFEPATH")
@@ -143,7 +143,7 @@ def _demand_that_the_tree_counts(run: Session, wish: Wish) -> None:
 
 
 def _script_without_verl(run: Session, facts: Collection) -> str:
-    """That the user's launch script has no part in the climb, and why; "" when it has, or there is none."""
+    """Return why the user's launch script is not part of the climb; "" if it is, or there is none."""
     words = [*map(str, run.target.files), *run.target.words]
     if not words:
         return ""
@@ -158,7 +158,7 @@ def _script_without_verl(run: Session, facts: Collection) -> str:
 
 
 def _with_progress(rungs: Iterator[SmokeRung], progress: Progress) -> Iterator[SmokeRung]:
-    """The same, each told when it is behind us: five take minutes."""
+    """Report each rung when it is done: five take minutes."""
     for rung in rungs:
         if rung.seconds:
             progress.done(f"rung {rung.number}, {rung.name}: {rung.status}, {rung.seconds:.1f} s")
@@ -207,7 +207,7 @@ def _rungs(
 
 
 def _stopped(wish: Wish, rung: Rung, seconds: float) -> Iterator[SmokeRung]:
-    """What is said of a rung in the middle of which the user ended the climb, and of those above it."""
+    """Return the outcomes after the user ended the climb: of the interrupted rung, and of those above it."""
     yield SmokeRung(rung.number, rung.name, "not reached", cause=f"stopped after {seconds:.0f} s")
     for above in RUNGS:
         if above.number > rung.number and above.number in wish.numbers:
@@ -236,7 +236,7 @@ def _climbed(stage: Stage, rung: Rung, interpreter: Interpreter) -> Outcome:
 
 
 def _with_a_model(stage: Stage, interpreter: Interpreter) -> Stage | Outcome:
-    """The same with a model and data, tiny ones where the user has none."""
+    """Return the stage with a model and data, tiny ones if the user has none."""
     if stage.model is not None and stage.train is not None:
         return stage
     folder = stage.folder / "tiny"

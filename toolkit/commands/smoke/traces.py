@@ -1,8 +1,9 @@
-"""What the processes of a smoke test leave outside of its folder: shared memory and sockets. It is seen while they hold it.
+"""Detect what a smoke test's processes leave outside its folder: shared memory and sockets, while they hold them.
 
-vLLM, verl and multiprocessing keep named segments in /dev/shm, verl sockets in /tmp; a process that is killed leaves them there. A name
-alone does not tell whose they are: a job of the same user may begin at the same time. So each new one counts as the test's when a
-process has it open or mapped that was seen below the test's child. That is written down at once, for whoever clears up.
+vLLM, verl and multiprocessing keep named segments in /dev/shm, verl sockets in /tmp; a killed process leaves
+them there. A name alone does not identify the owner: a job of the same user may start at the same time. So a
+new file counts as the test's only if a process below the test's child has it open or mapped. That is written
+down at once, for a later cleanup.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Identity = tuple[int, int]
 
 
 class Traces:
-    """Notes of what is the test's, in a file."""
+    """Records in a file what belongs to the test."""
 
     def __init__(self, note: Path, machine: Machine) -> None:
         self._note, self._machine = note, machine
@@ -38,7 +39,7 @@ class Traces:
         self._kin: set[tuple[int, int]] = set()
 
     def look(self, kin: Collection[tuple[int, int]]) -> None:
-        """See what these processes hold now. They are named by number and start."""
+        """Record what these processes hold now. They are identified by number and start."""
         lines: list[dict[str, object]] = [{"pid": pid, "ticks": ticks} for pid, ticks in {*kin} - self._kin]
         self._kin |= {*kin}
         new = [candidate for candidate in self._candidates() if candidate not in self._known]
@@ -52,7 +53,7 @@ class Traces:
                 file.writelines(json.dumps(line) + "\n" for line in lines)
 
     def _candidates(self) -> Iterator[tuple[str, Identity]]:
-        """What has such a name, is this user's, and is younger than the test."""
+        """Return the files that have such a name, are this user's, and are younger than the test."""
         for folder in _FOLDERS:
             try:
                 entries = list(os.scandir(self._machine.at(folder)))
@@ -69,12 +70,12 @@ class Traces:
 
 
 def noted_processes(note: Path) -> list[EndProcess]:
-    """Those that were seen, whether or not they still run."""
+    """Return the recorded processes, whether or not they still run."""
     return [EndProcess(int(line["pid"]), int(line["ticks"])) for line in _lines(note) if "pid" in line]
 
 
 def remove_noted(note: Path) -> None:
-    """Remove the files, unless another one has the name meanwhile."""
+    """Remove the files, unless another file has the name meanwhile."""
     for line in _lines(note):
         with contextlib.suppress(OSError, KeyError):
             if not _is_trace(line["path"]):
@@ -85,7 +86,7 @@ def remove_noted(note: Path) -> None:
 
 
 def _is_trace(path: str) -> bool:
-    """Whether this is a name that processes of a test give to what they leave."""
+    """Return whether a test's processes use this kind of name for what they leave."""
     place = place_at(path)
     return place is not None and place.folder in _FOLDERS
 
@@ -100,7 +101,7 @@ def _lines(note: Path) -> list[dict[str, Any]]:
 
 
 def _held_by(pids: Collection[int], machine: Machine) -> frozenset[str | Identity]:
-    """The files that these processes have open or mapped, and the paths of the sockets that are theirs."""
+    """Return the files that these processes have open or mapped, and the paths of their sockets."""
     sockets = {
         f"socket:[{unix_socket.inode}]": unix_socket.path
         for unix_socket in unix_sockets(machine)
@@ -122,7 +123,7 @@ def _held_by(pids: Collection[int], machine: Machine) -> frozenset[str | Identit
 
 
 def _mapped(maps: str) -> Iterator[Identity]:
-    """A semaphore is mapped under a name that it has no longer (sem_open(3)): only its inode tells."""
+    """Return the mapped files. A semaphore is mapped under a name that it no longer has (sem_open(3)): only its inode identifies it."""
     for line in maps.splitlines():
         words = line.split(None, 5)
         if len(words) == 6 and words[5].startswith(SHARED_MEMORY):

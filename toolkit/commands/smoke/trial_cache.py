@@ -1,4 +1,4 @@
-"""Trials that were passed, remembered in the doctor's own cache with what they were passed in: when that changes, they count no more."""
+"""Remember passed trials in the doctor's cache, with their conditions: once these change, the trials no longer count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from verl_doctor.toolkit.facts import F, Unknown
 from verl_doctor.toolkit.text import listed
 
 Conditions = Mapping[str, str]
-"""What a trial was made in: names for a person, each with a version or a digest."""
+"""The conditions of a trial: readable names, each with a version or a digest."""
 
 _DIGEST = "digest "
 _NAMED = 3
@@ -30,7 +30,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Climbed:
-    """What `verl-doctor smoke` has shown, rung by rung, in these conditions. `when` is UTC in ISO 8601."""
+    """The results of `verl-doctor smoke`, rung by rung, in these conditions. `when` is UTC in ISO 8601."""
 
     when: str
     conditions: Conditions
@@ -39,7 +39,7 @@ class Climbed:
 
 @dataclass(frozen=True)
 class Logged:
-    """A first step of training in a log: `where` is its file and line."""
+    """A first training step in a log: `where` is its file and line."""
 
     when: str
     conditions: Conditions
@@ -47,7 +47,7 @@ class Logged:
 
 
 def conditions(run: Session, facts: Facts) -> dict[str, str]:
-    """What this look has seen of all that a trial depends on."""
+    """Return the conditions that a trial depends on, as this look found them."""
     interpreter, packages = facts.get(Interpreter), facts.get(Packages)
     verl, vllm = facts.get(VerlTrees), facts.get(VllmTree)
     gpus, variables = facts.get(Gpus), facts.get(Variables)
@@ -68,7 +68,7 @@ def conditions(run: Session, facts: Facts) -> dict[str, str]:
 
 
 def changed(before: Conditions, now: Conditions) -> str:
-    """What is otherwise than it was, in words; "" for nothing."""
+    """Describe what has changed since; "" for nothing."""
     return listed(_changes(before, now), _NAMED)
 
 
@@ -81,7 +81,7 @@ def _changes(before: Conditions, now: Conditions) -> Iterator[str]:
 
 
 def digest_of(path: Path) -> str:
-    """A file's content, as conditions have it."""
+    """Return the digest of a file's content for the conditions."""
     try:
         return f"digest {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
     except OSError as error:
@@ -93,7 +93,7 @@ def _sources(folder: str) -> str:
 
 
 def keep_climb(run: Session, facts: Facts, climbed: SmokeRun) -> None:
-    """Remember a climb. Rungs that an earlier one has passed in the same conditions, and that this one did not try, stay passed."""
+    """Remember a climb. Rungs that passed earlier in the same conditions, and were not tried this time, stay passed."""
     now = conditions(run, facts)
     before = recall(run, Climbed)
     if before is not None and not changed(before.conditions, now):
@@ -110,7 +110,7 @@ def keep_log(run: Session, where: str, now: Conditions) -> None:
 
 
 def recall(run: Session, kind: type[F]) -> F | None:
-    """What was remembered last of this interpreter and script, whatever has changed since."""
+    """Return what was last remembered for this interpreter and script, whatever has changed since."""
     return result_cache.recall(kind, _key(run))
 
 

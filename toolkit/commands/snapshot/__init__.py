@@ -1,1 +1,1 @@
-"""`snapshot`: keep all facts of a cluster that works in one file."""
+"""`snapshot`: save all facts of a working cluster in one file."""

@@ -1,4 +1,4 @@
-"""What `snapshot` answers."""
+"""The result of `snapshot`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verl_doctor.toolkit.text import harmless
 
 @dataclass(frozen=True)
 class SnapshotAnswer(Answer):
-    """What was taken, and the file that holds it, of so many bytes."""
+    """What was taken, and the file that holds it, with its size in bytes."""
 
     snapshot: Snapshot
     file: Path
@@ -27,9 +27,9 @@ class SnapshotAnswer(Answer):
         return document.document(self.snapshot, self.file, self.size)
 
     def text_lines(self, _width: int | None) -> Iterable[str]:
-        """Return the same for a person."""
+        """Return the same as text."""
         return map(harmless, document.lines(self.document()))
 
     def exit_code(self) -> ExitCode:
-        """Return 0, or 3 when a node did not answer."""
+        """Return 0, or 3 if a node did not respond."""
         return ExitCode.COULD_NOT_CHECK if self.snapshot.nodes.missing else ExitCode.OK

@@ -1,4 +1,4 @@
-"""What `verl-doctor tiny` says: what was written, and how a job uses it."""
+"""The output of `verl-doctor tiny`: what was written, and how a job uses it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from verl_doctor.toolkit.text import counted, in_bytes, wrapped
 from verl_doctor.toolkit.tiny.shape import SHAPES
 from verl_doctor.toolkit.tiny.tiny import Tiny
 
-# What Hydra's grammar takes without quotes, and no more: https://hydra.cc/docs/advanced/override_grammar/basic/
+# What Hydra's grammar accepts without quotes: https://hydra.cc/docs/advanced/override_grammar/basic/
 _BARE = re.compile(r"[\w./+-]+", re.ASCII)
 _LONGEST_PROMPT, _LONGEST_ANSWER = 256, 64  # tokens
 
 
 def lines(made: Tiny, width: int | None, arguments: Iterable[str] = ()) -> list[str]:
-    """The report. `arguments` are the options with which another command examines the same target."""
+    """Return the report. `arguments` are the options with which another command examines the same target."""
     folder = made.model.parent
     shape = SHAPES[made.shape]()
     tables = [path for path in (made.train, made.validation, made.tuning, made.tuning_validation) if path]
@@ -46,7 +46,7 @@ def lines(made: Tiny, width: int | None, arguments: Iterable[str] = ()) -> list[
 
 
 def overrides(made: Tiny) -> list[str]:
-    """What makes a job of `verl.trainer.main_ppo` use the files, one Hydra override each."""
+    """Return the Hydra overrides with which a job of `verl.trainer.main_ppo` uses the files."""
     values: dict[str, object] = {
         "data.train_files": made.train,
         "data.val_files": made.validation,
@@ -61,15 +61,15 @@ def overrides(made: Tiny) -> list[str]:
 
 
 def _hydra_value(text: str) -> str:
-    """A text as Hydra's grammar wants it."""
+    """Return a text in Hydra's grammar."""
     if _BARE.fullmatch(text):
         return text
-    # In quotes a backslash means itself, except before a quote.
+    # In quotes a backslash is literal, except before a quote.
     return '"' + re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", text)) + '"'
 
 
 def _command(program: str, options: list[str], width: int | None) -> Iterator[str]:
-    """A command in one line where it fits, else with each option in its own."""
+    """Return a command on one line if it fits, else with each option on its own line."""
     whole = f"  {program} {shlex.join(options)}"
     if width is None or len(whole) <= width:
         yield whole
@@ -88,7 +88,7 @@ def _purpose(path: Path) -> str:
 
 
 def _size(path: Path) -> int:
-    """In bytes."""
+    """Return the size in bytes."""
     if not os.path.isdir(path):
         return path.stat().st_size
     return sum(file.stat().st_size for file in path.iterdir())

@@ -1,4 +1,4 @@
-"""What `warmup` answers."""
+"""The result of `warmup`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verl_doctor.toolkit.exit_code import ExitCode
 
 @dataclass(frozen=True)
 class WarmupAnswer(Answer):
-    """What of a job's files is resident."""
+    """Which of a job's files are resident."""
 
     done: Warmup
 
@@ -25,7 +25,7 @@ class WarmupAnswer(Answer):
         return document.document(self.done)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the files for a person."""
+        """Return the files as text."""
         return render.text_lines(self.done, width)
 
     def markdown_lines(self) -> Iterable[str]:

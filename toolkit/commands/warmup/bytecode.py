@@ -1,6 +1,6 @@
-"""The bytecode caches of the installed packages, written before the first import: the repair of PY103, carried out and undone as such.
+"""Write the bytecode caches of the installed packages before the first import, as the repair of PY103, which can be undone.
 
-PY103 leaves it to the first import where that will write them. `--bytecode` does not wait for that import.
+PY103 leaves this to the first import if that will write them. `--bytecode` does not wait for that import.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RULE, _FIX = "PY103", "precompile"
 
 
 def write_missing(run: Session, collection: Collection, *, dry_run: bool) -> Repair | None:
-    """Write the caches that are missing, and look again; None when so few are that the rule says nothing."""
+    """Write the missing caches, and check again; None if so few are missing that the rule reports nothing."""
     narrowed = run.narrowed((_RULE,))
     finding = _finding(narrowed, collection)
     fix = run.registry.fix(_FIX)

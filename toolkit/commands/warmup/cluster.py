@@ -1,7 +1,7 @@
-"""`warmup` of many nodes: first all are asked what they lack and where it lies, then those that lack something read it.
+"""Run `warmup` on many nodes: query what each lacks and where it is stored, then let those nodes read it.
 
-From disks of their own they read all at once. A file system that several machines see is read by no more of them at a time
-than the user allows; who is through makes room for the next.
+From local disks all nodes read at once. From a shared file system at most as many read at a time as the user
+allows; a node that finishes makes room for the next.
 """
 
 from __future__ import annotations
@@ -28,20 +28,18 @@ from verl_doctor.toolkit.text import counted, in_bytes, listed
 from verl_doctor.toolkit.warm.request import WarmRequest
 from verl_doctor.toolkit.warm.summary import Summary
 
-_LOOK = 30.0  # seconds in which a node says what it lacks
-_SLOW = 50_000_000  # bytes a second, below which a node is not waited for to the end
-_AROUND = 60.0  # seconds that a node has beside the reading
-_SUMMING_UP = (
-    10.0  # seconds of them in which it tells what it has done when its time is up, at most half of them
-)
+_LOOK = 30.0  # seconds in which a node reports what it lacks
+_SLOW = 50_000_000  # bytes per second; a slower node is not awaited to the end
+_AROUND = 60.0  # seconds that a node has besides the reading
+_SUMMING_UP = 10.0  # seconds of these for its report when its time is up, at most half of them
 
 
 def warm_nodes(
     nodes: AskedNodes, run: Session, collection: Collection, warm_request: WarmRequest, at_once: int
 ) -> tuple[Node, ...]:
-    """Every node, also those that did not answer. Raises CouldNotAsk when there is nobody to ask.
+    """Warm up every node, and include those that did not respond. Raises CouldNotAsk if no node can be queried.
 
-    Ctrl-C and SIGTERM end the reading on all nodes, and what was heard until then counts.
+    Ctrl-C and SIGTERM end the reading on all nodes; results received until then count.
     """
     way = transport.way_to(replace(nodes, budget=min(nodes.budget, BUDGET)), run, collection)
     announce(way.says)
@@ -76,12 +74,12 @@ def warm_nodes(
 
 
 def shares(pages: Summary) -> tuple[str, ...]:
-    """The file systems of the files that other machines read from too."""
+    """Return the file systems of the files that other machines read too."""
     return tuple(f"{mount.kind} {mount.source}" for mount in pages.mounts if mount.shared)
 
 
 def _patience(cold: Mapping[str, Summary], sharing: Sharing, budget: float) -> tuple[float, float]:
-    """Seconds that one node has, and that all have: no more than the user gives, nor than they need one turn after the other."""
+    """Return the seconds for one node, and for all of them in turns; both are within the user's limit."""
     longest = _AROUND + max(pages.missing for pages in cold.values()) / _SLOW
     crowd = Counter(share for shares_of_one in sharing.of.values() for share in shares_of_one)
     turns = max((-(-number // sharing.most) for number in crowd.values()), default=1)

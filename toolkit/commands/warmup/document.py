@@ -1,4 +1,4 @@
-"""What `verl-doctor warmup` has done as a JSON document. `data/warmup.schema.json` describes it."""
+"""The results of `verl-doctor warmup` as a JSON document. `data/warmup.schema.json` describes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCHEMA_VERSION = 1
 
 
 def document(done: Warmup) -> dict[str, Any]:
-    """Everything, in JSON types."""
+    """Return everything in JSON types."""
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": done.verdict,
@@ -32,7 +32,7 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples as the lists that JSON has."""
+    """Convert tuples to lists for JSON."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value

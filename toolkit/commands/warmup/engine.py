@@ -1,7 +1,7 @@
-"""What engines compile for GPUs, compiled before the job: vLLM is started once as the job would start it.
+"""Compile an engine's GPU code before the job: vLLM is started once as the job would start it.
 
-Whether that did anything is told by the folders in which its packages keep what they compile (`Caches`): what is in them
-afterwards and was not before.
+Its effect is measured by the cache folders of the packages (`Caches`): what they contain afterwards and did
+not before.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from verl_doctor.toolkit.probes import warm_engine
 
 _LONGEST = 1800.0  # seconds: a large model from a slow disk, and its compilation
 _ROLLOUT = "actor_rollout_ref.rollout"
-# What verl hands on to vLLM's LLM, and what the shapes of compiled code depend on.
+# The settings that verl passes to vLLM's LLM and that determine the shapes of compiled code.
 _HANDED_ON = (
     "tensor_model_parallel_size",
     "gpu_memory_utilization",
@@ -46,7 +46,7 @@ _HANDED_ON = (
     "enable_prefix_caching",
 )
 _VLLMS_NAMES = {"tensor_model_parallel_size": "tensor_parallel_size"}
-_NO_MODELS = "HF_HOME"  # this one holds what is downloaded, and nothing is
+_NO_MODELS = "HF_HOME"  # it holds downloads, nothing compiled
 _MOST_FILES = 200_000
 # https://specifications.freedesktop.org/basedir-spec/latest/
 _BELOW_HOME = {
@@ -58,7 +58,7 @@ _BELOW_HOME = {
 
 
 def compile_kernels(machine: Machine, collection: Collection, model: str, *, dry_run: bool) -> EngineCaches:
-    """Start the engine once, where there are GPUs that it would compile for."""
+    """Start the engine once, if there are GPUs to compile for."""
     caches, interpreter, vllm = collection.get(Caches), collection.get(Interpreter), collection.get(VllmTree)
     if isinstance(caches, Unknown):
         return EngineCaches("not applicable", caches.reason)
@@ -93,7 +93,7 @@ def compile_kernels(machine: Machine, collection: Collection, model: str, *, dry
 
 
 def engine_arguments(model: str, values: LaunchValues) -> dict[str, Any]:
-    """The arguments of vLLM's LLM for the job's configuration, as far as it says them."""
+    """Return the arguments of vLLM's LLM for the job's configuration, as far as it sets them."""
     arguments: dict[str, Any] = {"model": model}
     for name in _HANDED_ON:
         given = values.get(f"{_ROLLOUT}.{name}")
@@ -105,14 +105,14 @@ def engine_arguments(model: str, values: LaunchValues) -> dict[str, Any]:
 
 
 def _prompt_and_answer(values: LaunchValues) -> int:
-    """The length that verl gives to an engine that is given none."""
+    """Return the length that verl passes to an engine without a configured length."""
     lengths = [values.get(f"data.max_{part}_length") for part in ("prompt", "response")]
     known = [length.value for length in lengths if length is not None and isinstance(length.value, int)]
     return sum(known) if len(known) == len(lengths) else 0
 
 
 def _environ(machine: Machine, collection: Collection) -> dict[str, str]:
-    """The job's own, its home and folders too: there it will look for what is compiled, and not in a child's private ones."""
+    """Return the job's own environment, including its home and folders: the job looks there for compiled code."""
     variables, job = collection.get(Variables), collection.get(JobVariables)
     environ = dict(machine.environ)
     if not isinstance(variables, Unknown) and not isinstance(job, Unknown):
@@ -141,7 +141,7 @@ def _grown(caches: Caches, before: Mapping[str, Mapping[str, int]]) -> tuple[Gro
 
 
 def _files(folder: str) -> dict[str, int]:
-    """The sizes of the files below a folder."""
+    """Return the sizes of the files below a folder."""
     found: dict[str, int] = {}
     for top, _, names in os.walk(folder):
         for name in names:

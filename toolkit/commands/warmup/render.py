@@ -1,4 +1,4 @@
-"""What is warm now, for a terminal and as Markdown: nodes of which the same is to be said stand in one line."""
+"""What is warm now, for a terminal and as Markdown: nodes with the same result share a line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STYLES = {
 
 
 def text_lines(done: Warmup, width: int | None) -> Iterator[Text]:
-    """Yield the lines of the answer. `width` is the terminal's, or None for a pipe."""
+    """Yield the lines of the result. `width` is the terminal's, or None for a pipe."""
     for word, sentence, others in _paragraphs(done):
         first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
         yield Text.assemble((word, _STYLES.get(word, "bold")), first.removeprefix(word))
@@ -54,7 +54,7 @@ def markdown_lines(done: Warmup) -> Iterator[str]:
 
 
 def _paragraphs(done: Warmup) -> Iterator[tuple[str, str, list[str]]]:
-    """A word, the sentence behind it, and what else is to be said."""
+    """Yield a word, its explanation, and further remarks."""
     same: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for node in done.nodes:
         same.setdefault(_state(node), []).append(node.name)
@@ -95,19 +95,19 @@ def _state(node: Node) -> tuple[str, str, tuple[str, ...]]:
     return word, sentence, tuple(remarks(node.pages))
 
 
-_FIRST_PIECES = 0.5  # seconds after which the speed says something
+_FIRST_PIECES = 0.5  # seconds after which the speed is meaningful
 _OFTEN = 5.0  # seconds between two lines
 
 
 @contextlib.contextmanager
 def shown(plan: Plan) -> Iterator[Callable[[Moment], None]]:
-    """Say how far it is until it is over."""
+    """Show the progress until it is complete."""
     with WarmProgress(plan) as progress:
         yield progress.show
 
 
 class WarmProgress:
-    """Says what is to be read, then how long that will take, then how far it is."""
+    """Shows what will be read, then the expected duration, then the progress."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

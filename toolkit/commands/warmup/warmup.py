@@ -1,4 +1,4 @@
-"""What `verl-doctor warmup` has done: on each node the files, and on this one what is compiled for the job."""
+"""The results of `verl-doctor warmup`: the files on each node, and what is compiled for the job on this one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Node:
 
     @property
     def verdict(self) -> Verdict:
-        """What it reported, or that it did not report."""
+        """Its verdict, or that it did not report."""
         return "could_not_check" if self.pages is None else self.pages.verdict
 
 
@@ -34,7 +34,7 @@ EngineOutcome = Literal["written", "nothing new", "failed", "planned", "not appl
 
 @dataclass(frozen=True)
 class Growth:
-    """What came into one cache: files and bytes."""
+    """What was added to one cache: files and bytes."""
 
     holds: str
     path: str
@@ -44,7 +44,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class EngineCaches:
-    """What became of it, why, in how many seconds, and the caches that have grown."""
+    """The state of the engine's caches, the reason, the duration in seconds, and the caches that have grown."""
 
     outcome: EngineOutcome
     reason: str = ""
@@ -54,9 +54,9 @@ class EngineCaches:
 
 @dataclass(frozen=True)
 class Warmup:
-    """`nodes` are those whose files were looked at, none when no file was named. `bytecode` are the repairs of PY103.
+    """`nodes` are those examined for files, none if no file was named. `bytecode` are the repairs of PY103.
 
-    `engine` is what became of its caches, None where that was not asked for.
+    `engine` is the state of its caches, None if not requested.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -67,7 +67,7 @@ class Warmup:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all."""
+        """The worst verdict."""
         verdicts = {node.verdict for node in self.nodes}
         if self.engine is not None and self.engine.outcome == "failed":
             return "failures"
@@ -76,7 +76,7 @@ class Warmup:
         return "could_not_check" if "could_not_check" in verdicts else "ok"
 
     def exit_code(self) -> ExitCode:
-        """0 all that was named is resident, 1 something is not, 3 unknown."""
+        """Return 0 if everything named is resident, 1 if something is not, 3 if unknown."""
         return {"ok": ExitCode.OK, "failures": ExitCode.FAILED, "could_not_check": ExitCode.COULD_NOT_CHECK}[
             self.verdict
         ]

@@ -1,4 +1,4 @@
-"""What `watch` answers."""
+"""The result of `watch`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WatchAnswer(Answer):
         return document.document(self.forecasts, looks=self.looks, seconds=self.seconds, within=self.within)
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
-        """Return the forecasts for a person."""
+        """Return the forecasts as text."""
         return render.text_lines(self.forecasts, self.within, width)
 
     def markdown_lines(self) -> Iterable[str]:

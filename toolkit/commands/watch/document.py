@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 
 def document(forecasts: Sequence[Forecast], *, looks: int, seconds: float, within: float) -> dict[str, Any]:
-    """Everything, in JSON types. The gauges stand in the order of their urgency."""
+    """Return everything in JSON types. The gauges are ordered by urgency."""
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": verdict(forecasts, within),
@@ -36,7 +36,7 @@ def document(forecasts: Sequence[Forecast], *, looks: int, seconds: float, withi
 
 
 def ending(forecasts: Sequence[Forecast], within: float) -> list[Forecast]:
-    """What has run out, or will within so many seconds."""
+    """Return what has run out, or will within this many seconds."""
     return [forecast for forecast in forecasts if forecast.left is not None and forecast.left <= within]
 
 
@@ -48,7 +48,7 @@ def verdict(forecasts: Sequence[Forecast], within: float) -> Verdict:
 
 
 def headline(forecasts: Sequence[Forecast], within: float) -> tuple[str, str]:
-    """One word, and the sentence behind it."""
+    """Return the verdict as a word and a sentence."""
     found = ending(forecasts, within)
     if found:
         more = f", and {counted(len(found) - 1, 'thing')} more" if len(found) > 1 else ""
@@ -66,26 +66,26 @@ def headline(forecasts: Sequence[Forecast], within: float) -> tuple[str, str]:
 
 
 def first_of(forecast: Forecast) -> str:
-    """What happens to one gauge, and when."""
+    """Return what happens to one gauge, and when."""
     when = "now" if not forecast.left else f"in about {in_time(forecast.left)}"
     growth = f", {change(forecast)}" if forecast.rate and forecast.left else ""
     return f"{forecast.gauge.name}: {forecast.gauge.then} {when} ({part(forecast.gauge)}{growth})"
 
 
 def part(gauge: Gauge) -> str:
-    """How much of the limit is taken."""
+    """Return how much of the limit is used."""
     return f"{min(gauge.part, 1):.0%}"
 
 
 def amounts(gauge: Gauge) -> str:
-    """How much is taken, of how much."""
+    """Return the used amount and the limit."""
     if gauge.unit == "bytes":
         return f"{in_bytes(gauge.used)} of {in_bytes(gauge.limit)}"
     return f"{gauge.used:,.0f} of {gauge.limit:,.0f}"
 
 
 def change(forecast: Forecast) -> str:
-    """How fast it changes; "" if unknown or zero."""
+    """Return how fast it changes; "" if unknown or zero."""
     if not forecast.rate:
         return ""
     sign, rate = "+-"[forecast.rate < 0], abs(forecast.rate)

@@ -49,7 +49,7 @@ def forecast(seen: Sequence[tuple[float, Gauge]]) -> Forecast:
 
 
 def by_urgency(forecasts: Sequence[Forecast]) -> list[Forecast]:
-    """What runs out first comes first; behind it, what is fullest."""
+    """Order by urgency: what runs out first, then what is fullest."""
     never = float("inf")
     return sorted(
         forecasts,
@@ -74,7 +74,7 @@ def _slope(seen: Sequence[tuple[float, Gauge]]) -> float | None:
 
 
 def _grows(seen: Sequence[tuple[float, Gauge]]) -> bool:
-    """Whether it grew by more than noise, and still does in the younger half."""
+    """Return whether it grew by more than noise, and still does in the later half."""
     looks = seen[-_MOST:]
     first, middle, last = looks[0][1], looks[len(looks) // 2][1], looks[-1][1]
     return last.used - first.used > _NOISE * last.limit and last.used > middle.used

@@ -23,7 +23,10 @@ _KILLS_FROM = ("RAY_memory_usage_threshold", 0.95)
 
 @dataclass(frozen=True)
 class Gauge:
-    """A resource: `used` of `limit`, in bytes or as a number, and the consequence. `limit` is where it happens, possibly before everything is used."""
+    """A resource: `used` of `limit`, in bytes or as a number, and the consequence.
+
+    `limit` is where it happens, possibly before everything is used.
+    """
 
     name: str
     used: float
@@ -33,7 +36,7 @@ class Gauge:
 
     @property
     def part(self) -> float:
-        """The part of the limit that is taken, 1 when it is reached."""
+        """The used part of the limit, 1 when it is reached."""
         return self.used / self.limit if self.limit > 0 else 1.0
 
 
@@ -51,7 +54,7 @@ class Stores:
 
 
 def gauges(stores: Stores) -> tuple[Gauge, ...]:
-    """Every gauge, each name once."""
+    """Return every gauge, each name once."""
     found = (*_disks(stores), *_memory(stores), *_threads(stores.limits), *_gpus(stores.gpus))
     return tuple({gauge.name: gauge for gauge in reversed(found)}.values())[::-1]
 
@@ -84,7 +87,7 @@ def _disks(stores: Stores) -> Iterator[Gauge]:
 
 
 def _memory(stores: Stores) -> Iterator[Gauge]:
-    """The machine's memory, and that of the control group with the least left: Ray acts before either is gone."""
+    """Return the machine's memory, and that of the control group with the least left: Ray acts before either is exhausted."""
     acts = _threshold(_KILLS_FROM, stores.variables)
     memory, limits = stores.memory, stores.limits
     if not isinstance(memory, Unknown) and memory.total and memory.available is not None:
@@ -116,7 +119,7 @@ def _gpus(gpus: Gpus | Unknown) -> Iterator[Gauge]:
 
 
 def _scarcest(limits: HostLimits, what: Literal["memory", "pids"]) -> Group | None:
-    """Of the groups that hold the raylets, or else this shell, the one in which least is left."""
+    """Return the group with the least memory left among those of the raylets, or else of this shell."""
     found = [getattr(subject.groups, what) for subject in limits.subjects]
     named = [group for group in found if group is not None]
     return min(named, key=lambda group: getattr(group, f"{what}_left"), default=None)

@@ -45,7 +45,7 @@ class History:
         self.seen = {gauge.name: [*self.seen.get(gauge.name, ()), (at, gauge)] for gauge in found}
 
     def forecasts(self) -> list[Forecast]:
-        """The forecast of each gauge, the most urgent first."""
+        """Return the forecast of each gauge, the most urgent first."""
         return by_urgency([forecast(looks) for looks in self.seen.values()])
 
 

@@ -1,8 +1,8 @@
-"""How much the threads of processes want to compute, on a machine of any load.
+"""How much processor time the threads of processes need, on a machine under any load.
 
-On a busy machine a thread that works gets little time, and those that wait forever wake up now and then and wait in the same queue. The
-kernel counts for each how long it ran and how long it waited for a processor (`/proc/PID/task/TID/schedstat`): both together are
-what it wanted, which is all of the time for one that works.
+On a busy machine a working thread gets little time, and threads that wait forever wake up now and then and
+wait in the same queue. The kernel counts for each how long it ran and how long it waited for a processor
+(`/proc/PID/task/TID/schedstat`). The sum is its demand, which is the full time for a thread that works.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NANO = 1e9
 
 
 def wanted_seconds(pids: Iterable[int], machine: Machine) -> Mapping[int, float]:
-    """Seconds that each thread of these processes has run or waited for a processor since it began; nothing where it is not told."""
+    """Return the seconds that each thread of these processes has run or waited for a processor; nothing if unavailable."""
     return {
         thread: _of_thread(f"/proc/{pid}/task/{thread}", machine)
         for pid in pids

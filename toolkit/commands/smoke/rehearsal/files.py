@@ -1,4 +1,4 @@
-"""The model, the data and the reward of a rehearsal: tiny ones, or with a script the first rows of its data and its own reward."""
+"""The model, data and reward of a rehearsal: tiny ones, or the first rows of the script's data and its own reward."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from verl_doctor.toolkit.probes import first_rows as first_rows_probe
 from verl_doctor.toolkit.system.child import ask_child, ending
 from verl_doctor.toolkit.tiny import tiny
 
-_SEEING = "qwen2.5-vl"  # the shape of tiny models that takes pictures
-_SMALL = 1 << 30  # bytes of weights; training takes eight times as much, and the rollout as much again
+_SEEING = "qwen2.5-vl"  # the shape of tiny models that accept pictures
+_SMALL = 1 << 30  # bytes of weights; training takes eight times as much, and the rollout the same again
 _WEIGHTS = ("*.safetensors", "*.bin")
 _UNREADABLE = "SMOKE151"
 
 
 def own_files(stage: Stage) -> Files:
-    """Those of the stage, and a reward that differs between answers."""
+    """Return the files of the stage, and a reward that differs between responses."""
     if stage.train is None:
         raise Refused(Outcome("not reached", "there are no data to train with"))
     model, own = _model(stage, sees=False)
@@ -38,7 +38,7 @@ def own_files(stage: Stage) -> Files:
 
 
 def users_files(stage: Stage, script: Configuration) -> Files:
-    """The first rows of the script's data, and a model that takes them."""
+    """Return the first rows of the script's data, and a model that accepts them."""
     train, validation = (_rows(stage, script, key) for key in ("data.train_files", "data.val_files"))
     sees = any(script.get("data.image_key") in file.columns for file in (*train, *validation))
     model, own = _model(stage, sees=sees)
@@ -50,7 +50,7 @@ def _paths(rows: tuple[Rows, ...]) -> tuple[Path, ...]:
 
 
 def _model(stage: Stage, *, sees: bool) -> tuple[Path, bool]:
-    """The user's own where it is small enough for one device, else a tiny one. Whether it is the user's."""
+    """Return the user's own model if it is small enough for one device, else a tiny one, and whether it is the user's."""
     if stage.own_model and stage.model is not None and _weight(stage.model) <= _SMALL:
         return stage.model, True
     if stage.own_model or sees or stage.model is None:
@@ -59,7 +59,7 @@ def _model(stage: Stage, *, sees: bool) -> tuple[Path, bool]:
 
 
 def _weight(model: Path) -> int:
-    """Bytes of the model's weights."""
+    """Return the bytes of the model's weights."""
     files = [path for pattern in _WEIGHTS for path in model.glob(pattern)]
     return sum(path.stat().st_size for path in files)
 
@@ -77,7 +77,7 @@ def _rows(stage: Stage, script: Configuration, key: str) -> tuple[Rows, ...]:
 
 
 def _without_prompts(script: Configuration, named: tuple[str, ...], rows: tuple[Rows, ...]) -> str:
-    """Which file lacks the column that verl's own dataset class reads; "" when none does, or another class reads them."""
+    """Return the file that lacks the column read by verl's own dataset class; "" if none does, or another class reads them."""
     key = script.get("data.prompt_key")
     if not isinstance(key, str) or isinstance(script.get("data.custom_cls.path"), str):
         return ""
@@ -92,7 +92,7 @@ def _without_prompts(script: Configuration, named: tuple[str, ...], rows: tuple[
 
 
 def _tiny(stage: Stage, *, sees: bool) -> Path:
-    """A tiny model, with pictures in the data one that sees."""
+    """Create a tiny model, with vision if the data has pictures."""
     interpreter = stage.facts.get(Interpreter)
     chosen: dict[str, Any] = {"shape": _SEEING, "kind": "image"} if sees else {}
     made = (
@@ -114,7 +114,7 @@ _FORMATS = (".parquet", ".json", ".jsonl")  # verl/utils/dataset/rl_dataset.py
 
 @dataclass(frozen=True)
 class Rows:
-    """A data file for the rehearsal, and its columns; none where they are not known."""
+    """A data file for the rehearsal, and its columns; none if unknown."""
 
     path: Path
     columns: tuple[str, ...] = ()
@@ -123,9 +123,10 @@ class Rows:
 def first_rows(
     machine: Machine, python: str, named: tuple[str, ...], folder: Path
 ) -> tuple[Rows, ...] | Unknown:
-    """Copy the first rows of these files into `folder`. A file whose format is verl's or a dataset class's own matter stays where it is.
+    """Copy the first rows of these files into `folder`.
 
-    Unknown says which file cannot be read, and why.
+    A file whose format only verl or a dataset class can read stays in place. Unknown states which file cannot
+    be read, and why.
     """
     paths = [Path(os.path.normpath(machine.cwd / machine.expanded(name))) for name in named]
     for path in paths:

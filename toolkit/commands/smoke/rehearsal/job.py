@@ -1,4 +1,4 @@
-"""The job that a rehearsal starts: the program, its words, the variables, and what of the user's script they replace."""
+"""The job that a rehearsal starts: the program, its words, the variables, and what they replace in the user's script."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ _KV_CACHE = "1"  # GiB of vLLM's CPU build
 
 
 def put_in_place(folder: Path, *, on_cpu: bool, vllm_cpu: str = "") -> Path:
-    """Write what is added below `folder`, and return what has to stand on PYTHONPATH.
+    """Write the additional files below `folder`, and return the entries for PYTHONPATH.
 
-    `vllm_cpu` is the version of an installed distribution `vllm-cpu`: verl asks for one called `vllm`
-    (verl/third_party/vllm), and vLLM takes the CPU when that one's version says so, so both find a name for what is installed.
+    `vllm_cpu` is the version of an installed distribution `vllm-cpu`: verl looks for one called `vllm`
+    (verl/third_party/vllm), and vLLM chooses the CPU if that distribution's version indicates it, so both
+    find a name for what is installed.
     """
     place = folder / "plugin"
     shutil.copytree(PLUGIN, place / _PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
@@ -52,21 +53,21 @@ def _distribution(place: Path, name: str, version: str, entry_points: str) -> No
 
 
 def variables(place: Path, environ: Mapping[str, str], *, on_cpu: bool) -> dict[str, str | None]:
-    """What the job's processes need in their environment. Lists that the user has are kept, and added to."""
+    """Return the variables that the job's processes need. Lists set by the user are kept and extended."""
     modules = [_TRAINING, f"{_PACKAGE}.cpu_platform"] if on_cpu else [_TRAINING]
     found: dict[str, str | None] = {
         "PYTHONPATH": _joined(environ, "PYTHONPATH", [str(place)], os.pathsep, first=True),
         "VERL_USE_EXTERNAL_MODULES": _joined(environ, "VERL_USE_EXTERNAL_MODULES", modules, ","),
         "VERL_DOCTOR_JOB": secrets.token_hex(4),
-        "RAY_DEDUP_LOGS": "0",  # the first cause may be said by two processes
-        "HYDRA_FULL_ERROR": "1",  # a whole traceback, where Hydra keeps the last words only
+        "RAY_DEDUP_LOGS": "0",  # two processes may report the first cause
+        "HYDRA_FULL_ERROR": "1",  # a whole traceback instead of Hydra's last words only
     }
     if "VLLM_PLUGINS" in environ:
         found["VLLM_PLUGINS"] = _joined(environ, "VLLM_PLUGINS", [_PACKAGE], ",")
     if on_cpu:
         found |= {
             "VERL_PLATFORM": _PLATFORM,
-            "VERL_ENGINE_DEVICE": "cuda",  # verl registers the FSDP engine under the names of two devices; it is the same
+            "VERL_ENGINE_DEVICE": "cuda",  # verl registers the same FSDP engine for two devices
             "VLLM_CPU_KVCACHE_SPACE": environ.get("VLLM_CPU_KVCACHE_SPACE", _KV_CACHE),
             "OMP_NUM_THREADS": "1",  # a dozen processes share the cores
         }
@@ -85,9 +86,9 @@ PROGRAM = "verl.trainer.main_ppo"
 
 @dataclass(frozen=True)
 class Job:
-    """What is started. `words` say what is replaced. `own_reward`: its answers are paid by the rehearsal, so that weights must move.
+    """What is started. `words` describe what is replaced. `own_reward`: the rehearsal rewards responses, so weights must move.
 
-    `unheeded` are keys that the script sets, and that the installed verl takes without reading them.
+    `unheeded` are keys that the script sets, and that the installed verl accepts without reading them.
     """
 
     argv: tuple[str, ...]
@@ -98,7 +99,7 @@ class Job:
 
 
 def job_of(stage: Stage) -> Job:
-    """Put the job together. Raises Refused where it could not go well."""
+    """Assemble the job. Raises Refused if it could not succeed."""
     trees = stage.facts.get(VerlTrees)
     if isinstance(trees, Unknown):
         raise Refused(Outcome("not reached", trees.reason))
@@ -128,7 +129,7 @@ def job_of(stage: Stage) -> Job:
 
 
 def _command(stage: Stage) -> Command | None:
-    """The command of the launch script; None without a script."""
+    """Return the command of the launch script; None without a script."""
     if not stage.target.files and not stage.target.words:
         return None
     launch = stage.facts.get(Launch)
@@ -153,7 +154,7 @@ def _of_script(stage: Stage) -> Configuration:
 
 
 def _composed(stage: Stage, command: Command, verl: Path, version: str) -> Configuration:
-    """What verl has without a script."""
+    """Return verl's configuration without a script."""
     from verl_doctor.toolkit.collectors.configuration.hydra_job import composed  # noqa: PLC0415 - it reads verl's whole configuration
 
     return _taken(composed(command, verl, stage.machine, version))
@@ -205,7 +206,10 @@ def _variables(stage: Stage) -> Mapping[str, str | None]:
 
 
 def _hugging_face(stage: Stage) -> Mapping[str, str]:
-    """What the user has downloaded, for rewards and tools that load it: the run's home is another one. Prepared data goes to the latter."""
+    """Return the user's Hugging Face cache for rewards and tools that load from it, because the run has another home.
+
+    Prepared data goes to the run's home.
+    """
     environ = stage.environ
     cache = environ.get("XDG_CACHE_HOME") or f"{stage.machine.home}/.cache"
     return {

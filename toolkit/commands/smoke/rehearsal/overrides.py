@@ -1,4 +1,4 @@
-"""The command of a rehearsal: the script's own words, and behind them those that a small step needs, in the installed verl's names."""
+"""The command of a rehearsal: the script's own words, then those for a small step, with the installed verl's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.sources.hydra.words import word
 
 @dataclass(frozen=True)
 class Replaced:
-    """A value that the script, or verl by default, would have, and the one that the rehearsal has in its place. `from_script`: by the script."""
+    """A value that the script, or verl by default, sets, and its replacement in the rehearsal. `from_script`: set by the script."""
 
     key: str
     old: Any
@@ -25,7 +25,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Words:
-    """What stands behind the program's name, what that replaces, and the script's words whose value reading cannot tell."""
+    """The words after the program's name, what they replace, and the script's words with unknown values."""
 
     words: tuple[str, ...]
     replaced: tuple[Replaced, ...]
@@ -35,7 +35,7 @@ class Words:
 def words_for(
     configuration: Configuration, given: Sequence[Word], wants: Iterable[Want], is_read: Callable[[str], bool]
 ) -> Words:
-    """The words of a command. `is_read` says whether verl's sources know a name that its configuration files lack."""
+    """Return the words of a command. `is_read` reports whether verl's sources contain a name that its configuration files lack."""
     replaced = []
     for want in wants:
         key = next((key for key in want.keys if configuration.get(key) is not MISSING), "")
@@ -59,7 +59,7 @@ def _is_tree(configuration: Configuration, key: str) -> bool:
 
 
 def _change(configuration: Configuration, key: str, want: Want) -> Replaced | None:
-    """What becomes of a key; None when it has the value already, or has a smaller one that will do."""
+    """Return the change to a key; None if it has the value already, or a smaller one that suffices."""
     old = configuration.get(key)
     from_script = configuration.asked_for(key) is not None
     if old == want.value or (want.only_if_set and not from_script):

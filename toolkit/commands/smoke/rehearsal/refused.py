@@ -1,4 +1,4 @@
-"""What has to be there for a step of verl, looked at before anything is started."""
+"""The requirements of a step of verl, checked before anything is started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ELSEWHERE = "or run the ladder on a GPU"
 
 
 class Refused(Exception):  # noqa: N818 - it is no error of ours
-    """The step could not go well, so it is not begun."""
+    """The step could not succeed, so it is not started."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.cause)
@@ -23,7 +23,7 @@ class Refused(Exception):  # noqa: N818 - it is no error of ours
 
 
 def demand_what_it_needs(stage: Stage, verl: Path, version: str) -> None:
-    """Raise Refused where the installed verl or vLLM lacks something."""
+    """Raise Refused if the installed verl or vLLM lacks something."""
     offer = offer_of(verl)
     packages = stage.facts.get(Packages)
     if offer.needs_queue and isinstance(packages, Packages) and packages.get(_QUEUE) is None:
@@ -59,7 +59,7 @@ def _cannot(cause: str, remedy: str) -> Refused:
 
 
 def _requirement(packages: Packages) -> str:
-    """What verl itself requires of the queue, as far as it says so."""
+    """Return verl's own requirement for the queue, as far as it is declared."""
     verl = packages.get("verl")
     wanted = (text.partition(";")[0].strip() for text in (verl.requires if verl else ()))
     return next((text for text in wanted if canonical(text).startswith(_QUEUE)), "")

@@ -1,6 +1,7 @@
-"""What one small step of training needs of verl's configuration, and why: on any device, on a GPU alone, and without one.
+"""What one small training step requires of verl's configuration, and why: on any device, on a GPU, and without one.
 
-Keys are tried in the order in which they stand: releases of verl rename them. One that the installed release does not have is left out.
+Keys are tried in the order given, because releases of verl rename them. A key that the installed release
+lacks is left out.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 RAY_CPUS = 32
-"""What Ray is told to have. verl reserves one for each helper, most of which wait; a laptop has fewer cores than helpers."""
+"""The number of CPUs given to Ray. verl reserves one for each helper, most of which wait; a laptop has fewer cores."""
 
 _ARL = "actor_rollout_ref"
 _SIZE = "size: one small step"
@@ -20,11 +21,11 @@ _NO_GPU = "device: it needs a GPU"
 
 @dataclass(frozen=True)
 class Want:
-    """One value that is needed. `keys` are the names that it has had, the newest first.
+    """A required value. `keys` are the names that it has had, the newest first.
 
-    `most`: a smaller number that was asked for stays. `hidden`: verl's configuration files need not have the key, it is enough that its
-    sources know the name. `passed_on`: all that stands beside the key is handed to another library, so it need not be there either.
-    `only_if_set` alone: it is needed only where the script gives the key a value.
+    `most`: a smaller requested number stays. `hidden`: verl's configuration files need not have the key if
+    its sources contain the name. `passed_on`: the key's whole section is passed to another library, so the
+    key need not exist. `only_if_set` alone: required only if the script sets the key.
     """
 
     keys: tuple[str, ...]
@@ -38,7 +39,7 @@ class Want:
 
 @dataclass(frozen=True)
 class Files:
-    """What the step reads and where it may write. `reward` is a file with `compute_score`, None for the script's own or verl's.
+    """The files that the step reads, and where it may write. `reward` has `compute_score`, None for the script's own or verl's.
 
     `own_model`: the user has named it.
     """
@@ -52,9 +53,10 @@ class Files:
 
 
 def sizes(*, own: bool) -> list[Want]:
-    """One step on two prompts with two answers each, on one device, with nothing saved and nobody told.
+    """Return the sizes: one step on two prompts with two responses each, on one device, without saving or reporting.
 
-    What a script must say, and does not, stays unsaid: only without a script (`own`) are there micro batches in any case.
+    Mandatory settings that the script lacks stay unset: only without a script (`own`) are micro batches
+    always set.
     """
     small = [
         ("data.gen_batch_size", 2),
@@ -121,7 +123,7 @@ def sizes(*, own: bool) -> list[Want]:
 
 
 def files(given: Files) -> list[Want]:
-    """The model, the data, and folders of the run's own for all that verl writes."""
+    """Return the model, the data, and private folders for everything that verl writes."""
     own = "files: of the rehearsal's own folder"
     model = "model: the user's own" if given.own_model else "model: a tiny one"
     wants = [
@@ -155,7 +157,7 @@ def files(given: Files) -> list[Want]:
 
 
 def without_flash_attention() -> list[Want]:
-    """What needs no package beside torch."""
+    """Return the settings that need no package besides torch."""
     return [
         Want(
             (f"{_ARL}.model.use_remove_padding",), False, "attention: removing the padding needs flash-attn"
@@ -177,7 +179,7 @@ def without_flash_attention() -> list[Want]:
 
 
 def on_gpu(*, own: bool) -> list[Want]:
-    """As little of the GPU as a tiny model needs, without graphs to capture. A script has to name its rollout itself."""
+    """Return the settings for a GPU: as little memory as a tiny model needs, no graph capture. A script must name its rollout itself."""
     return [
         *([Want((f"{_ARL}.rollout.name",), "vllm", "rollout: verl 0.9 has no default")] if own else ()),
         Want((f"{_ARL}.rollout.gpu_memory_utilization",), 0.2, _SIZE, most=True),
@@ -186,7 +188,7 @@ def on_gpu(*, own: bool) -> list[Want]:
 
 
 def on_cpu(*, own: bool) -> list[Want]:
-    """What verl and vLLM do on processors in place of what they do on a GPU. A script has to name its rollout itself."""
+    """Return what verl and vLLM do on CPUs instead of on a GPU. A script must name its rollout itself."""
     off = [
         (f"{_ARL}.rollout.free_cache_engine", "device: vLLM's CPU build has no sleep mode"),
         (f"{_ARL}.model.use_fused_kernels", _NO_GPU),

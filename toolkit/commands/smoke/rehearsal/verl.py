@@ -1,4 +1,4 @@
-"""What the installed verl offers to a rehearsal, read from its sources: the place for a platform, and the names that it knows."""
+"""What the installed verl offers to a rehearsal, read from its sources: the extension point for a platform, and known names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLUGIN = DATA / "rehearsal" / "verl_doctor_rehearsal"
 
 _PLATFORM = "plugin/platform/platform_base.py"
 _BASE = "PlatformBase"
-# Each variable through which a platform gets in, and the part of verl that has to read it.
+# Each variable that loads a platform, and the part of verl that must read it.
 _DOORS = {
     "VERL_USE_EXTERNAL_MODULES": "__init__.py",
     "VERL_PLATFORM": "plugin/platform/platform_manager.py",
@@ -25,10 +25,10 @@ _DOORS = {
 
 @dataclass(frozen=True)
 class Offer:
-    """What verl offers. `closed` says why it has no place for a platform, "" when it has one.
+    """What verl offers. `closed` is why it has no extension point for a platform, "" if it has one.
 
-    `lacking` are methods that its platforms must have, and that the rehearsal's has not. `needs_queue`: its trainer imports
-    `transfer_queue`.
+    `lacking` are methods that its platforms must have and the rehearsal's platform lacks. `needs_queue`: its
+    trainer imports `transfer_queue`.
     """
 
     closed: str = ""
@@ -37,7 +37,7 @@ class Offer:
 
 
 def offer_of(verl: Path) -> Offer:
-    """Read it from a tree."""
+    """Read the offer from a tree."""
     wanted = _abstract_methods(verl / _PLATFORM)
     unread = [name for name, file in _DOORS.items() if not _mentions(verl / file, name)]
     if wanted is None:
@@ -55,7 +55,7 @@ def offer_of(verl: Path) -> Offer:
 
 
 class Names:
-    """Whether a word stands anywhere in the sources of verl's configuration classes and workers."""
+    """Whether a word occurs in the sources of verl's configuration classes and workers."""
 
     def __init__(self, verl: Path) -> None:
         self._folders = (verl / "workers", verl / "trainer", verl / "utils")
@@ -81,7 +81,7 @@ def _mentions(file: Path, name: str) -> bool:
 
 
 def _methods(file: Path, name: str) -> dict[str, ast.FunctionDef | None] | None:
-    """The members of a class by name, None in place of those that are no functions; None when there is no such class."""
+    """Return the members of a class by name, None for members that are not functions; None if the class does not exist."""
     source = read(file)
     tree = parse(source, file) if isinstance(source, bytes) else source
     for node in () if isinstance(tree, Unreadable) else tree.body:

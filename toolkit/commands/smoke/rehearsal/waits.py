@@ -1,4 +1,4 @@
-"""What the trainer waits for in vain, as a Ray of the run's own knows it: what it has not been able to start, and who has died."""
+"""What the trainer waits for in vain, according to the run's own Ray: what could not be started, and which actors died."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from verl_doctor.toolkit.system.process_table import command_of, numbers
 
 _GCS = re.compile(r"--gcs-address=([\w.:\[\]-]+)")
 _WAITING = ("PENDING_CREATION", "DEPENDENCIES_UNREADY")
-_DEATHS = ("WORKER_DIED", "NODE_DIED", "OUT_OF_MEMORY", "INIT_FAILED")  # the others are what somebody wanted
+_DEATHS = ("WORKER_DIED", "NODE_DIED", "OUT_OF_MEMORY", "INIT_FAILED")  # the others are intended
 _ON_PURPOSE = "INTENDED"  # WorkerExitType of src/ray/protobuf/common.proto: an actor that ended itself
 
 FAILED = "a process of the job failed"
 
 
 def waits_in(machine: Machine, python: str, folder: Path) -> End | None:
-    """Ask the cluster whose session lies below `folder`. None when nobody waits in vain, or nobody answers."""
+    """Query the cluster whose session is below `folder`. Return None if nothing waits in vain, or the cluster does not respond."""
     address = _address_in(machine, folder)
     if not address:
         return None
@@ -34,7 +34,7 @@ def waits_in(machine: Machine, python: str, folder: Path) -> End | None:
 
 
 def _address_in(machine: Machine, folder: Path) -> str:
-    """Of its control store, as its raylet is told: a Ray that a driver starts may write it into no file."""
+    """Return the address of its control store as passed to its raylet: a Ray started by a driver may not write it to a file."""
     listed = numbers(machine)
     for pid in () if isinstance(listed, Unknown) else listed:
         command = command_of(pid, machine)
@@ -44,7 +44,7 @@ def _address_in(machine: Machine, folder: Path) -> str:
 
 
 def waiting(cluster: RayCluster) -> str:
-    """In words which actors or placement groups have no place, what they ask for, and what Ray has; "" when none waits."""
+    """Describe the actors or placement groups without a place, their requests, and what Ray has; "" if none waits."""
     actors = Counter(
         (actor.class_name or actor.name, _resources_text(actor.needs))
         for actor in cluster.actors
@@ -62,7 +62,7 @@ def waiting(cluster: RayCluster) -> str:
 
 
 def died(cluster: RayCluster) -> str:
-    """In words which actor has died that nobody ended; "" when none has."""
+    """Describe the actor that died unintentionally; "" if none did."""
     dead = [
         actor
         for actor in cluster.actors

@@ -1,6 +1,7 @@
-"""Reads along while verl trains: what it has reached, and whether it waits for something that will never come.
+"""Follow verl's training: what it has reached, and whether it waits for something that will never come.
 
-Each pattern is what a program says at that point, so that a rehearsal ends in a sentence where training would wait without end.
+Each pattern is a message of a program at that point, so that a rehearsal ends with a sentence where training
+would wait forever.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from verl_doctor.toolkit.commands.smoke.rehearsal.waits import FAILED
 from verl_doctor.toolkit.commands.smoke.rung import Step
 from verl_doctor.toolkit.rule import Phase
 
-# What shows that a part is over, in the order of a step, and the phase in which a fault strikes there. Each is a line of verl's or Ray's.
+# Messages that end a part, in the order of a step, and the phase in which a fault there strikes. They are
+# verl's or Ray's.
 MARKS: tuple[tuple[str, str, Phase], ...] = (
     (
         "imports",
@@ -34,42 +36,40 @@ MARKS: tuple[tuple[str, str, Phase], ...] = (
     ("first weights", r"Training Progress:\s+0%", "first batch"),
     ("step", r"\bstep:1 - ", "first update"),
 )
-"""The parts of a run, the words that end each, and its phase: verl 0.9; an earlier release prints some of them only."""
+"""The parts of a run, the message that ends each, and its phase: verl 0.9; earlier releases print only some of them."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NO_NODE = re.compile(r"No available node types can fulfill resource requests? (.+?)(?:\. |$)", re.MULTILINE)
-# What vLLM says when it gives up a call or its engine (vllm/v1/engine/core.py, core_client.py, v1/executor/multiproc_executor.py): who made
-# the call may never hear of it. Other processes run the user's own code, which may print anything, and survive it.
+# Messages of vLLM when it gives up a call or its engine (vllm/v1/engine/core.py, core_client.py,
+# v1/executor/multiproc_executor.py): the caller may never be notified. Other processes run the user's own
+# code, which may print anything, and survive it.
 _ENGINE_FAILED = re.compile(
     r"^\((?:\w*vLLM\w*|WorkerDict|EngineCore\w*) pid=\d+\).*(?:WorkerProc hit an exception|Invocation of \S+ method failed"
     r"|EngineCore (?:encountered a fatal error|failed to start)|EngineDeadError|[Pp]roc \S+ died unexpectedly)",
     re.MULTILINE,
 )
 _UNREACHED = re.compile(r"Failed to connect to GCS|gcs_rpc_client.*Failed|Could not read 'temp_dir' from GCS")
-_QUIET_AFTER_FAILURE = 45.0  # seconds; verl's own retries speak more often
-_WORKING = (
-    0.5  # of the time; of a trainer that waits no thread had more than 0.2, with a load of 12 on two cores
-)
-_LOOKED_BACK = 30.0  # seconds over which that is the mean
-_QUIET = 60.0  # seconds until Ray is asked, and between two questions
-_INSISTED = (
-    2  # times that Ray's autoscaler says that it has no such node; once may come before a node has joined
-)
+_QUIET_AFTER_FAILURE = 45.0  # seconds; verl's own retries log more often
+_WORKING = 0.5  # of the time; waiting trainers had at most 0.2 per thread, with a load of 12 on two cores
+_LOOKED_BACK = 30.0  # seconds over which the mean is taken
+_QUIET = 60.0  # seconds of silence until Ray is queried, and between two queries
+_INSISTED = 2  # times that Ray's autoscaler reports no such node; once may precede a joining node
 
 
 @dataclass(frozen=True)
 class Reached:
-    """A part of the run that is over, and the seconds since its beginning."""
+    """A completed part of the run, and the seconds since the start."""
 
     name: str
     seconds: float
 
 
 class Watcher:
-    """Given to `Stage.run`: called with the text so far about once a second, it may end the run with a reason.
+    """A `watch` for `Stage.run`: called with the text so far about once a second, it may end the run with a reason.
 
-    `waits_for` is asked, when nothing has been said for long, what of Ray's the trainer waits for in vain; None when that is nothing. `wanted` says
-    how many seconds each thread of the processes with these numbers has wanted to compute: those that work silently are let alone.
+    After a long silence `waits_for` returns what the trainer waits for in vain from Ray; None for nothing.
+    `wanted` returns the processor time that each thread of the given processes has needed, in seconds:
+    processes that work silently are not ended.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Watcher:
         self._queried = self._begun
         self._work: list[
             tuple[float, Mapping[int, float]]
-        ] = []  # when it was looked at, and what was wanted by then
+        ] = []  # when it was measured, and the demand until then
         self._refused = 0
         self.reached: list[Reached] = []
 
     def __call__(self, text: str) -> End | None:
-        """Read what is new. An end ends the run."""
+        """Read the new text. Return an end to end the run."""
         now = self._clock()
         if len(text) > self._length:
             end = text.rfind("\n") + 1
@@ -101,13 +101,13 @@ class Watcher:
         return self._silence(now)
 
     def look(self, kin: Collection[tuple[int, int]]) -> None:
-        """See how much these processes want to compute. They are named by number and start."""
+        """Measure the processor time that these processes need. They are identified by number and start."""
         now = self._clock()
         self._work = [sample for sample in self._work if sample[0] >= now - _LOOKED_BACK]
         self._work.append((now, self._wanted(pid for pid, _ in kin)))
 
     def steps(self) -> tuple[Step, ...]:
-        """How long each part took."""
+        """Return the duration of each part."""
         ends = [0.0, *(reached.seconds for reached in self.reached)]
         return tuple(
             Step(reached.name, reached.seconds - begun)
@@ -116,14 +116,14 @@ class Watcher:
 
     @property
     def part(self) -> str:
-        """The part that was going on at the end."""
+        """The part in progress at the end."""
         names = [name for name, _, _ in MARKS]
         last = names.index(self.reached[-1].name) + 1 if self.reached else 0
         return names[last] if last < len(names) else ""
 
     @property
     def phase(self) -> Phase:
-        """The phase in which the run was at the end."""
+        """The phase of the run at the end."""
         return next((phase for name, _, phase in MARKS if name == self.part), "first update")
 
     def _read(self, new: str, now: float) -> End | None:
@@ -157,7 +157,7 @@ class Watcher:
         return None
 
     def _works(self) -> bool:
-        """Whether some thread has wanted to compute most of the time of late."""
+        """Return whether some thread has recently needed a processor most of the time."""
         if not self._work:
             return False
         (begun, before), (now, after) = self._work[0], self._work[-1]
@@ -167,5 +167,5 @@ class Watcher:
 
 
 def plain(text: str) -> str:
-    """A log without the colours that Ray gives to the names of processes."""
+    """Return a log without Ray's colours around process names."""
     return _COLOUR.sub("", text)

@@ -1,6 +1,6 @@
-"""Whether one step moved the weights, and whether the rollout got them, told from what a witness in the processes wrote down.
+"""Whether one step moved the weights and the rollout received them, judged from the records of a witness in the processes.
 
-Training's own words (`actor/grad_norm`) are kept beside it: they are what a person reads in a real run.
+Training's own metrics (`actor/grad_norm`) are kept as well: they are what people read in a real run.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ _NUMBER = re.compile(r"([\w/.()-]+):(?:np\.\w+\()?(-?(?:\d[\d.]*(?:e[+-]?\d+)?|i
 
 @dataclass(frozen=True)
 class Weights:
-    """`tensors` an optimizer had before and after its steps, of which `moved` differ.
+    """`tensors` that an optimizer had before and after its steps, of which `moved` differ.
 
-    `visible` are those that differ in bfloat16 too, in which a rollout has them; of these `arrived` in the rollout, bit for bit. None:
-    the rollout told nothing after the step. A tensor that vLLM joins with others (query, key and value), or that training has
-    in parts, arrives unseen: `renewed` are the rollout's tensors that it did not have before, None when it told nothing before.
+    `visible` are those that differ also in bfloat16, the rollout's type; `arrived` of these are in the
+    rollout, bit for bit, None if the rollout recorded nothing after the step. Tensors that vLLM joins (query,
+    key and value), or that training splits, arrive unseen: `renewed` are the rollout's tensors that it did
+    not have before, None if it recorded nothing before.
     """
 
     tensors: int
@@ -31,7 +32,7 @@ class Weights:
 
 
 def weights(documents: Sequence[Mapping[str, Any]]) -> Weights | None:
-    """Put the witness's words together. None when no optimizer took a step."""
+    """Combine the witness's records. Return None if no optimizer took a step."""
     before = next((event for event in documents if event.get("event") == "before update"), None)
     after = next((event for event in reversed(documents) if event.get("event") == "after update"), None)
     if before is None or after is None:
@@ -48,13 +49,13 @@ def weights(documents: Sequence[Mapping[str, Any]]) -> Weights | None:
 
 
 def metrics(log: str) -> Mapping[str, float]:
-    """The numbers of the last step that verl printed; empty when it printed none."""
+    """Return the numbers of the last step that verl printed; empty if there are none."""
     steps = _METRIC.findall(log)
     return {name: float(value) for name, value in _NUMBER.findall(steps[-1])} if steps else {}
 
 
 def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str] | None:
-    """Why a step that ended well was none; only what the rehearsal has arranged is judged."""
+    """Return why a step that ended well had no effect; only what the rehearsal arranged is judged."""
     if not own_reward:
         return None
     if moved is None:
@@ -67,7 +68,7 @@ def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str]
 
 
 def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[str]:
-    """What the step did to the weights, in words."""
+    """Describe what the step did to the weights."""
     gradient = numbers.get("actor/grad_norm")
     norm = "" if gradient is None else f" (actor/grad_norm {gradient:.3g})"
     if moved is None:

@@ -1,1 +1,1 @@
-"""One module a rung, each with a `climb(stage)` function."""
+"""One module per rung, each with a `climb(stage)` function."""

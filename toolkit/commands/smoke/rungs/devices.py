@@ -1,4 +1,4 @@
-"""Rung 2: a tensor operation on every GPU that the job sees, and a Triton kernel on the first; without a GPU one on the CPU."""
+"""Rung 2: a tensor operation on every GPU that the job sees and a Triton kernel on the first; without a GPU, one operation on the CPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from verl_doctor.toolkit.commands.smoke.rung import Outcome, Stage, Step
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.probes import smoke_tensor, triton_kernel
 
-_LIMIT = 120.0  # seconds of each child
+_LIMIT = 120.0  # seconds per child
 _TOKEN = "verl-doctor kernel "  # noqa: S105 - a mark before its answer
 _NO_GPU = "the kernel and the GPUs: this climb is on the CPU"
 
@@ -47,13 +47,13 @@ def climb(stage: Stage) -> Outcome:
 
 
 def _kernel(stage: Stage) -> Ran:
-    """The child that `check --deep` runs too; it has a cache of its own."""
+    """Run the child that `check --deep` also runs; it has a cache of its own."""
     with open(str(triton_kernel.__file__), encoding="utf-8") as file:  # noqa: PTH123
         return stage.run([stage.python, "-c", file.read(), _TOKEN], limit=_LIMIT, name="kernel")
 
 
 def _answer(ran: Ran) -> dict[str, Any]:
-    """The child's answer; nothing where it has none, or was ended in the middle of it."""
+    """Return the child's result; nothing if it has none, or was ended before it was complete."""
     _, found, rest = ran.text.rpartition(_TOKEN)
     answer = None
     with contextlib.suppress(ValueError, RecursionError):

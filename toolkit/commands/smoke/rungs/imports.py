@@ -1,7 +1,7 @@
-"""Rung 1: everything that the job imports can be imported, and the files are there that the user names.
+"""Rung 1: everything that the job imports can be imported, and the files that the user names exist.
 
-The imports go on side by side, each in a process of its own, as many at a time as there are cores. Where there are few, those that
-build on each other share a process: importing torch once more takes a core for two seconds.
+Imports run in parallel, each in its own process, as many at a time as there are cores. On few cores, packages
+that build on each other share a process: importing torch again takes a core for two seconds.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from verl_doctor.toolkit.commands.smoke.rung import Outcome, Stage
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.probes import smoke_imports
 
-_LIMIT = 300.0  # seconds of one process: without bytecode caches, from a network share, it takes minutes
+_LIMIT = 300.0  # seconds per process: minutes without bytecode caches, from a network share
 _MAIN = "verl.trainer.main_ppo"
-# Where verl keeps its workers and its rollout, below its top package; the first that is there counts, newest first.
+# Modules of verl's workers and rollout, below its top package; the first existing one is used, newest first.
 _WORKERS = ("workers.engine_workers", "workers.fsdp_workers")
 _ROLLOUT = "workers.rollout.vllm_rollout"
 
 
 def climb(stage: Stage) -> Outcome:
-    """Look for the files, then import."""
+    """Check the files, then import."""
     wrong = list(_files(stage))
     if wrong:
         return Outcome("failed", wrong[0], "name files that are there", "SMOKE103", tuple(wrong[1:4]))
@@ -44,7 +44,7 @@ def climb(stage: Stage) -> Outcome:
 
 
 def lanes_for(stage: Stage, processors: int) -> list[tuple[str, ...]]:
-    """What is imported in one process each, the longest first, for so many cores."""
+    """Return the imports of each process for this many cores, the longest first."""
     main = _program(stage)
     verl = stage.facts.get(VerlTrees)
     folder = None if isinstance(verl, Unknown) else verl.imported.folder
@@ -58,14 +58,14 @@ def lanes_for(stage: Stage, processors: int) -> list[tuple[str, ...]]:
 
 
 def cores(stage: Stage) -> int:
-    """How many this process may use: those that it may run on, and what its cgroup gives it."""
+    """Return how many cores this process may use: its affinity, limited by its cgroup."""
     resources = stage.facts.get(Resources)
     allowed = None if isinstance(resources, Unknown) else resources.cpus
     return max(1, int(allowed or os.cpu_count() or 1))
 
 
 def _program(stage: Stage) -> tuple[str, ...]:
-    """The module that the launch script starts. A script of the user's own is not imported: it would begin to train."""
+    """Return the module that the launch script starts. A script of the user's own is not imported: it would start training."""
     launch = stage.facts.get(Launch)
     command = None if isinstance(launch, Unknown) else launch.command
     module = command.module if command is not None else _MAIN
@@ -78,7 +78,10 @@ def _is_module(folder: str, name: str) -> bool:
 
 
 def _side_by_side(stage: Stage, lanes: Sequence[Sequence[str]]) -> list[Ran]:
-    """Import them, as many at a time as there are cores. Ctrl-C reaches this thread alone: the others are told to end their children."""
+    """Import in parallel, as many at a time as there are cores.
+
+    Ctrl-C reaches only this thread: the others are notified to end their children.
+    """
     over = threading.Event()
 
     def imported(modules: Sequence[str]) -> Ran:
@@ -97,7 +100,7 @@ def _side_by_side(stage: Stage, lanes: Sequence[Sequence[str]]) -> list[Ran]:
 
 
 def _files(stage: Stage) -> Iterator[str]:
-    """What is wrong with the files of the user's own, if he names some. Without a GPU a launch script's model is not used."""
+    """Return what is wrong with the files that the user names. Without a GPU a launch script's model is not used."""
     named = stage.target.model is not None or stage.device == "cuda"
     model = stage.facts.get(Model) if named else Absent("it is not used")
     data = stage.facts.get(DataFiles)

@@ -1,6 +1,6 @@
-"""Rung 5: the real trainer of verl does one step, with Ray, data, rollout, reward and weight sync, and the weights move.
+"""Rung 5: verl's real trainer does one step, with Ray, data, rollout, reward and weight sync, and the weights move.
 
-On a machine without a GPU verl gets a platform for processors through its own extension point (`rehearsal.job`).
+On a machine without a GPU verl gets a platform for CPUs through its own extension point (`rehearsal.job`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,13 @@ from verl_doctor.toolkit.commands.smoke.rehearsal.weights import metrics, weight
 from verl_doctor.toolkit.commands.smoke.rung import Outcome, Stage, Step
 from verl_doctor.toolkit.logs.first_cause import Cause, first_cause
 
-_LIMIT = (
-    1200.0  # seconds; two or three minutes are usual on two processors, and eight when others keep them busy
-)
+_LIMIT = 1200.0  # seconds; two or three minutes on two idle processors, eight on busy ones
 _GOT_NOTHING = "no materializable trajectories"  # verl/trainer/ppo/v1/replay_buffer.py
 _DROPPED = re.compile(r"Error in _run_prompt for uid=(\S+)")  # verl/trainer/ppo/v1/agent_loop_tq.py
-_OF_HYDRA = "Error executing job with overrides"  # Hydra's words before the exception of the program
-_OF_A_HELPER = re.compile(
-    r"\((?!TaskRunner|main_task)\w+ pid="
-)  # what Ray puts before the lines of a process
+_OF_HYDRA = "Error executing job with overrides"  # Hydra's line before the exception of the program
+_OF_A_HELPER = re.compile(r"\((?!TaskRunner|main_task)\w+ pid=")  # Ray's prefix for the lines of a process
 _RAISED = ("SMOKE156", "repair it where the lines show that it was raised")
-# What a run is ended for, the code of that, and the next step.
+# The code and the next step for each reason to end a run.
 _ENDS: Mapping[EndedFor, tuple[str, str]] = {
     "no node": ("SMOKE153", "give Ray what is asked for, or ask for less"),
     "no room": (
@@ -48,7 +44,7 @@ _ENDS: Mapping[EndedFor, tuple[str, str]] = {
 _NO_FAILURE = (
     "SMOKE153",
     "SMOKE155",
-)  # who waits complains of nothing: what the log has of errors is something else
+)  # a waiting run reports no error: those in the log are unrelated
 _LATEST = {
     "generation and log probabilities": "before update",
     "update": "after update",
@@ -57,7 +53,7 @@ _LATEST = {
 
 
 def climb(stage: Stage) -> Outcome:
-    """Let verl do one step."""
+    """Run one step of verl."""
     try:
         job = job_of(stage)
     except Refused as refused:
@@ -82,7 +78,7 @@ def climb(stage: Stage) -> Outcome:
 
 
 def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:
-    """What one run shows."""
+    """Return what one run shows."""
     text = plain(ran.text)
     last = watcher.part if ran.code != 0 and watcher.part else "end"
     steps = steps_of(watcher.steps(), ran.documents, begun, ran.seconds, last)
@@ -120,7 +116,7 @@ def _failed(
 
 
 def cause_in(text: str) -> Cause | None:
-    """The first cause. Where the trainer says only that it got nothing from its helpers, one of them said why before it."""
+    """Return the first cause. If the trainer only reports that it got nothing from its helpers, an earlier helper's error is the cause."""
     found = first_cause(text)
     if found is None or _GOT_NOTHING not in text:
         return found
@@ -129,7 +125,7 @@ def cause_in(text: str) -> Cause | None:
 
 
 def dropped(text: str) -> list[str]:
-    """Prompts that failed, and without which verl went on: it trains on what is left."""
+    """Return the prompts that failed and that verl skipped: it trains on the rest."""
     failed = set(_DROPPED.findall(text))
     if not failed:
         return []
@@ -140,7 +136,7 @@ def dropped(text: str) -> list[str]:
 
 
 def notes_of(job: Job) -> list[str]:
-    """What the rehearsal replaces in the script, what verl never reads of it, and what could not be told."""
+    """Return notes: what the rehearsal replaces in the script, what verl never reads of it, and what is unknown."""
     notes = [
         f"replaced {replacement.key}: {_short(replacement.old)} -> {_short(replacement.new)} ({replacement.why})"
         for replacement in replaced_from_script(job.words.replaced)
@@ -151,7 +147,7 @@ def notes_of(job: Job) -> list[str]:
 
 
 def replaced_from_script(replaced: Sequence[Replaced]) -> list[Replaced]:
-    """What the script itself had asked for otherwise."""
+    """Return the script's own settings that were replaced."""
     return [replacement for replacement in replaced if replacement.from_script]
 
 
@@ -167,7 +163,7 @@ def steps_of(
     seconds: float,
     last: str = "end",
 ) -> tuple[Step, ...]:
-    """The parts of the run: those that the log shows, within the step those that the witness saw, and `last` until it ended."""
+    """Return the parts of the run: from the log, within the step from the witness, and `last` until it ended."""
     found = [step for step in read if step.name != "step"]
     at = sum(step.seconds for step in found)
     for name, event in _LATEST.items():

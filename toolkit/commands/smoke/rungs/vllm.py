@@ -1,4 +1,4 @@
-"""Rung 4: vLLM loads a model and generates; on GPUs its engine sleeps, gives the memory back, and wakes."""
+"""Rung 4: vLLM loads a model and generates; on GPUs its engine sleeps, releases the memory, and wakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.probes import smoke_engine
 from verl_doctor.toolkit.text import in_bytes
 
-_LIMIT = 900.0  # seconds; kernels that are compiled at the first start take minutes
+_LIMIT = 900.0  # seconds; kernels compiled at the first start take minutes
 _CODES = {
     "import vllm": "SMOKE101",
     "load": "SMOKE108",
@@ -31,19 +31,19 @@ _CODES = {
     "wake": "SMOKE110",
     "": "SMOKE108",
 }
-_LENGTH = 256  # tokens of a prompt with its answer
+_LENGTH = 256  # tokens of a prompt with its response
 _SMALL, _USUAL = (
     0.1,
     0.5,
-)  # parts of a GPU whose memory is not known, for a tiny model and for one of the user's own
-_AT_ONCE = 4  # prompts: vLLM tries its largest batch out, which takes memory too
-_LONG = 10.0  # seconds of compiling that are worth a word
-_GIVEN_BACK = 0.5  # of what the engine took; its own CUDA context stays
+)  # shares of a GPU with unknown memory, for a tiny model and for one of the user's own
+_AT_ONCE = 4  # prompts: vLLM tries its largest batch, which takes memory too
+_LONG = 10.0  # seconds of compilation worth reporting
+_GIVEN_BACK = 0.5  # of the engine's memory; its own CUDA context stays
 _CPU_CACHE = "1"  # GiB
 
 
 def climb(stage: Stage) -> Outcome:
-    """Let vLLM load the model."""
+    """Load the model with vLLM."""
     if refusal := _refusal(stage):
         return Outcome("not applicable", refusal)
     if stage.model is None:
@@ -51,7 +51,7 @@ def climb(stage: Stage) -> Outcome:
     argv = script(stage.python, smoke_engine, str(stage.model), stage.device, json.dumps(_arguments(stage)))
     variables: dict[str, str | None] = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     if stage.device == "cpu":
-        # Without the second vLLM takes half of the machine's memory for its cache.
+        # Without the second variable vLLM uses half of the machine's memory for its cache.
         variables |= {"CUDA_VISIBLE_DEVICES": "", "VLLM_CPU_KVCACHE_SPACE": _CPU_CACHE}
     ran = stage.run(argv, limit=_LIMIT, variables=variables, name="vllm")
     if ran.code != 0:
@@ -61,13 +61,13 @@ def climb(stage: Stage) -> Outcome:
 
 
 def _refusal(stage: Stage) -> str:
-    """Why vLLM cannot be tried on this device, "" when it can."""
+    """Return why vLLM cannot be tried on this device, "" if it can."""
     lacking = lacks_cpu_vllm(stage.facts) if stage.device == "cpu" else ""
     return f"without a GPU {lacking}" if lacking else ""
 
 
 def _arguments(stage: Stage) -> dict[str, Any]:
-    """The engine's arguments: small, and with the user's own model as the launch script has them."""
+    """Return the engine's arguments: small, or with the user's own model those of the launch script."""
     common: dict[str, Any] = {"enforce_eager": True, "max_model_len": _LENGTH}
     if stage.device == "cpu":
         return common
@@ -91,7 +91,7 @@ def _arguments(stage: Stage) -> dict[str, Any]:
 
 
 def _weights(stage: Stage) -> int:
-    """The bytes of the user's own model; a tiny one's do not count."""
+    """Return the bytes of the user's own model; a tiny model's do not count."""
     files = stage.facts.get(ModelFiles)
     return files.bytes if stage.own_model and not isinstance(files, Unknown) else 0
 
@@ -103,14 +103,14 @@ def _number(values: LaunchValues, key: str) -> float | None:
 
 
 def _compiled(ran: Ran) -> tuple[str, ...]:
-    """What the job will wait for too, at each start that finds no cache."""
+    """Return the compilation that also delays each start of the job without a cache."""
     if ran.builds is None or ran.builds.seconds < _LONG:
         return ()
     return (f"nvcc compiled {ran.builds.what} for {ran.builds.seconds:.0f} s: {ran.builds.remedy}",)
 
 
 def _memory(ran: Ran, outcome: Outcome) -> Outcome:
-    """Judge what a sleeping engine gave back."""
+    """Judge how much memory a sleeping engine released."""
     document = next((document for document in ran.documents if "took" in document), None)
     if document is None:
         return outcome

@@ -1,7 +1,7 @@
-"""verl on processors: a platform of its own, registered where verl (0.9 and later) asks for one.
+"""verl on CPUs: a separate platform, registered where verl (0.9 and later) looks for one.
 
-verl brings platforms for NVIDIA, AMD and Huawei, and takes NVIDIA's where it finds none of them (verl/plugin/platform).
-VERL_PLATFORM selects this one by its name.
+verl has platforms for NVIDIA, AMD and Huawei, and uses NVIDIA's if it finds none of them
+(verl/plugin/platform). VERL_PLATFORM selects this one by its name.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ NAME = "verl_doctor_cpu"
 
 
 class _Processors(types.ModuleType):
-    """What verl uses of `torch.cuda`, on processors: all that `torch.cpu` has, and these.
+    """What verl uses of `torch.cuda`, on CPUs: everything in `torch.cpu`, and these members.
 
-    There is no memory of a device to count, to free or to limit, so that is zero and nothing.
+    There is no device memory to count, free or limit, so counts are zero and operations do nothing.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -41,7 +41,7 @@ class _Processors(types.ModuleType):
 
     @staticmethod
     def mem_get_info(_device: Any = None) -> tuple[int, int]:
-        """Free and all bytes of the machine's memory."""
+        """Return the free and total bytes of the machine's memory."""
         page = os.sysconf("SC_PAGE_SIZE")
         return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
 
@@ -71,7 +71,7 @@ for _name in ("empty_cache", "ipc_collect", "reset_peak_memory_stats", "set_per_
 
 @PlatformRegistry.register(platform=NAME)
 class PlatformCPU(PlatformBase):  # type: ignore[misc]
-    """Each abstract method of verl's, answered for processors."""
+    """Implements each abstract method of verl's platform for CPUs."""
 
     device_name = "cpu"
     vendor_name = "cpu"
@@ -81,17 +81,17 @@ class PlatformCPU(PlatformBase):  # type: ignore[misc]
         return True
 
     def current_device(self) -> Any:
-        """No number: verl moves tensors `.to(current_device())`, where a number means a GPU."""
+        """Return a device instead of an index: verl moves tensors `.to(current_device())`, where an index means a GPU."""
         return torch.device("cpu")
 
     def device_count(self) -> int:
         return 1
 
     def set_device(self, device_index: int) -> None:
-        """There is one."""
+        """Do nothing: there is only one device."""
 
     def synchronize(self, device_index: int | None = None) -> None:
-        """What processors are told to do is done when the call returns."""
+        """Do nothing: operations on the CPU are complete when the call returns."""
 
     def manual_seed(self, seed: int) -> None:
         torch.manual_seed(seed)
@@ -99,20 +99,20 @@ class PlatformCPU(PlatformBase):  # type: ignore[misc]
     manual_seed_all = manual_seed
 
     def set_allocator_settings(self, settings: str) -> None:
-        """PyTorch has them for GPUs only."""
+        """Do nothing: PyTorch has allocator settings for GPUs only."""
 
     def empty_cache(self) -> None:
-        """The memory of processors has no cache of PyTorch's."""
+        """Do nothing: PyTorch does not cache CPU memory."""
 
     def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
         return None, None
 
     def communication_backend_name(self) -> str:
-        """NCCL needs GPUs."""
+        """Return gloo, because NCCL needs GPUs."""
         return "gloo"
 
     def visible_devices_envvar(self) -> str:
-        """Ray sets this one for what it calls a GPU."""
+        """Return the variable that Ray sets for GPUs."""
         return "CUDA_VISIBLE_DEVICES"
 
     @contextlib.contextmanager
@@ -120,20 +120,20 @@ class PlatformCPU(PlatformBase):  # type: ignore[misc]
         yield
 
     def profiler_start(self) -> None:
-        """There is no profiler of a device."""
+        """Do nothing: there is no device profiler."""
 
     def profiler_stop(self) -> None:
-        """As above."""
+        """Do nothing, as above."""
 
     def ray_resource_name(self) -> str:
-        """The trainer counts the GPUs of each node before it starts; the rehearsal's Ray is told that it has some."""
+        """Return GPU: the trainer counts the GPUs of each node before it starts, and the rehearsal's Ray is configured to have some."""
         return "GPU"
 
     def ray_noset_envvars(self) -> list[str]:
         return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
 
     def is_ipc_supported(self) -> bool:
-        """Weights go to vLLM through shared memory, as there are no handles of GPU memory to pass."""
+        """Return False: weights go to vLLM through shared memory, as there are no GPU memory handles to pass."""
         return False
 
     def cudart(self) -> None:
@@ -141,7 +141,7 @@ class PlatformCPU(PlatformBase):  # type: ignore[misc]
 
 
 def _named_once(init: Any) -> Any:
-    """Name gloo once: verl asks for `cpu:gloo,DEVICE:BACKEND`, which is gloo for cpu twice here, and PyTorch refuses that."""
+    """Name gloo once: verl requests `cpu:gloo,DEVICE:BACKEND`, which is gloo for cpu twice here, and PyTorch rejects that."""
 
     @functools.wraps(init)
     def init_process_group(backend: str | None = None, *rest: Any, **more: Any) -> Any:
@@ -152,7 +152,7 @@ def _named_once(init: Any) -> Any:
 
 
 def _unpinned(policy: Any, pin_memory: bool = True) -> None:
-    """Leave the memory of a policy that moves parameters off the device as it is: pinning serves copies to a GPU, and needs one.
+    """Leave the memory of an offload policy unpinned: pinning speeds up copies to a GPU, and needs one.
 
     verl always gives the reference model such a policy (verl/workers/engine/fsdp).
     """

@@ -1,4 +1,4 @@
-"""vLLM's CPU build as the rollout of verl: what its processes need, loaded through `vllm.general_plugins`."""
+"""vLLM's CPU build as verl's rollout: what its processes need, loaded through `vllm.general_plugins`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from verl_doctor_rehearsal import witness
 
 
 def register() -> None:
-    """Prepare a process of vLLM's."""
+    """Prepare a vLLM process."""
     witness.watch_rollout()
     _keep_weights_as_they_are()
 
 
 def _keep_weights_as_they_are() -> None:
-    """Multiply with PyTorch's own `linear`, and leave the weights in the shape that they came in.
+    """Multiply with PyTorch's own `linear`, and keep the weights in their original shape.
 
-    vLLM on processors packs the weights of linear layers for its kernels when the model has been loaded, and drops the loaders of
-    these parameters: the first weights that verl sends end in "'Parameter' object has no attribute 'weight_loader'".
+    On CPUs vLLM packs the weights of linear layers for its kernels after loading the model, and drops these
+    parameters' loaders: verl's first weight update then fails with "'Parameter' object has no attribute
+    'weight_loader'".
     """
     import torch
     from vllm.model_executor.layers import utils

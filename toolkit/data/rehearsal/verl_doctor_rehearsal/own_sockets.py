@@ -1,7 +1,8 @@
-"""Sockets under names that no other job on this machine has.
+"""Sockets with names that no other job on this machine has.
 
-verl passes weights to vLLM through `/tmp/rl-colocate-zmq-JOB-replica-R-rank-N.sock`, and the first job of every Ray cluster has the
-number 01000000 (verl/workers/rollout/vllm_rollout): a rehearsal beside a real job would take that one's socket away.
+verl passes weights to vLLM through `/tmp/rl-colocate-zmq-JOB-replica-R-rank-N.sock`, and the first job of
+every Ray cluster has the number 01000000 (verl/workers/rollout/vllm_rollout): a rehearsal would take over the
+socket of a real job on the same machine.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ VARIABLE = "VERL_DOCTOR_JOB"
 
 
 def use() -> None:
-    """Let the number of the Ray job, as verl asks for it, be this rehearsal's own."""
+    """Replace the number of the Ray job that verl reads by the rehearsal's own."""
     own = os.environ.get(VARIABLE)
     if not own:
         return

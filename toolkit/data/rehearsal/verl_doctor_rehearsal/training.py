@@ -1,4 +1,4 @@
-"""What every process that imports verl gets in a rehearsal, wherever it runs. Imported through VERL_USE_EXTERNAL_MODULES."""
+"""Loaded by every process that imports verl in a rehearsal, on any device, through VERL_USE_EXTERNAL_MODULES."""
 
 from verl_doctor_rehearsal import own_sockets, witness
 

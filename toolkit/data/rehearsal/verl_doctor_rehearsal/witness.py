@@ -1,8 +1,9 @@
-"""Writes down what really happens to the weights, outside of what training says about itself.
+"""Record what really happens to the weights, independently of what training reports.
 
-Each event is one JSON document in a line of the file that VERL_DOCTOR_TOLD names. Tensors are compared by digests of their bytes:
-`exact` in their own type, and `seen` rounded to bfloat16, in which a rollout has them. Of a large tensor the beginning is compared.
-FSDP's first version trains tensors that it has joined into one: they are taken apart again.
+Each event is one JSON document per line of the file that VERL_DOCTOR_TOLD names. Tensors are compared by
+digests of their bytes: `exact` in their own type, and `seen` rounded to bfloat16, the rollout's type. Only
+the beginning of a large tensor is compared. FSDP's first version trains tensors that it has joined into one:
+they are separated again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MOST = 1 << 20  # numbers of each tensor
 
 
 def tell(event: str, **more: Any) -> None:
-    """Write an event down, whole: a line is one write to a file that is opened for appending."""
+    """Write one event: a line is a single write to a file opened for appending."""
     if not (path := os.environ.get("VERL_DOCTOR_TOLD")):
         return
     line = json.dumps({"event": event, "at": time.time(), "pid": os.getpid(), **more}) + "\n"
@@ -43,7 +44,7 @@ def _digest(shape: torch.Size, numbers: torch.Tensor) -> str:
 
 
 def _digests(tensors: Iterable[torch.Tensor]) -> dict[str, list[str]]:
-    """Both digests of each tensor, of this process's part where it is spread over several."""
+    """Return both digests of each tensor, or of this process's part if it is sharded."""
     exact, seen = [], []
     with torch.no_grad():
         for tensor in tensors:
@@ -64,7 +65,9 @@ def _of_optimizer(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def pieces(parameter: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The model's tensors that a parameter holds. Of one that this process has a part of, the part: it has no shape of its own.
+    """Return the model's tensors that a parameter holds.
+
+    A tensor of which this process has a part is returned as that part, without its shape.
 
     torch/distributed/fsdp/_flat_param.py: `_shapes` and `_shard_param_infos` have one entry for each tensor.
     """
@@ -88,13 +91,13 @@ def _after_update(optimizer: torch.optim.Optimizer, _args: Any, _more: Any) -> N
 
 
 def watch_training() -> None:
-    """See every step of every optimizer of this process."""
+    """Record every step of every optimizer of this process."""
     register_optimizer_step_pre_hook(_before_update)
     register_optimizer_step_post_hook(_after_update)
 
 
 def watch_rollout() -> None:
-    """See what a model of vLLM holds each time that it has been given weights."""
+    """Record what a vLLM model holds after each weight update."""
     tell("rollout process")
     from vllm.model_executor.models.utils import AutoWeightsLoader
 
