@@ -198,7 +198,7 @@ def test_what_never_gets_its_place(busy: tuple[head.Head, Driver], tmp_path: Pat
     at, one = busy
     found = said(at, tmp_path, RAY_ADDRESS=at.address)
     assert f"placement group queue of job {one.job} is never placed" in found["RAY115"]
-    assert "actor wide (Worker) asks for 64 CPU, which no node has" in found["RAY116"]
+    assert "actor wide (Worker) requests 64 CPU, which no node has" in found["RAY116"]
     assert not {code for code in found if code < "RAY115"}
 
 

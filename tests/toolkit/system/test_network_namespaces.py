@@ -102,7 +102,7 @@ def test_a_name_that_leads_into_the_bridge(tmp_path: Path) -> None:
     environ = {**HEAD, "NCCL_SOCKET_IFNAME": "=eth0"}
     found = said(tmp_path, ETH0 + BRIDGE, hosts="172.18.0.1 node77", **environ)
     assert list(found) == ["NET105"]
-    assert "gloo takes br-77" in found["NET105"]
+    assert "gloo uses br-77" in found["NET105"]
 
 
 def test_an_interface_without_a_cable(tmp_path: Path) -> None:
