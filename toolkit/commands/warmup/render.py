@@ -118,7 +118,7 @@ class WarmProgress:
     def __enter__(self) -> WarmProgress:  # noqa: PYI034 - Self is newer than Python 3.10
         if self._plan.missing:
             files = counted(len(self._plan.rows), "file")
-            announce(f"reading {in_bytes(self._plan.missing)} of {in_bytes(self._plan.size)} in {files}")
+            announce(f"reads {in_bytes(self._plan.missing)} of {in_bytes(self._plan.size)} in {files}")
             if sys.stderr.isatty():
                 self._show_bar()
         return self
