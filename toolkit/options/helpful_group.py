@@ -17,6 +17,10 @@ class HelpfulGroup(click.Group):
             ctx.exit(0)
         return super().parse_args(ctx, args)
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return `-h` and `--help`, also without the context of the main command: click keeps the option that it makes first."""
+        return ["-h", "--help"]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
