@@ -83,12 +83,17 @@ def more_gpus_than_there_are(
     if own and configuration.complete and wanted and nodes and has is not None and has < wanted * nodes:
         yield _own_cluster_finding(configuration, wanted, nodes, has)
         return
-    if (
-        wanted
-        and isinstance(variables, JobVariables)
+    starts_ray = (
+        isinstance(variables, JobVariables)
         and isinstance(launch, Launch)
         and isinstance(raylets, Unknown)  # the job would join a running Ray
         and _starts_ray(configuration, variables, launch)
+    )
+    if (
+        wanted
+        and starts_ray
+        and isinstance(variables, JobVariables)
+        and isinstance(launch, Launch)
         and (_VISIBLE in variables.places or _has_gpus(resources))
         and (visible := _visible(variables, launch)) is not None
         and visible < wanted
@@ -106,13 +111,7 @@ def more_gpus_than_there_are(
     here = counted(count, "GPU")
     word = configuration.asked_for(GPUS)
     advice = recommended(configuration, resources)
-    certain = (
-        count > 0
-        and isinstance(variables, JobVariables)
-        and isinstance(launch, Launch)
-        and isinstance(raylets, Unknown)
-        and _starts_ray(configuration, variables, launch)
-    )
+    certain = count > 0 and starts_ray
     correction = settings(configuration, {GPUS: count}, effect=_EFFECT) if certain else None
     yield Finding(
         f"the job requests {counted(int(wanted), 'GPU')} on each node, but this machine has {here}",

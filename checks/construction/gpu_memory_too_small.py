@@ -9,7 +9,7 @@ from math import ceil
 from verl_doctor.checks.construction._world import GIB, a_world, parts_of
 from verl_doctor.checks.shared.configuration import SHARE, configured, place
 from verl_doctor.checks.shared.construction import SOUND
-from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.corrections import healed
 from verl_doctor.checks.shared.gpu_room import MARGIN, OVERHEAD, STEP, Room
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.construction.construction import Construction
@@ -155,9 +155,6 @@ def _with_room(finding: Finding, world: World, whole: int, configuration: Config
         whole, world.engine.share, world.at_start, world.resident, world.engine.least or 0,
         {f"{_FSDP}.param_offload": weights}, {f"{_FSDP}.optimizer_offload": states}, None,
     )  # fmt: skip
-    ways = list(room.ways())
-    text = ", or ".join(map(room.shown, ways)) or "spread the trainer over more GPUs"
-    correction = None
-    if ways and not isinstance(configuration, Unknown):
-        correction = settings(configuration, ways[0], room.why(ways[0]).removeprefix(", "))
-    return replace(finding, remedy=text[:1].upper() + text[1:], **healed("BUILD130", correction))
+    text = ", or ".join(map(room.shown, room.ways())) or "spread the trainer over more GPUs"
+    fields = healed("BUILD130", room.correction(configuration))
+    return replace(finding, remedy=text[:1].upper() + text[1:], **fields)

@@ -19,7 +19,7 @@ from verl_doctor.checks.gpus._gpu_memory import (
     trainer_of,
 )
 from verl_doctor.checks.shared.configuration import SHARE, configured, place
-from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.corrections import healed
 from verl_doctor.checks.shared.gpu_room import MARGIN, OVERHEAD, STEP, Room
 from verl_doctor.checks.shared.limits_examples import gpus
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -115,6 +115,7 @@ def trainer_and_rollout_too_large(
     share = configuration.number(SHARE) or 0.0
     number = gpus_of(configuration, resources)
     taken = share * whole
+    kept = max(trainer.at_start, trainer.resident)
     word = configuration.asked_for(SHARE)
     read_from = f"{size.folder}, {configuration.name}, {gpu.by}"
     where = place(word) if word else None
@@ -133,25 +134,24 @@ def trainer_and_rollout_too_large(
             phase="first update",
             subject=Subject("model", size.folder),
         )
-    elif max(trainer.at_start, trainer.resident) + taken > whole:
+    elif kept + taken > whole:
         room = _room(trainer, engine, whole, share, number, memory)
-        ways = list(room.ways())
-        correction = settings(configuration, ways[0], room.why(ways[0]).removeprefix(", ")) if ways else None
         yield Finding(
             f"{SHARE.rpartition('.')[2]}={share:g} lets vLLM take {in_bytes(taken)}, and the trainer keeps at least "
-            f"{in_bytes(max(trainer.at_start, trainer.resident))} of the {in_bytes(whole)}",
+            f"{in_bytes(kept)} of the {in_bytes(whole)}",
             Evidence(
-                found=f"{in_bytes(max(trainer.at_start, trainer.resident) + taken)} of {in_bytes(whole)}",
+                found=f"{in_bytes(kept + taken)} of {in_bytes(whole)}",
                 wanted=f"weights {in_bytes(trainer.weights)}{'' if trainer.kept_weights else ' (offloaded)'}, optimizer "
                 f"{in_bytes(trainer.states)}{'' if trainer.kept_states else ' (offloaded)'}",
                 read_from=read_from,
             ),
             location=where,
-            remedy=", or ".join(map(room.shown, ways)) or "use more GPUs, on which the trainer is spread",
+            remedy=", or ".join(map(room.shown, room.ways()))
+            or "use more GPUs, on which the trainer is spread",
             severity="error",
             phase="engine" if trainer.at_start + OVERHEAD + taken > whole else "first update",
             subject=Subject("setting", SHARE),
-            **healed("CUDA157", correction),
+            **healed("CUDA157", room.correction(configuration)),
         )
     elif 0 < taken < engine.least:
         enough = ceil((engine.least + MARGIN) / whole / STEP) * STEP

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from math import floor
 
 from verl_doctor.checks.shared.configuration import SHARE
-from verl_doctor.checks.shared.corrections import as_written
+from verl_doctor.checks.shared.corrections import as_written, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Correction
 from verl_doctor.toolkit.text import in_bytes
 
 GIB = 1 << 30
@@ -62,13 +65,18 @@ class Room:
     def shown(self, way: Mapping[str, object]) -> str:
         """One way as text."""
         words = " ".join(f"{key}={as_written(value)}" for key, value in way.items())
-        return f"set {words}" + self.why(way)
+        return ", ".join(filter(None, (f"set {words}", self.why(way))))
+
+    def correction(self, there: Configuration | Unknown) -> Correction | None:
+        """The correction that sets the best way; None if there is none, or no launch script in which to write it."""
+        way = next(self.ways(), None)
+        return None if way is None or isinstance(there, Unknown) else settings(there, way, self.why(way))
 
     def why(self, way: Mapping[str, object]) -> str:
         """What a way does to the trainer's memory; "" if nothing."""
         return (
-            f", which moves {in_bytes(self.moved)} of each GPU into the host's memory"
-            if len(way.keys() - {SHARE})
+            f"which moves {in_bytes(self.moved)} of each GPU into the host's memory"
+            if way.keys() - {SHARE}
             else ""
         )
 
