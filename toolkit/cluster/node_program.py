@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 import zlib
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -41,9 +42,9 @@ def main(request_path: str, answer_path: str) -> None:
     request = json.loads(Path(request_path).read_text("ascii"))
     _lend_psutil()
     machine = Machine(cwd=Path(request["cwd"]))
-    os.environ["XDG_CACHE_HOME"] = str(
-        Path(answer_path).with_name("cache")
-    )  # what is remembered goes with the folder
+    # What this process writes goes with the parcel's folder, also when it is killed.
+    tempfile.tempdir = str(Path(answer_path).parent)
+    os.environ["XDG_CACHE_HOME"] = str(Path(answer_path).with_name("cache"))
     Path(answer_path).write_text(json.dumps(answered(request, machine)), "ascii")
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,31 @@ def test_it_runs_where_nothing_is_installed(parcel: Parcel, tmp_path: Path) -> N
     assert entries["Interpreter"]["is"]["executable"] == str(bare / "bin" / "python")
     assert entries["Network"] == {"unknown": "No module named 'psutil' on that node"}
     assert [name for name, entry in entries.items() if "broken" in entry] == []
+
+
+@pytest.mark.slow
+def test_what_is_stopped_leaves_no_temporary_folder(parcel: Parcel, tmp_path: Path) -> None:
+    """While it waits for a program that hangs, which has a private folder."""
+    lscpu = tmp_path / "lscpu"
+    lscpu.write_text('#!/bin/sh\necho $TMPDIR >"$(dirname "$0")/begun"\nexec sleep 600\n')
+    lscpu.chmod(0o755)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", Path(node.__file__).read_text("utf-8"), "TOKEN "],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(temporary), "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(parcel.order(300, detached=False))
+        process.stdin.flush()
+        while not (tmp_path / "begun").exists() or not (tmp_path / "begun").read_text():
+            assert process.poll() is None
+            time.sleep(0.02)
+        assert (tmp_path / "begun").read_text().startswith(f"{temporary}/")
+        process.stdin.close()
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.slow

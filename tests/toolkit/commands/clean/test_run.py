@@ -26,7 +26,7 @@ _JOB = """
 import os, pathlib, signal, subprocess, sys, time
 from multiprocessing import resource_tracker, shared_memory
 for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, lambda number, _: print("got", number, flush=True))
+    signal.signal(number, lambda number, _: os.write(1, f"got {number}\\n".encode()))  # print() may be under way
 segment = shared_memory.SharedMemory(create=True, size=5_000)
 resource_tracker.unregister(segment._name, "shared_memory")
 spill = pathlib.Path(f"/tmp/verl_spill_{os.getpid()}")
