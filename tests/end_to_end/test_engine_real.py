@@ -15,7 +15,7 @@ from support.miniatures.engine_sources import chooses_process
 from support.miniatures.source_trees import vllm
 from support.ray import engine_play
 from support.ray import head as ray_head
-from support.ray.engine_play import Told
+from support.ray.engine_play import LoggedError
 from support.running import doctor
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -42,7 +42,7 @@ class Cluster:
     folder: Path
     python: Path
 
-    def play(self, stage: Path, environ: dict[str, str] | None = None, **more: object) -> Told:
+    def play(self, stage: Path, environ: dict[str, str] | None = None, **more: object) -> LoggedError:
         init = {"address": self.address, "namespace": "train"}
         return engine_play.play(
             self.python, stage, init, home=self.folder, environ={**SPAWN, **(environ or {})}, **more
@@ -113,7 +113,7 @@ def said(cluster: Cluster, said: dict[str, str], **environ: str) -> Callable[[],
     return ask
 
 
-def found(told: Told, cluster: Cluster) -> bool:
+def found(told: LoggedError, cluster: Cluster) -> bool:
     """Whether the engine process found its workers in the cluster in which they are."""
     return (told.error, told.workers, told.joined) == ("", WORKERS, cluster.address)
 

@@ -29,7 +29,7 @@ from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.judge import Comparison
 from verl_doctor.toolkit.facts import F, Unknown
-from verl_doctor.toolkit.logs.diagnosis import Reading, Told
+from verl_doctor.toolkit.logs.diagnosis import LoggedError, Reading
 from verl_doctor.toolkit.logs.document import Answer
 from verl_doctor.toolkit.logs.signature import Signature
 from verl_doctor.toolkit.logs.timeline.timeline import Proof, Span, Timeline, Worker
@@ -157,7 +157,7 @@ def _facts(said: str, node: str) -> tuple[object, ...]:
 
 def _log(said: str) -> Answer:
     known = Signature("CUDA102", "cause", "libcuda is a stub", (), remedy=f"take the stub away{said}")
-    told = Told(
+    told = LoggedError(
         f"train.log{said}",
         12,
         f"WorkerDict pid=7{said}",
@@ -165,7 +165,7 @@ def _log(said: str) -> Answer:
         (f"ld: x{said}",),
         known,
     )
-    other = Told(f"train.log{said}", 99, f"x{said}", f"died{said}", (f"it died{said}",), None)
+    other = LoggedError(f"train.log{said}", 99, f"x{said}", f"died{said}", (f"it died{said}",), None)
     proof = (Proof(f"train.log{said}", 5, f"loaded{said}"),)
     spans = (Span("model", 30.0, 10.0, "told", proof), Span("engine", 9.0, 45.0, "between", proof))
     worker = Worker(f"WorkerDict{said} pid=7", f"10.11.12.13{said}", spans)

@@ -239,8 +239,8 @@ def _settings(message: str, file: str, overrides: Sequence[tuple[str, str]]) -> 
     ]
     if last:
         return tuple(key for _, key in sorted(last))[:_MOST]
-    telling = ((key, part) for key, value in overrides for part in _ITEMS.split(value) if _is_telling(part))
-    return tuple(dict.fromkeys(key for key, part in telling if _stands_in(part, message)))[:_MOST]
+    specific = ((key, part) for key, value in overrides for part in _ITEMS.split(value) if _is_specific(part))
+    return tuple(dict.fromkeys(key for key, part in specific if _stands_in(part, message)))[:_MOST]
 
 
 def _names(value: str, file: str) -> bool:
@@ -248,7 +248,7 @@ def _names(value: str, file: str) -> bool:
     return any(f"{part.rstrip('/')}/".startswith(f"{file.rstrip('/')}/") for part in _ITEMS.split(value))
 
 
-def _is_telling(value: str) -> bool:
+def _is_specific(value: str) -> bool:
     """Return whether a value is specific: neither a number nor a word that many settings hold."""
     return len(value) > 2 and value.lower() not in _PLAIN and not value.replace(".", "").isdecimal()
 

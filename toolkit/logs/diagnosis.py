@@ -26,7 +26,7 @@ from verl_doctor.toolkit.logs.blame import (
     settings_in,
 )
 from verl_doctor.toolkit.logs.conditions import traits_of
-from verl_doctor.toolkit.logs.excerpt import GOES_ON, may_tell
+from verl_doctor.toolkit.logs.excerpt import GOES_ON, has_word
 from verl_doctor.toolkit.logs.failed import failure_in
 from verl_doctor.toolkit.logs.finish import Life, finished_at, life_of, parted
 from verl_doctor.toolkit.logs.first_cause import (
@@ -73,7 +73,7 @@ _BORNE = re.compile(
 
 
 @dataclass(frozen=True)
-class Told:
+class LoggedError:
     """One report in a log: where, by which process, in which words, and what these are known to prove."""
 
     source: str
@@ -123,17 +123,17 @@ class Told:
 class Reading:
     """What one log shows. `causes` are named faults, the first cause first; `error` is the first error where it is none of them."""
 
-    causes: tuple[Told, ...] = ()
-    error: Told | None = None
-    also: tuple[Told, ...] = ()
-    consequences: tuple[Told, ...] = ()
-    hints: tuple[Told, ...] = ()
+    causes: tuple[LoggedError, ...] = ()
+    error: LoggedError | None = None
+    also: tuple[LoggedError, ...] = ()
+    consequences: tuple[LoggedError, ...] = ()
+    hints: tuple[LoggedError, ...] = ()
     total: int = 0
     finished: bool = False
     """Whether a training finished in it."""
 
     @property
-    def first(self) -> Told | None:
+    def first(self) -> LoggedError | None:
         """The first cause: a named fault, or an exception that shows where the fault lies. None where the log has neither."""
         if self.causes:
             return self.causes[0]
@@ -169,14 +169,14 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
         *(line.number for line in in_lines if line.is_complaint),
         *(raised.line.number for raised in (bare_errors(lines) if steps.last else ())),
     )
-    last_said = max(complaints, default=0)
-    life = life_of(lines, last_said if last_said and steps.went_on_behind(last_said) else 0)
+    last_complaint = max(complaints, default=0)
+    life = life_of(lines, last_complaint if last_complaint and steps.went_on_behind(last_complaint) else 0)
     loud, survived = _unsurvived(every, in_lines, steps, life)
     errors = [_of_chain(raised, lines, source) for raised in loud]
     all_errors = sorted((*errors, *in_lines), key=lambda error: error.number)
     over = {each.line for raised in survived for each in raised.chain}
-    telling = [line for line in lines if not life.has(line.number) and line not in over]
-    fatal = _fatal(loud, errors, telling, lines, source)
+    fatal_lines = [line for line in lines if not life.has(line.number) and line not in over]
+    fatal = _fatal(loud, errors, fatal_lines, lines, source)
     if not finished:
         fatal = _ending(fatal, in_lines, steps)
     elif fatal is not None and fatal.kind == "ended":  # the ended process had finished its work
@@ -228,7 +228,7 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     )
 
 
-def _complained(lines: Sequence[Line], source: str, ended: Told | None) -> Told | None:
+def _complained(lines: Sequence[Line], source: str, ended: LoggedError | None) -> LoggedError | None:
     """Return the last words of a program that raised nothing; where another process noticed its end, the argument that it was refused."""
     cause, phase = complaint_in(lines) or (None, None) if ended is None else (refused_argument(lines), None)
     if cause is None or (ended is not None and cause.number > ended.number):
@@ -236,17 +236,21 @@ def _complained(lines: Sequence[Line], source: str, ended: Told | None) -> Told 
     if cause.process:
         phase = phase_of_process(cause.process)
     blame = blamed_complaint(cause.words, phase)
-    return Told(source, cause.number, cause.process, cause.words, cause.lines, phase=phase, blame=blame)
+    return LoggedError(
+        source, cause.number, cause.process, cause.words, cause.lines, phase=phase, blame=blame
+    )
 
 
 def _failed(
-    lines: Sequence[Line], source: str, steps: Steps, known: Sequence[Told], *, finished: bool
-) -> Told | None:
+    lines: Sequence[Line], source: str, steps: Steps, known: Sequence[LoggedError], *, finished: bool
+) -> LoggedError | None:
     """Return what shows that the run failed, where nothing in it is a cause or a consequence."""
     numbers = {error.number for error in known}
     rest = [line for line in lines if line.number not in numbers]
     cause = failure_in(rest, steps.last, finished=finished)
-    return None if cause is None else Told(source, cause.number, cause.process, cause.words, cause.lines)
+    return (
+        None if cause is None else LoggedError(source, cause.number, cause.process, cause.words, cause.lines)
+    )
 
 
 class _Where:
@@ -272,7 +276,7 @@ class _Where:
         self._trains_from = trains_from
         self._complaint = None if loud else complaint_in(lines)
 
-    def placed(self, error: Told) -> Told:
+    def placed(self, error: LoggedError) -> LoggedError:
         """Return the error with its phase. What ended the driver shows how far the job had come."""
         at = bisect_right(self._lines, error.number, key=lambda line: line.number)
         if error.phase is not None:
@@ -285,7 +289,7 @@ class _Where:
             return replace(error, phase=self._complaint[1])
         return replace(error, phase=phase_of_line(self._lines[at - 1]) if at else None)
 
-    def named(self, error: Told) -> Told:
+    def named(self, error: LoggedError) -> LoggedError:
         """Return a known fault with its phase and, where settings are refused, with the settings that its message names."""
         placed = self.placed(error)
         found = self._raised.get((error.number, error.process))
@@ -301,7 +305,7 @@ class _Where:
         message = found[0].message if found is not None else error.words
         return replace(placed, settings=settings_in(message, code, self._lines))
 
-    def judged(self, error: Told, *, finished: bool) -> Told:
+    def judged(self, error: LoggedError, *, finished: bool) -> LoggedError:
         """Return an error that is not the environment's, with its phase and with where the fault lies."""
         found = self._raised.get((error.number, error.process))
         is_open = error.blame is None and error.kind in {"unknown", "job"}
@@ -312,8 +316,8 @@ class _Where:
             alone = self._alone.get((error.number, error.process))
             if alone is not None and follows(alone):
                 return replace(placed, signature=placed.signature or _FOLLOWS)
-            is_told = alone is not None or (error.kind == "unknown" and names_exception(error.words))
-            if not is_told:
+            is_reported = alone is not None or (error.kind == "unknown" and names_exception(error.words))
+            if not is_reported:
                 return placed
             words = alone.message if alone is not None else error.words
             advice = advised(alone, self._lines) if alone is not None else ""
@@ -328,7 +332,7 @@ class _Where:
         return self._steps.behind(self._end.line.number) >= (1 if self._end.line.process else SURE)
 
 
-def _with_code(error: Told, raised: Raised) -> Told:
+def _with_code(error: LoggedError, raised: Raised) -> LoggedError:
     """Return the error with the source line of an exception that has no message."""
     code = raised.frames[-1].code if raised.frames else ""
     if raised.message or not code:
@@ -341,7 +345,7 @@ def _with_code(error: Told, raised: Raised) -> Told:
 
 
 def _unsurvived(
-    every: Sequence[Raised], in_lines: Sequence[Told], steps: Steps, life: Life
+    every: Sequence[Raised], in_lines: Sequence[LoggedError], steps: Steps, life: Life
 ) -> tuple[list[Raised], list[Raised]]:
     """Return the exceptions that may have ended the run, and those that it survived.
 
@@ -372,7 +376,7 @@ def _is_end(raised: Raised) -> bool:
     return signature is not None and signature.kind == "ended"
 
 
-def _ending(fatal: Told | None, in_lines: Sequence[Told], steps: Steps) -> Told | None:
+def _ending(fatal: LoggedError | None, in_lines: Sequence[LoggedError], steps: Steps) -> LoggedError | None:
     """Return the error that ended the run, or the line that reports that it was ended from outside before anything failed."""
     first = next(
         (error for error in in_lines if error.kind == "ended" and steps.behind(error.number) < SURE), None
@@ -392,7 +396,7 @@ def _ending(fatal: Told | None, in_lines: Sequence[Told], steps: Steps) -> Told 
     return None if failed_before else first
 
 
-def _borne(in_lines: Sequence[Told], steps: Steps, enough: int) -> list[Told]:
+def _borne(in_lines: Sequence[LoggedError], steps: Steps, enough: int) -> list[LoggedError]:
     """Return the reports outside tracebacks that the run survived. An early hint may still come true."""
     over = steps.survived(((error.number, error.words) for error in in_lines), enough)
     return [
@@ -403,7 +407,7 @@ def _borne(in_lines: Sequence[Told], steps: Steps, enough: int) -> list[Told]:
     ]
 
 
-def _without_aborts(errors: Sequence[Told]) -> list[Told]:
+def _without_aborts(errors: Sequence[LoggedError]) -> list[LoggedError]:
     """Return the errors without deaths of processes that aborted because of an earlier error."""
     first = next((error.number for error in errors if error.kind == "consequence"), math.inf)
     return [
@@ -414,8 +418,8 @@ def _without_aborts(errors: Sequence[Told]) -> list[Told]:
 
 
 def _choose(
-    fatal: Told | None, began: Told | None, errors: Sequence[Told], *, late: int
-) -> tuple[Told | None, Told | None]:
+    fatal: LoggedError | None, began: LoggedError | None, errors: Sequence[LoggedError], *, late: int
+) -> tuple[LoggedError | None, LoggedError | None]:
     """Return the named first cause, or the error for which there is none.
 
     `fatal` is the error that ended the run; `began` is the first of the exceptions with which processes ended, leaving out
@@ -451,51 +455,51 @@ def _choose(
     return (near[0], None) if near else (None, fatal)
 
 
-def _began(errors: Sequence[Told]) -> Told | None:
+def _began(errors: Sequence[LoggedError]) -> LoggedError | None:
     """Return the first of the processes' last exceptions, leaving out those that only follow."""
     last = {error.process: error for error in errors if not _only_follows(error)}
     return min(last.values(), key=lambda error: error.number, default=None)
 
 
-def _leads_to(hint: Told, fault: Told) -> bool:
+def _leads_to(hint: LoggedError, fault: LoggedError) -> bool:
     """Return whether a hint was logged before a fault that is known to result from it."""
     if hint.signature is None or fault.signature is None or hint.number > fault.number:
         return False
     return not {fault.signature.code, fault.kind}.isdisjoint(hint.signature.leads_to)
 
 
-def _leads_to_failure(note: Told, failure: Told) -> bool:
+def _leads_to_failure(note: LoggedError, failure: LoggedError) -> bool:
     """Return whether a note explains why another process, or NCCL, failed without a reason. Most NCCL warnings are harmless."""
     if note.signature is None or "consequence" not in note.signature.leads_to or note.number > failure.number:
         return False
     return note.signature.code != _OF_NCCL or bool(_REASONLESS.search(failure.words))
 
 
-def _explains(error: Told, fatal: Told) -> bool:
+def _explains(error: LoggedError, fatal: LoggedError) -> bool:
     """Return whether a known fault was logged before an unknown error: shortly before by its process, or as an error of another."""
     if error.number > fatal.number:
         return False
     return error.process != fatal.process or fatal.number - error.number <= _NEAR
 
 
-def _only_follows(error: Told) -> bool:
+def _only_follows(error: LoggedError) -> bool:
     return error.kind in {"consequence", "ended"}
 
 
 def _fatal(
     loud: Sequence[Raised],
-    errors: Sequence[Told],
-    telling: Sequence[Line],
+    errors: Sequence[LoggedError],
+    fatal_lines: Sequence[Line],
     lines: Sequence[Line],
     source: str,
-) -> Told | None:
-    """Return the error with which it began, or the death of a process. `telling` are the lines that the run did not survive."""
+) -> LoggedError | None:
+    """Return the error with which it began, or the death of a process. `fatal_lines` are the lines that the run did not survive."""
     first = first_error(loud)
     if first is None:
-        death = death_in(telling)
+        death = death_in(fatal_lines)
         if death is not None:
-            return _known(Told(source, death.number, death.process, death.words, death.lines))
-        bare = [raised for raised in bare_errors(telling) if is_loud(raised.line)]
+            return _known(LoggedError(source, death.number, death.process, death.words, death.lines))
+        bare = [raised for raised in bare_errors(fatal_lines) if is_loud(raised.line)]
         return _last_known(bare, lines, source)
     if not follows(first):
         # The whole chain of the program's last exception: those raised on the way may reveal more.
@@ -505,9 +509,9 @@ def _fatal(
         if own.signature is None and end.signature is not None and not follows(last.first):
             return end
         return own
-    death = death_in(telling)
+    death = death_in(fatal_lines)
     if death is not None:
-        return _known(Told(source, death.number, death.process, death.words, death.lines))
+        return _known(LoggedError(source, death.number, death.process, death.words, death.lines))
     own_error = _error_of(first, lines, source)
     return own_error if own_error.signature is not None else replace(own_error, signature=_FOLLOWS)
 
@@ -515,9 +519,9 @@ def _fatal(
 _FOLLOWS = Signature("", "consequence", "Another process ended, and this one noticed it", ())
 
 
-def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) -> Told | None:
+def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) -> LoggedError | None:
     """Return the last known exception, else the last of all; None when there is none."""
-    last: Told | None = None
+    last: LoggedError | None = None
     for error in reversed(errors):
         last_error = _error_of(error, lines, source)
         if last_error.signature is not None:
@@ -526,7 +530,7 @@ def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) ->
     return last
 
 
-def _of_chain(raised: Raised, lines: Sequence[Line], source: str) -> Told:
+def _of_chain(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError:
     """Return one error for an exception and those that it was raised from: the one with which it began, where known.
 
     Otherwise return the first of the others, from the innermost, that is known as more than a consequence, or else the first,
@@ -545,7 +549,7 @@ def _of_chain(raised: Raised, lines: Sequence[Line], source: str) -> Told:
     return next(known, began)
 
 
-def _error_of(raised: Raised, lines: Sequence[Line], source: str) -> Told:
+def _error_of(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError:
     cause = cause_of(raised, lines)
     signature = which(f"{raised.type}: {raised.message}", cause.frame)
     if wrapped := _WRAPPED.search(
@@ -555,21 +559,21 @@ def _error_of(raised: Raised, lines: Sequence[Line], source: str) -> Told:
     elif signature is not None and signature.kind == "consequence" and not follows(raised):
         # What follows an exception may belong to another process.
         signature = which(f"{raised.type}: {raised.message.partition(chr(10))[0]}", cause.frame)
-    return Told(source, cause.number, cause.process, cause.words, cause.lines, signature)
+    return LoggedError(source, cause.number, cause.process, cause.words, cause.lines, signature)
 
 
-def _known(error: Told) -> Told:
+def _known(error: LoggedError) -> LoggedError:
     return replace(error, signature=which(error.words))
 
 
-def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Iterator[Told]:
+def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Iterator[LoggedError]:
     """Yield the reports outside tracebacks."""
     raised = {each.line for raised in loud for each in raised.chain}
     framed: dict[str, bool] = {}  # by process: whether its last line named a place in a file
     warned: dict[str, bool] = {}  # whether a warning of it continues
     complained = -GOES_ON  # the last line with one of the words
     for at, line in enumerate(lines):
-        complained = line.number if may_tell(line.text) else complained
+        complained = line.number if has_word(line.text) else complained
         is_frame = line.text.startswith(_FRAME)
         is_code = framed.get(line.process, False) and line.text.startswith("    ")
         framed[line.process] = is_frame or is_code
@@ -585,7 +589,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
         ):
             continue
         signature = which(line.text)
-        if signature is None or not (is_loud(line) or _is_heard(signature, line)):
+        if signature is None or not (is_loud(line) or _counts(signature, line)):
             continue
         if signature.of_worker and not line.process:
             continue
@@ -594,7 +598,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
         ):
             continue
         words = line.text.strip()
-        yield Told(
+        yield LoggedError(
             source,
             line.number,
             line.process,
@@ -604,18 +608,18 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
         )
 
 
-def _is_heard(signature: Signature, line: Line) -> bool:
+def _counts(signature: Signature, line: Line) -> bool:
     """Return whether a line that no logger marks as an error counts for this signature."""
     return signature.kind in {"hint", "note"} or (signature.warning and line.level == "WARNING")
 
 
-def _code(error: Told) -> tuple[str, str]:
+def _code(error: LoggedError) -> tuple[str, str]:
     return (error.signature.code, error.signature.title) if error.signature is not None else ("", error.words)
 
 
-def _distinct(errors: Iterable[Told]) -> tuple[Told, ...]:
+def _distinct(errors: Iterable[LoggedError]) -> tuple[LoggedError, ...]:
     """Return each report once, where it was first logged, with the number of times."""
-    found: dict[tuple[str, str], Told] = {}
+    found: dict[tuple[str, str], LoggedError] = {}
     for error in errors:
         known = found.setdefault(_code(error), error)
         if known is not error:
@@ -623,16 +627,16 @@ def _distinct(errors: Iterable[Told]) -> tuple[Told, ...]:
     return tuple(found.values())
 
 
-def _with_address(error: Told, errors: Sequence[Told]) -> Told:
+def _with_address(error: LoggedError, errors: Sequence[LoggedError]) -> LoggedError:
     """Return the error with another line of the same fault that has the address, where its own lines have none."""
     if any(_ADDRESS.search(line) for line in error.lines):
         return error
     same = (other.lines for other in errors if _code(other) == _code(error))
-    telling = next((line for lines in same for line in lines if _ADDRESS.search(line)), None)
-    return error if telling is None else replace(error, lines=(*error.lines, telling))
+    with_address = next((line for lines in same for line in lines if _ADDRESS.search(line)), None)
+    return error if with_address is None else replace(error, lines=(*error.lines, with_address))
 
 
-def _dated(error: Told, lines: Sequence[Line]) -> Told:
+def _dated(error: LoggedError, lines: Sequence[Line]) -> LoggedError:
     """Return the error with the time of its line, or the nearest time before it."""
     at = bisect_right(lines, error.number, key=lambda line: line.number)
     near = (Clock().read(line.written) for line in reversed(lines[max(at - _NEAR, 0) : at]))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.logs.blame import Fault
 from verl_doctor.toolkit.logs.conditions import fitting
-from verl_doctor.toolkit.logs.diagnosis import Reading, Told
+from verl_doctor.toolkit.logs.diagnosis import LoggedError, Reading
 from verl_doctor.toolkit.logs.lines import shown
 from verl_doctor.toolkit.logs.signature import Signature
 from verl_doctor.toolkit.logs.stage import STAGES
@@ -101,7 +101,7 @@ def confirming(signature: Signature) -> str:
     return f"verl-doctor check {_SUBJECTS.get(family, '')}--select {','.join(signature.rules)}{deep}"
 
 
-def _result(error: Told, answer: Answer) -> dict[str, Any]:
+def _result(error: LoggedError, answer: Answer) -> dict[str, Any]:
     code, title = name_of(error)
     fix = answer.fixes.get(code)
     return {
@@ -134,7 +134,7 @@ def _result(error: Told, answer: Answer) -> dict[str, Any]:
     }
 
 
-def fault_of(error: Told) -> Fault | Literal["environment"]:
+def fault_of(error: LoggedError) -> Fault | Literal["environment"]:
     """Return where the fault of a first cause lies."""
     if error.blame is not None:
         return error.blame.fault
@@ -143,7 +143,7 @@ def fault_of(error: Told) -> Fault | Literal["environment"]:
     )
 
 
-def name_of(error: Told) -> tuple[str, str]:
+def name_of(error: LoggedError) -> tuple[str, str]:
     """Return the code and the title of a first cause. Raises ValueError for anything else."""
     if error.blame is not None:
         return error.blame.code, shown(error.blame.title)
@@ -152,7 +152,7 @@ def name_of(error: Told) -> tuple[str, str]:
     return error.signature.code, error.signature.title
 
 
-def remedy_of(error: Told) -> str:
+def remedy_of(error: LoggedError) -> str:
     """Return what helps."""
     known = (
         error.signature.at.get(error.stage) or error.signature.remedy if error.signature is not None else ""
@@ -164,7 +164,7 @@ def remedy_of(error: Told) -> str:
     return "; ".join(filter(None, (own, advice, fitting(known, error.traits))))
 
 
-def subject_of(error: Told) -> dict[str, str] | None:
+def subject_of(error: LoggedError) -> dict[str, str] | None:
     """Return the setting or the file that an exception names, or the place in the job's code."""
     blame = error.blame
     if blame is None and error.settings:
@@ -175,7 +175,7 @@ def subject_of(error: Told) -> dict[str, str] | None:
     return {"kind": kind, "name": shown(name), "place": shown(blame.place)}
 
 
-def _error_document(error: Told) -> dict[str, Any]:
+def _error_document(error: LoggedError) -> dict[str, Any]:
     signature = error.signature
     return {
         "words": shown(error.words),

@@ -94,7 +94,7 @@ def excerpt(
     return replace(reader.end(), cut_off=cut_off)
 
 
-def may_tell(text: str) -> bool:
+def has_word(text: str) -> bool:
     """Return whether a line contains one of the words."""
     return any(word in text for word in WORDS)
 

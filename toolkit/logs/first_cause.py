@@ -107,7 +107,7 @@ def first_error(loud: Sequence[Raised]) -> Raised | None:
         return None
     first = last_word(loud).first
     if not follows(first):
-        return _as_first_told(first, loud)
+        return _as_first_printed(first, loud)
     return next((raised.first for raised in loud if not follows(raised.first)), first)
 
 
@@ -116,7 +116,7 @@ def follows(raised: Raised) -> bool:
     return bool(_FOLLOWS.fullmatch(raised.name) or _ELSEWHERE.search(raised.message))
 
 
-def _as_first_told(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
+def _as_first_printed(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
     """Return the same error as printed by the process that met it, which comes before the exception that ended because of it."""
     same = (
         other
@@ -229,7 +229,7 @@ def cause_of(raised: Raised, lines: Sequence[Line]) -> Cause:
     """Return an exception as text, with the lines that show it."""
     more = len(raised.message.split("\n"))
     at = lines.index(raised.line, _place(lines, raised.line.number))
-    near = (line for line in lines[at : at + _NEAR] if _same_speaker(line, raised.line))
+    near = (line for line in lines[at : at + _NEAR] if _same_labels(line, raised.line))
     following = list(islice(near, min(more, _MOST - 1)))
     return Cause(
         clipped(raised.words, _LONGEST),
@@ -240,7 +240,7 @@ def cause_of(raised: Raised, lines: Sequence[Line]) -> Cause:
     )
 
 
-def _same_speaker(line: Line, other: Line) -> bool:
+def _same_labels(line: Line, other: Line) -> bool:
     return (line.process, line.level, line.place) == (other.process, other.level, other.place)
 
 

@@ -20,7 +20,7 @@ from verl_doctor.toolkit.text import harmless
 _COLOUR = re.compile(
     r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033)\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\[\d{1,2}(?:;\d{1,3}){0,4}m"
 )
-_SPEAKER = re.compile(
+_PROCESS = re.compile(
     r"\((?P<who>(?:[\w:.<>=-]+(?:\([\w-]*\))?,? ){0,2}(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet|autoscaler|gcs_server)[^()]*\) "
 )
 # Labels of torchrun, mpirun (two kinds), `srun --label` and SGLang, of a container, of a pod (`kubectl logs --prefix`), of the node
@@ -130,25 +130,25 @@ def log_lines(text: str) -> Iterator[Line]:
 
 def read_line(number: int, raw: str) -> Iterator[Line]:
     """Yield a line of a file; a progress bar's updates become separate lines, all attributed to the process named before them."""
-    speaker = ""
+    process_name = ""
     for part in raw.rstrip("\r").split("\r"):
         written = _REPEATED.sub(
             "", _COLOUR.sub("", part if part.startswith("{") else part[:_LONGEST])
         ).rstrip()
         rest, process, level, place = _without_labels(written)
-        speaker = process or speaker
+        process_name = process or process_name
         if rest.startswith('{"') and (wrapped := _unwrapped(rest)) is not None:
-            yield from _of_json(number, speaker, *wrapped)
+            yield from _of_json(number, process_name, *wrapped)
         else:
-            yield Line(number, speaker, level, place, rest[:_LONGEST], written[:_LONGEST])
+            yield Line(number, process_name, level, place, rest[:_LONGEST], written[:_LONGEST])
 
 
-def _of_json(number: int, speaker: str, text: str, level: str) -> Iterator[Line]:
+def _of_json(number: int, process_name: str, text: str, level: str) -> Iterator[Line]:
     """Yield the lines of a message that was wrapped in JSON; a traceback has several, each with its own labels."""
     for part in text.split("\n"):
         written = _COLOUR.sub("", part[:_LONGEST]).rstrip("\r ")
         rest, process, own, place = _without_labels(written)
-        yield Line(number, process or speaker, own or level, place, rest, written)
+        yield Line(number, process or process_name, own or level, place, rest, written)
 
 
 def _unwrapped(raw: str) -> tuple[str, str] | None:
@@ -188,12 +188,12 @@ def _without_labels(written: str) -> tuple[str, str, str, str]:
     """Split a line into its text, process, level and place."""
     rest, process, has_clock = written, "", False
     while True:
-        if label := _SPEAKER.match(rest):
+        if label := _PROCESS.match(rest):
             process = label["who"] or label["ray"]
         elif label := _HEADER.match(rest):
             level, place = _of_header(label)
             rest, again = rest[label.end() :], process
-            if label := _SPEAKER.match(rest):
+            if label := _PROCESS.match(rest):
                 rest, again = rest[label.end() :], label["who"] or label["ray"]
             return rest, again, level, place
         elif label := _BRACKETED.match(rest) or (_BARE.match(rest) if has_clock else None):

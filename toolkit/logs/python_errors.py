@@ -94,8 +94,8 @@ class Raised:
     def first(self) -> Raised:
         """The exception with which it began. An exception raised for a failed look-up reveals more than the look-up's."""
         others = [raised for raised in self.chain if not raised.type.startswith("ray.exceptions.")]
-        telling = [other for other in others if other.name not in LOOKUPS]
-        return (telling or others or list(self.chain))[-1]
+        informative = [other for other in others if other.name not in LOOKUPS]
+        return (informative or others or list(self.chain))[-1]
 
     @property
     def chain(self) -> Iterator[Raised]:

@@ -77,7 +77,7 @@ def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: Non
                 )
             if len(inside) > _MOST:
                 note(f"{name} holds {len(inside):,} logs; the {len(inside) - _MOST:,} smallest were not read")
-            for path in _telling(inside):
+            for path in _most_informative(inside):
                 found.setdefault(os.path.realpath(path), Source(str(path), path))
         elif not os.path.exists(name):
             raise UsageError(f"{name}: no such file; name the log of the run, or - for standard input")
@@ -103,7 +103,7 @@ def _in_folder(folder: Path) -> dict[Path, int]:
     return found
 
 
-def _telling(logs: Mapping[Path, int]) -> list[Path]:
+def _most_informative(logs: Mapping[Path, int]) -> list[Path]:
     """Return the logs to read within the limit, the most informative first: Ray's own before the largest of its workers'."""
     largest = sorted(logs, key=lambda path: (path.name.startswith("worker-"), -logs[path]))
     return sorted(largest[:_MOST], key=lambda path: (_importance(path), path))

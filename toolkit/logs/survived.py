@@ -27,7 +27,7 @@ _STEP = re.compile(
 )
 _TRAINED = re.compile(_TRAINING)
 # What a server that is itself the job prints while it responds.
-_ANSWERS = re.compile(r'"POST \S+ HTTP/[\d.]+" 200|Avg prompt throughput: |Decode batch')
+_RESPONSES = re.compile(r'"POST \S+ HTTP/[\d.]+" 200|Avg prompt throughput: |Decode batch')
 _SERVES = re.compile(
     r"Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
 )
@@ -47,7 +47,7 @@ class Steps:
         if any(_SERVES.search(line.text) for line in lines) and not any(
             _OF_RAY.match(line.process) for line in lines
         ):
-            steps.append(_ANSWERS)
+            steps.append(_RESPONSES)
         shown = [line for line in lines if any(step.search(line.text) for step in steps)]
         self._numbers = [line.number for line in shown]
         working = (_TRAINED, *steps[1:])

@@ -131,7 +131,7 @@ _FILES = {
 
 
 @dataclass(frozen=True)
-class Told:
+class LoggedError:
     """What the engine process said at its end: its error, the actors that answered, and the Ray that it had joined."""
 
     error: str = ""
@@ -157,7 +157,7 @@ def play(
     workers_in: str = "",
     workers: int = 2,
     meanwhile: Callable[[], None] = lambda: None,
-) -> Told:
+) -> LoggedError:
     """Run the job on a Ray that `init` names; the server's actor gets `environ` in addition. `home` is RAY_TMPDIR and HOME.
 
     `meanwhile` is called when the engine process has found its workers, or not, and before it ends.
@@ -202,4 +202,4 @@ def play(
         process.wait(10)
     assert answer.is_file(), said[-3000:]
     told = json.loads(answer.read_text())
-    return Told(**{**told, "workers": tuple(told.get("workers", ()))})
+    return LoggedError(**{**told, "workers": tuple(told.get("workers", ()))})

@@ -6,7 +6,7 @@ import pytest
 from support.logs.builder import DRIVER_SAW_IT, NOISE, RAY, spoken
 
 from verl_doctor.toolkit.logs.blame import Fault
-from verl_doctor.toolkit.logs.diagnosis import Told, read
+from verl_doctor.toolkit.logs.diagnosis import LoggedError, read
 from verl_doctor.toolkit.logs.lines import log_lines
 
 SITE = "/env/lib/python3.11/site-packages"
@@ -23,7 +23,7 @@ def raised(error: str, *places: str, code: str = "call()") -> str:
     return f"Traceback (most recent call last):\n{''.join(lines)}{error}\n"
 
 
-def first_of(log: str) -> Told | None:
+def first_of(log: str) -> LoggedError | None:
     return read(list(log_lines(log)), "run.log").first
 
 

@@ -7,14 +7,14 @@ import io
 import pytest
 from support.logs.builder import RAY, spoken
 
-from verl_doctor.toolkit.logs.diagnosis import Told, read
+from verl_doctor.toolkit.logs.diagnosis import LoggedError, read
 from verl_doctor.toolkit.logs.document import remedy_of
 from verl_doctor.toolkit.logs.excerpt import excerpt
 
 FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 
 
-def cause_of(text: str) -> Told:
+def cause_of(text: str) -> LoggedError:
     (cause,) = read(excerpt(io.BytesIO(text.encode()).read).lines, "run.log").causes
     return cause
 

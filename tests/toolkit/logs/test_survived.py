@@ -7,7 +7,7 @@ import io
 import pytest
 from support.logs.builder import DRIVER_SAW_IT, spoken, traceback
 
-from verl_doctor.toolkit.logs.diagnosis import Reading, Told, read
+from verl_doctor.toolkit.logs.diagnosis import LoggedError, Reading, read
 from verl_doctor.toolkit.logs.excerpt import excerpt
 from verl_doctor.toolkit.logs.lines import log_lines
 
@@ -90,13 +90,13 @@ def test_what_the_compiler_says_counts_also_behind_its_command(said: str, code: 
 def test_however_much_was_survived_no_complaint_is_compared_with_all_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    compared: list[Told] = []
+    compared: list[LoggedError] = []
 
-    def counted(one: Told, other: object) -> bool:
+    def counted(one: LoggedError, other: object) -> bool:
         compared.append(one)
         return one is other
 
-    monkeypatch.setattr(Told, "__eq__", counted)
+    monkeypatch.setattr(LoggedError, "__eq__", counted)
     said = [f"{'x' * at} failed: No space left on device\n" for at in range(300)]
     found = read(list(log_lines(f"{''.join(said)}{step(1)}{step(2)}{DRIVER_SAW_IT}")), "run.log")
     assert [one.times for one in found.hints] == [len(said)]

@@ -29,7 +29,7 @@ class EngineLog:
 
 
 # A vLLM process puts its name and number before each of its lines, and so does Ray, further left.
-_SPEAKER = re.compile(r"\([^()]*?\bpid=(\d+)[^()]*\)")
+_PROCESS = re.compile(r"\([^()]*?\bpid=(\d+)[^()]*\)")
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _WEIGHTS = re.compile(rf"Model loading took {_NUMBER} GiB")
 _GRAPHS = re.compile(rf"Graph capturing finished in \d+ secs, took {_NUMBER} GiB")
@@ -44,7 +44,7 @@ def read_engine_log(lines: Iterable[str], pids: Collection[int]) -> EngineLog:
     """Parse the log of the engine whose processes have these numbers. Lines without a process number count as its own."""
     weights = graphs = cache = freed = in_use = None
     asleep = False
-    for line in _spoken_by(lines, pids):
+    for line in _lines_of(lines, pids):
         if match := _SLEPT.search(line):
             freed, in_use, asleep = float(match[1]), float(match[2]), True
         elif _WOKE.search(line):
@@ -58,10 +58,10 @@ def read_engine_log(lines: Iterable[str], pids: Collection[int]) -> EngineLog:
     return EngineLog(asleep, freed, in_use, weights, cache, graphs)
 
 
-def _spoken_by(lines: Iterable[str], pids: Collection[int]) -> Iterator[str]:
+def _lines_of(lines: Iterable[str], pids: Collection[int]) -> Iterator[str]:
     for line in lines:
         if "GiB" not in line and "wake up" not in line:
             continue
-        speakers = _SPEAKER.findall(line)
-        if not speakers or int(speakers[-1]) in pids:
+        pids_named = _PROCESS.findall(line)
+        if not pids_named or int(pids_named[-1]) in pids:
             yield line

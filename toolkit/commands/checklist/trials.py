@@ -15,7 +15,7 @@ from verl_doctor.toolkit.commands.smoke import trial_cache
 from verl_doctor.toolkit.commands.smoke.trial_cache import Climbed, Logged
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
-from verl_doctor.toolkit.logs.diagnosis import Told
+from verl_doctor.toolkit.logs.diagnosis import LoggedError
 from verl_doctor.toolkit.logs.lines import shown
 from verl_doctor.toolkit.logs.reading import diagnose
 from verl_doctor.toolkit.logs.sources import UnreadableError, opened, sources_of
@@ -157,7 +157,7 @@ def _fault_of(log: Path, variant: Path) -> Said | None:
     if first_step(log) is not None:
         return None
     reading = diagnose(sources_of((str(log),))).reading
-    first: Told | None = reading.causes[0] if reading.causes else reading.error
+    first: LoggedError | None = reading.causes[0] if reading.causes else reading.error
     if first is None:
         return Said("open", (f"{log} shows neither a step nor an error",), again)
     code = f"{first.signature.code}: " if first.signature and first.signature.code else ""

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from verl_doctor.toolkit.console.lines import next_steps as steps_to_take
 from verl_doctor.toolkit.console.markdown_text import escaped
-from verl_doctor.toolkit.logs.diagnosis import Told
+from verl_doctor.toolkit.logs.diagnosis import LoggedError
 from verl_doctor.toolkit.logs.document import (
     FIRST_CAUSE,
     NOT_DETERMINED,
@@ -85,7 +85,7 @@ def _start(answer: Answer, width: int | None, *, with_timeline: bool) -> Iterato
         yield from wrapped(f"{render.summary(timeline)} (--timeline)", width, hanging="  ")
 
 
-def _proof(error: Told, width: int | None) -> Iterator[Text]:
+def _proof(error: LoggedError, width: int | None) -> Iterator[Text]:
     who = f" ({shown(error.process)})" if error.process else ""
     yield Text(f"  {harmless(error.source)}:{error.number}{who}")
     for line in error.lines:

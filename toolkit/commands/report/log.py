@@ -18,7 +18,7 @@ from verl_doctor.toolkit.commands.report.page import (
     Values,
 )
 from verl_doctor.toolkit.commands.report.seen import Seen
-from verl_doctor.toolkit.logs.diagnosis import Told
+from verl_doctor.toolkit.logs.diagnosis import LoggedError
 from verl_doctor.toolkit.logs.document import headline, next_steps, remedy_of
 from verl_doctor.toolkit.logs.lines import shown
 from verl_doctor.toolkit.text import counted
@@ -51,7 +51,7 @@ def sections(seen: Seen) -> Iterator[Section]:
     yield Section("What the logs show", tuple(blocks), Rank.VERDICT)
 
 
-def _card(error: Told, mark: Mark) -> Card:
+def _card(error: LoggedError, mark: Mark) -> Card:
     known, words = error.signature, shown(error.words)
     title = words if len(words) <= _HEADING else f"{words[:_HEADING]}..."
     if known is not None:
@@ -62,5 +62,5 @@ def _card(error: Told, mark: Mark) -> Card:
     return Card(title, (Values(tuple(row for row in rows if row[1])), lines), mark)
 
 
-def _place(error: Told) -> str:
+def _place(error: LoggedError) -> str:
     return f"{error.source}:{error.number}" + (f" ({error.times} times)" if error.times > 1 else "")

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.logs.timeline.phases import tellings
+from verl_doctor.toolkit.logs.timeline.phases import phase_reports
 from verl_doctor.toolkit.logs.timeline.process import Process
-from verl_doctor.toolkit.logs.timeline.speakers import DRIVER, NOBODY, Key
+from verl_doctor.toolkit.logs.timeline.speakers import DRIVER, UNNAMED, Key
 from verl_doctor.toolkit.logs.timeline.timeline import Proof, Span
 
 _SILENCES = 100  # silences that are kept
@@ -46,7 +46,7 @@ class Gaps:
 
     def passed(self, now: At, new: Sequence[Key]) -> Iterator[tuple[Key, Span]]:
         """Take in the next line, before which the `new` processes first appeared; yield how long they took to start."""
-        last, new = self.last, [key for key in new if key != NOBODY]
+        last, new = self.last, [key for key in new if key != UNNAMED]
         self.first = now.time if self.first is None else self.first
         if last is not None and now.time < last.time - _BACKWARDS:
             self.disagree = True
@@ -100,12 +100,14 @@ class Gaps:
                 return self._paused[0]
             return before
         # Unnamed lines are the driver's where it printed first; else they may be any process's.
-        nobody = "" if next(iter(self._processes)) == NOBODY else DRIVER
-        others = [at for kind, at in self._by_kind.items() if kind not in {process.kind, nobody}]
+        default_name = "" if next(iter(self._processes)) == UNNAMED else DRIVER
+        others = [at for kind, at in self._by_kind.items() if kind not in {process.kind, default_name}]
         return max(others, key=lambda other: other.time, default=None)
 
     def _silent(self, last: At, now: At) -> None:
-        phase = next((telling.phase for telling in tellings(now.text) if telling.kind == "break"), "silence")
+        phase = next(
+            (report.phase for report in phase_reports(now.text) if report.kind == "break"), "silence"
+        )
         is_first_of_vllm = _VLLM.search(now.labels) and not self._processes[now.key].has_vllm
         if is_first_of_vllm or _SHELL.match(last.proof.words):
             phase = "start"

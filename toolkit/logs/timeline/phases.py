@@ -69,7 +69,7 @@ PHASES = {
 }  # fmt: skip
 """All phases, in the order of a legend."""
 
-TOLD = (
+DURATIONS = (
     ("download", "Time spent downloading weights for *: {s} seconds"),
     ("weights", "Loading weights took {s} seconds"),
     ("model", "Model loading took * and {s} seconds"),
@@ -158,7 +158,7 @@ _NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"
 
 
 @dataclass(frozen=True)
-class Telling:
+class PhaseReport:
     """What one line reports about a phase.
 
     It took `seconds` (`told`), began, ended, goes on (`bar`), or was worked at until now (`break`).
@@ -170,7 +170,7 @@ class Telling:
     is_whole: bool = True
 
 
-def telling_lines(block: bytes) -> frozenset[int]:
+def phase_report_offsets(block: bytes) -> frozenset[int]:
     """Return the offsets of the lines that may report something; most do not."""
     found = set()
     for word in _bytes():
@@ -182,23 +182,23 @@ def telling_lines(block: bytes) -> frozenset[int]:
     return frozenset(found)
 
 
-def tellings(text: str) -> list[Telling]:
+def phase_reports(text: str) -> list[PhaseReport]:
     """Return what a line's text, without labels, reports; usually nothing."""
     words = next((word for word in _words() if word in text), None)
     if words is None:
         return []
     text = text.replace("**", "")  # bold, as people paste it when they ask for help
     found = [
-        Telling(phase, "told", float(match[1]))
-        for phase, pattern in _patterns(TOLD)
+        PhaseReport(phase, "told", float(match[1]))
+        for phase, pattern in _patterns(DURATIONS)
         if (match := pattern.search(text))
     ][:1]
     for kind, table in (("begin", BEGINS), ("end", ENDS), ("break", BREAKS)):
-        found += [Telling(phase, kind) for phase, pattern in _patterns(table) if pattern.search(text)][:1]
+        found += [PhaseReport(phase, kind) for phase, pattern in _patterns(table) if pattern.search(text)][:1]
     return [*found, *_bars(text)]
 
 
-def _bars(text: str) -> list[Telling]:
+def _bars(text: str) -> list[PhaseReport]:
     """Return what a progress bar reports; a bar without a total has no percentage, and is done once it is printed."""
     phase, label = next(((phase, label) for phase, label in BARS if label in text), ("", ""))
     shown = text[text.index(label) :] if phase else ""
@@ -207,7 +207,7 @@ def _bars(text: str) -> list[Telling]:
     hours, minutes, seconds = (int(part or 0) for part in match.groups())
     percent = _PERCENT.search(shown, 0, match.start())
     is_whole = percent is None or percent[1] == "100"
-    return [Telling(phase, "bar", hours * 3600 + minutes * 60 + seconds, is_whole)]
+    return [PhaseReport(phase, "bar", hours * 3600 + minutes * 60 + seconds, is_whole)]
 
 
 def parts_of_step(line: bytes) -> dict[str, float]:
@@ -224,7 +224,7 @@ def _bytes() -> tuple[bytes, ...]:
 @cache
 def _words() -> tuple[str, ...]:
     """Return a piece of plain text of each pattern, by which most lines are skipped."""
-    every = [text for table in (TOLD, BEGINS, ENDS, BARS, BREAKS) for _, text in table]
+    every = [text for table in (DURATIONS, BEGINS, ENDS, BARS, BREAKS) for _, text in table]
     pieces = {max(re.split(r"\*|\{s\}", text), key=len) for text in every}
     return tuple(piece for piece in pieces if not any(other != piece and other in piece for other in pieces))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from verl_doctor.toolkit.logs.timeline.phases import Telling
+from verl_doctor.toolkit.logs.timeline.phases import PhaseReport
 from verl_doctor.toolkit.logs.timeline.speakers import Key, kind_of
 from verl_doctor.toolkit.logs.timeline.timeline import Proof, Span
 
@@ -37,23 +37,25 @@ class Process:
         """The kind of process."""
         return kind_of(self.name)
 
-    def advance(self, tellings: Sequence[Telling], time: float | None, proof: Proof) -> Iterator[Span]:
+    def advance(
+        self, phase_reports: Sequence[PhaseReport], time: float | None, proof: Proof
+    ) -> Iterator[Span]:
         """Take in what a line reports, and yield the phases that end with it."""
-        finished = {telling.phase for telling in tellings if telling.kind == "told"}
+        finished = {report.phase for report in phase_reports if report.kind == "told"}
         for phase in [
             phase_name for phase_name in self.begun if phase_name != "step" and finished - {phase_name}
         ]:
             del self.begun[phase]  # it moved on to something else without logging when
-        for telling in tellings:
-            if telling.kind == "told" and telling.seconds is not None:
-                self.begun.pop(telling.phase, None)
-                yield until(telling.phase, telling.seconds, time, proof)
-            elif telling.kind == "begin":
-                self.begun.setdefault(telling.phase, (time, proof))
-            elif telling.kind == "end":
-                yield from self.ended(telling.phase, time, proof)
-            elif telling.kind == "bar" and telling.seconds is not None:
-                yield from self._moved_on(telling.phase, _Bar(telling.seconds, time, telling.is_whole, proof))
+        for report in phase_reports:
+            if report.kind == "told" and report.seconds is not None:
+                self.begun.pop(report.phase, None)
+                yield until(report.phase, report.seconds, time, proof)
+            elif report.kind == "begin":
+                self.begun.setdefault(report.phase, (time, proof))
+            elif report.kind == "end":
+                yield from self.ended(report.phase, time, proof)
+            elif report.kind == "bar" and report.seconds is not None:
+                yield from self._moved_on(report.phase, _Bar(report.seconds, time, report.is_whole, proof))
 
     def ended(self, phase: str, time: float | None, proof: Proof) -> Iterator[Span]:
         """Yield a phase that ends here, if its beginning was seen."""

@@ -18,17 +18,17 @@ from verl_doctor.toolkit.logs.timeline.phases import (
     RESTART,
     STEP,
     parts_of_step,
-    telling_lines,
-    tellings,
+    phase_report_offsets,
+    phase_reports,
 )
 from verl_doctor.toolkit.logs.timeline.process import Process, until
 from verl_doctor.toolkit.logs.timeline.speakers import (
-    NOBODY,
+    UNNAMED,
     Key,
     file_of,
     is_nameless,
     labels_of,
-    speaker,
+    printer_of,
 )
 from verl_doctor.toolkit.logs.timeline.timeline import Moment, Proof, Span
 
@@ -47,7 +47,7 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 _ACTOR = re.compile(r":actor_name:([\w.:<>-]{1,80})$")
-_BORN, _MADE = "Constructing CoreWorkerProcess.", "Actor creation task finished"
+_STARTED, _MADE = "Constructing CoreWorkerProcess.", "Actor creation task finished"
 # Part of the environment that verl gives its workers by default, as it prints it.
 _QUIET = "'VLLM_LOGGING_LEVEL': 'WARN'"
 
@@ -63,7 +63,7 @@ class TimelineReader:
 
     def _begin(self) -> None:
         self._clock = Clock()
-        self._listens = not self._file.is_of_ray
+        self._reads_all = not self._file.is_of_ray
         self._lines = 0
         self._heads: set[bytes] = set()
         self._passed_over: tuple[int, bytes] | None = None
@@ -98,12 +98,12 @@ class TimelineReader:
         if self._file.is_of_ray:
             return
         at = 0
-        telling = telling_lines(block) if self._listens else frozenset()
+        reporting = phase_report_offsets(block) if self._reads_all else frozenset()
         while at < len(block):
-            if self._listens:
+            if self._reads_all:
                 end = block.find(b"\n", at)
                 end = len(block) if end < 0 else end
-                self._line(number, block[at : min(end, at + _LONGEST)], tells=at in telling)
+                self._line(number, block[at : min(end, at + _LONGEST)], reports=at in reporting)
                 at, number = end + 1, number + 1
                 continue
             found = block.find(RESTART, at)
@@ -113,12 +113,12 @@ class TimelineReader:
             at, number = begin, number + block.count(b"\n", at, begin)
             self._begin()
             self.starts += 1
-            telling = telling_lines(block)
+            reporting = phase_report_offsets(block)
 
-    def _line(self, number: int, raw: bytes, *, tells: bool) -> None:
+    def _line(self, number: int, raw: bytes, *, reports: bool) -> None:
         self._lines += 1
-        self._listens = self._lines < _LINES
-        if not tells and self._is_known(raw):
+        self._reads_all = self._lines < _LINES
+        if not reports and self._is_known(raw):
             self._passed_over = (number, raw)  # only the last such line before another matters
             return
         if self._passed_over is not None:
@@ -149,11 +149,11 @@ class TimelineReader:
             labels = labels_of(line)
             time = elapsed if elapsed is not None else self._clock.read(labels, line.text)
             if self._file.core:
-                self._born(line, time)
+                self._started(line, time)
             else:
-                self._heard(line, labels, time)
+                self._count(line, labels, time)
 
-    def _heard(self, line: Line, labels: str, time: float | None) -> None:
+    def _count(self, line: Line, labels: str, time: float | None) -> None:
         key = self._known(line, labels)
         if key is None:
             return
@@ -169,21 +169,21 @@ class TimelineReader:
             self._new = []
         if _QUIET in line.text:
             self.quiet = proof
-        found = tellings(line.text)
+        found = phase_reports(line.text)
         self.moments += [
             Moment("Ray is up", time, proof)
-            for telling in found
-            if (telling.phase, telling.kind) == ("ray", "end")
+            for report in found
+            if (report.phase, report.kind) == ("ray", "end")
         ]
         self._add((key, span) for span in process.advance(found, time, proof))
 
     def _known(self, line: Line, labels: str) -> Key | None:
         """Return the process of a line; a new process is registered, unless there are too many."""
-        who = speaker(line, labels, self._file.worker)
+        who = printer_of(line, labels, self._file.worker)
         key, bare = who.key, self._bare
-        if key == NOBODY and bare is not None and bare[0] == line.number - 1:
+        if key == UNNAMED and bare is not None and bare[0] == line.number - 1:
             key = bare[1]  # a bar starts a new line after the name of its process
-        self._bare = (line.number, key) if key != NOBODY and not line.text.strip() else None
+        self._bare = (line.number, key) if key != UNNAMED and not line.text.strip() else None
         process = self.processes.get(key)
         if process is None and len(self.processes) < _PROCESSES:
             self.processes[key] = Process(who.name, who.node, who.parent)
@@ -191,18 +191,18 @@ class TimelineReader:
             process.name = who.name
         return key if key in self.processes else None
 
-    def _born(self, line: Line, time: float | None) -> None:
+    def _started(self, line: Line, time: float | None) -> None:
         """Read Ray's own log of a worker: when the process began, and when its actor was created, which imports what that needs."""
-        if time is None or not (_BORN in line.text or _MADE in line.text):
+        if time is None or not (_STARTED in line.text or _MADE in line.text):
             return
         key, proof = ("", self._file.core), self._proof(line)
         process = self.processes.setdefault(key, Process(f"worker pid={self._file.core}"))
         self._add(self.gaps.passed(At(time, key, proof, "", ""), ()))
-        if _BORN in line.text:
+        if _STARTED in line.text:
             process.begun["start"] = (time, proof)
         else:
             self._add((key, span) for span in process.ended("start", time, proof))
-            self._listens = False
+            self._reads_all = False
 
     def _step(self, number: int, step: int, parts: dict[str, float], raw: bytes) -> None:
         """Record a logged step: the start is over."""
@@ -219,7 +219,7 @@ class TimelineReader:
         span = until("step", parts.pop("step"), time, proof)
         self._add([(key, replace(span, parts=tuple(parts.items())))])
         self.moments.append(Moment(f"step {step} was logged", time, proof))
-        self.has_step, self.has_trained, self._listens = True, True, False
+        self.has_step, self.has_trained, self._reads_all = True, True, False
 
     def _proof(self, line: Line) -> Proof:
         return Proof(self._source, line.number, line.written[:_WORDS])

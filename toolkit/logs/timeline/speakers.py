@@ -13,7 +13,7 @@ DRIVER = "driver"
 Key = tuple[str, str]
 """A process: its node's address where known, and its number, else its name."""
 
-NOBODY: Key = ("", DRIVER)
+UNNAMED: Key = ("", DRIVER)
 
 _LABELS = 200  # characters in which names are looked for
 _NODE = re.compile(r"\bip=([\w.:-]{2,64})")
@@ -34,7 +34,7 @@ _OF_RAY = re.compile(
 
 
 @dataclass(frozen=True)
-class Speaker:
+class Printer:
     """The process that printed a line: its name and node, and the process in whose output it prints, if that is another."""
 
     key: Key
@@ -62,14 +62,14 @@ def file_of(source: str) -> LogFile:
     return LogFile(is_of_ray=bool(_OF_RAY.match(name)))
 
 
-def speaker(line: Line, labels: str, owner: str = "") -> Speaker:
+def printer_of(line: Line, labels: str, owner: str = "") -> Printer:
     """Return the process that printed a line with these labels; `owner` is the process of unnamed lines."""
     names = [match["who"] for match in _NAMED.finditer(labels[:_LABELS])]
     name = (names[-1] if names else line.process) or owner or DRIVER
     if (match := _TORCH.search(labels)) and not name.endswith(f"pid={match[1]}"):
         names, name = [*names, name], f"pid={match[1]}"
     node = match[1] if (match := _NODE.search(labels)) else ""
-    return Speaker(_key(name, node), name, node, _key(names[-2], node) if len(names) > 1 else None)
+    return Printer(_key(name, node), name, node, _key(names[-2], node) if len(names) > 1 else None)
 
 
 def labels_of(line: Line) -> str:

@@ -105,8 +105,8 @@ class Timeline:
     def longest(self) -> tuple[Worker, Span] | None:
         """The longest phase and its process; a step and silence count only where there is nothing else."""
         every = [(worker, span) for worker in self.workers for span in worker.outer if span.seconds]
-        telling = [pair for pair in every if pair[1].phase not in {"step", "silence"}]
-        return max(telling or every, key=lambda pair: pair[1].seconds or 0, default=None)
+        informative = [pair for pair in every if pair[1].phase not in {"step", "silence"}]
+        return max(informative or every, key=lambda pair: pair[1].seconds or 0, default=None)
 
     def together(self, phase: str) -> float:
         """Return how long a phase took anywhere: time that several processes spent at once counts once."""

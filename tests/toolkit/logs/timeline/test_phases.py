@@ -15,16 +15,22 @@ from verl_doctor.toolkit.logs.timeline.phases import (
     BARS,
     BEGINS,
     BREAKS,
+    DURATIONS,
     ENDS,
     PHASES,
-    TOLD,
-    telling_lines,
-    tellings,
+    phase_report_offsets,
+    phase_reports,
 )
 
 TEXTS = [
     (kind, phase, text)
-    for kind, table in (("told", TOLD), ("begin", BEGINS), ("end", ENDS), ("break", BREAKS), ("bar", BARS))
+    for kind, table in (
+        ("told", DURATIONS),
+        ("begin", BEGINS),
+        ("end", ENDS),
+        ("break", BREAKS),
+        ("bar", BARS),
+    )
     for phase, text in table
 ]
 
@@ -32,8 +38,8 @@ TEXTS = [
 @pytest.mark.parametrize(("kind", "phase", "text"), TEXTS)
 def test_each_text_is_heard(kind: str, phase: str, text: str) -> None:
     said = f"INFO {text.replace('*', 'some words').replace('{s}', '12.5')} 100% [00:12<00:00"
-    assert (phase, kind) in {(one.phase, one.kind) for one in tellings(said)}
-    assert telling_lines(f"before\n{said}\nafter".encode()) == {len("before\n")}
+    assert (phase, kind) in {(one.phase, one.kind) for one in phase_reports(said)}
+    assert phase_report_offsets(f"before\n{said}\nafter".encode()) == {len("before\n")}
 
 
 def test_phases_are_known_and_whole() -> None:
@@ -59,7 +65,7 @@ def test_what_is_advised_exists(here: Doctor, tmp_path: Path) -> None:
 
 
 def test_a_bar_that_was_drawn_wide_is_read() -> None:
-    (bar,) = tellings(
+    (bar,) = phase_reports(
         f"Capturing CUDA graphs (decode, FULL):  97%|{'█' * 400}| 65/67 [00:15<00:00,  4.58it/s]"
     )
     assert (bar.phase, bar.seconds, bar.is_whole) == ("capture", 15, False)

