@@ -11,6 +11,7 @@ from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
 from verl_doctor.toolkit.collectors.configuration.registries import (
     AGENT_LOOP,
+    CONTENTS,
     ESTIMATOR,
     LOGGER,
     LOSS,
@@ -44,6 +45,7 @@ _WHAT = {
     TRAINER: "trainer",
     QUANTIZATION: "quantization",
     **dict.fromkeys(OPTIMIZERS, "optimizer"),
+    **dict.fromkeys(CONTENTS, "part of a checkpoint called"),
 }
 # When verl looks the name up, as observed in its runs.
 _PHASES: Mapping[str, Phase] = {
@@ -61,6 +63,7 @@ _PHASES: Mapping[str, Phase] = {
     QUANTIZATION: "engine",
     **dict.fromkeys(OPTIMIZERS, "workers"),
 }
+_SAVES = "trainer.save_freq"
 _PLAIN = 0.8  # the similarity from which two names are certainly the same
 _AGENT_LOOPS_FILE = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
 _HAVE = VerlRegistries(
@@ -70,6 +73,9 @@ _HAVE = VerlRegistries(
         ESTIMATOR: Registry(("gae", "grpo"), "/env/verl/trainer/ppo/core_algos.py:212"),
         TRAINER: Registry(("sync",), "/env/verl/trainer/ppo/v1/trainer_sync.py:24"),
         LOGGER: Registry(("console", "wandb", "swanlab"), "/env/verl/utils/tracking.py:46"),
+        CONTENTS[0]: Registry(
+            ("model", "optimizer", "extra"), "/env/verl/utils/checkpoint/checkpoint_manager.py:75"
+        ),
     }
 )
 
@@ -99,6 +105,12 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
         Example("a rollout of an older verl", (*configured(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
         Example("a mode of an older verl", (*configured(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
         Example("a trainer that verl does not know", (*configured(f"+{TRAINER}=async"), _HAVE), "has no trainer async"),
+        Example("checkpoints of what verl can save", (*configured(f"+{CONTENTS[0]}=[model,extra]", f"+{_SAVES}=5"), _HAVE)),
+        Example("nothing is saved", (*configured(f"+{CONTENTS[0]}=[modell]", f"+{_SAVES}=-1"), _HAVE)),
+        Example(
+            "checkpoints without the model", (*configured(f"+{CONTENTS[0]}=[modell,extra]", f"+{_SAVES}=5"), _HAVE),
+            "has no part of a checkpoint called modell; did you mean model?",
+        ),
         Example("a tracker that verl does not know", (*configured(f"{LOGGER}=[console,neptune]"), _HAVE), "has no tracker neptune"),
     ],
 )  # fmt: skip
@@ -113,6 +125,9 @@ def choice_unknown(
     up only when it needs it, after Ray is up and often after the model is loaded, and stops there. Names come
     and go between releases: `rollout.mode=sync` and `rollout.name=hf` were removed.
 
+    A wrong name in `checkpoint.save_contents` or `load_contents` stops nothing, and is a warning: verl ignores
+    it, so that part is missing from every checkpoint.
+
     ## How to fix
     Use a name that the finding lists. If your own code registers the name, the job must load that code
     (`actor_rollout_ref.model.external_lib`, `VERL_USE_EXTERNAL_MODULES`).
@@ -122,6 +137,8 @@ def choice_unknown(
             continue
         word = configuration.asked_for(key)
         if word is None or (key == AGENT_LOOP and _agent_loops_elsewhere(configuration, tables)):
+            continue
+        if key in CONTENTS and not (configuration.number(_SAVES) or 0) > 0:
             continue
         values = configuration.get(key)
         default = configuration.default(key)
@@ -142,8 +159,9 @@ def choice_unknown(
                 location=place(word),
                 remedy=f"Write {near} instead of {value}" if near else f"Set {key} to one of {names}",
                 subject=Subject("setting", key),
-                stops=(EVERY_JOB,),
-                phase=_PHASES[key],
+                severity="warning" if key in CONTENTS else None,
+                stops=() if key in CONTENTS else (EVERY_JOB,),
+                phase=_PHASES.get(key),
                 **healed("CFG119", _correction(word, value, near, default)),
             )
 

@@ -40,7 +40,7 @@ def rewritten(
     if correction is None:
         return Refusal(f"nothing can be proposed for this line; edit it by hand: {finding.location}")
     comment = marker.comment(correction.code)
-    why = ". ".join(filter(None, (correction.why, correction.effect)))
+    why = "; ".join(filter(None, (correction.why, correction.effect)))
     try:
         edits = list(_edits(correction.rewrites, launch))
     except CannotEdit as reason:

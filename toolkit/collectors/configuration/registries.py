@@ -18,6 +18,11 @@ TOOL_FORMAT = "actor_rollout_ref.rollout.multi_turn.format"
 TRAINER = "trainer.v1.trainer_mode"
 QUANTIZATION = "actor_rollout_ref.rollout.quantization"
 OPTIMIZERS = ("actor_rollout_ref.actor.optim.optimizer", "critic.optim.optimizer", "optim.optimizer")
+CONTENTS = tuple(
+    f"{part}checkpoint.{use}_contents"
+    for part in ("actor_rollout_ref.actor.", "critic.", "")
+    for use in ("save", "load")
+)
 KEYS = (
     ROLLOUT,
     MODE,
@@ -32,6 +37,7 @@ KEYS = (
     TRAINER,
     QUANTIZATION,
     *OPTIMIZERS,
+    *CONTENTS,
 )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.registries import (
     AGENT_LOOP,
+    CONTENTS,
     ESTIMATOR,
     LOGGER,
     LOSS,
@@ -80,6 +81,7 @@ def read_registries(
         TRAINER: _decorated(sorted(tree.glob("trainer/ppo/v1/*.py")), "register_trainer"),
         QUANTIZATION: _quantizations(tree, configuration),
         **{key: _optimizers(configuration, key, interpreter) for key in OPTIMIZERS},
+        **{key: _contents(tree) for key in CONTENTS if configuration.asked_for(key)},
     }
     reward = REWARD_MANAGER if configuration.has(REWARD_MANAGER) else OLD_REWARD_MANAGER
     sources = {configuration.get(key) for key in _SOURCES}
@@ -185,6 +187,19 @@ def _quantizations(tree: Path, there: Configuration) -> Registry | None:
                 names = constant_keys(value)
                 return None if names is None else Registry(tuple(names), f"{path}:{node.lineno}")
     return None
+
+
+def _contents(tree: Path) -> Registry | None:
+    """The words that checkpoint managers and workers look for in the lists of what is saved and loaded."""
+    names: list[str] = []
+    place = ""
+    for path in sorted([*tree.glob("utils/checkpoint/*.py"), *tree.glob("workers/*.py"), *tree.glob("workers/engine/**/*.py")]):  # fmt: skip
+        for node in _nodes(path, b"_contents"):
+            match node:
+                case ast.Compare(left=ast.Constant(value=str(name)), ops=[ast.In() | ast.NotIn()], comparators=[other]) if dotted(other).endswith("_contents"):  # fmt: skip
+                    names.append(name)
+                    place = place or f"{path}:{node.lineno}"
+    return Registry(tuple(dict.fromkeys(names)), place) if "model" in names else None
 
 
 def _optimizers(there: Configuration, key: str, interpreter: Interpreter | Unknown) -> Registry | None:

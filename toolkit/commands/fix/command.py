@@ -73,9 +73,7 @@ def fix(
     from verl_doctor.toolkit.repair import job_environment, repair  # noqa: PLC0415 - loaded when the command is called
 
     if unsafe and not apply_them:
-        raise UsageError(
-            "--unsafe has no effect without --apply, which shows every repair and changes nothing"
-        )
+        raise UsageError("--unsafe needs --apply; without --apply, every repair is shown and none is made")
     if nodes is not None and output_env is not None:
         raise UsageError("--output-env works on this machine only: remove the options that name nodes")
     if nodes is not None and through_links:

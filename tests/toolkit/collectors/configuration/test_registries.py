@@ -10,10 +10,12 @@ import pytest
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.registries import (
     AGENT_LOOP,
+    CONTENTS,
     ESTIMATOR,
     LOGGER,
     MODE,
     ROLLOUT,
+    Registry,
     VerlRegistries,
 )
 from verl_doctor.toolkit.collectors.configuration.registry_reader import read_registries
@@ -56,6 +58,27 @@ def test_an_enumeration_and_a_text(tmp_path: Path) -> None:
 def test_a_name_that_is_computed_closes_no_registry(tmp_path: Path) -> None:
     write(tmp_path, ALGORITHMS, ENUMERATION + "@register_adv_est(NAME)\ndef other(): ...\n")
     assert ESTIMATOR not in look(tmp_path).registries
+
+
+def test_what_checkpoints_can_hold(tmp_path: Path) -> None:
+    manager = 'def saves(self):\n    return "model" in self.checkpoint_save_contents or "extra" in self.checkpoint_save_contents\n'
+    write(tmp_path, "utils/checkpoint/manager.py", manager)
+    write(
+        tmp_path, "workers/engine/other/engine.py", 'saves = "hf_model" in config.checkpoint.save_contents\n'
+    )
+    saved = CONTENTS[0]
+    tree = {"actor_rollout_ref": {"actor": {"checkpoint": {"save_contents": ["model"]}}}}
+
+    def registry(*words: str) -> Registry | None:
+        there = configured(*words, tree=tree)[0]
+        return read_registries(there, str(tmp_path), Machine(environ={}), UNSEEN, UNSEEN).registries.get(
+            saved
+        )
+
+    found = registry(f"{saved}=[model,extra]")
+    assert found is not None
+    assert found.names == ("model", "extra", "hf_model")
+    assert registry() is None, "only read where it is set"
 
 
 def test_an_empty_tree(tmp_path: Path) -> None:
