@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.collectors.ray.fleet import Said, Subject, together
+from verl_doctor.toolkit.collectors.ray.fleet import ReportedValue, Subject, together
 from verl_doctor.toolkit.rule import Evidence, Finding, Severity, SubjectKind
 from verl_doctor.toolkit.rule import Subject as About
 from verl_doctor.toolkit.text import listed
@@ -42,11 +42,11 @@ _ABOUT: Mapping[str, tuple[SubjectKind, str, str]] = {
 class Words:
     """The phrases with which a rule reports its subjects.
 
-    `say` describes what a node has: "vllm 0.10.2", "no vllm". `singular` and `several` are the word for a subject. `severity` is the
+    `phrase` describes what a node has: "vllm 0.10.2", "no vllm". `singular` and `several` are the word for a subject. `severity` is the
     rule's own if it returns None.
     """
 
-    say: Callable[[Subject, str], str]
+    phrase: Callable[[Subject, str], str]
     singular: str
     several: str
     read_from: str
@@ -63,14 +63,14 @@ def differences(subjects: Iterable[Subject], words: Words) -> Iterator[Finding]:
 
     Without a majority for any value, the finding states that and lists all values.
     """
-    odd: dict[str, list[tuple[Subject, Said]]] = {}
+    odd: dict[str, list[tuple[Subject, ReportedValue]]] = {}
     divided: dict[str, list[Subject]] = {}
     for subject in sorted(subjects, key=lambda subject: _BAD.index(words.severity(subject))):
         if subject.usual is not None:
-            for answer in subject.answers[1:]:
-                odd.setdefault(answer.nodes, []).append((subject, answer))
+            for reported in subject.answers[1:]:
+                odd.setdefault(reported.nodes, []).append((subject, reported))
         else:
-            divided.setdefault(" ".join(sorted(answer.nodes for answer in subject.answers)), []).append(
+            divided.setdefault(" ".join(sorted(reported.nodes for reported in subject.answers)), []).append(
                 subject
             )
     groups = sorted(
@@ -83,30 +83,30 @@ def differences(subjects: Iterable[Subject], words: Words) -> Iterator[Finding]:
     yield from (_divided(several, words) for several in divided.values())
 
 
-def _odd_ones(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
-    subject, answer = pairs[0]
+def _odd_ones(pairs: list[tuple[Subject, ReportedValue]], words: Words) -> Finding:
+    subject, reported = pairs[0]
     usual = subject.answers[0]
     others = f"the other {usual.count:,}" if len(subject.answers) == 2 else f"{usual.count:,} others"
     message = (
-        f"{answer.named} {_have(answer.count)} {words.say(subject, answer.value)}, {others}{_of_a_kind(subject)} "
-        f"{_have(usual.count)} {words.say(subject, usual.value)}"
+        f"{reported.named} {_have(reported.count)} {words.phrase(subject, reported.value)}, {others}{_of_a_kind(subject)} "
+        f"{_have(usual.count)} {words.phrase(subject, usual.value)}"
     )
     if more := [subject.name for subject, _ in pairs[1:]]:
-        differ = "it differs" if answer.count == 1 else "they differ"
+        differ = "it differs" if reported.count == 1 else "they differ"
         message += f"; {differ} in {words.more(more)}"
-    return _finding(message, pairs, answer.nodes, words)
+    return _finding(message, pairs, reported.nodes, words)
 
 
-def _further(pairs: list[tuple[Subject, Said]], words: Words) -> Finding:
+def _further(pairs: list[tuple[Subject, ReportedValue]], words: Words) -> Finding:
     """One finding for all groups of nodes that are too many to report separately."""
     names = listed(dict.fromkeys(subject.name for subject, _ in pairs), _NAMED)
-    nodes = together(answer.nodes for _, answer in pairs)
+    nodes = together(reported.nodes for _, reported in pairs)
     return _finding(f"{nodes.count:,} more nodes differ from most: in {names}", pairs, nodes.nodes, words)
 
 
-def _finding(message: str, pairs: list[tuple[Subject, Said]], nodes: str, words: Words) -> Finding:
-    found = (words.say(subject, answer.value) for subject, answer in pairs)
-    wanted = (words.say(subject, subject.answers[0].value) for subject, _ in pairs)
+def _finding(message: str, pairs: list[tuple[Subject, ReportedValue]], nodes: str, words: Words) -> Finding:
+    found = (words.phrase(subject, reported.value) for subject, reported in pairs)
+    wanted = (words.phrase(subject, subject.answers[0].value) for subject, _ in pairs)
     return Finding(
         message,
         Evidence(listed(found, _SHOWN), listed(dict.fromkeys(wanted), _SHOWN), words.read_from),
@@ -121,8 +121,8 @@ def _divided(subjects: list[Subject], words: Words) -> Finding:
     """One finding for subjects without a majority that divide the nodes in the same way."""
     subject = subjects[0]
     answers = [
-        f"{answer.named} {_have(answer.count)} {words.say(subject, answer.value)}"
-        for answer in subject.answers
+        f"{reported.named} {_have(reported.count)} {words.phrase(subject, reported.value)}"
+        for reported in subject.answers
     ]
     message = f"there is no majority{_of_a_kind(subject)}: {listed(answers, _NAMED)}"
     if more := [other.name for other in subjects[1:]]:
@@ -133,7 +133,7 @@ def _divided(subjects: list[Subject], words: Words) -> Finding:
         subject=_about(subject),
         remedy=words.remedy,
         severity=words.severity(subject),
-        node=together(answer.nodes for answer in subject.answers).nodes,
+        node=together(reported.nodes for reported in subject.answers).nodes,
     )
 
 

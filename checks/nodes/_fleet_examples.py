@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from verl_doctor.toolkit.collectors.ray.fleet import Fleet, NodeKind, Said, Subject
+from verl_doctor.toolkit.collectors.ray.fleet import Fleet, NodeKind, ReportedValue, Subject
 
-Answers = Mapping[str, int | tuple[int, str]]
+Values = Mapping[str, int | tuple[int, str]]
 """For each value the number of nodes that have it, and, if they are not the majority, which."""
 
 
-def fleet_of(nodes: int, *disputed: tuple[str, str, Answers], among: str = "") -> Fleet:
+def fleet_of(nodes: int, *disputed: tuple[str, str, Values], among: str = "") -> Fleet:
     """A cluster whose nodes differ in these subjects: kind, name and values."""
     kinds = (NodeKind("NVIDIA H200", nodes, ""),)
     return Fleet(
         nodes,
         kinds,
-        tuple(Subject(kind, name, _counted_answers(answers), among) for kind, name, answers in disputed),
+        tuple(Subject(kind, name, _counted_values(values), among) for kind, name, values in disputed),
     )
 
 
-def _counted_answers(answers: Answers) -> tuple[Said, ...]:
-    counted = [Said(value, *(who if isinstance(who, tuple) else (who, ""))) for value, who in answers.items()]
+def _counted_values(values: Values) -> tuple[ReportedValue, ...]:
+    counted = [
+        ReportedValue(value, *(who if isinstance(who, tuple) else (who, ""))) for value, who in values.items()
+    ]
     return tuple(sorted(counted, key=lambda answer: -answer.count))
 
 

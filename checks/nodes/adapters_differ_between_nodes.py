@@ -37,12 +37,12 @@ def adapters_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("adapter"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return f"{subject.name} {value}" if value else f"no {subject.name}"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="port",
     several="ports",
     read_from="/sys/class/infiniband on each node",

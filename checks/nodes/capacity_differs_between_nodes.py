@@ -37,7 +37,7 @@ def capacity_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("capacity"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return (
         f"{value} CPUs"
         if subject.name == "CPUs"
@@ -46,7 +46,7 @@ def _say(subject: Subject, value: str) -> str:
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="capacity",
     several="capacities",
     read_from="/proc/meminfo, statvfs of /dev/shm, and affinity and control groups on each node",

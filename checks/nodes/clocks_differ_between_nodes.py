@@ -37,12 +37,12 @@ def clocks_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("clock"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return f"a {subject.name} that is {value} off"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="clock",
     several="clocks",
     read_from="the time that each node reported",

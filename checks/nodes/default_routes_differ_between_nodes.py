@@ -37,12 +37,12 @@ def default_routes_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("route"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return f"its {subject.name} through {value or 'nothing'}"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="route",
     several="routes",
     read_from="/proc/net/route on each node",

@@ -37,12 +37,12 @@ def drivers_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("driver"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return f"{subject.name} {value}"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="driver",
     several="drivers",
     read_from="NVML on each node",

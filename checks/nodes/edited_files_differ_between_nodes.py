@@ -36,14 +36,14 @@ def edited_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("edited file"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     if value == "missing":
         return f"no {subject.name}"
     return f"{subject.name} edited ({value})" if value else f"{subject.name} as its wheel had it"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="edited file",
     several="edited files",
     read_from="the packages' RECORD files on each node",

@@ -36,12 +36,12 @@ def gpu_settings_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("GPU setting"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return f"{subject.name} {value or 'unknown'}"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="setting",
     several="settings",
     read_from="NVML on each node",

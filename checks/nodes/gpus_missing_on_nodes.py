@@ -38,12 +38,12 @@ def gpus_missing_on_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("GPUs"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return f"{value} {'GPU' if value == '1' else subject.name}"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="number",
     several="numbers",
     read_from="NVML on each node",

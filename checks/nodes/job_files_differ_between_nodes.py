@@ -41,7 +41,7 @@ def job_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("file", "content", "written"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     if subject.kind == "content":
         return f"{value} in {subject.name}"
     return f"{subject.name} {value}" if value else f"no {subject.name}"
@@ -52,7 +52,7 @@ def _severity(subject: Subject) -> Severity:
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="path",
     several="paths",
     read_from="names and sizes in the folder on each node",

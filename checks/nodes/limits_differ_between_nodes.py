@@ -37,12 +37,12 @@ def limits_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("limit"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return f"a limit on {subject.name} of {value}" if value != "unlimited" else f"no limit on {subject.name}"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="limit",
     several="limits",
     read_from="/proc/PID/limits of the raylet on each node",

@@ -37,12 +37,12 @@ def mounts_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("mount"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return f"{subject.name} in {value}" if value else f"no {subject.name}"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="folder",
     several="folders",
     read_from="/proc/self/mountinfo on each node",

@@ -53,7 +53,7 @@ def packages_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     )
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     if not value:
         return f"no {subject.name}"
     return f"{subject.name} {value}" if subject.kind == "package" else f"{subject.name}, build {value}"
@@ -64,7 +64,7 @@ def _severity(subject: Subject) -> Severity:
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="package",
     several="packages",
     read_from="the metadata of the installed packages on each node",

@@ -38,12 +38,12 @@ def python_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("Python"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return f"{subject.name} {value}"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="version",
     several="versions",
     read_from="the interpreter on each node",

@@ -38,12 +38,12 @@ def ray_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences((subject for subject in fleet.about("package") if subject.name == "ray"), _WORDS)
 
 
-def _say(_: Subject, value: str) -> str:
+def _phrase(_: Subject, value: str) -> str:
     return f"Ray {value}"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="package",
     several="packages",
     read_from="the metadata of the installed packages on each node",

@@ -38,12 +38,12 @@ def variables_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
     yield from differences(fleet.about("variable"), _WORDS)
 
 
-def _say(subject: Subject, value: str) -> str:
+def _phrase(subject: Subject, value: str) -> str:
     return f"{subject.name}={value}" if value else f"no {subject.name}"
 
 
 _WORDS = Words(
-    say=_say,
+    phrase=_phrase,
     singular="variable",
     several="variables",
     read_from="the environment of a Ray worker on each node",

@@ -22,7 +22,7 @@ from support.ray import head
 from support.ray.cluster import Cluster, cluster
 
 from verl_doctor.toolkit.cluster.node_parcel import parcel_for
-from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_answers
+from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_responses
 from verl_doctor.toolkit.engine.session import open_session
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Options
@@ -39,7 +39,7 @@ def looked(running: Cluster) -> dict[str, float]:
     packed = time.monotonic()
     driver = RayDriver(str(running.python), running.address, {"RAY_AUTH_MODE": "disabled"})
     first, said, missing, answers = 0.0, 0, 0, 0
-    for answer in node_answers(Machine(), driver, parcel, BUDGET):
+    for answer in node_responses(Machine(), driver, parcel, BUDGET):
         first = first or time.monotonic() - packed
         answers += 1
         missing += bool(answer.missing)

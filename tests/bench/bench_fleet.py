@@ -31,7 +31,7 @@ from support.fleets import Edit, dead, node, with_value, with_version
 from support.machine_facts import known
 
 from verl_doctor.toolkit.cluster import fleet, node_reader
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.engine.config import Config
 from verl_doctor.toolkit.engine.judge import Selection
 from verl_doctor.toolkit.engine.session import Session
@@ -60,7 +60,7 @@ class Stopwatch:
         self.cpu = 0.0
         self.bytes = 0
 
-    def answers(self) -> Iterator[NodeAnswer]:
+    def answers(self) -> Iterator[NodeResponse]:
         for number in range(self._count):
             begun, cpu = time.perf_counter(), time.process_time()
             answer = made(number)
@@ -71,7 +71,7 @@ class Stopwatch:
             yield answer if answer.missing else replace(answer, facts=node_reader.read(sent)[0])
 
 
-def made(number: int) -> NodeAnswer:
+def made(number: int) -> NodeResponse:
     """One node: a head, a dead one, one that differs, or one of the many."""
     name = f"node{number:05}"
     if number == 0:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from support.machine_facts import MACHINES
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 
 Entries = dict[str, Any]
 Edit = Callable[[Entries], None]
@@ -22,7 +22,7 @@ def texts(machine: str = "h200-with-job") -> Mapping[str, str]:
     return {name: json.dumps(entry) for name, entry in facts.items()}
 
 
-def node(name: str, *edits: Edit, seed: int = 0, machine: str = "h200-with-job") -> NodeAnswer:
+def node(name: str, *edits: Edit, seed: int = 0, machine: str = "h200-with-job") -> NodeResponse:
     """One node: its own name, address, GPUs, processes, and what is free at the moment; then `edits` of its facts.
 
     An edit changes the entries of the facts, each without its "is".
@@ -33,12 +33,12 @@ def node(name: str, *edits: Edit, seed: int = 0, machine: str = "h200-with-job")
     _make_its_own(changed, name, address, chance)
     for edit in edits:
         edit(changed)
-    return NodeAnswer(name, address, changed.texts(), seconds=chance.uniform(0.5, 3))
+    return NodeResponse(name, address, changed.texts(), seconds=chance.uniform(0.5, 3))
 
 
-def dead(name: str, reason: str = "it did not tell its facts within 20 s") -> NodeAnswer:
+def dead(name: str, reason: str = "it did not tell its facts within 20 s") -> NodeResponse:
     """A node that did not answer."""
-    return NodeAnswer(name, "10.9.9.9", missing=reason)
+    return NodeResponse(name, "10.9.9.9", missing=reason)
 
 
 def with_version(package: str, version: str) -> Edit:

@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from verl_doctor.toolkit.cli.group import Group, help_command
-from verl_doctor.toolkit.cluster.node_request import CouldNotAsk
+from verl_doctor.toolkit.cluster.node_request import CouldNotQuery
 from verl_doctor.toolkit.console.masked import masked_streams
 from verl_doctor.toolkit.console.streams import (
     NOBODY_READS,
@@ -103,7 +103,7 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
         _stop(error.format_message().rstrip(".") + hint, ExitCode.WRONG_USAGE)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
-    except (CouldNotAsk, CannotPrintError, CannotJudgeError) as error:
+    except (CouldNotQuery, CannotPrintError, CannotJudgeError) as error:
         _stop(str(error), ExitCode.COULD_NOT_CHECK)
     except (click.Abort, KeyboardInterrupt):
         _stop(_STOPPED, 130)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.cluster import fleet, transport
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.cluster.transport import Way
 from verl_doctor.toolkit.console.progress import announce
 from verl_doctor.toolkit.engine.collect import Collection
@@ -38,15 +38,15 @@ class ReachedNodes(Source):
         """Query, judge and fold."""
         collection = look()
         # Closed at once on an interrupt, so that what runs on the nodes is stopped.
-        with contextlib.closing(transport.answers(self.way, session, collection, watch)) as answers:
-            return fleet.judge(answers, session, collection, _now_and_then(watch))
+        with contextlib.closing(transport.responses(self.way, session, collection, watch)) as responses:
+            return fleet.judge(responses, session, collection, _now_and_then(watch))
 
 
 @dataclass(frozen=True)
 class OtherNodes(Source):
     """The nodes that the user named, or the Ray cluster's, together with this machine."""
 
-    nodes: AskedNodes
+    nodes: RequestedNodes
 
     @property
     def facts_of(self) -> str:
@@ -56,7 +56,7 @@ class OtherNodes(Source):
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
         """Announce how the nodes are reached, then judge them. Raises CouldNotAsk when there is none to query."""
         way = transport.way_to(self.nodes, session, look())
-        announce(way.says)
+        announce(way.description)
         return ReachedNodes(way).judge(session, look, watch)
 
 

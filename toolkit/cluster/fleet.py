@@ -16,7 +16,7 @@ from verl_doctor.toolkit.cluster.fleet_compare import Comparison
 from verl_doctor.toolkit.cluster.fleet_facts import FactStore, NodeFacts
 from verl_doctor.toolkit.cluster.fleet_fold import folded, without_repeated
 from verl_doctor.toolkit.cluster.fleet_judge import NodeJudge, common, worst
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.plugins import PluginProblems
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
@@ -56,20 +56,20 @@ class Gathering:
         self._environments: Counter[tuple[int, ...]] = Counter()
         self._one_with: dict[tuple[int, ...], NodeFacts] = {}
 
-    def add(self, answer: NodeAnswer) -> None:
+    def add(self, response: NodeResponse) -> None:
         """Judge one node. Of a node that is queried again the first response counts."""
-        node = plain(answer.node)
+        node = plain(response.node)
         if node in self._answered:
             return
-        if answer.missing or not answer.facts:
-            self._missing[node] = answer.missing or "it answered without any fact"
+        if response.missing or not response.facts:
+            self._missing[node] = response.missing or "it answered without any fact"
             return
         self._missing.pop(node, None)
         self._answered.add(node)
         number = len(self._names)
         self._names.append(node)
-        self._addresses.append(answer.address)
-        facts = self._store.facts_of(answer)
+        self._addresses.append(response.address)
+        facts = self._store.facts_of(response)
         environment = tuple(facts.numbers.get(fact, 0) for fact in _ENVIRONMENT)
         self._environments[environment] += 1
         self._one_with.setdefault(environment, facts)
@@ -120,7 +120,7 @@ class Gathering:
 
 
 def judge(
-    answers: Iterable[NodeAnswer], session: Session, collection: Collection, watch: Watch = lambda _: None
+    responses: Iterable[NodeResponse], session: Session, collection: Collection, watch: Watch = lambda _: None
 ) -> Report:
     """Judge the nodes that respond, and this machine, which holds what belongs to the job: its script, its trees, its cluster.
 
@@ -128,7 +128,7 @@ def judge(
     node are this machine's own.
     """
     session = session.at_cost("cluster")
-    gathering = _gathered(answers, session, watch)
+    gathering = _gathered(responses, session, watch)
     fleet = gathering.fleet()
     collection.give(Fleet, fleet)
     here = session.check(collection, watch)
@@ -143,10 +143,10 @@ def judge(
 
 
 def judge_nodes(
-    answers: Iterable[NodeAnswer], session: Session, chosen_by: str, watch: Watch = lambda _: None
+    responses: Iterable[NodeResponse], session: Session, chosen_by: str, watch: Watch = lambda _: None
 ) -> Report:
     """Judge the nodes that respond, and nothing of this machine. `chosen_by` describes their selection in the report."""
-    return report_on(_gathered(answers, session, watch), session, chosen_by)
+    return report_on(_gathered(responses, session, watch), session, chosen_by)
 
 
 def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
@@ -178,28 +178,28 @@ def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _
         raise UsageError(
             f"{named[0]} holds no facts files: verl-doctor check --save-facts {named[0]}/NODE.json"
         )
-    report = judge_nodes(answers_in(files), session, counted(len(files), "facts file"), watch)
+    report = judge_nodes(responses_in(files), session, counted(len(files), "facts file"), watch)
     arguments = [word for path in named for word in ("--facts", str(path))]
     return replace(report, target={**report.target, "arguments": arguments})
 
 
-def answers_in(files: Sequence[Path]) -> Iterator[NodeAnswer]:
+def responses_in(files: Sequence[Path]) -> Iterator[NodeResponse]:
     """Return facts files as the responses of the nodes that they are named after: by path where two have the same name."""
     named = Counter(file.stem for file in files)
     for file in files:
         node = file.stem if named[file.stem] == 1 else str(file.with_suffix(""))
         try:
-            yield NodeAnswer(node, facts=factsfile.texts_in(file))
+            yield NodeResponse(node, facts=factsfile.texts_in(file))
         except UsageError as error:
             if not os.path.exists(file):
                 raise
-            yield NodeAnswer(node, missing=str(error).replace(str(file), "its facts file"))
+            yield NodeResponse(node, missing=str(error).replace(str(file), "its facts file"))
 
 
-def _gathered(answers: Iterable[NodeAnswer], session: Session, watch: Watch) -> Gathering:
+def _gathered(responses: Iterable[NodeResponse], session: Session, watch: Watch) -> Gathering:
     gathering = Gathering(session)
-    for answer in answers:
-        gathering.add(answer)
+    for response in responses:
+        gathering.add(response)
         watch(gathering.so_far())
     return gathering
 

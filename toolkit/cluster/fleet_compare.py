@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.cluster.fleet_facts import NodeFacts, Recent
 from verl_doctor.toolkit.cluster.fleet_subjects import SUBJECTS, Nearly, SubjectReader, gpus_of
-from verl_doctor.toolkit.collectors.ray.fleet import Fleet, NodeKind, Said, Subject
+from verl_doctor.toolkit.collectors.ray.fleet import Fleet, NodeKind, ReportedValue, Subject
 from verl_doctor.toolkit.facts import Need, Unknown, arguments_from, needs_of
 from verl_doctor.toolkit.system.node_names import fold
 
-_Answers = tuple[tuple[tuple[str, str], str], ...]
+_Values = tuple[tuple[tuple[str, str], str], ...]
 """One node's values in one comparison: kind and name of the subject, and the value."""
 
 
@@ -22,17 +22,17 @@ class _Comparing:
 
     subject: SubjectReader
     needs: tuple[Need, ...]
-    known: Recent[tuple[int, ...], tuple[_Answers | None]] = field(default_factory=Recent)
-    nodes_by_answers: dict[_Answers, array[int]] = field(default_factory=dict)
+    known: Recent[tuple[int, ...], tuple[_Values | None]] = field(default_factory=Recent)
+    nodes_by_values: dict[_Values, array[int]] = field(default_factory=dict)
 
     def add(self, node: int, facts: NodeFacts) -> None:
         """Read one node. A node whose facts are unavailable has no values, which is no difference."""
         key = tuple(facts.numbers.get(need.fact, 0) for need in self.needs)
-        (answers,) = self.known.get(key) or self.known.put(key, (self._answers(facts),))
-        if answers is not None:
-            self.nodes_by_answers.setdefault(answers, array("I")).append(node)
+        (values,) = self.known.get(key) or self.known.put(key, (self._values(facts),))
+        if values is not None:
+            self.nodes_by_values.setdefault(values, array("I")).append(node)
 
-    def _answers(self, facts: NodeFacts) -> _Answers | None:
+    def _values(self, facts: NodeFacts) -> _Values | None:
         arguments = arguments_from(self.needs, facts.get)
         return (
             None if isinstance(arguments, Unknown) else tuple(sorted(self.subject.read(**arguments).items()))
@@ -42,15 +42,15 @@ class _Comparing:
         """Return the subjects in which some of these nodes differ from others, with the nodes by value."""
         among = set(members)
         groups = [
-            (dict(answers), own)
-            for answers, nodes in self.nodes_by_answers.items()
+            (dict(values), own)
+            for values, nodes in self.nodes_by_values.items()
             if (own := [node for node in nodes if node in among])
         ]
-        for key in dict.fromkeys(key for answers, _ in groups for key in answers) if len(groups) > 1 else ():
+        for key in dict.fromkeys(key for values, _ in groups for key in values) if len(groups) > 1 else ():
             by_value: dict[str, list[int]] = {}
-            for answers, nodes in groups:
-                if key in answers or self.subject.lacking_counts:
-                    by_value.setdefault(answers.get(key, ""), []).extend(nodes)
+            for values, nodes in groups:
+                if key in values or self.subject.lacking_counts:
+                    by_value.setdefault(values.get(key, ""), []).extend(nodes)
             if len(by_value) > 1 and self.subject.nearly is not None:
                 by_value = _together(by_value, self.subject.nearly)
             if len(by_value) > 1 and not (self.subject.may_name and _names_nodes(by_value)):
@@ -81,7 +81,7 @@ class Comparison:
             groups = kinds if apart else [("", range(len(names)))]
             for among, members in groups:
                 for (kind, name), by_value in comparing.differing(members):
-                    subject = Subject(kind, name, folds.counted_answers(by_value), among)
+                    subject = Subject(kind, name, folds.counted_values(by_value), among)
                     differ.append(subject)
                     if not comparing.subject.weak:
                         odd.update(_unlike(subject.usual, by_value))
@@ -107,7 +107,7 @@ def _names_nodes(by_value: Mapping[str, Sequence[int]]) -> bool:
     return len(by_value) > max(2, sum(map(len, by_value.values())) / 2)
 
 
-def _unlike(usual: Said | None, by_value: Mapping[str, Sequence[int]]) -> Iterator[int]:
+def _unlike(usual: ReportedValue | None, by_value: Mapping[str, Sequence[int]]) -> Iterator[int]:
     """Return the nodes outside the majority: all where there is none."""
     for value, nodes in by_value.items():
         if usual is None or value != usual.value:
@@ -129,8 +129,8 @@ class _Folds:
             self._known[key] = fold(self._names[node] for node in key)
         return self._known[key]
 
-    def counted_answers(self, by_value: Mapping[str, Sequence[int]]) -> tuple[Said, ...]:
+    def counted_values(self, by_value: Mapping[str, Sequence[int]]) -> tuple[ReportedValue, ...]:
         """Return the values, the most frequent first."""
         ordered = sorted(by_value.items(), key=lambda pair: (-len(pair[1]), pair[0]))
         every = sum(len(nodes) for nodes in by_value.values())
-        return tuple(Said(value, len(nodes), self.of(nodes, every)) for value, nodes in ordered)
+        return tuple(ReportedValue(value, len(nodes), self.of(nodes, every)) for value, nodes in ordered)

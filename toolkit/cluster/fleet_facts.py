@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import count
 from typing import Any, Generic, TypeVar, cast
 
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.engine import factsfile
 from verl_doctor.toolkit.facts import Broken, Collector, F, Unknown
 from verl_doctor.toolkit.target import UsageError
@@ -90,13 +90,13 @@ class FactStore:
         self._numbers = count(1)
         self._known: dict[str, Recent[str, Shared]] = {name: Recent() for name in self._by_name}
 
-    def facts_of(self, answer: NodeAnswer) -> NodeFacts:
+    def facts_of(self, response: NodeResponse) -> NodeFacts:
         """Return the facts in one response. Facts that this doctor does not have are skipped."""
         return NodeFacts(
             self._given,
             {
                 self._by_name[name].fact: self._shared(name, text)
-                for name, text in answer.facts.items()
+                for name, text in response.facts.items()
                 if name in self._by_name
             },
         )

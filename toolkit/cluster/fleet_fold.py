@@ -30,7 +30,7 @@ _MOST = 6
 _Quantity = tuple[float, str]
 """An amount in one unit of its kind, and as it is written."""
 
-_Told = tuple[Finding, set[int]]
+_FindingNodes = tuple[Finding, set[int]]
 """A finding as text, and its nodes."""
 
 
@@ -70,7 +70,7 @@ def folded(
             groups[cause].add(finding, nodes, quantities)
         else:
             groups[cause] = _Group(1, finding, set(nodes), quantities, quantities, {finding.subject})
-    entries: list[_Told] = [
+    entries: list[_FindingNodes] = [
         (_in_words(cause, group, names, addresses), group.nodes) for cause, group in groups.items()
     ]
     for alike in (_identity, _message, _severity):
@@ -152,9 +152,9 @@ def _range(least: _Quantity, most: _Quantity) -> str:
     return least[1] if least[0] == most[0] else f"{least[1]} to {most[1]}"
 
 
-def _bounded(entries: Sequence[_Told], alike: Callable[[Finding], object]) -> list[_Told]:
+def _bounded(entries: Sequence[_FindingNodes], alike: Callable[[Finding], object]) -> list[_FindingNodes]:
     """Return the same, but only a few of those that are alike, on most nodes; one of the rest represents the rest."""
-    groups: dict[object, list[_Told]] = {}
+    groups: dict[object, list[_FindingNodes]] = {}
     for finding, nodes in entries:
         groups.setdefault(alike(finding), []).append((finding, nodes))
     kept = []
@@ -163,12 +163,12 @@ def _bounded(entries: Sequence[_Told], alike: Callable[[Finding], object]) -> li
         on_each = Counter(node for _, nodes in members for node in nodes)
         most = max(_MOST, *on_each.values())
         if len(members) > most:
-            members[most - 1 :] = [_speaking_for(members[most - 1 :])]
+            members[most - 1 :] = [_representative(members[most - 1 :])]
         kept += members
     return kept
 
 
-def _speaking_for(members: Sequence[_Told]) -> _Told:
+def _representative(members: Sequence[_FindingNodes]) -> _FindingNodes:
     first, _ = members[0]
     note = f"one of {len(members)} that are alike, with other words on other nodes"
     evidence = replace(first.evidence, found="; ".join(filter(None, (first.evidence.found, note))))

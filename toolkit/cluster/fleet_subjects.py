@@ -31,7 +31,7 @@ from verl_doctor.toolkit.text import counted, in_bytes
 
 _CLOCK = 1.0  # seconds
 
-Answers = Mapping[tuple[str, str], str]
+Values = Mapping[tuple[str, str], str]
 """A node's values, by kind and name of the subject."""
 
 # Variables that a program on another node needs too, and of these the ones that name the node or its process.
@@ -79,7 +79,7 @@ class SubjectReader:
     agree.
     """
 
-    read: Callable[..., Answers]
+    read: Callable[..., Values]
     among_a_kind: bool = False
     lacking_counts: bool = True
     nearly: Nearly | None = None
@@ -95,14 +95,14 @@ def gpus_of(facts: Facts) -> str:
     return ", ".join(sorted({device.name for device in gpus.devices}))
 
 
-def _versions(packages: Packages) -> Answers:
+def _versions(packages: Packages) -> Values:
     return {
         ("package", distribution.name): distribution.version.partition("+")[0]
         for distribution in packages.distributions
     }
 
 
-def _builds(packages: Packages) -> Answers:
+def _builds(packages: Packages) -> Values:
     """Return what may differ on a head without GPUs: builds for other hardware, and packages that only GPUs need."""
     return {("build", distribution.name): _build(distribution) for distribution in packages.distributions}
 
@@ -115,7 +115,7 @@ def _build(distribution: Distribution) -> str:
     )
 
 
-def read_edited_files(records: Records) -> Answers:
+def read_edited_files(records: Records) -> Values:
     """Return the packages' files that are not as they were installed."""
     return {
         ("edited file", f"{drift.package}: {_inside(drift.path)}"): drift.sha256[:12] or drift.state
@@ -128,11 +128,11 @@ def _inside(path: str) -> str:
     return path.rpartition("-packages/")[2] or path
 
 
-def _python(interpreter: Interpreter) -> Answers:
+def _python(interpreter: Interpreter) -> Values:
     return {("Python", "Python"): interpreter.version}
 
 
-def _gpus(gpus: Gpus) -> Answers:
+def _gpus(gpus: Gpus) -> Values:
     limits = {device.power_limit for device in gpus.devices if device.power_limit}
     return {
         ("driver", "driver"): gpus.driver,
@@ -143,7 +143,7 @@ def _gpus(gpus: Gpus) -> Answers:
     }
 
 
-def compared_variables(variables: Variables) -> Answers:
+def compared_variables(variables: Variables) -> Values:
     """Return what a program on another node needs too."""
     return {
         ("variable", name): value
@@ -152,7 +152,7 @@ def compared_variables(variables: Variables) -> Answers:
     }
 
 
-def read_limits(limits: HostLimits) -> Answers:
+def read_limits(limits: HostLimits) -> Values:
     """Return the limits of each process of the job."""
     subject = limits.subjects[0]
     return {
@@ -168,37 +168,37 @@ def _limit(limit: Limit | None) -> str:
     return "unlimited" if limit.soft is None else str(limit.soft)
 
 
-def read_cpus(limits: HostLimits) -> Answers:
+def read_cpus(limits: HostLimits) -> Values:
     """Return how many CPUs the job may use."""
     cpus = limits.subjects[0].cpus or limits.online
     return {("capacity", "CPUs"): f"{cpus:g}"} if cpus else {}
 
 
-def read_memory(memory: HostMemory) -> Answers:
+def read_memory(memory: HostMemory) -> Values:
     """Return the memory of the machine or of its container, in bytes."""
     return {("capacity", "memory"): str(memory.total)} if memory.total else {}
 
 
-def read_shared_memory(memory: SharedMemory) -> Answers:
+def read_shared_memory(memory: SharedMemory) -> Values:
     """Return the size of /dev/shm, in bytes."""
     return {("capacity", "/dev/shm"): str(memory.size)}  # noqa: S108 - a name to show
 
 
-def read_job_files(files: JobFiles) -> Answers:
+def read_job_files(files: JobFiles) -> Values:
     """Return whether the model and the data exist."""
     return {("file", file.path): file.state for file in files.files}
 
 
-def _sites(places: SitePlaces) -> Answers:
+def _sites(places: SitePlaces) -> Values:
     return {("file", place.path): place.state for place in places.places if place.state}
 
 
-def _site_content(places: SitePlaces) -> Answers:
+def _site_content(places: SitePlaces) -> Values:
     """Return the paths that the job only reads: what it writes may differ on each node."""
     return read_job_content(JobFiles(_read_alone(places)))
 
 
-def _site_mounts(places: SitePlaces) -> Answers:
+def _site_mounts(places: SitePlaces) -> Values:
     return _job_mounts(JobFiles(tuple(place.content for place in places.places if place.content)))
 
 
@@ -206,7 +206,7 @@ def _read_alone(places: SitePlaces) -> tuple[JobFile, ...]:
     return tuple(place.content for place in places.places if place.content and not place.writes)
 
 
-def read_job_content(files: JobFiles) -> Answers:
+def read_job_content(files: JobFiles) -> Values:
     """Return whether the content is the same."""
     return {
         ("content", file.path): f"{counted(file.files, 'file')}, {file.size:,} bytes (list {file.names})"
@@ -215,7 +215,7 @@ def read_job_content(files: JobFiles) -> Answers:
     }
 
 
-def _job_times(files: JobFiles) -> Answers:
+def _job_times(files: JobFiles) -> Values:
     return {
         (
             "written",
@@ -226,15 +226,15 @@ def _job_times(files: JobFiles) -> Answers:
     }
 
 
-def _job_mounts(files: JobFiles) -> Answers:
+def _job_mounts(files: JobFiles) -> Values:
     return {("mount", file.path): f"it on {file.mount}" for file in files.files if file.mount}
 
 
-def _clock(clock: ClockOffset) -> Answers:
+def _clock(clock: ClockOffset) -> Values:
     return {("clock", "clock"): str(clock.ahead)} if clock.within < _CLOCK else {}
 
 
-def _folders(folders: Folders) -> Answers:
+def _folders(folders: Folders) -> Values:
     found: dict[tuple[str, str], str] = {}
     for folder in reversed(folders.folders):
         where = "shared with other machines" if folder.shared else "of this machine alone"
@@ -242,12 +242,12 @@ def _folders(folders: Folders) -> Answers:
     return found
 
 
-def read_network(network: Network) -> Answers:
+def read_network(network: Network) -> Values:
     """Return the interface through which traffic leaves."""
     return {("route", "default route"): network.default} if network.default else {}
 
 
-def read_rdma(rdma: Rdma) -> Answers:
+def read_rdma(rdma: Rdma) -> Values:
     """Return the ports of InfiniBand and RoCE."""
     found = {("adapter", str(port)): f"{port.state}, {port.link}, {port.rate}" for port in rdma.ports}
     return {**found, ("adapter", "devices that cannot be opened"): str(len(rdma.closed))}

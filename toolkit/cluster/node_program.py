@@ -37,18 +37,18 @@ WARMED = "warmed"
 """The same for a warm-up."""
 
 
-def main(request_path: str, answer_path: str) -> None:
+def main(request_path: str, output_path: str) -> None:
     """Process one request."""
     request = json.loads(Path(request_path).read_text("ascii"))
     _lend_psutil()
     machine = Machine(cwd=Path(request["cwd"]))
     # What this process writes goes with the parcel's folder, also when it is killed.
-    tempfile.tempdir = str(Path(answer_path).parent)
-    os.environ["XDG_CACHE_HOME"] = str(Path(answer_path).with_name("cache"))
-    Path(answer_path).write_text(json.dumps(answered(request, machine)), "ascii")
+    tempfile.tempdir = str(Path(output_path).parent)
+    os.environ["XDG_CACHE_HOME"] = str(Path(output_path).with_name("cache"))
+    Path(output_path).write_text(json.dumps(respond(request, machine)), "ascii")
 
 
-def answered(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
+def respond(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
     """Return what was requested: facts, or the result of "repair", "undo" or "warm"."""
     if "warm" in request:
         from verl_doctor.toolkit.cluster.node_warm import warmed  # noqa: PLC0415 - it is in few parcels
@@ -84,9 +84,9 @@ def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
     return {collector.name: packed(_plain(collection.get(collector.fact))) for collector in requested}
 
 
-def packed(answer: Any) -> str:
+def packed(fact: Any) -> str:
     """Return an entry as canonical text, so that equal entries of many nodes are read once."""
-    return packed_text(json.dumps(masked(factsfile.entry(answer)), sort_keys=True, separators=(",", ":")))
+    return packed_text(json.dumps(masked(factsfile.entry(fact)), sort_keys=True, separators=(",", ":")))
 
 
 def packed_text(text: str) -> str:
@@ -105,11 +105,11 @@ def _given(entries: Mapping[str, Any], collectors: tuple[Collector, ...]) -> dic
     return factsfile.facts_of(entries, mine, "the request")
 
 
-def _plain(answer: Any) -> Any:
+def _plain(fact: Any) -> Any:
     """Mark facts that need a package missing on this node as not collected: the doctor is not broken."""
-    if isinstance(answer, Broken) and answer.error == ModuleNotFoundError.__name__:
-        return Unknown(f"{answer.message} on that node")
-    return answer
+    if isinstance(fact, Broken) and fact.error == ModuleNotFoundError.__name__:
+        return Unknown(f"{fact.message} on that node")
+    return fact
 
 
 def _collectors(modules: list[str]) -> list[Collector]:

@@ -15,10 +15,10 @@ _KEPT = 4096  # entries: those that nodes share recur before as many others have
 def read(text: str) -> tuple[Mapping[str, str], str]:
     """Return the entries of `probes.node`'s response by fact name, and why there are none, "" when there are."""
     try:
-        answer = json.loads(text)
-        if "facts" not in answer:
-            return {}, str(answer["missing"])
-        return {name: _entry(packed) for name, packed in answer["facts"].items()}, ""
+        response = json.loads(text)
+        if "facts" not in response:
+            return {}, str(response["missing"])
+        return {name: _entry(packed) for name, packed in response["facts"].items()}, ""
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
         return {}, "its answer was cut off or is damaged" if text else "its process ended without an answer"
 

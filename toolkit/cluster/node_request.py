@@ -15,7 +15,7 @@ BUDGET = 60.0
 
 
 @dataclass(frozen=True)
-class AskedNodes:
+class RequestedNodes:
     """These `hosts`, reached by `via`; without any, the nodes of the Ray cluster.
 
     `budget` is in seconds, from the first query until the last response counts.
@@ -38,5 +38,5 @@ ALONE = Sharing()
 """They share nothing that matters."""
 
 
-class CouldNotAsk(Exception):  # noqa: N818 - it is what happened, and no defect
+class CouldNotQuery(Exception):  # noqa: N818 - it is what happened, and no defect
     """No node at all could be queried, and why: one sentence with the next step. Exit code 3."""

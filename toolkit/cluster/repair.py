@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.cluster import transport
 from verl_doctor.toolkit.cluster.examination import ReachedNodes
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import place_parcel, repair_parcel
 from verl_doctor.toolkit.cluster.node_program import REPAIRS
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.cluster.transport import Way
 from verl_doctor.toolkit.collectors.installed.environment_place import EnvironmentPlace
 from verl_doctor.toolkit.console.progress import announce
@@ -39,13 +39,13 @@ _FAILED = frozenset({"still failing", "made worse, undone", "refused"})
 class Environments:
     """The environments of the cluster, each with the nodes that see its files: this machine's, and those of others.
 
-    `untold` are nodes whose environment is unknown: they are not touched.
+    `unknown` are nodes whose environment is unknown: they are not touched.
     """
 
-    here: tuple[NodeAnswer, ...]
-    others: tuple[tuple[NodeAnswer, ...], ...]
+    here: tuple[NodeResponse, ...]
+    others: tuple[tuple[NodeResponse, ...], ...]
     shared: frozenset[str]
-    untold: tuple[NodeAnswer, ...]
+    unknown: tuple[NodeResponse, ...]
 
     def sentence(self) -> str:
         """Return how many there are, and where."""
@@ -53,71 +53,75 @@ class Environments:
         if self.here:
             sentence += f" for {fold(node.node for node in self.here)}"
         sentence += "".join(f", on {fold(node.node for node in nodes)}" for nodes in self.others)
-        return sentence + (f"; not known of {fold(node.node for node in self.untold)}" if self.untold else "")
+        return sentence + (
+            f"; not known of {fold(node.node for node in self.unknown)}" if self.unknown else ""
+        )
 
 
 def environments(way: Way, run: Session, collection: Collection, watch: Watch) -> Environments:
     """Query every node for the location of its environment."""
     here = collection.get(EnvironmentPlace)
     mine = "" if isinstance(here, Unknown) else here.files
-    groups: dict[str, list[NodeAnswer]] = {mine: []}
-    shared, untold = set(), []
-    with contextlib.closing(way.ask(place_parcel(run, collection), watch=watch)) as answers:
-        for answer in answers:
-            place = json.loads(answer.facts.get(EnvironmentPlace.__name__, "{}")).get("is")
+    groups: dict[str, list[NodeResponse]] = {mine: []}
+    shared, unknown = set(), []
+    with contextlib.closing(way.query(place_parcel(run, collection), watch=watch)) as responses:
+        for response in responses:
+            place = json.loads(response.facts.get(EnvironmentPlace.__name__, "{}")).get("is")
             if place is None or not mine:
-                untold.append(answer)
+                unknown.append(response)
                 continue
-            groups.setdefault(place["files"], []).append(answer)
-            shared |= {answer.node} if place["shared"] else set()
+            groups.setdefault(place["files"], []).append(response)
+            shared |= {response.node} if place["shared"] else set()
     ours = groups.pop(mine)
     others = tuple(tuple(nodes) for nodes in groups.values())
-    return Environments(tuple(ours), others, frozenset(shared), tuple(untold))
+    return Environments(tuple(ours), others, frozenset(shared), tuple(unknown))
 
 
-def show(nodes: AskedNodes, run: Session, collection: Collection, watch: Watch) -> None:
+def show(nodes: RequestedNodes, run: Session, collection: Collection, watch: Watch) -> None:
     """Return what `carry_out` would repair where. Nothing is changed."""
     way = transport.way_to(nodes, run, collection)
-    announce(way.says)
+    announce(way.description)
     announce(environments(way, run, collection, watch).sentence())
 
 
 def carry_out(
-    nodes: AskedNodes, run: Session, collection: Collection, report: Report, *, unsafe: bool, watch: Watch
-) -> tuple[Report, tuple[NodeAnswer, ...]]:
+    nodes: RequestedNodes, run: Session, collection: Collection, report: Report, *, unsafe: bool, watch: Watch
+) -> tuple[Report, tuple[NodeResponse, ...]]:
     """Repair here, then the other environments, and examine all nodes again; also return the nodes that were left out.
 
     When the first environment that needs a repair is not fixed, the others are not touched.
     """
     way = transport.way_to(nodes, run, collection)
-    announce(way.says)
+    announce(way.description)
     found = environments(way, run, collection, watch)
     announce(found.sentence())
     done = list(repair.carry_out(run, collection, report, unsafe=unsafe, in_place=True).repairs or ())
     tried = any(repair.outcome == "repaired" for repair in done)
-    left = list(found.untold)
+    left = list(found.unknown)
     for turn in _turns(found, alone=not tried):
         if any(repair.outcome in _FAILED for repair in done):
-            announce(f"leaves {fold(answer.node for answer in turn)} as it is: the first repair did not help")
+            announce(
+                f"leaves {fold(response.node for response in turn)} as it is: the first repair did not help"
+            )
             left += turn
             continue
-        repaired, unheard = _repaired(way, run, collection, turn, unsafe=unsafe, watch=watch)
+        repaired, no_response = _repaired(way, run, collection, turn, unsafe=unsafe, watch=watch)
         done += repaired
-        left += unheard
+        left += no_response
     if any(repair.outcome == "repaired" and repair.transaction is None for repair in done):
         announce(f"undo --all {_named(nodes, run)} takes all of it back, here and there")
     after = examine(Request(run, ReachedNodes(way)), watch).report
     return with_repairs(after, done, applied=True), tuple(left)
 
 
-def _named(nodes: AskedNodes, run: Session) -> str:
+def _named(nodes: RequestedNodes, run: Session) -> str:
     """Return the options with which another command reaches the same nodes and the same environment."""
     reached = ["--nodes", fold(nodes.hosts), "--via", nodes.via] if nodes.hosts else ["--cluster"]
     target = replace(run.target, libraries=(), files=(), words=(), model=None, data=())
     return shlex.join([*reached, *target.arguments])
 
 
-def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeAnswer, ...]]:
+def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeResponse, ...]]:
     """Yield one node of each environment: those on shared file systems one after the other, since two may be the same.
 
     The first is `alone` when nothing has shown yet that the repair helps.
@@ -132,23 +136,29 @@ def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeAnswer, ..
 
 
 def _repaired(
-    way: Way, run: Session, collection: Collection, turn: Sequence[NodeAnswer], *, unsafe: bool, watch: Watch
-) -> tuple[list[Repair], list[NodeAnswer]]:
+    way: Way,
+    run: Session,
+    collection: Collection,
+    turn: Sequence[NodeResponse],
+    *,
+    unsafe: bool,
+    watch: Watch,
+) -> tuple[list[Repair], list[NodeResponse]]:
     """Have these nodes repair their environments; also return those that did not respond."""
     parcel = repair_parcel(run, collection, unsafe=unsafe)
     nodes_by_repair: dict[Repair, list[str]] = {}
-    unheard = []
-    with contextlib.closing(way.ask(parcel, turn, watch, LONGEST)) as answers:
-        for answer in answers:
-            if answer.missing or REPAIRS not in answer.facts:
-                announce(f"could not repair {answer.node}: {answer.missing or 'it did not report'}")
-                unheard.append(answer)
+    no_response = []
+    with contextlib.closing(way.query(parcel, turn, watch, LONGEST)) as responses:
+        for response in responses:
+            if response.missing or REPAIRS not in response.facts:
+                announce(f"could not repair {response.node}: {response.missing or 'it did not report'}")
+                no_response.append(response)
                 continue
-            for fields in json.loads(answer.facts[REPAIRS]):
+            for fields in json.loads(response.facts[REPAIRS]):
                 nodes_by_repair.setdefault(_as_one(fields), []).append(
-                    _with_journal(answer.node, fields["transaction"])
+                    _with_journal(response.node, fields["transaction"])
                 )
-    return [_on(nodes, repair) for repair, nodes in nodes_by_repair.items()], unheard
+    return [_on(nodes, repair) for repair, nodes in nodes_by_repair.items()], no_response
 
 
 def _as_one(fields: dict[str, object]) -> Repair:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.cluster import node_reader
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import Parcel
-from verl_doctor.toolkit.cluster.node_request import ALONE, CouldNotAsk, Sharing
+from verl_doctor.toolkit.cluster.node_request import ALONE, CouldNotQuery, Sharing
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.collectors.host.clock_offset import ClockOffset
 from verl_doctor.toolkit.engine.factsfile import entry
 from verl_doctor.toolkit.machine import Machine
@@ -45,7 +45,7 @@ class RayDriver:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-def node_answers(
+def node_responses(
     machine: Machine,
     driver: RayDriver,
     parcel: Parcel,
@@ -55,7 +55,7 @@ def node_answers(
     only: Collection[str] = (),
     longest: float = 20.0,
     sharing: Sharing = ALONE,
-) -> Generator[NodeAnswer, None, None]:
+) -> Generator[NodeResponse, None, None]:
     """Yield every node of the cluster: those that respond as soon as they do, the others with the reason.
 
     `budget` is in seconds, and so is `longest`, the limit for one node. With `only`, Ray's numbers of nodes, no other node is
@@ -85,19 +85,21 @@ def node_answers(
     with machine.speak(
         [driver.python, "-c", text, token], order, env=variables, patience=_LEAVING
     ) as dialogue:
-        yield from _Roll(watch, only).heard(dialogue, token, deadline + _LATE, driver.address)
+        yield from _NodeTable(watch, only).responses(dialogue, token, deadline + _LATE, driver.address)
 
 
-class _Roll:
+class _NodeTable:
     """The nodes of the cluster, and which of them have responded."""
 
     def __init__(self, watch: Callable[[str], None], only: Collection[str]) -> None:
         self._watch = watch
         self._only = only
-        self._unheard: dict[str, tuple[str, str]] = {}
+        self._pending: dict[str, tuple[str, str]] = {}
         self._count = 0
 
-    def heard(self, dialogue: Dialogue, token: str, deadline: float, address: str) -> Iterator[NodeAnswer]:
+    def responses(
+        self, dialogue: Dialogue, token: str, deadline: float, address: str
+    ) -> Iterator[NodeResponse]:
         """Read the driver's output, then yield the nodes that it did not report."""
         self._watch(f"connecting to the Ray cluster at {address}")
         ended = "the time was up"
@@ -108,54 +110,54 @@ class _Roll:
                 continue
             message = json.loads(rest)
             if "refused" in message:
-                raise CouldNotAsk(message["refused"])
+                raise CouldNotQuery(message["refused"])
             connected = connected or "job" in message
             if "broke" in message:
                 ended = f"the driver broke: {message['broke']}"
-            yield from self._understood(message)
+            yield from self._read(message)
             if "done" in message or "broke" in message:
                 break
         else:
             if not connected:
-                raise CouldNotAsk(f"no connection within the time given; {dialogue.complaint}")
+                raise CouldNotQuery(f"no connection within the time given; {dialogue.complaint}")
             if time.monotonic() < deadline:
                 ended = f"the driver lost the cluster: {dialogue.complaint}"
-        for name, place in self._unheard.values():
-            yield NodeAnswer(name, place, missing=ended)
+        for name, place in self._pending.values():
+            yield NodeResponse(name, place, missing=ended)
 
-    def _understood(self, message: Mapping[str, Any]) -> Iterator[NodeAnswer]:
+    def _read(self, message: Mapping[str, Any]) -> Iterator[NodeResponse]:
         if "nodes" in message:
-            yield from self._called(message["nodes"])
-        elif (node := message.get("node")) in self._unheard:
-            name, place = self._unheard.pop(node)
-            yield self._answer(message, name, place)
-            self._watch(f"{self._count - len(self._unheard)} of {counted(self._count, 'node')} heard")
+            yield from self._list(message["nodes"])
+        elif (node := message.get("node")) in self._pending:
+            name, place = self._pending.pop(node)
+            yield self._response(message, name, place)
+            self._watch(f"{self._count - len(self._pending)} of {counted(self._count, 'node')} heard")
 
-    def _called(self, rows: list[dict[str, Any]]) -> Iterator[NodeAnswer]:
+    def _list(self, rows: list[dict[str, Any]]) -> Iterator[NodeResponse]:
         """Name the nodes; a dead node counts when it was not replaced: no live node has its address."""
         alive = [row for row in rows if row["alive"]]
         there = {row["address"] for row in alive}
         gone = {row["address"]: row for row in rows if not row["alive"] and row["address"] not in there}
         named = [*alive, *gone.values()]
         names = _names(named)
-        self._unheard = {
+        self._pending = {
             row["node"]: (names[row["node"]], row["address"])
             for row in alive
             if not self._only or row["node"] in self._only
         }
-        self._count = len(self._unheard)
+        self._count = len(self._pending)
         for row in gone.values() if not self._only else ():
-            yield NodeAnswer(names[row["node"]], row["address"], missing=row["died"])
+            yield NodeResponse(names[row["node"]], row["address"], missing=row["died"])
 
-    def _answer(self, message: Mapping[str, Any], name: str, place: str) -> NodeAnswer:
+    def _response(self, message: Mapping[str, Any], name: str, place: str) -> NodeResponse:
         seconds = float(message.get("seconds") or 0.0)
         if "answer" not in message:
             missing = message.get("missing") or _STAGES[str(message.get("stage", ""))]
-            return NodeAnswer(name, place, missing=str(missing), seconds=seconds, number=message["node"])
+            return NodeResponse(name, place, missing=str(missing), seconds=seconds, number=message["node"])
         facts, missing = node_reader.read(message["answer"])
         if facts and (clock := message.get("clock")):
             facts = {**facts, ClockOffset.__name__: json.dumps(entry(ClockOffset(*clock)))}
-        return NodeAnswer(name, place, facts, missing, seconds, message["node"])
+        return NodeResponse(name, place, facts, missing, seconds, message["node"])
 
 
 def _names(rows: list[dict[str, Any]]) -> dict[str, str]:

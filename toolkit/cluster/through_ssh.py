@@ -10,12 +10,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from verl_doctor.toolkit.cluster import node_reader
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import Parcel
 from verl_doctor.toolkit.cluster.node_request import ALONE, Sharing, Via
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import node
-from verl_doctor.toolkit.probes.cluster import Visit, startable
+from verl_doctor.toolkit.probes.cluster import NodeQuery, startable
 from verl_doctor.toolkit.text import counted
 
 _SIMULTANEOUS = 32  # hosts; each is a process here, and a step in Slurm's accounting
@@ -37,7 +37,7 @@ def shown(via: Via, python: str) -> str:
     return shlex.join(command(via, "HOST", python, "PROGRAM", "TOKEN"))
 
 
-def host_answers(
+def host_responses(
     machine: Machine,
     hosts: Sequence[str],
     via: Via,
@@ -47,61 +47,61 @@ def host_answers(
     watch: Callable[[str], None] = lambda _: None,
     *,
     sharing: Sharing = ALONE,
-) -> Generator[NodeAnswer, None, None]:
+) -> Generator[NodeResponse, None, None]:
     """Yield every host, as soon as it responds or fails. `python` is the interpreter's path there. `budget` is in seconds."""
     deadline = time.monotonic() + budget
     text = Path(node.__file__).read_text("utf-8")
 
-    def ask(host: str) -> NodeAnswer:
-        return _answer(machine, host, via, python, text, parcel, deadline)
+    def query(host: str) -> NodeResponse:
+        return _response(machine, host, via, python, text, parcel, deadline)
 
-    waiting = [Visit(host, host, sharing.of.get(host, ())) for host in hosts]
-    running: dict[Future[NodeAnswer], Visit] = {}
+    waiting = [NodeQuery(host, host, sharing.of.get(host, ())) for host in hosts]
+    running: dict[Future[NodeResponse], NodeQuery] = {}
     pool = ThreadPoolExecutor(min(_SIMULTANEOUS, len(hosts)))
     try:
         while waiting or running:
-            for visit in startable(waiting, running.values(), at_once=_SIMULTANEOUS, sharing=sharing.most):
-                waiting.remove(visit)
-                running[pool.submit(ask, visit.node)] = visit
+            for chosen in startable(waiting, running.values(), at_once=_SIMULTANEOUS, sharing=sharing.most):
+                waiting.remove(chosen)
+                running[pool.submit(query, chosen.node)] = chosen
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 del running[done]
-                heard = len(hosts) - len(waiting) - len(running)
-                watch(f"{heard} of {counted(len(hosts), 'node')} heard")
+                finished = len(hosts) - len(waiting) - len(running)
+                watch(f"{finished} of {counted(len(hosts), 'node')} heard")
                 yield done.result()
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _answer(
+def _response(
     machine: Machine, host: str, via: Via, python: str, text: str, parcel: Parcel, deadline: float
-) -> NodeAnswer:
+) -> NodeResponse:
     begun = time.monotonic()
     left = deadline - begun
     if left <= 1:
-        return NodeAnswer(host, missing="it was not asked: the time was up")
+        return NodeResponse(host, missing="it was not asked: the time was up")
     token = f"verl-doctor {secrets.token_hex(8)} "
     order = parcel.order(max(left - _LATE, 1.0), detached=False)
-    answer = ""
+    response = ""
     try:
         with machine.speak(
             command(via, host, python, text, token), order, env=_home(machine), patience=1.0
         ) as dialogue:
             for line in dialogue.lines(deadline):
                 _, found, rest = line.decode("ascii", "replace").partition(token)
-                answer = rest.strip() if found else answer
+                response = rest.strip() if found else response
                 if found:
                     break
             complaint = dialogue.complaint
     except OSError as error:
-        return NodeAnswer(host, missing=f"{via} cannot be started: {error.strerror}")
+        return NodeResponse(host, missing=f"{via} cannot be started: {error.strerror}")
     seconds = round(time.monotonic() - begun, 3)
-    if answer:
-        facts, missing = node_reader.read(answer)
-        return NodeAnswer(host, host, facts, missing, seconds)
+    if response:
+        facts, missing = node_reader.read(response)
+        return NodeResponse(host, host, facts, missing, seconds)
     if time.monotonic() >= deadline:
-        return NodeAnswer(host, missing="it did not answer in time", seconds=seconds)
-    answer = complaint.removeprefix(f"{via}: ").replace(host, "HOST")[:_LONGEST]  # one cause, one sentence
-    return NodeAnswer(host, missing=f"{via}: {answer}", seconds=seconds)
+        return NodeResponse(host, missing="it did not answer in time", seconds=seconds)
+    response = complaint.removeprefix(f"{via}: ").replace(host, "HOST")[:_LONGEST]  # one cause, one sentence
+    return NodeResponse(host, missing=f"{via}: {response}", seconds=seconds)
 
 
 def _home(machine: Machine) -> dict[str, str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import Parcel, parcel_for
-from verl_doctor.toolkit.cluster.node_request import ALONE, AskedNodes, CouldNotAsk, Sharing
-from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_answers
-from verl_doctor.toolkit.cluster.through_ssh import host_answers, shown
+from verl_doctor.toolkit.cluster.node_request import ALONE, CouldNotQuery, RequestedNodes, Sharing
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
+from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_responses
+from verl_doctor.toolkit.cluster.through_ssh import host_responses, shown
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.collectors.ray.token import RayToken
@@ -19,7 +19,7 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.text import counted
 
-Ask = Callable[..., Generator[NodeAnswer, None, None]]
+Query = Callable[..., Generator[NodeResponse, None, None]]
 
 _LONGEST = 20.0  # seconds for the facts of one node, a third of the usual budget
 _OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the nodes with --facts"
@@ -27,28 +27,28 @@ _OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the no
 
 @dataclass(frozen=True)
 class Way:
-    """How the nodes are reached. `says` is its description.
+    """How the nodes are reached. `description` is its description.
 
-    `ask` sends a parcel to all of them, or to those of the responses named by `only`, and may allow each `longest` seconds,
+    `query` sends a parcel to all of them, or to those of the responses named by `only`, and may allow each `longest` seconds,
     even beyond the budget; of nodes that share something, it queries no more at a time than `sharing` allows.
     """
 
-    says: str
-    ask: Ask
+    description: str
+    query: Query
 
 
-def answers(
+def responses(
     way: Way, run: Session, collection: Collection, watch: Watch
-) -> Generator[NodeAnswer, None, None]:
+) -> Generator[NodeResponse, None, None]:
     """Yield the facts of every node, as soon as it responds or is known not to."""
-    return way.ask(parcel_for(run, collection), watch=watch)
+    return way.query(parcel_for(run, collection), watch=watch)
 
 
-def way_to(nodes: AskedNodes, run: Session, collection: Collection) -> Way:
+def way_to(nodes: RequestedNodes, run: Session, collection: Collection) -> Way:
     """Return how these nodes are reached. Raises CouldNotAsk when they cannot be."""
     interpreter = collection.get(Interpreter)
     if isinstance(interpreter, Unknown):
-        raise CouldNotAsk(interpreter.reason)
+        raise CouldNotQuery(interpreter.reason)
     python = interpreter.executable
     if nodes.hosts:
         return _by_command(nodes, run, python)
@@ -58,46 +58,46 @@ def way_to(nodes: AskedNodes, run: Session, collection: Collection) -> Way:
     )
 
 
-def _by_command(nodes: AskedNodes, run: Session, python: str) -> Way:
-    def ask(
+def _by_command(nodes: RequestedNodes, run: Session, python: str) -> Way:
+    def query(
         parcel: Parcel,
-        only: Sequence[NodeAnswer] = (),
-        watch: Watch = _nobody,
+        only: Sequence[NodeResponse] = (),
+        watch: Watch = _no_progress,
         longest: float | None = None,
         sharing: Sharing = ALONE,
-    ) -> Generator[NodeAnswer, None, None]:
-        hosts = [answer.node for answer in only] or nodes.hosts
+    ) -> Generator[NodeResponse, None, None]:
+        hosts = [response.node for response in only] or nodes.hosts
         budget, _ = _time(nodes, longest)
-        return host_answers(run.machine, hosts, nodes.via, python, parcel, budget, watch, sharing=sharing)
+        return host_responses(run.machine, hosts, nodes.via, python, parcel, budget, watch, sharing=sharing)
 
-    return Way(f"asks {counted(len(nodes.hosts), 'node')}: {shown(nodes.via, python)}", ask)
+    return Way(f"asks {counted(len(nodes.hosts), 'node')}: {shown(nodes.via, python)}", query)
 
 
-def _through_ray(nodes: AskedNodes, run: Session, cluster: RayCluster, driver: RayDriver) -> Way:
-    def ask(
+def _through_ray(nodes: RequestedNodes, run: Session, cluster: RayCluster, driver: RayDriver) -> Way:
+    def query(
         parcel: Parcel,
-        only: Sequence[NodeAnswer] = (),
-        watch: Watch = _nobody,
+        only: Sequence[NodeResponse] = (),
+        watch: Watch = _no_progress,
         longest: float | None = None,
         sharing: Sharing = ALONE,
-    ) -> Generator[NodeAnswer, None, None]:
-        numbers = frozenset(answer.number for answer in only)
+    ) -> Generator[NodeResponse, None, None]:
+        numbers = frozenset(response.number for response in only)
         budget, each = _time(nodes, longest)
         try:
-            yield from node_answers(
+            yield from node_responses(
                 run.machine, driver, parcel, budget, watch, only=numbers, longest=each, sharing=sharing
             )
-        except CouldNotAsk as error:
-            raise CouldNotAsk(
+        except CouldNotQuery as error:
+            raise CouldNotQuery(
                 f"the Ray cluster at {cluster.address} refuses the connection: {error}; {_OTHERWISE}"
             ) from None
 
     alive = counted(len(cluster.alive), "node")
     job = "this starts a job in it, which ends with the check"
-    return Way(f"asks {alive} of the Ray cluster at {cluster.address}: {job}", ask)
+    return Way(f"asks {alive} of the Ray cluster at {cluster.address}: {job}", query)
 
 
-def _time(nodes: AskedNodes, longest: float | None) -> tuple[float, float]:
+def _time(nodes: RequestedNodes, longest: float | None) -> tuple[float, float]:
     """Return the seconds for all nodes, and for each: a larger total gives each node more. Work that may take `longest` gets that."""
     if longest is None:
         return nodes.budget, max(_LONGEST, nodes.budget / 3)
@@ -108,19 +108,21 @@ def _cluster(run: Session, collection: Collection) -> RayCluster:
     """Return the cluster that a job started from here would join, or else the only one that responds."""
     clusters = collection.get(RayClusters)
     if isinstance(clusters, Unknown):
-        raise CouldNotAsk(
+        raise CouldNotQuery(
             f"no Ray cluster to query: {clusters.reason}; name one with --ray-address, or {_OTHERWISE}"
         )
     found = clusters.chosen
     if found is None and run.target.ray_address:
-        raise CouldNotAsk(f"no Ray cluster answers at {run.target.ray_address}; {_OTHERWISE}")
+        raise CouldNotQuery(f"no Ray cluster answers at {run.target.ray_address}; {_OTHERWISE}")
     if found is None and len(clusters.clusters) == 1:
         found = clusters.clusters[0]
     if found is None:
         addresses = ", ".join(cluster.address for cluster in clusters.clusters)
-        raise CouldNotAsk(f"several Ray clusters answer: {addresses}; choose with --ray-address")
+        raise CouldNotQuery(f"several Ray clusters answer: {addresses}; choose with --ray-address")
     if found.refused and not found.nodes:
-        raise CouldNotAsk(f"the Ray cluster at {found.address} cannot be read: {found.refused}; {_OTHERWISE}")
+        raise CouldNotQuery(
+            f"the Ray cluster at {found.address} cannot be read: {found.refused}; {_OTHERWISE}"
+        )
     return found
 
 
@@ -132,5 +134,5 @@ def _variables(cluster: RayCluster, collection: Collection) -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", **({"RAY_AUTH_TOKEN_PATH": token.path} if token.path else {})}
 
 
-def _nobody(_: str) -> None:
+def _no_progress(_: str) -> None:
     """Ignore progress."""

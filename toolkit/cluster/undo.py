@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.cluster import transport
 from verl_doctor.toolkit.cluster.node_parcel import undo_parcel
 from verl_doctor.toolkit.cluster.node_program import UNDONE
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.cluster.repair import LONGEST, Environments, environments
 from verl_doctor.toolkit.cluster.transport import Way
 from verl_doctor.toolkit.console.progress import announce
@@ -34,41 +34,41 @@ class Others:
 
 
 @dataclass(frozen=True)
-class Told:
+class UndoOutcome:
     """What is undone, line by line; why something is not; and the nodes for which that is unknown."""
 
     lines: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    unheard: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
-def others(nodes: AskedNodes, options: Options, watch: Watch) -> Others:
+def others(nodes: RequestedNodes, options: Options, watch: Watch) -> Others:
     """Find the environments. Nothing is changed. Raises CouldNotAsk when there is no node to query."""
     run = open_session(options)
     seen = run.look()
     way = transport.way_to(nodes, run, seen)
-    announce(way.says)
+    announce(way.description)
     found = environments(way, run, seen, watch)
     announce(found.sentence())
     return Others(way, run, seen, found)
 
 
-def take_back(there: Others, *, everything: bool, watch: Watch) -> Told:
+def take_back(there: Others, *, everything: bool, watch: Watch) -> UndoOutcome:
     """Have the first node of each environment that is not this machine's undo the last repair, or `everything`."""
     lines, refused = [], []
-    unheard = [f"nothing is undone on {fold(answer.node for answer in there.found.untold)}: where its environment lies is not known"] * bool(there.found.untold)  # fmt: skip
+    unknown = [f"nothing is undone on {fold(response.node for response in there.found.unknown)}: where its environment lies is not known"] * bool(there.found.unknown)  # fmt: skip
     first = [nodes[0] for nodes in there.found.others]
     parcel = undo_parcel(there.run, there.seen, everything=everything)
     if not first:
-        return Told(unheard=tuple(unheard))
-    with contextlib.closing(there.way.ask(parcel, first, watch, LONGEST)) as answers:
-        for answer in answers:
-            if answer.missing or UNDONE not in answer.facts:
-                unheard.append(
-                    f"{answer.node} may not have undone it: {answer.missing or 'it did not report'}"
+        return UndoOutcome(unknown=tuple(unknown))
+    with contextlib.closing(there.way.query(parcel, first, watch, LONGEST)) as responses:
+        for response in responses:
+            if response.missing or UNDONE not in response.facts:
+                unknown.append(
+                    f"{response.node} may not have undone it: {response.missing or 'it did not report'}"
                 )
                 continue
-            outcome = json.loads(answer.facts[UNDONE])
-            lines += [f"{answer.node}: {line}" for line in outcome["lines"]]
-            refused += [f"{answer.node}: {why}" for why in outcome["refused"]]
-    return Told(tuple(lines), tuple(refused), tuple(unheard))
+            outcome = json.loads(response.facts[UNDONE])
+            lines += [f"{response.node}: {line}" for line in outcome["lines"]]
+            refused += [f"{response.node}: {why}" for why in outcome["refused"]]
+    return UndoOutcome(tuple(lines), tuple(refused), tuple(unknown))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from typing import Any, Literal, get_args
 
-from verl_doctor.toolkit.cluster.fleet_subjects import Answers, Nearly
+from verl_doctor.toolkit.cluster.fleet_subjects import Nearly, Values
 from verl_doctor.toolkit.collectors.installed.markers import Markers
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.launch.environment import Variables
@@ -174,8 +174,8 @@ def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
     """Return one reader's differences between a new node and the old node that it is compared with."""
     if reader.requires == "script" and context.one_has_a_script:
         return
-    now = context.new.answers(reader)
-    usual = Usual(context.old, context.old.answers(reader))
+    now = context.new.values(reader)
+    usual = Usual(context.old, context.old.values(reader))
     by_values: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
     seen: dict[tuple[int, int], list[tuple[tuple[str, str], tuple[str, str]]]] = {}
     for node, after in now.items():
@@ -206,7 +206,7 @@ def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
 
 
 def _differing(
-    before: Answers, after: Answers, reader: Reader
+    before: Values, after: Values, reader: Reader
 ) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
     keys = [key for key in before if key in after] if reader.both else dict.fromkeys([*before, *after])
     for key in keys:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from verl_doctor.toolkit.cluster.fleet_facts import FactStore, NodeFacts
-from verl_doctor.toolkit.cluster.fleet_subjects import Answers, gpus_of
+from verl_doctor.toolkit.cluster.fleet_subjects import Values, gpus_of
 from verl_doctor.toolkit.comparison.subjects import Reader
 from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Absent, Collector, Need, Unknown, arguments_from, needs_of
@@ -31,7 +31,7 @@ class Side:
         store = FactStore(self._collectors, {})
         return {
             answer.node: store.facts_of(answer)
-            for answer in self.snapshot.nodes.answers()
+            for answer in self.snapshot.nodes.responses()
             if not answer.missing
         }
 
@@ -44,25 +44,25 @@ class Side:
         """Return the facts of a node, or of the machine."""
         return self.nodes.get(name, self.snapshot)
 
-    def answers(self, reader: Reader) -> dict[str, Answers | Unknown]:
+    def values(self, reader: Reader) -> dict[str, Values | Unknown]:
         """Return what each node reports, by its name: the nodes if they have such facts, else the machine, which has the job's."""
         needs = needs_of(reader.read)
         answering = {name: facts for name, facts in self.nodes.items() if _has_facts(needs, facts)}
-        known: dict[tuple[int, ...], Answers | Unknown] = {}
-        found: dict[str, Answers | Unknown] = {}
+        known: dict[tuple[int, ...], Values | Unknown] = {}
+        found: dict[str, Values | Unknown] = {}
         for name, facts in answering.items():
             key = tuple(facts.numbers.get(need.fact, 0) for need in needs)
             if key not in known:
-                known[key] = _answers(reader, needs, facts)
+                known[key] = _values(reader, needs, facts)
             found[name] = known[key]
-        return found or {HERE: _answers(reader, needs, self.snapshot)}
+        return found or {HERE: _values(reader, needs, self.snapshot)}
 
 
 def _has_facts(needs: Iterable[Need], facts: NodeFacts) -> bool:
     return all(need.fact in facts.numbers for need in needs if not need.tolerant)
 
 
-def _answers(reader: Reader, needs: tuple[Need, ...], facts: Facts) -> Answers | Unknown:
+def _values(reader: Reader, needs: tuple[Need, ...], facts: Facts) -> Values | Unknown:
     """Return what is reported; that something does not exist is also reported, unless it was not examined."""
     arguments: Mapping[str, Any] | Unknown = arguments_from(needs, facts.get)
     if isinstance(arguments, Absent) and not reader.requires:
@@ -73,30 +73,30 @@ def _answers(reader: Reader, needs: tuple[Need, ...], facts: Facts) -> Answers |
 class Usual:
     """What the nodes of a side report about one reader's subjects, and which of it a node of the other side is compared with."""
 
-    def __init__(self, side: Side, answers: Mapping[str, Answers | Unknown]) -> None:
+    def __init__(self, side: Side, values: Mapping[str, Values | Unknown]) -> None:
         self._side = side
-        self._answers = answers
-        self._known: dict[str, Answers | Unknown] = {}
+        self._values = values
+        self._known: dict[str, Values | Unknown] = {}
 
-    def for_node(self, name: str, kind: str) -> Answers | Unknown:
+    def for_node(self, name: str, kind: str) -> Values | Unknown:
         """Return the values of the node of that name, else those of most nodes with such GPUs, else those of most nodes."""
-        if name in self._answers:
-            return self._answers[name]
+        if name in self._values:
+            return self._values[name]
         if kind not in self._known:
-            alike = [node for node in self._answers if self._side.kinds.get(node) == kind]
-            self._known[kind] = _most_say([self._answers[node] for node in alike or self._answers])
+            alike = [node for node in self._values if self._side.kinds.get(node) == kind]
+            self._known[kind] = _most_frequent([self._values[node] for node in alike or self._values])
         return self._known[kind]
 
 
-def _most_say(answers: Iterable[Answers | Unknown]) -> Answers | Unknown:
+def _most_frequent(values: Iterable[Values | Unknown]) -> Values | Unknown:
     """Return the most frequent value of each subject. Unknown values stay unknown."""
-    every = list(answers)
-    known = [node_answers for node_answers in every if not isinstance(node_answers, Unknown)]
+    every = list(values)
+    known = [node_values for node_values in every if not isinstance(node_values, Unknown)]
     if len(known) < 2:
         return (known or every)[0]
     counts: dict[tuple[str, str], Counter[str]] = {}
-    for node_answers in known:
-        for key, value in node_answers.items():
+    for node_values in known:
+        for key, value in node_values.items():
             counts.setdefault(key, Counter())[value] += 1
     return {
         key: counts.most_common(1)[0][0] for key, counts in counts.items() if 2 * counts.total() > len(known)

@@ -14,7 +14,7 @@ from typing import Literal
 from packaging.utils import canonicalize_name
 
 from verl_doctor.toolkit.cluster import fleet_subjects
-from verl_doctor.toolkit.cluster.fleet_subjects import Answers, Nearly
+from verl_doctor.toolkit.cluster.fleet_subjects import Nearly, Values
 from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.cuda.libcuda import LibCuda
@@ -64,7 +64,7 @@ class Reader:
     what one side lacks.
     """
 
-    read: Callable[..., Answers]
+    read: Callable[..., Values]
     why: str
     matters: Matters = meaning.always
     nearly: Nearly | None = None
@@ -73,7 +73,7 @@ class Reader:
     both: bool = False
 
 
-def _packages(packages: Packages) -> Answers:
+def _packages(packages: Packages) -> Values:
     return {
         ("package", canonicalize_name(distribution.name)): distribution.version
         + (" (editable)" if distribution.editable else "")
@@ -93,7 +93,7 @@ def required(packages: Packages | Unknown) -> frozenset[str]:
     )
 
 
-def _python(interpreter: Interpreter) -> Answers:
+def _python(interpreter: Interpreter) -> Values:
     return {
         ("Python", "Python"): f"{interpreter.implementation} {interpreter.version}",
         ("Python", "machine"): f"{interpreter.system} {interpreter.machine}".strip(),
@@ -101,34 +101,34 @@ def _python(interpreter: Interpreter) -> Answers:
     }
 
 
-def _verl_tree(trees: VerlTrees) -> Answers:
+def _verl_tree(trees: VerlTrees) -> Values:
     return {("package", "verl"): trees.imported.version}
 
 
-def _vllm_tree(tree: VllmTree) -> Answers:
+def _vllm_tree(tree: VllmTree) -> Values:
     return {("package", "vllm"): tree.tree.version}
 
 
-def _found_in(trees: VerlTrees) -> Answers:
+def _found_in(trees: VerlTrees) -> Values:
     return {("source tree", "verl"): trees.imported.found_in}
 
 
-def _torch(build: TorchBuild) -> Answers:
+def _torch(build: TorchBuild) -> Values:
     abi = {True: "C++11 ABI", False: "old C++ ABI", None: ""}[build.cxx11_abi]
     return {
         ("build", "torch"): ", ".join(filter(None, (f"for CUDA {build.cuda}" if build.cuda else "CPU", abi)))
     }
 
 
-def _driver(gpus: Gpus) -> Answers:
+def _driver(gpus: Gpus) -> Values:
     return {("driver", "driver"): gpus.driver, ("driver", "CUDA of the driver"): gpus.cuda}
 
 
-def _gpus(gpus: Gpus) -> Answers:
+def _gpus(gpus: Gpus) -> Values:
     return {("GPUs", "GPUs"): _counts(_gpu(device) for device in gpus.devices)}
 
 
-def _gpu_settings(gpus: Gpus) -> Answers:
+def _gpu_settings(gpus: Gpus) -> Values:
     devices = gpus.devices
     found = {
         ("GPUs", "MIG"): _counts("on" if device.mig else "off" for device in devices),
@@ -153,14 +153,14 @@ def _counts(values: Iterator[str]) -> str:
     return "; ".join(f"{every.count(value)} x {value}" for value in sorted(set(every)))
 
 
-def _toolkit(toolkit: CudaToolkit) -> Answers:
+def _toolkit(toolkit: CudaToolkit) -> Values:
     return {
         ("compiler", "CUDA toolkit"): toolkit.release,
         ("compiler", "gcc"): str(toolkit.gcc or ""),
     }
 
 
-def _libcuda(library: LibCuda) -> Answers:
+def _libcuda(library: LibCuda) -> Values:
     first = next(iter(library.candidates), None)
     if first is None:
         return {}
@@ -170,7 +170,7 @@ def _libcuda(library: LibCuda) -> Answers:
 
 def _job_variables(
     job: JobVariables, interpreter: Interpreter | Unknown, trees: VerlTrees | Unknown
-) -> Answers:
+) -> Values:
     """Return the variables as the workers will have them.
 
     Folders of the environment and of the tree, which differ by machine, get fixed names.
@@ -180,7 +180,7 @@ def _job_variables(
 
 def _variables(
     variables: Variables, interpreter: Interpreter | Unknown, trees: VerlTrees | Unknown
-) -> Answers:
+) -> Values:
     return _named(variables.values, variables.withheld, interpreter, trees)
 
 
@@ -196,7 +196,7 @@ def _named(
     withheld: Iterable[str],
     interpreter: Interpreter | Unknown,
     trees: VerlTrees | Unknown,
-) -> Answers:
+) -> Values:
     places = {} if isinstance(interpreter, Unknown) else {interpreter.prefix: "<environment>"}
     if not isinstance(trees, Unknown):
         places[trees.imported.folder] = "<verl>"
@@ -221,7 +221,7 @@ def read_by_nobody(*sides: VariableReaders | Unknown) -> frozenset[str]:
     }
 
 
-def _configuration(configuration: Configuration) -> Answers:
+def _configuration(configuration: Configuration) -> Values:
     return {
         ("configuration", key): "null" if value is None else str(value)
         for key, value in _leaves(configuration.after, "")
@@ -237,7 +237,7 @@ def _leaves(value: Mapping[str, object], key: str) -> Iterator[tuple[str, object
             yield below, inner
 
 
-def _control_group(limits: HostLimits) -> Answers:
+def _control_group(limits: HostLimits) -> Values:
     subject = limits.subjects[0]
     memory = subject.groups.memory_limit
     pids = subject.groups.pids
@@ -247,7 +247,7 @@ def _control_group(limits: HostLimits) -> Answers:
     }
 
 
-def _folders(folders: Folders) -> Answers:
+def _folders(folders: Folders) -> Values:
     return {
         ("file system", f"of {folder.use}"): _file_system(
             folder.kind, shared=folder.shared, writable=folder.writable, runnable=folder.runnable
@@ -256,7 +256,7 @@ def _folders(folders: Folders) -> Answers:
     }
 
 
-def _caches(caches: Caches) -> Answers:
+def _caches(caches: Caches) -> Values:
     return {
         ("file system", f"of {folder.holds}"): _file_system(
             folder.kind, shared=folder.shared, writable=folder.writable, runnable=not folder.no_programs
@@ -265,7 +265,7 @@ def _caches(caches: Caches) -> Answers:
     }
 
 
-def _mounts(mounts: Mounts) -> Answers:
+def _mounts(mounts: Mounts) -> Values:
     return {
         ("mount", mount.path): _file_system(
             mount.kind, shared=mount.shared, writable=not mount.read_only, runnable=mount.runnable
@@ -280,7 +280,7 @@ def _file_system(kind: str, *, shared: bool, writable: bool, runnable: bool) -> 
     return ", ".join(filter(None, (kind, where, *lacks)))
 
 
-def _ray(clusters: RayClusters) -> Answers:
+def _ray(clusters: RayClusters) -> Values:
     chosen = clusters.chosen or next(iter(clusters.clusters), None)
     if chosen is None:
         return {}
@@ -293,17 +293,17 @@ def _ray(clusters: RayClusters) -> Answers:
     }
 
 
-def _job_nodes(nodes: JobNodes) -> Answers:
+def _job_nodes(nodes: JobNodes) -> Values:
     return {("job", "nodes"): str(nodes.nodes)} if nodes.nodes else {}
 
 
-def _backends(backends: AttentionBackends) -> Answers:
+def _backends(backends: AttentionBackends) -> Values:
     return {("attention", "backends that are there"): ", ".join(
         sorted(backend.name for backend in backends.backends if not backend.problem)
     )}  # fmt: skip
 
 
-def _system(system: System) -> Answers:
+def _system(system: System) -> Values:
     """Return the first two numbers of the kernel's release, which determine its features; distributions number the rest."""
     return {
         ("system", "kernel"): f"{system.name} {'.'.join(system.release.split('.')[:2])}".strip(),
@@ -311,18 +311,18 @@ def _system(system: System) -> Answers:
     }
 
 
-def _details(system: System) -> Answers:
+def _details(system: System) -> Values:
     return {
         ("system", "kernel's release"): system.release,
         ("system", "processor"): f"{system.processors.threads} x {system.processors.model}",
     }
 
 
-def _clock(clock: Clock) -> Answers:
+def _clock(clock: Clock) -> Values:
     return {("clock", "clock"): meaning.IN_STEP if clock.synchronised else "not synchronised"}
 
 
-def _network(network: Network) -> Answers:
+def _network(network: Network) -> Values:
     """Return the network interfaces. Host ends of containers' veth pairs come and go; one without an address is never chosen."""
     up = [
         interface

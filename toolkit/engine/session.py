@@ -202,10 +202,10 @@ def _tree(tree: Tree) -> dict[str, str]:
 
 def all_facts(run: Session, collection: Collection) -> str:
     """Collect every portable fact: the content of a facts file."""
-    return factsfile.dump(all_answers(run, collection), run.registry.collectors, version())
+    return factsfile.dump(portable_facts(run, collection), run.registry.collectors, version())
 
 
-def all_answers(run: Session, collection: Collection) -> dict[type, Any]:
+def portable_facts(run: Session, collection: Collection) -> dict[type, Any]:
     """Collect every portable fact. What takes seconds or a GPU is tried only with --deep."""
     collectors = run.registry.collectors
     left_out = beyond(run.registry.checks, collectors, run.selection.costs)

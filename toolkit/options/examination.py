@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine import session
 from verl_doctor.toolkit.engine.examination import OneMachine, Source
@@ -24,7 +24,7 @@ def are_several(facts: Sequence[Path]) -> bool:
     return len(facts) > 1 or any(os.path.isdir(path) for path in facts)
 
 
-def source_of(facts: Sequence[Path], nodes: AskedNodes | None, *, with_kept_nodes: bool = True) -> Source:
+def source_of(facts: Sequence[Path], nodes: RequestedNodes | None, *, with_kept_nodes: bool = True) -> Source:
     """Return the source given by --facts, --cluster or --nodes; this machine by default.
 
     `with_kept_nodes`: the nodes in a snapshot are judged too, not only its own machine.

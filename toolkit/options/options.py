@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from verl_doctor.toolkit.cluster.node_request import BUDGET, VIA, AskedNodes, Via
+from verl_doctor.toolkit.cluster.node_request import BUDGET, VIA, RequestedNodes, Via
 from verl_doctor.toolkit.console import output
 from verl_doctor.toolkit.console.formats import FORMATS, HEADLINE
 from verl_doctor.toolkit.options import completing, hints
@@ -360,7 +360,7 @@ def _node_options(budget_unless_told: float, command: Command) -> Command:
             if budget is not None:
                 raise UsageError("--budget requires --cluster or --nodes HOSTS")
             return command(nodes=None, **others)
-        return command(nodes=AskedNodes(named, via or VIA[0], budget or budget_unless_told), **others)
+        return command(nodes=RequestedNodes(named, via or VIA[0], budget or budget_unless_told), **others)
 
     return with_nodes
 

@@ -71,7 +71,7 @@ def look(text: str, sent: bytes, seconds: float) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    heard = []
+    received = []
     deadline = time.monotonic() + seconds
     order, answer = process.stdin, process.stdout
     try:
@@ -82,16 +82,16 @@ def look(text: str, sent: bytes, seconds: float) -> str:
                 piece = os.read(answer.fileno(), 1 << 20)
                 if not piece:
                     break
-                heard.append(piece)
+                received.append(piece)
     finally:
         with contextlib.suppress(OSError):
             order.close()  # its other end reads this as the order to stop
         answer.close()
         process.wait()
-    return b"".join(heard).decode("ascii", "replace").rpartition(mark)[2].strip()
+    return b"".join(received).decode("ascii", "replace").rpartition(mark)[2].strip()
 
 
-class Visit:
+class NodeQuery:
     """One node to query. `shares` names what it shares with others, such as a file system."""
 
     def __init__(self, node: str, address: str, shares: Iterable[str] = ()) -> None:
@@ -104,56 +104,56 @@ class Visit:
 
 
 def startable(
-    waiting: Iterable[Visit], running: Iterable[Visit], *, at_once: int, sharing: int
-) -> list[Visit]:
+    waiting: Iterable[NodeQuery], running: Iterable[NodeQuery], *, at_once: int, sharing: int
+) -> list[NodeQuery]:
     """Return the next visits, the longest waiting first: at most `at_once`, and a limited number for each shared thing."""
     busy = list(running)
-    addresses = collections.Counter(visit.address for visit in busy)
-    shares = collections.Counter(share for visit in busy for share in visit.shares)
-    chosen: list[Visit] = []
-    for visit in waiting:
+    addresses = collections.Counter(query.address for query in busy)
+    shares = collections.Counter(share for query in busy for share in query.shares)
+    chosen: list[NodeQuery] = []
+    for query in waiting:
         if len(busy) + len(chosen) >= at_once:
             break
-        if addresses[visit.address] < _ON_ONE_ADDRESS and all(
-            shares[share] < sharing for share in visit.shares
+        if addresses[query.address] < _ON_ONE_ADDRESS and all(
+            shares[share] < sharing for share in query.shares
         ):
-            chosen.append(visit)
-            addresses[visit.address] += 1
-            shares.update(visit.shares)
+            chosen.append(query)
+            addresses[query.address] += 1
+            shares.update(query.shares)
     return chosen
 
 
 class Survey:
     """All nodes to query, and their results so far."""
 
-    def __init__(self, ray: Any, plan: dict[str, Any], sent: bytes, say: Any) -> None:
-        self._ray, self._plan, self._say = ray, plan, say
+    def __init__(self, ray: Any, plan: dict[str, Any], sent: bytes, write: Any) -> None:
+        self._ray, self._plan, self._write = ray, plan, write
         self._sent = ray.put(sent)
         self._hello, self._look = ray.remote(hello), ray.remote(look)
-        self._waiting: collections.deque[Visit] = collections.deque()
-        self._running: dict[Any, Visit] = {}
+        self._waiting: collections.deque[NodeQuery] = collections.deque()
+        self._running: dict[Any, NodeQuery] = {}
         self._table_next = 0.0
 
     def run(self, deadline: float) -> None:
         """Query every living node until all have replied, time is up, or the results are no longer needed."""
         rows = self._ray.nodes()
-        self._say({"nodes": [_node_entry(row) for row in rows]})
+        self._write({"nodes": [_node_entry(row) for row in rows]})
         only = self._plan["only"]
         self._waiting.extend(
-            Visit(row["NodeID"], row["NodeManagerAddress"], self._plan["shares"].get(row["NodeID"], ()))
+            NodeQuery(row["NodeID"], row["NodeManagerAddress"], self._plan["shares"].get(row["NodeID"], ()))
             for row in rows
             if row["Alive"] and (not only or row["NodeID"] in only)
         )
         while self._waiting or self._running:
-            if time.monotonic() > deadline or _told_to_stop():
+            if time.monotonic() > deadline or _stdin_ended():
                 break
             self._start()
-            self._hear()
-            self._bury()
+            self._collect()
+            self._drop_dead()
             if self._waiting:
                 self._give_up()
-        for visit in (*self._running.values(), *self._waiting):
-            self._unheard(visit)
+        for query in (*self._running.values(), *self._waiting):
+            self._no_response(query)
 
     def leave(self) -> None:
         """Cancel running tasks, and give them a moment to clean up."""
@@ -166,19 +166,19 @@ class Survey:
 
     def _start(self) -> None:
         """Query as many more nodes as the limits allow."""
-        for visit in startable(
+        for query in startable(
             self._waiting, self._running.values(), at_once=_SIMULTANEOUS, sharing=self._plan["sharing"]
         ):
-            self._waiting.remove(visit)
-            visit.began = time.monotonic()
-            self._ask(visit, "hello")
+            self._waiting.remove(query)
+            query.began = time.monotonic()
+            self._send(query, "hello")
 
-    def _ask(self, visit: Visit, stage: str) -> None:
+    def _send(self, query: NodeQuery, stage: str) -> None:
         """Send the next task to a node."""
-        visit.stage = stage
-        task = self._pinned(self._hello if stage == "hello" else self._look, visit.node)
+        query.stage = stage
+        task = self._pinned(self._hello if stage == "hello" else self._look, query.node)
         arguments = () if stage == "hello" else (self._plan["text"], self._sent, self._plan["seconds"] + 5)
-        self._running[task.remote(*arguments)] = visit
+        self._running[task.remote(*arguments)] = query
 
     def _pinned(self, function: Any, node: str) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
@@ -190,30 +190,30 @@ class Survey:
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=False),
         )
 
-    def _hear(self) -> None:
+    def _collect(self) -> None:
         """Collect finished tasks."""
         running = list(self._running)
         ready, _ = self._ray.wait(running, num_returns=1, timeout=_STEP)
         if ready:
             ready, _ = self._ray.wait(running, num_returns=len(running), timeout=0)
         for reference in ready:
-            visit = self._running.pop(reference)
+            query = self._running.pop(reference)
             try:
                 answer = self._ray.get(reference)
             except Exception as error:  # noqa: BLE001 - whatever a node's task ends in is that node's answer
-                dead = self._dead().get(visit.node)
-                self._missing(visit, _died(dead) if dead else f"its task failed: {_words(error)}")
+                dead = self._dead().get(query.node)
+                self._missing(query, _died(dead) if dead else f"its task failed: {_words(error)}")
                 continue
-            if visit.stage == "hello":
-                visit.clock = self._compared(visit.node)
-                self._ask(visit, "look")
+            if query.stage == "hello":
+                query.clock = self._compared(query.node)
+                self._send(query, "look")
             else:
-                self._say(
+                self._write(
                     {
-                        "node": visit.node,
+                        "node": query.node,
                         "answer": answer,
-                        "clock": visit.clock,
-                        "seconds": _since(visit.began),
+                        "clock": query.clock,
+                        "seconds": _since(query.began),
                     }
                 )
 
@@ -241,36 +241,36 @@ class Survey:
         except Exception:  # noqa: BLE001 - see above
             return {}
 
-    def _bury(self) -> None:
+    def _drop_dead(self) -> None:
         """Give up the nodes that Ray has since declared dead."""
         begun = time.monotonic()
         if begun < self._table_next:
             return
         dead = self._dead()
-        for reference, visit in list(self._running.items()):
-            if visit.node in dead:
+        for reference, query in list(self._running.items()):
+            if query.node in dead:
                 del self._running[reference]
-                self._missing(visit, _died(dead[visit.node]))
-        for visit in [visit for visit in self._waiting if visit.node in dead]:
-            self._waiting.remove(visit)
-            self._missing(visit, _died(dead[visit.node]))
+                self._missing(query, _died(dead[query.node]))
+        for query in [query for query in self._waiting if query.node in dead]:
+            self._waiting.remove(query)
+            self._missing(query, _died(dead[query.node]))
         now = time.monotonic()
         self._table_next = now + max(_NODE_TABLE, 10 * (now - begun))
 
     def _give_up(self) -> None:
         """Stop waiting for very slow nodes."""
-        for reference, visit in list(self._running.items()):
-            if _since(visit.began) > self._plan["patience"]:
+        for reference, query in list(self._running.items()):
+            if _since(query.began) > self._plan["patience"]:
                 del self._running[reference]
                 with contextlib.suppress(Exception):
                     self._ray.cancel(reference, force=False)
-                self._unheard(visit)
+                self._no_response(query)
 
-    def _unheard(self, visit: Visit) -> None:
-        self._say({"node": visit.node, "stage": visit.stage, "seconds": _since(visit.began)})
+    def _no_response(self, query: NodeQuery) -> None:
+        self._write({"node": query.node, "stage": query.stage, "seconds": _since(query.began)})
 
-    def _missing(self, visit: Visit, why: str) -> None:
-        self._say({"node": visit.node, "missing": why, "seconds": _since(visit.began)})
+    def _missing(self, query: NodeQuery, why: str) -> None:
+        self._write({"node": query.node, "missing": why, "seconds": _since(query.began)})
 
 
 def main(token: str) -> None:
@@ -279,7 +279,7 @@ def main(token: str) -> None:
     sent = sys.stdin.buffer.read(plan["bytes"])
     deadline = time.monotonic() + plan["budget"]
 
-    def say(line: dict[str, Any]) -> None:
+    def write(line: dict[str, Any]) -> None:
         sys.stdout.write(f"\n{token}{json.dumps(line)}\n")
         sys.stdout.flush()
 
@@ -294,16 +294,16 @@ def main(token: str) -> None:
             configure_logging=True,
         )
     except BaseException as error:  # noqa: BLE001 - Ray may even exit
-        say({"refused": _words(error)})
+        write({"refused": _words(error)})
         return
     survey = None
     try:
-        say({"job": ray.get_runtime_context().get_job_id()})
-        survey = Survey(ray, plan, sent, say)
+        write({"job": ray.get_runtime_context().get_job_id()})
+        survey = Survey(ray, plan, sent, write)
         survey.run(deadline)
-        say({"done": True})
+        write({"done": True})
     except Exception as error:  # noqa: BLE001 - what was heard until then counts
-        say({"broke": _words(error)})
+        write({"broke": _words(error)})
     finally:
         if survey is not None:
             survey.leave()
@@ -327,7 +327,7 @@ def _died(row: dict[str, Any]) -> str:
     return f"Ray declared it dead{f': {message}' if message else ''}"[:_LONGEST]
 
 
-def _told_to_stop() -> bool:
+def _stdin_ended() -> bool:
     """Whether stdin has ended: nothing more is ever sent."""
     return bool(select.select([0], [], [], 0)[0])
 

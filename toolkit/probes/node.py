@@ -73,14 +73,14 @@ def unpack(parcel: bytes, folder: str) -> None:
 
 def _run(folder: str, request: Any, deadline: float) -> dict[str, Any]:
     """Run the folder's `__main__` until it ends, is out of time, or its result is no longer needed."""
-    request_path, answer_path, complaint = (Path(folder, name) for name in ("request", "answer", "complaint"))
+    request_path, output_path, complaint = (Path(folder, name) for name in ("request", "answer", "complaint"))
     request_path.write_text(json.dumps(request), "ascii")
     with contextlib.suppress(AttributeError, OSError):
         # Orphans of the work become children of this process, so that it can end them.
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with complaint.open("wb") as stderr:
         work = subprocess.Popen(
-            [sys.executable, "-I", "-B", folder, str(request_path), str(answer_path)],
+            [sys.executable, "-I", "-B", folder, str(request_path), str(output_path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -92,8 +92,8 @@ def _run(folder: str, request: Any, deadline: float) -> dict[str, Any]:
             return {"missing": "its facts were not collected in time"}
         if not _is_wanted(_STEP):
             return {"missing": "it was told to stop"}
-    if os.path.exists(answer_path):
-        return {"facts": json.loads(answer_path.read_text("ascii"))}
+    if os.path.exists(output_path):
+        return {"facts": json.loads(output_path.read_text("ascii"))}
     error_lines = complaint.read_text("utf-8", "replace").strip().splitlines() or ["it said nothing"]
     return {
         "missing": f"the doctor's program ended with status {work.returncode}: {error_lines[-1][:_LONGEST]}"

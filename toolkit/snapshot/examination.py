@@ -31,7 +31,7 @@ class KeptNodes(Source):
         """Judge the responses as if they arrived now."""
         from verl_doctor.toolkit.cluster import fleet  # noqa: PLC0415 - a snapshot of one machine does without
 
-        return fleet.judge(self.nodes.answers(), session, look(), watch)
+        return fleet.judge(self.nodes.responses(), session, look(), watch)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.snapshot.json_changes import Changes, changed, changes
 from verl_doctor.toolkit.system.node_names import expand, fold, plain
 
@@ -73,20 +73,20 @@ class FoldedNodes:
     def __len__(self) -> int:
         return len(self.addresses)
 
-    def add(self, answer: NodeAnswer) -> None:
+    def add(self, response: NodeResponse) -> None:
         """Fold in one response."""
-        node = plain(answer.node)
+        node = plain(response.node)
         if node in self.addresses:
             return
-        if answer.missing or not answer.facts:
-            self.missing[node] = answer.missing or "it answered without any fact"
+        if response.missing or not response.facts:
+            self.missing[node] = response.missing or "it answered without any fact"
             return
         self.missing.pop(node, None)
-        self.addresses[node] = answer.address
-        for name, text in answer.facts.items():
+        self.addresses[node] = response.address
+        for name, text in response.facts.items():
             self.columns.setdefault(name, _Column()).add(node, text)
 
-    def answers(self) -> Iterator[NodeAnswer]:
+    def responses(self) -> Iterator[NodeResponse]:
         """Yield the responses, those of the missing nodes last. Raises ValueError if the file was damaged."""
         texts: dict[tuple[str, int], str] = {}
         for node, address in self.addresses.items():
@@ -98,9 +98,9 @@ class FoldedNodes:
                     facts[name] = texts.get((name, number)) or column.text(number)
                     if shared:
                         texts[name, number] = facts[name]
-            yield NodeAnswer(node, address, facts)
+            yield NodeResponse(node, address, facts)
         for node, reason in self.missing.items():
-            yield NodeAnswer(node, missing=reason)
+            yield NodeResponse(node, missing=reason)
 
     def document(self) -> dict[str, Any]:
         """Return the nodes as JSON types: for each fact the entries, and the nodes that have them."""

@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from verl_doctor.toolkit.cluster import transport
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.collectors.installed.markers import Markers
 from verl_doctor.toolkit.console.masked import masked
 from verl_doctor.toolkit.console.progress import announce
 from verl_doctor.toolkit.engine import factsfile
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.examination import Request, Watch, observe
-from verl_doctor.toolkit.engine.session import Session, all_answers, version
+from verl_doctor.toolkit.engine.session import Session, portable_facts, version
 from verl_doctor.toolkit.facts import Collector, F, Unknown
 from verl_doctor.toolkit.patchsets import patchset
 from verl_doctor.toolkit.patchsets.patched import patched_files
@@ -65,13 +65,13 @@ class Snapshot:
         return cast("F | Unknown", self.facts.get(fact, Unknown(f"{fact.__name__} was not collected")))
 
 
-def taken(run: Session, collection: Collection, answers: Iterable[NodeAnswer] = ()) -> Snapshot:
+def taken(run: Session, collection: Collection, responses: Iterable[NodeResponse] = ()) -> Snapshot:
     """Examine all of this machine, and keep the nodes' responses."""
     nodes = FoldedNodes()
-    for answer in answers:
-        nodes.add(answer)
+    for response in responses:
+        nodes.add(response)
     return Snapshot(
-        facts=all_answers(run, collection),
+        facts=portable_facts(run, collection),
         version=version(),
         taken=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         machine=plain(platform.node()),
@@ -130,14 +130,14 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
 
 def _of_folder(folder: Path, collectors: Iterable[Collector]) -> Snapshot:
     """Return the nodes with facts files in a folder. Raises UsageError if there are none."""
-    from verl_doctor.toolkit.cluster.fleet import answers_in  # noqa: PLC0415 - judging nodes is much to load
+    from verl_doctor.toolkit.cluster.fleet import responses_in  # noqa: PLC0415 - judging nodes is much to load
 
     files = sorted(folder.glob("*.json"))
     if not files:
         raise UsageError(f"{folder} holds no facts files; make a snapshot with: {_MAKE}")
     nodes = FoldedNodes()
-    for answer in answers_in(files):
-        nodes.add(answer)
+    for response in responses_in(files):
+        nodes.add(response)
     facts = {
         part.fact: factsfile.NotHeld(f"{folder} holds {part.name} of nodes alone")
         for part in collectors
@@ -184,7 +184,7 @@ class _Reader:
             return FoldedNodes()
         try:
             nodes = nodes_from(document)
-            for _ in nodes.answers():
+            for _ in nodes.responses():
                 pass
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             self._damaged("the facts of its nodes")
@@ -206,13 +206,13 @@ class _Reader:
         self.unread.append(f"{what} are written in a way that this verl-doctor does not read")
 
 
-def look(run: Session, nodes: AskedNodes | None, watch: Watch) -> Snapshot:
+def look(run: Session, nodes: RequestedNodes | None, watch: Watch) -> Snapshot:
     """Take a snapshot now, of these nodes too. Raises CouldNotAsk if they were named and cannot be queried."""
     collection = observe(Request(run))
     if nodes is None:
         return taken(run, collection)
     way = transport.way_to(nodes, run, collection)
-    announce(way.says)
+    announce(way.description)
     # Close at once if the user interrupts: the processes on the nodes must be stopped.
-    with contextlib.closing(transport.answers(way, run, collection, watch)) as answers:
-        return taken(run, collection, answers)
+    with contextlib.closing(transport.responses(way, run, collection, watch)) as responses:
+        return taken(run, collection, responses)

@@ -13,8 +13,8 @@ from support.machine_facts import MACHINES, known
 
 from verl_doctor.toolkit.cluster import examination, fleet, transport
 from verl_doctor.toolkit.cluster.examination import FactsFiles, OtherNodes, ReachedNodes
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
-from verl_doctor.toolkit.cluster.node_request import AskedNodes, CouldNotAsk
+from verl_doctor.toolkit.cluster.node_request import CouldNotQuery, RequestedNodes
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.cluster.transport import Way
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.engine.config import Config
@@ -40,11 +40,11 @@ def session() -> Session:
 def way(monkeypatch: pytest.MonkeyPatch) -> Way:
     """A way to nodes of which one does not answer."""
 
-    def answers(*_: object) -> Iterator[NodeAnswer]:
+    def answers(*_: object) -> Iterator[NodeResponse]:
         yield from map(node, numbered(3))
         yield dead("gone")
 
-    monkeypatch.setattr(transport, "answers", answers)
+    monkeypatch.setattr(transport, "responses", answers)
     return Way("asks 4 nodes", answers)  # type: ignore[arg-type]
 
 
@@ -64,7 +64,7 @@ def test_nodes_that_are_reached_are_judged_with_this_machine(session: Session, w
 def test_the_way_to_other_nodes_is_announced_before_they_are_judged(
     session: Session, way: Way, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = AskedNodes(hosts=("a", "b"))
+    wanted = RequestedNodes(hosts=("a", "b"))
     monkeypatch.setattr(transport, "way_to", lambda nodes, *_: way if nodes is wanted else None)
     found = examine(Request(session, OtherNodes(wanted)))
     assert "asks 4 nodes" in capsys.readouterr().err
@@ -76,11 +76,11 @@ def test_nodes_that_cannot_be_reached_are_no_report(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> Way:
-        raise CouldNotAsk("there is no Ray cluster to ask")
+        raise CouldNotQuery("there is no Ray cluster to ask")
 
     monkeypatch.setattr(transport, "way_to", refused)
-    with pytest.raises(CouldNotAsk, match="no Ray cluster"):
-        examine(Request(session, OtherNodes(AskedNodes())))
+    with pytest.raises(CouldNotQuery, match="no Ray cluster"):
+        examine(Request(session, OtherNodes(RequestedNodes())))
 
 
 def test_facts_files_are_nodes_and_the_first_stands_for_them(session: Session, tmp_path: Path) -> None:

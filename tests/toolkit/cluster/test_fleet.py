@@ -23,7 +23,7 @@ from support.schemas import validate
 from support.trying import cases
 
 from verl_doctor.toolkit.cluster import fleet
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.console import view
 from verl_doctor.toolkit.engine.config import Config
 from verl_doctor.toolkit.engine.judge import Selection
@@ -42,7 +42,7 @@ SESSION = Session(
 )
 
 
-def judged(answers: Iterable[NodeAnswer]) -> Report:
+def judged(answers: Iterable[NodeResponse]) -> Report:
     """The report, less what the clock says."""
     report = fleet.judge_nodes(answers, SESSION, "a test")
     return replace(report, seconds=0, results=tuple(replace(one, seconds=0) for one in report.results))
@@ -366,7 +366,7 @@ def test_a_kind_whose_gpus_do_not_answer_is_not_called_one_without_gpus() -> Non
     assert "CUDA162" not in {code for code, _, _ in said(report)}
 
 
-def facts_file(folder: Path, name: str, answer: NodeAnswer) -> Path:
+def facts_file(folder: Path, name: str, answer: NodeResponse) -> Path:
     facts = {fact: json.loads(entry) for fact, entry in answer.facts.items()}
     path = folder / name
     path.write_text(json.dumps({"schema_version": 1, "verl_doctor": "0", "facts": facts}), "utf-8")

@@ -12,9 +12,9 @@ import pytest
 from verl_doctor.toolkit.cluster import repair as cluster_repair
 from verl_doctor.toolkit.cluster import transport
 from verl_doctor.toolkit.cluster.examination import ReachedNodes
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import Parcel
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.cluster.transport import Way
 from verl_doctor.toolkit.collectors.installed.environment_place import EnvironmentPlace
 from verl_doctor.toolkit.engine.collect import Collection
@@ -27,9 +27,9 @@ LOCAL = EnvironmentPlace("/env", "ext4", shared=False, files="boot 1 2")
 NFS = EnvironmentPlace("/env", "nfs4", shared=True, files="nfs4 nas:/env 7")
 
 
-def place(node: str, at: EnvironmentPlace | None) -> NodeAnswer:
+def place(node: str, at: EnvironmentPlace | None) -> NodeResponse:
     entry = {"is": asdict(at)} if at else {"unknown": "no mounts"}
-    return NodeAnswer(node, facts={"EnvironmentPlace": json.dumps(entry)}, number=node)
+    return NodeResponse(node, facts={"EnvironmentPlace": json.dumps(entry)}, number=node)
 
 
 def ended(outcome: Outcome, transaction: str | None = None) -> Repair:
@@ -40,13 +40,13 @@ def ended(outcome: Outcome, transaction: str | None = None) -> Repair:
 class Nodes:
     """Stands for the nodes: where their environments lie, and what becomes of a repair there."""
 
-    places: Sequence[NodeAnswer]
+    places: Sequence[NodeResponse]
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     turns: list[list[str]] = field(default_factory=list)
 
-    def ask(
-        self, parcel: Parcel, only: Sequence[NodeAnswer] = (), *_: Any, **__: Any
-    ) -> Generator[NodeAnswer, None, None]:
+    def query(
+        self, parcel: Parcel, only: Sequence[NodeResponse] = (), *_: Any, **__: Any
+    ) -> Generator[NodeResponse, None, None]:
         if "repair" not in parcel.request:
             yield from self.places
             return
@@ -54,7 +54,7 @@ class Nodes:
         for node in only:
             outcome = self.outcomes.get(node.node)
             done = [asdict(ended(outcome, f"/env/{node.node}/1"))] if outcome else []
-            yield NodeAnswer(node.node, facts={"repairs": json.dumps(done)})
+            yield NodeResponse(node.node, facts={"repairs": json.dumps(done)})
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +67,14 @@ def carried_out(
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """What became of the repairs, and which nodes were left."""
     report = Report({}, ())
-    monkeypatch.setattr(transport, "way_to", lambda *_: Way("asks", nodes.ask))
+    monkeypatch.setattr(transport, "way_to", lambda *_: Way("asks", nodes.query))
     monkeypatch.setattr(ReachedNodes, "judge", lambda *_: report)
     monkeypatch.setattr(repair, "carry_out", lambda *_, **__: Report({}, (), repairs=tuple(here)))
     monkeypatch.setattr(cluster_repair, "place_parcel", lambda *_: Parcel(b"", {}))
     monkeypatch.setattr(cluster_repair, "repair_parcel", lambda *_, **__: Parcel(b"", {"repair": {}}))
     collection = Collection((), {EnvironmentPlace: mine})
     after, left = cluster_repair.carry_out(
-        AskedNodes(), run, collection, report, unsafe=False, watch=lambda _: None
+        RequestedNodes(), run, collection, report, unsafe=False, watch=lambda _: None
     )
     return [(one.outcome, one.reason) for one in after.repairs or ()], [node.node for node in left]
 
@@ -147,7 +147,7 @@ def test_shared_file_systems_come_one_after_the_other(run: Session, monkeypatch:
 def test_a_node_of_which_it_is_not_known_is_not_touched(
     run: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = Nodes([place("n1", LOCAL), place("n2", None), NodeAnswer("n3", missing="Ray declared it dead")])
+    nodes = Nodes([place("n1", LOCAL), place("n2", None), NodeResponse("n3", missing="Ray declared it dead")])
     _, left = carried_out(run, nodes, LOCAL, [ended("repaired")], monkeypatch)
     assert (nodes.turns, left) == ([], ["n2", "n3"])
 
@@ -158,14 +158,14 @@ def test_a_node_that_does_not_tell_is_left(
     nodes = Nodes([place("n1", LOCAL), place("n2", other(2))])
 
     def silent(
-        parcel: Parcel, only: Sequence[NodeAnswer] = (), *_: Any, **__: Any
-    ) -> Generator[NodeAnswer, None, None]:
+        parcel: Parcel, only: Sequence[NodeResponse] = (), *_: Any, **__: Any
+    ) -> Generator[NodeResponse, None, None]:
         if "repair" in parcel.request:
-            yield NodeAnswer("n2", missing="its disk is full")
+            yield NodeResponse("n2", missing="its disk is full")
         else:
             yield from nodes.places
 
-    nodes.ask = silent  # type: ignore[method-assign]
+    nodes.query = silent  # type: ignore[method-assign]
     _, left = carried_out(run, nodes, LOCAL, [ended("repaired")], monkeypatch)
     assert left == ["n2"]
     assert "could not repair n2: its disk is full" in capsys.readouterr().err

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from verl_doctor.toolkit.cluster import through_ray
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import Parcel
 from verl_doctor.toolkit.cluster.node_program import packed
-from verl_doctor.toolkit.cluster.node_request import CouldNotAsk
-from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_answers
+from verl_doctor.toolkit.cluster.node_request import CouldNotQuery
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
+from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_responses
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 
@@ -27,13 +27,15 @@ def row(node: str, address: str, host: str = "", *, port: int = 1, died: str = "
     return {"node": node, "address": address, "port": port, "host": host, "alive": not died, "died": died}
 
 
-def heard(folder: Path, *lines: dict[str, Any], end: str = "exit 0", budget: float = 120) -> list[NodeAnswer]:
+def heard(
+    folder: Path, *lines: dict[str, Any], end: str = "exit 0", budget: float = 120
+) -> list[NodeResponse]:
     """The answers when the driver says these lines and then ends."""
     said = "".join(f"\nprintf '%s%s\\n' \"$3\" {shlex.quote(json.dumps(line))}" for line in lines)
     driver = folder / "python"
     driver.write_text(f"#!/bin/sh\necho noise{said}\n{end}\n")
     driver.chmod(driver.stat().st_mode | stat.S_IXUSR)
-    return list(node_answers(Machine(), RayDriver(str(driver), "10.0.0.1:6379"), PARCEL, budget))
+    return list(node_responses(Machine(), RayDriver(str(driver), "10.0.0.1:6379"), PARCEL, budget))
 
 
 def test_answers_and_what_is_missing(tmp_path: Path) -> None:
@@ -113,7 +115,7 @@ def test_a_driver_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pyte
 
 
 def test_nobody_is_let_in(tmp_path: Path) -> None:
-    with pytest.raises(CouldNotAsk, match="Version mismatch"):
+    with pytest.raises(CouldNotQuery, match="Version mismatch"):
         heard(tmp_path, {"refused": "Version mismatch: 2.9 and 2.60"})
-    with pytest.raises(CouldNotAsk, match="no such module"):
+    with pytest.raises(CouldNotQuery, match="no such module"):
         heard(tmp_path, end="echo 'no such module' >&2; exit 1")

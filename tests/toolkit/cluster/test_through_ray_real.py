@@ -22,10 +22,10 @@ from support.ray.cluster import Cluster, cluster
 from support.running import Doctor
 from support.trying import unless_disturbed
 
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import Parcel, parcel_for
-from verl_doctor.toolkit.cluster.node_request import CouldNotAsk
-from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_answers
+from verl_doctor.toolkit.cluster.node_request import CouldNotQuery
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
+from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_responses
 from verl_doctor.toolkit.engine.session import open_session
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import cluster as cluster_probe
@@ -61,13 +61,13 @@ def parcel(python: Path) -> Parcel:
     return parcel_for(session, session.look())
 
 
-def answers(made: Cluster, parcel: Parcel, budget: float = 180) -> Generator[NodeAnswer, None, None]:
+def answers(made: Cluster, parcel: Parcel, budget: float = 180) -> Generator[NodeResponse, None, None]:
     """Those of all nodes; each has the time that a machine which does much else may need."""
     driver = RayDriver(str(made.python), made.address, WITHOUT_TOKEN)
-    return node_answers(Machine(), driver, parcel, budget, longest=60)
+    return node_responses(Machine(), driver, parcel, budget, longest=60)
 
 
-def asked(made: Cluster, parcel: Parcel, budget: float = 180) -> list[NodeAnswer]:
+def asked(made: Cluster, parcel: Parcel, budget: float = 180) -> list[NodeResponse]:
     return list(answers(made, parcel, budget))
 
 
@@ -250,8 +250,8 @@ def test_nobody_is_at_the_address(python: Path, parcel: Parcel) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         nowhere = RayDriver(str(python), f"127.0.0.1:{silent.getsockname()[1]}", WITHOUT_TOKEN)
-        with pytest.raises(CouldNotAsk):
-            list(node_answers(Machine(), nowhere, parcel, 8))
+        with pytest.raises(CouldNotQuery):
+            list(node_responses(Machine(), nowhere, parcel, 8))
 
 
 @pytest.mark.parametrize(

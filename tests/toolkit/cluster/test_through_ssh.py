@@ -12,9 +12,9 @@ import psutil
 import pytest
 from support.running import Doctor
 
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import Parcel, packed
-from verl_doctor.toolkit.cluster.through_ssh import command, host_answers, shown
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
+from verl_doctor.toolkit.cluster.through_ssh import command, host_responses, shown
 from verl_doctor.toolkit.machine import Machine
 
 # What ssh does: the words behind the host are one line for the shell there. `gone` is a host that nobody knows.
@@ -75,8 +75,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def asked(
     *hosts: str, via: str = "ssh", python: str = sys.executable, budget: float = 120
-) -> dict[str, NodeAnswer]:
-    answers = host_answers(Machine(), hosts, via, python, PARCEL, budget)  # type: ignore[arg-type]
+) -> dict[str, NodeResponse]:
+    answers = host_responses(Machine(), hosts, via, python, PARCEL, budget)  # type: ignore[arg-type]
     return {answer.node: answer for answer in answers}
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from verl_doctor.toolkit.cluster import transport
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import Parcel
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.cluster.through_ray import RayDriver
 from verl_doctor.toolkit.collectors.ray.clusters import RayCluster
 from verl_doctor.toolkit.engine.session import open_session
@@ -29,11 +29,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
         *_: object,
         longest: float,
         **__: object,
-    ) -> Iterator[NodeAnswer]:
+    ) -> Iterator[NodeResponse]:
         found.append((budget, longest))
         return iter(())
 
-    monkeypatch.setattr(transport, "node_answers", asked)
+    monkeypatch.setattr(transport, "node_responses", asked)
     return found
 
 
@@ -51,7 +51,7 @@ def test_how_long_nodes_have(
 ) -> None:
     cluster = RayCluster("10.0.0.1:6379")
     way = transport._through_ray(
-        AskedNodes(budget=budget), open_session(Options()), cluster, RayDriver("python", cluster.address)
+        RequestedNodes(budget=budget), open_session(Options()), cluster, RayDriver("python", cluster.address)
     )
-    assert list(way.ask(Parcel(b"", {}), longest=longest)) == []
+    assert list(way.query(Parcel(b"", {}), longest=longest)) == []
     assert told == [seconds]

@@ -15,8 +15,8 @@ from support.running import Doctor
 from verl_doctor.toolkit.change import NewFile
 from verl_doctor.toolkit.changes import apply
 from verl_doctor.toolkit.cluster import node_program, node_reader, undo
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import Parcel, undo_parcel
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.cluster.node_undo import undone
 from verl_doctor.toolkit.cluster.repair import Environments
 from verl_doctor.toolkit.cluster.transport import Way
@@ -46,7 +46,7 @@ def test_a_node_takes_back_what_stands_in_its_environment(
     request = undo_parcel(run, run.look(), everything=everything).request
     monkeypatch.setattr(sys, "executable", str(python))  # which runs this on the node
     for more in (True, False):
-        answer = node_program.answered(request, Machine())
+        answer = node_program.respond(request, Machine())
         facts, missing = node_reader.read(json.dumps({"facts": answer}))
         told = json.loads(facts[node_program.UNDONE])
         assert (missing, told["refused"]) == ("", [])
@@ -66,30 +66,32 @@ def test_what_somebody_changed_meanwhile_stays_and_is_said(environment: Path) ->
 class Nodes:
     """Nodes that say what they have undone when they are asked, and which were asked."""
 
-    def __init__(self, *answers: NodeAnswer) -> None:
+    def __init__(self, *answers: NodeResponse) -> None:
         self.answers = answers
         self.asked: list[str] = []
 
-    def ask(self, parcel: Parcel, only: list[NodeAnswer], *_: Any) -> Iterator[NodeAnswer]:
+    def query(self, parcel: Parcel, only: list[NodeResponse], *_: Any) -> Iterator[NodeResponse]:
         assert parcel.request["undo"] == {"everything": True}
         self.asked += [one.node for one in only]
         yield from self.answers
 
 
-def undone_there(node: str, *lines: str, refused: tuple[str, ...] = ()) -> NodeAnswer:
-    return NodeAnswer(node, facts={"undone": json.dumps({"lines": lines, "refused": refused})})
+def undone_there(node: str, *lines: str, refused: tuple[str, ...] = ()) -> NodeResponse:
+    return NodeResponse(node, facts={"undone": json.dumps({"lines": lines, "refused": refused})})
 
 
 def test_one_node_of_each_other_environment_is_asked(
     here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n1, n2, n3, n4, n5 = (NodeAnswer(f"n{number}") for number in range(1, 6))
-    nodes = Nodes(undone_there("n2", "undone 0001: one for X"), NodeAnswer("n4", missing="its disk is full"))
+    n1, n2, n3, n4, n5 = (NodeResponse(f"n{number}") for number in range(1, 6))
+    nodes = Nodes(
+        undone_there("n2", "undone 0001: one for X"), NodeResponse("n4", missing="its disk is full")
+    )
     found = Environments((n1,), ((n2, n3), (n4,)), frozenset(), (n5,))
 
     def others(_: object, options: Options, __: object) -> Others:
         run = open_session(options)
-        return Others(Way("asks", nodes.ask), run, run.look(), found)
+        return Others(Way("asks", nodes.query), run, run.look(), found)
 
     monkeypatch.setattr(undo, "others", others)
     done = here("undo", "--all", "--cluster", "--python", sys.executable, cwd=tmp_path)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit.cluster.examination import FactsFiles, OtherNodes
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.engine.examination import OneMachine
 from verl_doctor.toolkit.options.examination import are_several, source_of
 from verl_doctor.toolkit.snapshot.examination import SnapshotFile
 
 
 def test_each_option_names_its_source(tmp_path: Path) -> None:
-    file, nodes = tmp_path / "one.json", AskedNodes()
+    file, nodes = tmp_path / "one.json", RequestedNodes()
     assert source_of((), None) == OneMachine()
     assert source_of((), nodes) == OtherNodes(nodes)
     assert source_of((file,), None) == SnapshotFile(file)

@@ -67,7 +67,7 @@ def test_a_file_of_several_nodes_is_judged_as_a_fleet(
     found = examine(Request(session, SnapshotFile(file)))
     assert found.report.nodes is not None
     assert (found.report.nodes.answered, found.report.nodes.lost) == (3, 1)
-    assert lines(found.report) == lines(fleet.judge(nodes.answers(), session, session.look()))
+    assert lines(found.report) == lines(fleet.judge(nodes.responses(), session, session.look()))
     assert found.facts.get(Interpreter) == machine("h200-with-job")[Interpreter]
 
 
@@ -86,7 +86,7 @@ def test_nodes_at_hand_are_judged_with_a_fresh_look(session: Session, nodes: Fol
     report = examine(Request(session, KeptNodes(nodes))).report
     assert report.nodes is not None
     assert report.nodes.answered == 3
-    assert lines(report) == lines(fleet.judge(nodes.answers(), session, session.look()))
+    assert lines(report) == lines(fleet.judge(nodes.responses(), session, session.look()))
 
 
 @pytest.mark.parametrize("with_nodes", [False, True])

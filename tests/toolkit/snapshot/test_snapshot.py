@@ -15,7 +15,7 @@ from support.fleets import dead, node, numbered, with_version
 from support.machine_facts import MACHINES, known, machine
 from support.trying import cases
 
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.engine import factsfile
 from verl_doctor.toolkit.engine.session import version
 from verl_doctor.toolkit.facts import Unknown
@@ -53,7 +53,7 @@ def entries(facts: Any) -> Any:
     return factsfile.entries(facts, known().collectors)
 
 
-def folded(answers: Sequence[NodeAnswer]) -> FoldedNodes:
+def folded(answers: Sequence[NodeResponse]) -> FoldedNodes:
     nodes = FoldedNodes()
     for answer in answers:
         nodes.add(answer)
@@ -64,7 +64,7 @@ def told(nodes: FoldedNodes) -> list[tuple[str, str, Any, str]]:
     """What each node said, whatever the order of keys in its texts."""
     return [
         (one.node, one.address, {name: json.loads(text) for name, text in one.facts.items()}, one.missing)
-        for one in nodes.answers()
+        for one in nodes.responses()
     ]
 
 
@@ -91,7 +91,7 @@ def test_a_facts_file_is_a_snapshot_of_unknown_date() -> None:
 @given(st.lists(ENTRIES, max_size=6))
 def test_nodes_come_back_as_they_answered(facts: list[dict[str, Any]]) -> None:
     answers = [
-        NodeAnswer(f"node{number}", f"10.0.0.{number}", {name: json.dumps(one) for name, one in of.items()})
+        NodeResponse(f"node{number}", f"10.0.0.{number}", {name: json.dumps(one) for name, one in of.items()})
         for number, of in enumerate(facts)
     ]
     nodes = folded(answers)

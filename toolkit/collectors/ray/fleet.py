@@ -13,7 +13,7 @@ UNSEEN = "GPUs that could not be asked"
 
 
 @dataclass(frozen=True)
-class Said:
+class ReportedValue:
     """One value of a subject: the value, "" for absent, on how many nodes, and which (`system.node_names`).
 
     Typical nodes are not named: `nodes` is "" for a value that more than half report.
@@ -29,10 +29,10 @@ class Said:
         return shortened(self.nodes, self.count)
 
 
-def together(lists: Iterable[str]) -> Said:
+def together(lists: Iterable[str]) -> ReportedValue:
     """Merge several lists of nodes, each node once."""
     nodes = {node for list_ in lists for node in expand(list_)}
-    return Said("", len(nodes), fold(nodes))
+    return ReportedValue("", len(nodes), fold(nodes))
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Subject:
 
     kind: str
     name: str
-    answers: tuple[Said, ...]
+    answers: tuple[ReportedValue, ...]
     among: str = ""
 
     @property
-    def usual(self) -> Said | None:
+    def usual(self) -> ReportedValue | None:
         """Return the value that more than half of the reporting nodes have, None without such a majority."""
         first = self.answers[0]
         return first if 2 * first.count > sum(answer.count for answer in self.answers) else None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.console import output
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
@@ -63,7 +63,7 @@ from verl_doctor.toolkit.text import harmless
 def check(
     *,
     options: Options,
-    nodes: AskedNodes | None,
+    nodes: RequestedNodes | None,
     rules: Rules,
     view: View,
     facts: tuple[Path, ...],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.commands.checklist.answer import ChecklistAnswer
 from verl_doctor.toolkit.commands.checklist.checklist import Checklist
 from verl_doctor.toolkit.console.progress import Progress
@@ -50,7 +50,7 @@ from verl_doctor.toolkit.target import Options, UsageError
 def checklist(
     *,
     options: Options,
-    nodes: AskedNodes | None,
+    nodes: RequestedNodes | None,
     old: Path | None,
     run_them: bool,
     log: Path | None,
@@ -83,7 +83,7 @@ def _read(old: Path, run: Session) -> Snapshot:
     return snapshot.read(Path(os.path.normpath(run.machine.cwd / old)), run.registry.collectors)
 
 
-def _examined_nodes(nodes: AskedNodes, run: Session, progress: Progress) -> tuple[Report, Snapshot]:
+def _examined_nodes(nodes: RequestedNodes, run: Session, progress: Progress) -> tuple[Report, Snapshot]:
     """The results of all nodes, queried once and judged together with this machine."""
     from verl_doctor.toolkit.snapshot.examination import KeptNodes  # noqa: PLC0415 - a checklist of one machine does without
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
@@ -41,7 +41,7 @@ def compare(
     *,
     old: Path,
     options: Options,
-    nodes: AskedNodes | None,
+    nodes: RequestedNodes | None,
     deep: bool,
     verbose: bool,
     form: str,

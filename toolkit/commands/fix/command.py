@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.engine.examination import Request, examine
@@ -57,7 +57,7 @@ from verl_doctor.toolkit.target import Options, UsageError
 def fix(
     *,
     options: Options,
-    nodes: AskedNodes | None,
+    nodes: RequestedNodes | None,
     rules: Rules,
     view: View,
     apply_them: bool,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.console import output
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
@@ -78,7 +78,7 @@ _FORMS = ("markdown", "text", "json")
 def report(
     *,
     options: Options,
-    nodes: AskedNodes | None,
+    nodes: RequestedNodes | None,
     rules: Rules,
     logs: tuple[str, ...],
     old: Path | None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.engine.collect import Collection, Facts
 from verl_doctor.toolkit.engine.examination import Request, Watch, examine
@@ -21,7 +21,7 @@ from verl_doctor.toolkit.target import UsageError
 class Asked:
     """What to examine besides or instead of this machine: nodes, saved facts, logs, an older snapshot, the package indexes."""
 
-    nodes: AskedNodes | None = None
+    nodes: RequestedNodes | None = None
     facts: tuple[Path, ...] = ()
     logs: tuple[str, ...] = ()
     old: Path | None = None

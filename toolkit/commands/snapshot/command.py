@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.console import output
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
@@ -37,7 +37,7 @@ from verl_doctor.toolkit.target import Options
     show_default=True,
     help="The output format.",
 )
-def snapshot(*, file: Path, options: Options, nodes: AskedNodes | None, deep: bool, form: str) -> int:
+def snapshot(*, file: Path, options: Options, nodes: RequestedNodes | None, deep: bool, form: str) -> int:
     """Save all facts of a working cluster to FILE.
 
     `compare` reads FILE, and so do check --facts FILE and patches apply FILE. With a launch script it contains the job's configuration and variables, with --cluster all nodes. The file is JSON. It contains names of hosts, users and folders, but nothing that may be a secret.

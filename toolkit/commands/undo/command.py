@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import give_up_stdout, nothing_on_stdout
 from verl_doctor.toolkit.engine.discovery import discover
@@ -51,7 +51,7 @@ from verl_doctor.toolkit.text import harmless
 def undo(
     *,
     options: Options,
-    nodes: AskedNodes | None,
+    nodes: RequestedNodes | None,
     ray_address: str,
     identifier: str | None,
     list_them: bool,
@@ -170,7 +170,7 @@ def _undone(runs: Iterable[Sequence[Name]], named: Sequence[Path]) -> int:
     return ExitCode.FAILED if refused else ExitCode.OK
 
 
-def _undone_on(nodes: AskedNodes, options: Options, *, everything: bool) -> int:
+def _undone_on(nodes: RequestedNodes, options: Options, *, everything: bool) -> int:
     """Undo in the environment here, then in those of the other nodes."""
     from verl_doctor.toolkit.cluster import undo as cluster_undo  # noqa: PLC0415 - few repairs are of many nodes
 
@@ -181,10 +181,10 @@ def _undone_on(nodes: AskedNodes, options: Options, *, everything: bool) -> int:
         outcomes = cluster_undo.take_back(others, everything=everything, watch=progress.say)
     for line in outcomes.lines:
         print(harmless(line))
-    for sentence in (*outcomes.refused, *outcomes.unheard):
+    for sentence in (*outcomes.refused, *outcomes.unknown):
         _complain(sentence)
     return max(code, int(bool(outcomes.refused))) or (
-        ExitCode.COULD_NOT_CHECK if outcomes.unheard else ExitCode.OK
+        ExitCode.COULD_NOT_CHECK if outcomes.unknown else ExitCode.OK
     )
 
 

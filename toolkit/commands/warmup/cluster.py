@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from verl_doctor.toolkit.cluster import transport
-from verl_doctor.toolkit.cluster.node_answer import NodeAnswer
 from verl_doctor.toolkit.cluster.node_parcel import warm_parcel
 from verl_doctor.toolkit.cluster.node_program import WARMED
-from verl_doctor.toolkit.cluster.node_request import BUDGET, AskedNodes, Sharing
+from verl_doctor.toolkit.cluster.node_request import BUDGET, RequestedNodes, Sharing
+from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.commands.warmup.warmup import Node
 from verl_doctor.toolkit.console.progress import Progress, announce
 from verl_doctor.toolkit.engine.collect import Collection
@@ -35,20 +35,20 @@ _SUMMING_UP = 10.0  # seconds of these for its report when its time is up, at mo
 
 
 def warm_nodes(
-    nodes: AskedNodes, run: Session, collection: Collection, warm_request: WarmRequest, at_once: int
+    nodes: RequestedNodes, run: Session, collection: Collection, warm_request: WarmRequest, at_once: int
 ) -> tuple[Node, ...]:
     """Warm up every node, and include those that did not respond. Raises CouldNotAsk if no node can be queried.
 
     Ctrl-C and SIGTERM end the reading on all nodes; results received until then count.
     """
     way = transport.way_to(replace(nodes, budget=min(nodes.budget, BUDGET)), run, collection)
-    announce(way.says)
+    announce(way.description)
     with Progress() as progress:
         look = warm_parcel(run, replace(warm_request, dry_run=True), _LOOK)
         with contextlib.closing(
-            way.ask(look, watch=progress.say, longest=min(nodes.budget, _LOOK))
-        ) as answers:
-            heard = {_key(answer): answer for answer in answers}
+            way.query(look, watch=progress.say, longest=min(nodes.budget, _LOOK))
+        ) as responses:
+            heard = {_key(answer): answer for answer in responses}
         found = {key: _node(answer) for key, answer in heard.items()}
         cold = {
             key: node.pages for key, node in found.items() if node.pages is not None and node.pages.missing
@@ -66,9 +66,9 @@ def warm_nodes(
             with (
                 as_ctrl_c(signal.SIGTERM, signal.SIGHUP),
                 contextlib.suppress(KeyboardInterrupt),
-                contextlib.closing(way.ask(parcel, only, progress.say, longest, sharing)) as answers,
+                contextlib.closing(way.query(parcel, only, progress.say, longest, sharing)) as responses,
             ):
-                for answer in answers:
+                for answer in responses:
                     found[_key(answer)] = _node(answer)
     return tuple(sorted(found.values(), key=lambda node: node.name))
 
@@ -86,11 +86,11 @@ def _patience(cold: Mapping[str, Summary], sharing: Sharing, budget: float) -> t
     return min(longest, budget), min(longest * turns, budget)
 
 
-def _key(answer: NodeAnswer) -> str:
+def _key(answer: NodeResponse) -> str:
     return answer.number or answer.node
 
 
-def _node(answer: NodeAnswer) -> Node:
+def _node(answer: NodeResponse) -> Node:
     if answer.missing or WARMED not in answer.facts:
         return Node(answer.node, missing=answer.missing or "it did not report")
     try:

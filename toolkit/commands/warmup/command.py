@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from verl_doctor.toolkit.cluster.node_request import AskedNodes
+from verl_doctor.toolkit.cluster.node_request import RequestedNodes
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.engine.collect import Collection
@@ -117,7 +117,7 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 def warmup(
     *,
     options: Options,
-    nodes: AskedNodes | None,
+    nodes: RequestedNodes | None,
     paths: tuple[Path, ...],
     compiles: bool,
     only: str | None,

@@ -18,10 +18,10 @@ from support.trying import unless_disturbed
 from verl_doctor.toolkit.cluster import node_warm
 from verl_doctor.toolkit.cluster.node_parcel import Parcel, packed
 from verl_doctor.toolkit.cluster.node_request import Sharing
-from verl_doctor.toolkit.cluster.through_ssh import host_answers
+from verl_doctor.toolkit.cluster.through_ssh import host_responses
 from verl_doctor.toolkit.commands.warmup import cluster
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.probes.cluster import Visit, startable
+from verl_doctor.toolkit.probes.cluster import NodeQuery, startable
 from verl_doctor.toolkit.warm.request import WarmRequest
 
 NFS, LUSTRE = "nfs4 server:/models", "lustre mgs@tcp:/data"
@@ -35,13 +35,15 @@ echo "- $5" >> "$VISITS"
 """
 
 
-def turn(waiting: list[Visit], running: list[Visit], sharing: int = 2, at_once: int = 256) -> list[str]:
+def turn(
+    waiting: list[NodeQuery], running: list[NodeQuery], sharing: int = 2, at_once: int = 256
+) -> list[str]:
     return [visit.node for visit in startable(waiting, running, at_once=at_once, sharing=sharing)]
 
 
-def visits(count: int, *shares: str, first: int = 0) -> list[Visit]:
+def visits(count: int, *shares: str, first: int = 0) -> list[NodeQuery]:
     return [
-        Visit(f"n{number}", f"10.0.{number // 256}.{number % 256}", shares)
+        NodeQuery(f"n{number}", f"10.0.{number // 256}.{number % 256}", shares)
         for number in range(first, first + count)
     ]
 
@@ -60,7 +62,7 @@ def test_who_needs_two_file_systems_waits_for_both_and_stops_nobody_else() -> No
 
 
 def test_raylets_of_one_machine_and_all_together_have_their_own_limits() -> None:
-    one_machine = [Visit(str(number), "10.0.0.1") for number in range(5)]
+    one_machine = [NodeQuery(str(number), "10.0.0.1") for number in range(5)]
     assert turn(one_machine, []) == ["0", "1"]
     assert len(turn(visits(300), [])) == 256
     assert turn(visits(9), visits(3, first=9), at_once=4) == ["n0"]
@@ -71,7 +73,7 @@ def test_a_thousand_nodes_all_get_their_turn() -> None:
     order = random.Random(7)
     waiting = [*visits(900, NFS), *visits(60, LUSTRE, first=900), *visits(40, first=960)]
     order.shuffle(waiting)
-    running: list[Visit] = []
+    running: list[NodeQuery] = []
     done = 0
     while waiting or running:
         for visit in startable(waiting, running, at_once=256, sharing=8):
@@ -101,7 +103,8 @@ def test_hosts_that_share_a_file_system_go_one_after_the_other(ssh: Path) -> Non
     nothing = Parcel(packed([]), {"modules": [], "facts": [], "given": {}})
     sharing = Sharing(dict.fromkeys(hosts[:3], (NFS,)), most=1)
     heard = {
-        one.node for one in host_answers(Machine(), hosts, "ssh", "/bin/true", nothing, 120, sharing=sharing)
+        one.node
+        for one in host_responses(Machine(), hosts, "ssh", "/bin/true", nothing, 120, sharing=sharing)
     }
     assert heard == set(hosts)
     of_sharers = [line for line in ssh.read_text().splitlines() if not line.endswith("n3")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class NodeAnswer:
+class NodeResponse:
     """One node's response. `facts` holds each entry of its facts file (`factsfile`) as JSON text, by the fact's name.
 
     It is text because most of it is the same on all nodes: equal entries are decoded and restored once (`fleet`). `node` is
