@@ -20,7 +20,7 @@ from packaging.version import Version
 from verl_doctor.toolkit.commands.matrix.judge import Break
 from verl_doctor.toolkit.commands.matrix.matrix import Row, Study
 from verl_doctor.toolkit.commands.matrix.releases import Release
-from verl_doctor.toolkit.commands.matrix.request import Request, Teller, study_for
+from verl_doctor.toolkit.commands.matrix.request import Callbacks, Request, study_for
 from verl_doctor.toolkit.machine import Machine
 
 DATA = Path(__file__).parent / "compatibility.json"
@@ -101,7 +101,7 @@ def _finding(row: Row, found: Break) -> dict[str, Any]:
 def main() -> int:
     """Write the data."""
     began = time.monotonic()
-    study = study_for(Request(python=Path(sys.executable)), Machine(), Teller())
+    study = study_for(Request(python=Path(sys.executable)), Machine(), Callbacks())
     try:
         made = table(study)
     finally:

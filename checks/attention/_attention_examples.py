@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends, Backend
-from verl_doctor.toolkit.collectors.vllm.attention_requested import Asked, AttentionAsked
+from verl_doctor.toolkit.collectors.vllm.attention_requested import AttentionAsked, RequestedBackend
 
 _EVERYWHERE = ("cuda", "rocm")
 _V1 = "vllm.v1.attention.backends."
@@ -58,11 +58,11 @@ TWO_ENGINES = AttentionBackends(
 def variable(name: str) -> AttentionAsked:
     """The variable in a launch script."""
     return AttentionAsked(
-        (Asked("VLLM_ATTENTION_BACKEND", name, "VLLM_ATTENTION_BACKEND", "/home/me/run.sh", 3),)
+        (RequestedBackend("VLLM_ATTENTION_BACKEND", name, "VLLM_ATTENTION_BACKEND", "/home/me/run.sh", 3),)
     )
 
 
 def option(name: str, by: str = "attention_backend") -> AttentionAsked:
     """An engine argument in the command of a launch script."""
     key = f"actor_rollout_ref.rollout.engine_kwargs.vllm.{by}"
-    return AttentionAsked((Asked(by, name, key, "/home/me/run.sh", 9),))
+    return AttentionAsked((RequestedBackend(by, name, key, "/home/me/run.sh", 9),))

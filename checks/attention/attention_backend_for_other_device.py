@@ -8,7 +8,7 @@ from dataclasses import replace
 from verl_doctor.checks.attention._attention_examples import BY_VARIABLE, TRITON_MLA, TWO_ENGINES, variable
 from verl_doctor.checks.shared.attention import about, language, location, remedy, written
 from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends, Backend
-from verl_doctor.toolkit.collectors.vllm.attention_requested import Asked, AttentionAsked
+from verl_doctor.toolkit.collectors.vllm.attention_requested import AttentionAsked, RequestedBackend
 from verl_doctor.toolkit.collectors.vllm.platform import VllmPlatform
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, check
 
@@ -79,7 +79,7 @@ def attention_backend_for_other_device(
 
 
 def _finding(
-    place: Asked,
+    place: RequestedBackend,
     backend: Backend,
     backends: AttentionBackends,
     message: str,

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from verl_doctor.checks.attention._attention_examples import BY_BOTH, BY_OPTION, option, variable
 from verl_doctor.checks.shared.attention import location, written
 from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends
-from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, Asked, AttentionAsked
+from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, AttentionAsked, RequestedBackend
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
 
 _OPTION, _FIELD = "attention_backend", "attention_config.backend"
 
 
-def _both(*attention_asked: AttentionAsked) -> AttentionAsked:
-    return AttentionAsked(tuple(place for part in attention_asked for place in part.places))
+def _both(*places: AttentionAsked) -> AttentionAsked:
+    return AttentionAsked(tuple(place for part in places for place in part.places))
 
 
 @check(
@@ -64,7 +64,11 @@ def attention_backend_named_twice(
 
 
 def _finding(
-    first: Asked, second: Asked, backends: AttentionBackends, severity: Severity, how: str
+    first: RequestedBackend,
+    second: RequestedBackend,
+    backends: AttentionBackends,
+    severity: Severity,
+    how: str,
 ) -> Finding:
     places = [place for place in (location(first), location(second)) if place is not None]
     away = f"unset {VARIABLE}" if first.by == VARIABLE else f"remove {first.written}"

@@ -14,7 +14,7 @@ from verl_doctor.checks.attention._attention_examples import (
 )
 from verl_doctor.checks.shared.attention import about, choices, heeded, location, remedy, written
 from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends
-from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, Asked, AttentionAsked
+from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, AttentionAsked, RequestedBackend
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 from verl_doctor.toolkit.text import listed
 
@@ -69,6 +69,6 @@ def _nearest(name: str, backends: AttentionBackends) -> str:
     return f"; write {found[0]}" if found else ""
 
 
-def _engine(place: Asked, backends: AttentionBackends) -> str:
+def _engine(place: RequestedBackend, backends: AttentionBackends) -> str:
     old = backends.old_engine_unless and place.name not in backends.old_engine_unless
     return " and runs its old engine (V0), or stops if VLLM_USE_V1=1" if old else ""

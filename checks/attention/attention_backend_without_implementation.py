@@ -83,6 +83,6 @@ def _why(backend: Backend) -> str:
 
 def _correction(there: Configuration | Unknown, key: str) -> Correction | None:
     """Remove the setting, so that vLLM chooses."""
-    if isinstance(there, Unknown) or there.asked_for(key) is None:
+    if isinstance(there, Unknown) or there.override_of(key) is None:
         return None
     return settings(there, {key: LEAVE_OUT}, "vLLM chooses a backend that it has")

@@ -13,7 +13,7 @@ from verl_doctor.checks.attention._attention_examples import (
 )
 from verl_doctor.checks.shared.attention import VISION, how_to_name, location, written
 from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends
-from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, Asked, AttentionAsked
+from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, AttentionAsked, RequestedBackend
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 
@@ -56,7 +56,7 @@ def attention_option_unknown(requested: AttentionAsked, backends: AttentionBacke
         )
 
 
-def _wanted(place: Asked, backends: AttentionBackends) -> str:
+def _wanted(place: RequestedBackend, backends: AttentionBackends) -> str:
     """How to select a backend for the language model in this vLLM."""
     by_variable = backends.variable_is_read and place.by != VISION
     return f"the variable {VARIABLE}" if by_variable else "no such option"

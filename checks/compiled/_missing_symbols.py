@@ -18,7 +18,7 @@ def is_other_abi(symbol: MissingSymbol) -> bool:
     return any(other != symbol.words and _without_abi(other) == plain for other in symbol.similar)
 
 
-def wants_new_abi(symbol: MissingSymbol) -> bool:
+def needs_new_abi(symbol: MissingSymbol) -> bool:
     """Whether the missing function is of the new ABI."""
     return "cxx11" in symbol.words
 
@@ -38,7 +38,7 @@ def in_torch(symbol: MissingSymbol) -> str:
     words = short(symbol.words)
     if is_other_abi(symbol):
         return (
-            f"{words}: torch has it with {'std::string' if wants_new_abi(symbol) else 'std::__cxx11::string'}"
+            f"{words}: torch has it with {'std::string' if needs_new_abi(symbol) else 'std::__cxx11::string'}"
         )
     if symbol.similar:
         nearest = short(max(symbol.similar, key=lambda other: _alike(other, symbol.words)))

@@ -12,9 +12,9 @@ from verl_doctor.checks.compiled._missing_symbols import (
     is_of_torch,
     is_other_abi,
     library_name,
+    needs_new_abi,
     older_library,
     short,
-    wants_new_abi,
 )
 from verl_doctor.checks.shared.extensions import (
     TORCH,
@@ -160,7 +160,7 @@ def _reason(files: list[Extension], torch: TorchBuild | Unknown) -> str:
         return f"the loaded {library_name(library)} does not have {library.name}"
     abi = next((symbol for symbol in symbols if is_other_abi(symbol)), None)
     if abi is not None:
-        its, own = ("new", "old") if wants_new_abi(abi) else ("old", "new")
+        its, own = ("new", "old") if needs_new_abi(abi) else ("old", "new")
         which = f"the {its} ABI of the C++ library (std::string) is used, but torch {torch.version} has the {own} one"
         return f"{which}; built for torch {wanted}" if (wanted := extension.built_for_torch) else which
     if not any(map(is_of_torch, symbols)):

@@ -21,7 +21,7 @@ _TOO_OLD = MissingVersion("GLIBCXX_3.4.32", "libstdc++.so.6", _CONDA, "GLIBCXX_3
 _GLIBC = MissingVersion("GLIBC_2.38", "libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6", "GLIBC_2.35")
 
 
-def _wanting(version: MissingVersion, **changes: object) -> Extensions:
+def _missing(version: MissingVersion, **changes: object) -> Extensions:
     return Extensions((replace(FLASH, missing_versions=(version,), **changes),), 1)  # type: ignore[arg-type]
 
 
@@ -31,9 +31,9 @@ def _wanting(version: MissingVersion, **changes: object) -> Extensions:
     requires={"PY100", "PY102"},
     examples=lambda: [
         Example("all versions exist", (Extensions((FLASH,), 1),)),
-        Example("another file of the package is loaded instead", (_wanting(_GLIBC, instead="/env/b.so"),)),
-        Example("an older libstdc++ comes first", (_wanting(_TOO_OLD),), "GLIBCXX_3.4.32, but the loaded libstdc++.so.6 has none after GLIBCXX_3.4.29"),
-        Example("glibc is too old", (_wanting(_GLIBC),), "GLIBC_2.38"),
+        Example("another file of the package is loaded instead", (_missing(_GLIBC, instead="/env/b.so"),)),
+        Example("an older libstdc++ comes first", (_missing(_TOO_OLD),), "GLIBCXX_3.4.32, but the loaded libstdc++.so.6 has none after GLIBCXX_3.4.29"),
+        Example("glibc is too old", (_missing(_GLIBC),), "GLIBC_2.38"),
     ],
 )  # fmt: skip
 def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 
 _PLAIN = 0.9  # the similarity from which two names are certainly the same
 _CLOSE = 0.75  # the similarity from which a name may be a typo of another
@@ -66,7 +66,7 @@ def renamed(key: str, there: Configuration) -> Rename | None:
     return None
 
 
-def certain(word: Asked, there: Configuration) -> str:
+def certain(word: OverrideWord, there: Configuration) -> str:
     """The key, with its sign, that a word without a sign must mean in the current tree; "" if that is a guess.
 
     A rename does not count if it changed the value's meaning, or left part of it to another key.

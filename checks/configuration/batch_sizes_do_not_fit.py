@@ -126,7 +126,7 @@ def batch_sizes_do_not_fit(
     for broken in (*_broken(configuration), *_dynamic_batches(configuration, padded=padded)):
         where = demands.place(broken.demand)
         if where:
-            words = [word for key in broken.keys if (word := configuration.asked_for(key)) is not None]
+            words = [word for key in broken.keys if (word := configuration.override_of(key)) is not None]
             yield Finding(
                 broken.message,
                 Evidence(
@@ -221,7 +221,7 @@ def _dynamic_batches(there: Configuration, *, padded: bool) -> Iterator[_Broken]
         (f"{_ROLLOUT}.log_prob_use_dynamic_bsz", f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"),
     ):
         most = there.number(key)
-        own = key.startswith(_ACTOR) or there.asked_for(key) is not None
+        own = key.startswith(_ACTOR) or there.override_of(key) is not None
         if there.get(switch) is True and own and most and most * sequence < row:
             tokens = f"the {row:g} tokens of a row" if padded else f"the {row:g} tokens that a row may have"
             yield _Broken(
@@ -295,7 +295,7 @@ def _micro_batches(there: Configuration) -> Iterator[_Broken]:
                 f"{old} and {new} are both set",
                 (old, new),
                 f"Remove {old}, which is deprecated",
-                values={old: LEAVE_OUT if there.asked_for(old) else None},
+                values={old: LEAVE_OUT if there.override_of(old) else None},
                 why=f"{new}={there.get(new)} stays",
             )
 

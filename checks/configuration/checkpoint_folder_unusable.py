@@ -46,7 +46,7 @@ def checkpoint_folder_unusable(
     file system is mounted on the compute nodes only.
     """
     if isinstance(hydra, HydraFolder) and hydra.trouble and hydra.above != "/":
-        word = configuration.asked_for(HYDRA_FOLDER)
+        word = configuration.override_of(HYDRA_FOLDER)
         yield Finding(
             f"Hydra writes to {hydra.path}, but {_WHY[hydra.trouble].format(above=hydra.above)}",
             Evidence(found=hydra.trouble, wanted="a writable folder", read_from=hydra.above),
@@ -64,7 +64,7 @@ def checkpoint_folder_unusable(
         )
     if isinstance(folder, Unknown) or not folder.trouble:
         return
-    word = configuration.asked_for(_KEY)
+    word = configuration.override_of(_KEY)
     certain = folder.above != "/"  # otherwise a file system may not be mounted here
     yield Finding(
         f"checkpoints go to {folder.path}, but {_WHY[folder.trouble].format(above=folder.above)}",

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured, place, release
 from verl_doctor.checks.shared.corrections import healed, reworded
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.configuration.registries import (
     AGENT_LOOP,
     CONTENTS,
@@ -135,7 +135,7 @@ def choice_unknown(
     for key, registry in registries.registries.items():
         if registries.extended_by and key not in registries.closed:
             continue
-        word = configuration.asked_for(key)
+        word = configuration.override_of(key)
         if word is None or (key == AGENT_LOOP and _agent_loops_elsewhere(configuration, tables)):
             continue
         if key in CONTENTS and not (configuration.number(_SAVES) or 0) > 0:
@@ -166,7 +166,7 @@ def choice_unknown(
             )
 
 
-def _correction(word: Asked, value: str, near: str, default: object) -> Correction | None:
+def _correction(word: OverrideWord, value: str, near: str, default: object) -> Correction | None:
     """The intended name, otherwise verl's default."""
     if near and difflib.SequenceMatcher(None, value, near).ratio() >= _PLAIN:
         return reworded(word, word.text.replace(value, near), f"{near} is the closest name to {value}")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from verl_doctor.checks.shared.configuration import SCRIPT, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses, Refused
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked
+from verl_doctor.toolkit.collectors.configuration.configuration import OverrideWord
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _ACTOR = "actor_rollout_ref.actor"
-_WORD = Asked(f"+{_ACTOR}.mine=1", SCRIPT, 3, "applied", f"{_ACTOR}.mine", "+", 1)
+_WORD = OverrideWord(f"+{_ACTOR}.mine=1", SCRIPT, 3, "applied", f"{_ACTOR}.mine", "+", 1)
 _REFUSED = Refused(
     _WORD, _ACTOR, "mine", "verl.workers.config.FSDPActorConfig", "/env/verl/utils/config.py:164"
 )

@@ -19,8 +19,8 @@ from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     MISSING,
     UNTOLD_VALUE,
-    Asked,
     Configuration,
+    OverrideWord,
     with_overrides,
 )
 from verl_doctor.toolkit.collectors.launch.launch import Word
@@ -74,7 +74,7 @@ def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
                     yield _dangling(word, match[1], configuration)
 
 
-def _dangling(word: Asked, key: str, there: Configuration) -> Finding:
+def _dangling(word: OverrideWord, key: str, there: Configuration) -> Finding:
     near = alike(key, there)
     return Finding(
         f"{word.key} refers to ${{{key}}}, which does not exist"
@@ -90,7 +90,7 @@ def _dangling(word: Asked, key: str, there: Configuration) -> Finding:
     )
 
 
-def _finding(word: Asked, there: Configuration) -> Finding:
+def _finding(word: OverrideWord, there: Configuration) -> Finding:
     what, remedy = _meant(word, there)
     return Finding(
         f"{release(there)} has no setting {word.key}{what}",
@@ -106,7 +106,7 @@ def _finding(word: Asked, there: Configuration) -> Finding:
     )
 
 
-def _correction(word: Asked, there: Configuration) -> Correction | None:
+def _correction(word: OverrideWord, there: Configuration) -> Correction | None:
     """The intended key if there is one; otherwise, remove the word if this verl has nothing like it."""
     sign, value = word.sign, word.text.partition("=")[2]
 
@@ -127,7 +127,7 @@ def _correction(word: Asked, there: Configuration) -> Correction | None:
     )
 
 
-def _meant(word: Asked, there: Configuration) -> tuple[str, str]:
+def _meant(word: OverrideWord, there: Configuration) -> tuple[str, str]:
     """The end of the message, and the next step."""
     key = word.key
     moved = renamed(key, there)

@@ -9,7 +9,12 @@ from typing import Any
 
 from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, place, release, tree_of
 from verl_doctor.checks.shared.corrections import as_written, healed, reworded
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNTOLD, Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import (
+    MISSING,
+    UNTOLD,
+    Configuration,
+    OverrideWord,
+)
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Phase, Subject, check
@@ -83,7 +88,7 @@ def config_value_of_wrong_type(
                 )
 
 
-def _wanted(word: Asked, there: Configuration) -> str:
+def _wanted(word: OverrideWord, there: Configuration) -> str:
     """What is wrong with the value; "" if nothing."""
     value, default = word.value, _default(word, there)
     if value == _NOTHING:
@@ -111,7 +116,7 @@ def _wanted(word: Asked, there: Configuration) -> str:
     return ""
 
 
-def _correction(word: Asked, there: Configuration) -> Correction | None:
+def _correction(word: OverrideWord, there: Configuration) -> Correction | None:
     """The same value in the form that verl accepts, if the text has a single meaning, or a list that begins with a single number.
 
     Otherwise 1 for the numbers of GPUs and nodes, and verl's default for other switches and numbers.
@@ -156,14 +161,14 @@ def _meant(value: object, default: object) -> object:
     return None
 
 
-def _phase(word: Asked, validation: Validation | Unknown) -> Phase | None:
+def _phase(word: OverrideWord, validation: Validation | Unknown) -> Phase | None:
     """Where verl stops: in its validation (None) if that reads the key, otherwise when workers use it."""
     if isinstance(validation, Unknown) or any(word.key in raised.keys for raised in validation.raised):
         return None
     return "workers"
 
 
-def _default(word: Asked, there: Configuration) -> Any:
+def _default(word: OverrideWord, there: Configuration) -> Any:
     return there.default(word.key)
 
 
@@ -174,7 +179,7 @@ def _plain(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _remedy(word: Asked, default: Any) -> str:
+def _remedy(word: OverrideWord, default: Any) -> str:
     if word.value == _NOTHING:
         return f"Write {word.sign}{word.key}=null"
     if isinstance(word.value, float) and word.value.is_integer():

@@ -94,7 +94,7 @@ def context_does_not_fit(
         where = demands.place(broken.demand)
         if not where:
             continue
-        words = [word for key in broken.keys if (word := configuration.asked_for(key)) is not None]
+        words = [word for key in broken.keys if (word := configuration.override_of(key)) is not None]
         yield Finding(
             broken.message,
             Evidence(

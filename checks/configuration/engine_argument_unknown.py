@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from verl_doctor.checks.configuration._verl_keys import is_slip
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.vllm.attention_requested import OPTIONS
 from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION, EngineArguments
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
@@ -67,7 +67,7 @@ def engine_argument_unknown(configuration: Configuration, arguments: EngineArgum
             )
 
 
-def _correction(word: Asked, name: str, near: Sequence[str]) -> Correction | None:
+def _correction(word: OverrideWord, name: str, near: Sequence[str]) -> Correction | None:
     """The argument that was clearly meant; otherwise, remove the word. None for a word that sets more than this argument."""
     if word.key != f"{SECTION}.{name}":
         return None
@@ -76,7 +76,7 @@ def _correction(word: Asked, name: str, near: Sequence[str]) -> Correction | Non
     return reworded(word, None, effect=f"vLLM has no {name}, so the engine runs without {word.text}")
 
 
-def _handed_on(there: Configuration) -> Iterator[tuple[Asked, str]]:
+def _handed_on(there: Configuration) -> Iterator[tuple[OverrideWord, str]]:
     """Yield the words that set something below the section, with its name there."""
     for word in there.overrides:
         if word.fate != "applied" or word.value is None or word.sign == "~":

@@ -55,7 +55,7 @@ def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -
     for engine in engines.engines:
         if engine.installed:
             continue
-        word = configuration.asked_for(engine.key)
+        word = configuration.override_of(engine.key)
         short = engine.key.removeprefix("actor_rollout_ref.")
         yield Finding(
             f"{short} is {engine.name}, but {engine.title} is not installed",
@@ -81,7 +81,7 @@ def _correction(there: Configuration, engine: Engine) -> Correction | None:
         (word for word in there.overrides if word.fate == "chosen" and word.value == engine.name), None
     )
     if chosen is not None:
-        both = [word for word in (chosen, there.asked_for(engine.key)) if word is not None]
+        both = [word for word in (chosen, there.override_of(engine.key)) if word is not None]
         gone = [reworded(word, None) for word in both]
         rewrites = tuple(rewrite for correction in gone if correction for rewrite in correction.rewrites)
         effect = f"the job runs with verl's default, without {' and '.join(word.text for word in both)}"

@@ -57,8 +57,8 @@ def engine_value_refused(configuration: Configuration, limits: EngineLimits) -> 
         keys = [f"{SECTION}.{limit.argument}"]
         if limit.argument in limits.handed:
             keys.append(f"{_ROLLOUT}.{limits.handed[limit.argument]}")
-        key = next((key for key in keys if configuration.get(key) is not None and configuration.asked_for(key)), "")  # fmt: skip
-        word = configuration.asked_for(key) if key else None
+        key = next((key for key in keys if configuration.get(key) is not None and configuration.override_of(key)), "")  # fmt: skip
+        word = configuration.override_of(key) if key else None
         value = configuration.get(key) if key else None
         takes = limit.refuses(value) if word and not (isinstance(value, str) and "${" in value) else ""
         if not word or not takes:

@@ -35,7 +35,7 @@ def module_missing(configuration: Configuration, modules: MissingModules) -> Ite
     Install the package into the environment of the job, correct the name, or put the module's folder on `PYTHONPATH`.
     """
     for module in modules.modules:
-        word = configuration.asked_for(module.key)
+        word = configuration.override_of(module.key)
         what = (
             f"{module.path} imports {module.name}, which is not installed"
             if module.path

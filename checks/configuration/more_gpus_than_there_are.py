@@ -109,7 +109,7 @@ def more_gpus_than_there_are(
         return
     count = len(resources.gpus)
     here = counted(count, "GPU")
-    word = configuration.asked_for(GPUS)
+    word = configuration.override_of(GPUS)
     advice = recommended(configuration, resources)
     certain = count > 0 and starts_ray
     correction = settings(configuration, {GPUS: count}, effect=_EFFECT) if certain else None
@@ -134,7 +134,7 @@ def more_gpus_than_there_are(
 
 def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: float, has: float) -> Finding:
     """The finding for a job that passes `ray.init()` the number of GPUs: it cannot join a cluster then, so there are no others."""
-    word = configuration.asked_for(NODES if has >= wanted else f"{_RAY_INIT}.num_gpus")
+    word = configuration.override_of(NODES if has >= wanted else f"{_RAY_INIT}.num_gpus")
     return Finding(
         f"the job requests {wanted:g} * {nodes:g} = {counted(int(wanted * nodes), 'GPU')}, but starts its own Ray with {has:g}",
         Evidence(
@@ -186,7 +186,7 @@ def _visible(variables: JobVariables, launch: Launch) -> int | None:
 
 
 def _hidden(configuration: Configuration, variables: JobVariables, visible: int, wanted: float) -> Finding:
-    word, here = configuration.asked_for(GPUS), variables.places.get(_VISIBLE)
+    word, here = configuration.override_of(GPUS), variables.places.get(_VISIBLE)
     value = variables.values[_VISIBLE]
     return Finding(
         f"the job requests {counted(int(wanted), 'GPU')} on each node, but {_VISIBLE} leaves it {counted(visible, 'GPU')}",

@@ -56,7 +56,7 @@ def more_workers_than_cpus(configuration: Configuration, resources: Resources) -
     here = f"{resources.cpus:g} CPUs"
     workers, most = configuration.number(WORKERS), workers_for(resources)
     if workers and most and workers > resources.cpus:
-        word = configuration.asked_for(WORKERS)
+        word = configuration.override_of(WORKERS)
         less = relief(configuration)
         yield Finding(
             f"the job requests {workers:g} agent workers, but this machine has {here}",
@@ -69,7 +69,7 @@ def more_workers_than_cpus(configuration: Configuration, resources: Resources) -
             + (f"; if memory is short as well: {' '.join(less)}" if less else ""),
             subject=Subject("setting", WORKERS),
         )
-    cpus_given, word = configuration.number(_RAY), configuration.asked_for(_RAY)
+    cpus_given, word = configuration.number(_RAY), configuration.override_of(_RAY)
     if cpus_given and word and cpus_given > resources.cpus:
         yield Finding(
             f"{_RAY} is {cpus_given:g}, but this machine has {here}",

@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import Healed, healed, reworded
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Rewrite, Subject, check
@@ -92,7 +92,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         )
 
 
-def _chooser(there: Configuration) -> Asked | None:
+def _chooser(there: Configuration) -> OverrideWord | None:
     """The word that chooses an option that its group lacks."""
     group, _, option = there.missing_option.rpartition("/")
     return next(
@@ -134,19 +134,19 @@ def _without_option(launch: Launch | Unknown, options: Sequence[str]) -> Correct
     return None
 
 
-def _goes_on(before: Sequence[Asked], word: Asked) -> bool:
+def _goes_on(before: Sequence[OverrideWord], word: OverrideWord) -> bool:
     """Whether a space cut off the word from a list or a dictionary; the finding about the word before it covers that."""
     return any(_open(override) and word.fate == "not an override" for override in before)
 
 
-def _open(word: Asked) -> bool:
+def _open(word: OverrideWord) -> bool:
     value = word.text.partition("=")[2]
     return word.fate == "not an override" and any(
         value.startswith(begin) and value.count(begin) > value.count(end) for begin, end in ("[]", "{}")
     )
 
 
-def _explanation(word: Asked, following: Sequence[Asked]) -> tuple[str, str] | None:
+def _explanation(word: OverrideWord, following: Sequence[OverrideWord]) -> tuple[str, str] | None:
     if following and _open(word) and _goes_on((word,), following[0]):
         return (
             f"{word.text} ends at a space inside a list: the shell splits it into two words",
@@ -178,7 +178,7 @@ def _explanation(word: Asked, following: Sequence[Asked]) -> tuple[str, str] | N
     return None
 
 
-def _healed(word: Asked, following: Sequence[Asked], there: Configuration) -> Healed:
+def _healed(word: OverrideWord, following: Sequence[OverrideWord], there: Configuration) -> Healed:
     """The correction, if the words have a clear meaning."""
     if not word.text.strip() and place(word).line is not None:
         return {"fix": "joined-lines"}
@@ -198,7 +198,7 @@ def _healed(word: Asked, following: Sequence[Asked], there: Configuration) -> He
     return {}
 
 
-def _one_value(word: Asked, there: Configuration) -> str:
+def _one_value(word: OverrideWord, there: Configuration) -> str:
     """The combined meaning of several values, by the value that they replace: a text, a number with a decimal comma, or a list."""
     values, default = ",".join(map(str, word.value)), there.default(word.key)
     if isinstance(default, str):
@@ -207,7 +207,9 @@ def _one_value(word: Asked, there: Configuration) -> str:
     return is_number[0].replace(",", ".") if is_number else f"[{values}]"
 
 
-def _cut_apart(word: Asked, following: Sequence[Asked], there: Configuration) -> Sequence[Asked]:
+def _cut_apart(
+    word: OverrideWord, following: Sequence[OverrideWord], there: Configuration
+) -> Sequence[OverrideWord]:
     """The following words that belong to this word: the rest of a list, or the value after an equals sign with blanks around it."""
     if _open(word):
         for count in range(1, len(following) + 1):
@@ -227,7 +229,7 @@ def _cut_apart(word: Asked, following: Sequence[Asked], there: Configuration) ->
     return ()
 
 
-def _joined(words: Sequence[Asked]) -> Correction | None:
+def _joined(words: Sequence[OverrideWord]) -> Correction | None:
     """One word joined from several that blanks separate."""
     lead = " " if _open(words[0]) else ""
     found = [
@@ -253,7 +255,7 @@ def _missing_brackets(text: str) -> str:
     return "".join(reversed(waiting))
 
 
-def _quoted(word: Asked) -> str:
+def _quoted(word: OverrideWord) -> str:
     key, equals, value = word.text.partition("=")
     if not equals or "'" in value:
         return "Quote it, or remove it"

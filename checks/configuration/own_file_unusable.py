@@ -51,7 +51,7 @@ def own_file_unusable(configuration: Configuration, own: OwnFiles) -> Iterator[F
     folder in which the job starts.
     """
     for file in own.files:
-        word = configuration.asked_for(file.key)
+        word = configuration.override_of(file.key)
         message, wanted = _WORDS[file.trouble]
         yield Finding(
             message.format(path=file.path, name=file.name, error=file.error),

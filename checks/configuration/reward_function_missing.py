@@ -66,7 +66,7 @@ def reward_function_missing(configuration: Configuration, reward: RewardFunction
         )
     if not message:
         return
-    word = configuration.asked_for(key) or configuration.asked_for(f"{reward.key}.path")
+    word = configuration.override_of(key) or configuration.override_of(f"{reward.key}.path")
     certain = reward.state != "unseen"
     yield Finding(
         message,

@@ -40,7 +40,7 @@ def strategy_without_section(configuration: Configuration) -> Iterator[Finding]:
     """
     if configuration.get(_STRATEGY) != "megatron" or _has_section(configuration):
         return
-    word = configuration.asked_for(_STRATEGY)
+    word = configuration.override_of(_STRATEGY)
     remedy = (
         f"Remove {_STRATEGY} and set {_ENGINE}=megatron"
         if configuration.has(_ENGINE)

@@ -73,7 +73,7 @@ def _ranks(there: Configuration, processes: JobProcesses) -> int:
 
 
 def _finding(there: Configuration, message: str, key: str, values: dict[str, int], phase: Phase) -> Finding:
-    word = there.asked_for(key) or there.asked_for(_BATCH)
+    word = there.override_of(key) or there.override_of(_BATCH)
     return Finding(
         message,
         Evidence(found=f"{_BATCH}={there.get(_BATCH)}, {_MICRO}={there.get(_MICRO)}", wanted=", ".join(f"{name}={value}" for name, value in values.items())),

@@ -52,7 +52,7 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
     they are known.
     """
     for raised in _distinct(validation.raised):
-        words = [word for key in raised.keys if (word := configuration.asked_for(key)) is not None]
+        words = [word for key in raised.keys if (word := configuration.override_of(key)) is not None]
         shown = [f"{key}={_shown(configuration.get(key))}" for key in raised.keys[:6]]
         correction = _correction(configuration, raised)
         yield Finding(

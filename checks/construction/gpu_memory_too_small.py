@@ -74,7 +74,7 @@ def gpu_memory_too_small(
     if needed + beside > whole:
         yield _training(world, fullest, memory, needed, beside)
         return
-    word = None if isinstance(configuration, Unknown) else configuration.asked_for(SHARE)
+    word = None if isinstance(configuration, Unknown) else configuration.override_of(SHARE)
     where = place(word) if word else None
     tight = None
     if taken and world.at_start + taken > whole:

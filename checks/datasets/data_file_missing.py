@@ -56,7 +56,7 @@ def _correction(data: DataFiles, file: DataFile, there: Configuration | Unknown)
     """The table that may have been meant; otherwise the training table, if there is no validation and this table is only opened."""
     if (
         isinstance(there, Unknown)
-        or (word := there.asked_for(file.named_by)) is None
+        or (word := there.override_of(file.named_by)) is None
         or file.path not in word.text
     ):
         return None

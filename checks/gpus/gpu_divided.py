@@ -62,7 +62,7 @@ def gpu_divided(
     wanted = configuration.number(GPUS) if isinstance(configuration, Configuration) else None
     parts = [part for device in divided for part in device.mig_devices]
     if parts and wanted is not None and wanted > 1 and isinstance(configuration, Configuration):
-        word = configuration.asked_for(GPUS)
+        word = configuration.override_of(GPUS)
         yield Finding(
             f"the job requests {wanted:g} GPUs, but {named(divided)} {'is' if len(divided) == 1 else 'are'} "
             f"divided by MIG into parts that cannot work together",

@@ -74,7 +74,7 @@ def gpu_memory_taken(
     share = configuration.number(_UTILISATION) if isinstance(configuration, Configuration) else None
     if isinstance(configuration, Unknown) or share is None:
         return
-    word = configuration.asked_for(_UTILISATION)
+    word = configuration.override_of(_UTILISATION)
     held = [device for device in of_job(gpus, visible) if _missing(device, share) > 0]
     if not held:
         return

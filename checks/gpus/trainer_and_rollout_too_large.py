@@ -116,7 +116,7 @@ def trainer_and_rollout_too_large(
     number = gpus_of(configuration, resources)
     taken = share * whole
     kept = max(trainer.at_start, trainer.resident)
-    word = configuration.asked_for(SHARE)
+    word = configuration.override_of(SHARE)
     read_from = f"{size.folder}, {configuration.name}, {gpu.by}"
     where = place(word) if word else None
     if trainer.training > whole:

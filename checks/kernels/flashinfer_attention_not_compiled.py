@@ -10,7 +10,7 @@ from verl_doctor.checks.shared.flashinfer_examples import H200, TORCH
 from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
 from verl_doctor.toolkit.collectors.kernels.flashinfer import FlashInfer
 from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends
-from verl_doctor.toolkit.collectors.vllm.attention_requested import Asked, AttentionAsked
+from verl_doctor.toolkit.collectors.vllm.attention_requested import AttentionAsked, RequestedBackend
 from verl_doctor.toolkit.collectors.vllm.flashinfer_attention import NAME, FlashInferAttention
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
@@ -22,7 +22,7 @@ _BACKENDS = AttentionBackends("0.12.0", "/env/vllm/registry.py", True, (), varia
 
 
 def _asks(name: str) -> AttentionAsked:
-    return AttentionAsked((Asked("VLLM_ATTENTION_BACKEND", name, "VLLM_ATTENTION_BACKEND"),))
+    return AttentionAsked((RequestedBackend("VLLM_ATTENTION_BACKEND", name, "VLLM_ATTENTION_BACKEND"),))
 
 
 @check(

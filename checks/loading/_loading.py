@@ -14,7 +14,7 @@ from typing import Any
 
 from verl_doctor.checks.loading._weights import shard
 from verl_doctor.checks.shared.configuration import NODES, configured
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.host.limits import HostLimits
 from verl_doctor.toolkit.collectors.host.memory import HostMemory
 from verl_doctor.toolkit.collectors.model.files import ModelFiles
@@ -124,12 +124,12 @@ def named(found: tuple[Reader, ...]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def word_of(configuration: Configuration | Unknown, key: str) -> Asked | None:
+def word_of(configuration: Configuration | Unknown, key: str) -> OverrideWord | None:
     """The word that sets a key, directly or within a dictionary of `engine_kwargs`."""
     if isinstance(configuration, Unknown):
         return None
     above = key.rpartition(".")[0]
-    return configuration.asked_for(key) or configuration.asked_for(above)
+    return configuration.override_of(key) or configuration.override_of(above)
 
 
 def warmup(folder: str) -> str:

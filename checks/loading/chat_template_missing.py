@@ -31,7 +31,7 @@ _NO_TOKENIZER = ChatTemplate("/models/base", has_tokenizer=False)
 def _irrelevant(configuration: Configuration) -> str | None:
     if not configuration.program.endswith(_PROGRAMS):
         return "the job starts neither verl's main_ppo nor its SFT trainer"
-    own = next((key for key in _OWN_CODE if configuration.asked_for(key)), "")
+    own = next((key for key in _OWN_CODE if configuration.override_of(key)), "")
     return f"{own} may build prompts without a template" if own else None
 
 
@@ -64,7 +64,7 @@ def chat_template_missing(configuration: Configuration, template: ChatTemplate) 
     put a `chat_template.jinja` beside the tokenizer, or set `actor_rollout_ref.model.custom_chat_template`.
     """
     tunes = configuration.program.endswith(_PROGRAMS[1])
-    word = configuration.asked_for(_TUNED if tunes else _PATH)
+    word = configuration.override_of(_TUNED if tunes else _PATH)
     if not template.has_tokenizer:
         yield Finding(
             f"{template.folder} has no tokenizer",

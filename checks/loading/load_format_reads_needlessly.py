@@ -65,7 +65,7 @@ def load_format_reads_needlessly(configuration: Configuration, files: ModelFiles
     Remove `rollout.load_format`. For LoRA with `layered_summon`, verl needs `safetensors`, and this rule is
     silent. LOAD114 (with `--deep`) shows what makes reading faster.
     """
-    word = configuration.asked_for(LOAD_FORMAT)
+    word = configuration.override_of(LOAD_FORMAT)
     format_ = load_format(configuration)
     if word is None or not engine_reads(configuration):
         return

@@ -20,7 +20,7 @@ _STREAMER = Packages((Distribution("runai-model-streamer", "0.15.0", "/env/runai
 def _irrelevant(configuration: Configuration) -> str | None:
     if configuration.get("actor_rollout_ref.rollout.name") != "vllm":
         return "the rollout does not use vLLM"
-    return None if configuration.asked_for(LOAD_FORMAT) else "the job does not set load_format"
+    return None if configuration.override_of(LOAD_FORMAT) else "the job does not set load_format"
 
 
 @check(
@@ -53,7 +53,7 @@ def load_format_unknown(
     Remove the setting: verl's default is `dummy`, with which the trainer supplies the weights to vLLM. Or
     install the package.
     """
-    word = configuration.asked_for(LOAD_FORMAT)
+    word = configuration.override_of(LOAD_FORMAT)
     format_ = load_format(configuration)
     if word is None or not format_ or _translated(configuration, format_):
         return

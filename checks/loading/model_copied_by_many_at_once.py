@@ -20,7 +20,7 @@ from verl_doctor.toolkit.collectors.model.storage import ModelStorage
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import in_bytes
 
-_ASKED = f"{SHARED_MEMORY}=True"
+_REQUESTED = f"{SHARED_MEMORY}=True"
 _AS_RELEASED = ModelCopy(guarded=False, read_from="/env/verl/utils/fs.py")
 _LOCKED = ModelCopy(guarded=True, read_from="/env/verl/utils/fs.py")
 
@@ -35,11 +35,11 @@ def _irrelevant(configuration: Configuration) -> str | None:
     applies=_irrelevant,
     examples=lambda: [
         Example("not set", (job(f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED)),
-        Example("on one node the driver copies first", (job(_ASKED), SEVEN_BILLION, storage(), _AS_RELEASED)),
-        Example("one process a node", (job(_ASKED, f"{NODES}=4", f"{GPUS}=1"), SEVEN_BILLION, storage(), _AS_RELEASED)),
-        Example("they wait for each other", (job(_ASKED, f"{NODES}=4"), SEVEN_BILLION, storage(), _LOCKED)),
-        Example("an earlier run left a complete copy", (job(_ASKED, f"{NODES}=4"), SEVEN_BILLION, storage(in_shared_memory=True), _AS_RELEASED)),
-        Example("four nodes", (job(_ASKED, f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED), "on 3 of 4 nodes 8 processes write the same 16.0 GiB"),
+        Example("on one node the driver copies first", (job(_REQUESTED), SEVEN_BILLION, storage(), _AS_RELEASED)),
+        Example("one process a node", (job(_REQUESTED, f"{NODES}=4", f"{GPUS}=1"), SEVEN_BILLION, storage(), _AS_RELEASED)),
+        Example("they wait for each other", (job(_REQUESTED, f"{NODES}=4"), SEVEN_BILLION, storage(), _LOCKED)),
+        Example("an earlier run left a complete copy", (job(_REQUESTED, f"{NODES}=4"), SEVEN_BILLION, storage(in_shared_memory=True), _AS_RELEASED)),
+        Example("four nodes", (job(_REQUESTED, f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED), "on 3 of 4 nodes 8 processes write the same 16.0 GiB"),
     ],
 )  # fmt: skip
 def model_copied_by_many_at_once(
@@ -66,7 +66,7 @@ def model_copied_by_many_at_once(
     if copy.guarded or storage.in_shared_memory or copies_once(configuration) or min(nodes, processes) < 2:
         return
     size = sum(file.size for file in files.files)
-    word = configuration.asked_for(SHARED_MEMORY)
+    word = configuration.override_of(SHARED_MEMORY)
     yield Finding(
         f"on {nodes - 1:.0f} of {nodes:.0f} nodes {processes:.0f} processes write the same {in_bytes(size)} to /dev/shm at once: "
         "one may load a file that another has truncated",

@@ -112,7 +112,7 @@ def model_files_broken(model: Model, configuration: Configuration | Unknown) -> 
 
 def _correction(model: Model, there: Configuration | Unknown) -> Correction | None:
     """The model that may have been meant."""
-    if isinstance(there, Unknown) or not model.beside or there.asked_for(model.named_by) is None:
+    if isinstance(there, Unknown) or not model.beside or there.override_of(model.named_by) is None:
         return None
     effect = f"the job trains {model.beside} instead of {model.folder}"
     return settings(there, {model.named_by: model.beside}, effect=effect)

@@ -16,7 +16,7 @@ from verl_doctor.toolkit.collectors.model.storage import ModelStorage
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import in_bytes
 
-_ASKED = job(f"{SHARED_MEMORY}=True")
+_REQUESTED = job(f"{SHARED_MEMORY}=True")
 _LARGE, _SMALL = SharedMemory(128 * GIB, 128 * GIB), SharedMemory(8 * GIB, 8 * GIB)
 _MEMORY = HostMemory(256 * GIB, 200 * GIB)
 _TWICE = replace(SEVEN_BILLION, files=(*SEVEN_BILLION.files, shard("consolidated.safetensors", 16 * GIB)), indexed=tuple(file.name for file in SEVEN_BILLION.files))  # fmt: skip
@@ -32,11 +32,11 @@ def _irrelevant(configuration: Configuration) -> str | None:
     applies=_irrelevant,
     examples=lambda: [
         Example("not set", (job(), SEVEN_BILLION, storage(), _SMALL, _MEMORY)),
-        Example("enough space", (_ASKED, SEVEN_BILLION, storage(), _LARGE, _MEMORY)),
-        Example("an earlier run left its copy", (_ASKED, SEVEN_BILLION, storage(in_shared_memory=True), _SMALL, _MEMORY)),
-        Example("/dev/shm is too small", (_ASKED, SEVEN_BILLION, storage(), _SMALL, _MEMORY), "16.0 GiB of weights to /dev/shm, but 8.0 GiB are free"),
-        Example("the memory is too small", (_ASKED, SEVEN_BILLION, storage(), _LARGE, HostMemory(16 * GIB, 12 * GIB)), "12.0 GiB of memory are left"),
-        Example("the folder has the weights twice", (_ASKED, _TWICE, storage(), SharedMemory(24 * GIB, 24 * GIB), _MEMORY), "32.0 GiB of weights"),
+        Example("enough space", (_REQUESTED, SEVEN_BILLION, storage(), _LARGE, _MEMORY)),
+        Example("an earlier run left its copy", (_REQUESTED, SEVEN_BILLION, storage(in_shared_memory=True), _SMALL, _MEMORY)),
+        Example("/dev/shm is too small", (_REQUESTED, SEVEN_BILLION, storage(), _SMALL, _MEMORY), "16.0 GiB of weights to /dev/shm, but 8.0 GiB are free"),
+        Example("the memory is too small", (_REQUESTED, SEVEN_BILLION, storage(), _LARGE, HostMemory(16 * GIB, 12 * GIB)), "12.0 GiB of memory are left"),
+        Example("the folder has the weights twice", (_REQUESTED, _TWICE, storage(), SharedMemory(24 * GIB, 24 * GIB), _MEMORY), "32.0 GiB of weights"),
     ],
 )  # fmt: skip
 def model_larger_than_shared_memory(
@@ -69,7 +69,7 @@ def model_larger_than_shared_memory(
         left, what = memory.available, "of memory are left"
     else:
         return
-    word = configuration.asked_for(SHARED_MEMORY)
+    word = configuration.override_of(SHARED_MEMORY)
     needless = size - files.bytes
     yield Finding(
         f"verl will copy {in_bytes(size)} of weights to /dev/shm, but {in_bytes(left)} {what}",

@@ -45,7 +45,7 @@ def model_not_fetched(configuration: Configuration, models: HubModels) -> Iterat
     for model in models.models:
         if model.cached:
             continue
-        word = configuration.asked_for(model.key)
+        word = configuration.override_of(model.key)
         yield Finding(
             f"{model.name} is not in the model hub's cache, and {models.offline} keeps the job from the hub",
             Evidence(

@@ -47,8 +47,8 @@ def other_model_missing(configuration: Configuration, models: OtherModels) -> It
     for model in models.models:
         if model.exists:
             continue
-        word = configuration.asked_for(model.key)
-        near = word or configuration.asked_for("algorithm.adv_estimator")
+        word = configuration.override_of(model.key)
+        near = word or configuration.override_of("algorithm.adv_estimator")
         default = "" if word else f"{model.key} is verl's default, but "
         yield Finding(
             f"{default}the folder {model.path} does not exist: {model.reason}",

@@ -160,14 +160,14 @@ def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
     for unmet in serious:
         if unmet.there:
             by_name.setdefault(unmet.name, []).append(unmet)
-    fatal = {name for name, wishes in by_name.items() if _refusals(wishes)}
+    fatal = {name for name, requirements in by_name.items() if _refusals(requirements)}
     others = []
     for name in sorted(by_name, key=lambda name: (name not in fatal, _rank(name), name)):
-        wishes = [unmet for unmet in by_name[name] if name in fatal or unmet.by not in fatal]
-        if wishes and (name in _IMPORTANT or name in fatal):
-            yield _contradiction(wishes)
+        requirements = [unmet for unmet in by_name[name] if name in fatal or unmet.by not in fatal]
+        if requirements and (name in _IMPORTANT or name in fatal):
+            yield _contradiction(requirements)
         else:
-            others += wishes
+            others += requirements
     if others:
         further = "further " if len(others) < sum(map(len, by_name.values())) else ""
         contradictions = [
@@ -187,16 +187,18 @@ def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
         )
 
 
-def _contradiction(wishes: list[Unmet]) -> Finding:
+def _contradiction(requirements: list[Unmet]) -> Finding:
     """The finding about an installed version and the packages that require another."""
-    name, there = wishes[0].name, wishes[0].there
-    reasons = _refusals(wishes)
-    wanted = "; ".join(f"{_by(unmet)} requires {unmet.wanted}" for unmet in wishes)
+    name, there = requirements[0].name, requirements[0].there
+    reasons = _refusals(requirements)
+    wanted = "; ".join(f"{_by(unmet)} requires {unmet.wanted}" for unmet in requirements)
     severity: Severity = "error" if reasons else "warning"
     return Finding(
         f"{name} {there} is installed, but {wanted}" + (f": {reasons[0]}" if reasons else ""),
         Evidence(
-            f"{name} {there}", ", ".join(f"{name}{unmet.wanted}" for unmet in wishes), _read_from(wishes)
+            f"{name} {there}",
+            ", ".join(f"{name}{unmet.wanted}" for unmet in requirements),
+            _read_from(requirements),
         ),
         remedy=f"Install versions that agree: {_ONE_COMMAND}",
         severity=severity,
@@ -270,8 +272,8 @@ def _harmless(unmet: Unmet) -> str:
     return ""
 
 
-def _refusals(wishes: Iterable[Unmet]) -> list[str]:
-    return [REFUSES[unmet.by, unmet.name] for unmet in wishes if (unmet.by, unmet.name) in REFUSES]
+def _refusals(requirements: Iterable[Unmet]) -> list[str]:
+    return [REFUSES[unmet.by, unmet.name] for unmet in requirements if (unmet.by, unmet.name) in REFUSES]
 
 
 def _rank(name: str) -> int:
@@ -282,5 +284,5 @@ def _by(unmet: Unmet) -> str:
     return f"{unmet.by} {unmet.by_version}"
 
 
-def _read_from(wishes: Iterable[Unmet]) -> str:
-    return "the metadata of " + ", ".join(dict.fromkeys(_by(unmet) for unmet in wishes))
+def _read_from(requirements: Iterable[Unmet]) -> str:
+    return "the metadata of " + ", ".join(dict.fromkeys(_by(unmet) for unmet in requirements))

@@ -6,7 +6,7 @@ since 2.44.
 
 from __future__ import annotations
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.facts import Unknown
 
 _FOLDERS = ("ray_kwargs.ray_init", "ray_init")
@@ -21,11 +21,11 @@ _REFUSED = (
 )
 
 
-def refused_arguments(configuration: Configuration | Unknown) -> tuple[Asked, ...]:
+def refused_arguments(configuration: Configuration | Unknown) -> tuple[OverrideWord, ...]:
     """The words of the launch command that set one of these arguments."""
     if isinstance(configuration, Unknown):
         return ()
-    found = (configuration.asked_for(f"{folder}.{name}") for folder in _FOLDERS for name in _REFUSED)
+    found = (configuration.override_of(f"{folder}.{name}") for folder in _FOLDERS for name in _REFUSED)
     return tuple(
         override
         for override in found

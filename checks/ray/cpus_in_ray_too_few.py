@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import GPUS, NODES, configured
-from verl_doctor.checks.shared.ray import a_cluster, a_node, asked_of_ray, free, joins, total
+from verl_doctor.checks.shared.ray import a_cluster, a_node, free, joins, requested_of_ray, total
 from verl_doctor.checks.shared.ray_cpus import tickets_for
 from verl_doctor.checks.shared.ray_holders import holders, in_words
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -53,7 +53,7 @@ def cpus_in_ray_too_few(
     clean` shows and removes what finished jobs left behind.
     """
     cluster = clusters.chosen
-    nodes, each = asked_of_ray(configuration)
+    nodes, each = requested_of_ray(configuration)
     if cluster is None or not nodes or not cluster.knows("nodes"):
         return
     need = tickets_for(configuration, nodes * each, tickets)

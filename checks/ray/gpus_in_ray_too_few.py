@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import GPUS, NODES, configured
-from verl_doctor.checks.shared.ray import a_cluster, a_node, asked_of_ray, free, joins, total
+from verl_doctor.checks.shared.ray import a_cluster, a_node, free, joins, requested_of_ray, total
 from verl_doctor.checks.shared.ray_holders import holders, in_words
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
@@ -66,7 +66,7 @@ def gpus_in_ray_too_few(
     removes what finished jobs left behind. A raylet counts its GPUs only once, at its start.
     """
     cluster = clusters.chosen
-    nodes, each = asked_of_ray(configuration)
+    nodes, each = requested_of_ray(configuration)
     if cluster is None or not nodes or not cluster.knows("nodes"):
         return
     if len(cluster.alive) == 1 and _fewer_here(resources, each):

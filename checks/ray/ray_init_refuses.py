@@ -9,7 +9,7 @@ from dataclasses import replace
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded, settings
 from verl_doctor.checks.shared.ray import ray_place
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.collectors.ray.init_arguments import KEY, RayInitArguments
 from verl_doctor.toolkit.facts import Unknown
@@ -113,7 +113,7 @@ def _not_texts(given: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def _quoted(there: Configuration, key: str, value: object) -> Correction | None:
-    word = there.asked_for(key)
+    word = there.override_of(key)
     if word is None or value is None:
         return None
     text = str(value).lower() if isinstance(value, bool) else word.text.partition("=")[2]
@@ -128,7 +128,7 @@ def _finding(
     remedy: str,
     correction: Correction | None = None,
 ) -> Finding:
-    word: Asked | None = there.asked_for(key)
+    word: OverrideWord | None = there.override_of(key)
     return Finding(
         message,
         Evidence(found=word.text if word else f"{key}={there.get(key)}", read_from=read_from),
@@ -142,10 +142,10 @@ def _finding(
 
 def _renamed(there: Configuration, name: str, near: str) -> Correction | None:
     """The argument with a similar name, unless it is given too; otherwise, remove the word."""
-    word: Asked | None = there.asked_for(f"{KEY}.{name}")
+    word: OverrideWord | None = there.override_of(f"{KEY}.{name}")
     if word is None:
         return None
-    if near and there.asked_for(f"{KEY}.{near}") is None:
+    if near and there.override_of(f"{KEY}.{near}") is None:
         return reworded(
             word, word.text.replace(f".{name}=", f".{near}=", 1), f"{near} is the closest name to {name}"
         )

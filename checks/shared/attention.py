@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.toolkit.collectors.vllm.attention import AttentionBackends, Backend
-from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, Asked, AttentionAsked
+from verl_doctor.toolkit.collectors.vllm.attention_requested import VARIABLE, AttentionAsked, RequestedBackend
 from verl_doctor.toolkit.rule import Location, Subject
 from verl_doctor.toolkit.text import listed
 
@@ -17,7 +17,7 @@ _SPECIAL = ("MLA", "MSA", "SPARSE")
 _ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm"
 
 
-def heeded(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, str]]:
+def heeded(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[RequestedBackend, str]]:
     """Yield the settings that this vLLM reads, with the name as it looks it up: it converts options to upper case first."""
     for place in requested.places:
         if place.by == VARIABLE and backends.variable_is_read:
@@ -26,7 +26,9 @@ def heeded(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[t
             yield place, place.name.upper()
 
 
-def language(requested: AttentionAsked, backends: AttentionBackends) -> Iterator[tuple[Asked, Backend]]:
+def language(
+    requested: AttentionAsked, backends: AttentionBackends
+) -> Iterator[tuple[RequestedBackend, Backend]]:
     """Yield the settings in effect that name an existing backend for the language model."""
     for place, name in heeded(requested, backends):
         backend = backends.get(name)
@@ -34,22 +36,22 @@ def language(requested: AttentionAsked, backends: AttentionBackends) -> Iterator
             yield place, backend
 
 
-def written(place: Asked) -> str:
+def written(place: RequestedBackend) -> str:
     """The setting as the user wrote it: `VLLM_ATTENTION_BACKEND=XFORMERS`."""
     return f"{place.written}={place.name}"
 
 
-def about(place: Asked, backend: Backend | None = None) -> Subject:
+def about(place: RequestedBackend, backend: Backend | None = None) -> Subject:
     """The backend that a setting names, in vLLM's spelling if vLLM has it, and the setting."""
     return Subject("attention backend", backend.name if backend else place.name, place.written)
 
 
-def location(place: Asked) -> Location | None:
+def location(place: RequestedBackend) -> Location | None:
     """Where the setting is written; None for a variable of this shell."""
     return Location(place.path, place.line or None) if place.path else None
 
 
-def remedy(place: Asked, backends: AttentionBackends) -> str:
+def remedy(place: RequestedBackend, backends: AttentionBackends) -> str:
     """Let vLLM choose, or name a usable backend."""
     away = f"unset {VARIABLE}" if place.by == VARIABLE else f"remove {place.written}"
     names = choices(backends)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration, with_overrides
+from verl_doctor.toolkit.collectors.configuration.configuration import (
+    Configuration,
+    OverrideWord,
+    with_overrides,
+)
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Location
@@ -76,7 +80,7 @@ def number_of(configuration: Configuration | Unknown, key: str) -> int:
     return 0 if isinstance(configuration, Unknown) else int(configuration.number(key) or 0)
 
 
-def place(word: Asked) -> Location:
+def place(word: OverrideWord) -> Location:
     """The location of a word. A command line has no line numbers."""
     return Location(word.path, None if word.path == COMMAND_LINE else word.line)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypedDict
 
 from verl_doctor.checks.shared.configuration import place
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.rule import Correction, Rewrite
 
 KEEPS_RESULT = "script-word"
@@ -37,7 +37,7 @@ def healed(code: str, correction: Correction | None) -> Healed:
     return {"fix": CHANGES_RESULT if correction.effect else KEEPS_RESULT, "correction": correction}
 
 
-def reworded(word: Asked, new: str | None, why: str = "", effect: str = "") -> Correction | None:
+def reworded(word: OverrideWord, new: str | None, why: str = "", effect: str = "") -> Correction | None:
     """The correction that replaces or removes one word; None for a word outside a file or in a condition."""
     where = place(word)
     if where.line is None or word.conditional or word.fate not in _EDITABLE:
@@ -54,7 +54,7 @@ def settings(
     """
     rewrites: list[Rewrite] = []
     for key, value in values.items():
-        word = there.asked_for(key)
+        word = there.override_of(key)
         if word is None:
             if value is LEAVE_OUT or not _has_file(there.overrides) or _is_broken(there, key):
                 return None
@@ -104,6 +104,6 @@ def _is_broken(there: Configuration, key: str) -> bool:
     return any(key in word.text for word in there.overrides if word.fate not in {"applied", "chosen"})
 
 
-def _has_file(words: Iterable[Asked]) -> bool:
+def _has_file(words: Iterable[OverrideWord]) -> bool:
     """Whether the command's words are in a file, to which others can be added."""
     return any(place(word).line is not None and not word.conditional for word in words)

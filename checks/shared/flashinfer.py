@@ -27,7 +27,7 @@ def must_compile_sampler(
 
 def takes_flashinfer(sampler: VllmSampler, configuration: Configuration | Unknown) -> bool:
     """Whether the job's engine samples with FlashInfer: not if it needs log probabilities as they are after top-k and top-p."""
-    return sampler.with_processed if _wants_processed(sampler, configuration) else sampler.flashinfer
+    return sampler.with_processed if _requires_processed(sampler, configuration) else sampler.flashinfer
 
 
 def may_compile_sampler(
@@ -38,7 +38,7 @@ def may_compile_sampler(
     return KERNEL not in flashinfer.built and sampler.second_runner and not first
 
 
-def _wants_processed(sampler: VllmSampler, configuration: Configuration | Unknown) -> bool:
+def _requires_processed(sampler: VllmSampler, configuration: Configuration | Unknown) -> bool:
     mode = None if isinstance(configuration, Unknown) else configuration.get(_MODE)
     return (mode if isinstance(mode, str) else sampler.wanted_by_verl).startswith("processed")
 

@@ -76,7 +76,7 @@ def other_than(place: Place, addresses: RayAddresses) -> str:
     return f"correct {place.said_by}, or remove it{instead}"
 
 
-def asked_of_ray(configuration: Configuration | Unknown) -> tuple[int, int]:
+def requested_of_ray(configuration: Configuration | Unknown) -> tuple[int, int]:
     """The nodes that the job requests, and the GPUs on each; zeros if unknown."""
     nodes, gpus = number_of(configuration, NODES), number_of(configuration, GPUS)
     return (nodes, gpus) if nodes and gpus else (0, 0)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import verl_keys
 
-from verl_doctor.toolkit.commands.matrix.request import Request, Teller, study_for
+from verl_doctor.toolkit.commands.matrix.request import Callbacks, Request, study_for
 from verl_doctor.toolkit.machine import Machine
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ _KEYS = ROOT / "checks/data/verl_keys.json"
 
 def main() -> int:
     """Write both."""
-    study = study_for(Request(python=Path(sys.executable)), Machine(), Teller())
+    study = study_for(Request(python=Path(sys.executable)), Machine(), Callbacks())
     try:
         stable = (release for release in study.offered("verl")[0] if not release.version.is_prerelease)
         wanted = [release for release in stable if release.version >= verl_keys.OLDEST]

@@ -22,7 +22,7 @@ from support.logs.variants import VARIANTS
 
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.logs.diagnosis import Reading, read
-from verl_doctor.toolkit.logs.excerpt import excerpt, may_tell
+from verl_doctor.toolkit.logs.excerpt import excerpt, has_word
 from verl_doctor.toolkit.logs.signature import Limit, Signature, signatures
 from verl_doctor.toolkit.logs.signature import read as signatures_in
 
@@ -74,7 +74,7 @@ def test_what_each_example_shows_is_kept_of_a_long_log_too() -> None:
         (signature.code, example.log)
         for signature in ALL
         for example in signature.examples
-        if signature.is_named and example.speaks and not any(map(may_tell, shown(signature, example.log)))
+        if signature.is_named and example.speaks and not any(map(has_word, shown(signature, example.log)))
     ]
     assert lost == []
 

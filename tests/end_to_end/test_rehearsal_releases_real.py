@@ -60,7 +60,7 @@ def test_earlier_ones_have_none(release: str, wheel_tree: Callable[[str, str], P
 @pytest.mark.parametrize("release", ["0.4.1", "0.6.1", "0.8.0", "0.9.1"])
 @pytest.mark.parametrize("more", [needs.on_gpu(own=True), needs.on_cpu(own=True)], ids=["gpu", "cpu"])
 def test_each_word_is_one_that_the_release_takes(
-    release: str, more: list[needs.Want], wheel_tree: Callable[[str, str], Path]
+    release: str, more: list[needs.RequiredValue], wheel_tree: Callable[[str, str], Path]
 ) -> None:
     verl = wheel_tree("verl", release) / "verl"
     out = words_for(configured(verl), (), [*ANYWHERE, *more], Names(verl).__contains__)

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.config import Ignore
-from verl_doctor.toolkit.engine.judge import DEEP, Selection, judge, not_asked
+from verl_doctor.toolkit.engine.judge import DEEP, Selection, judge, not_selected
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.render import text
 from verl_doctor.toolkit.repair.plan import Plan, plan_of
@@ -139,7 +139,7 @@ def reported(name: str, selection: Selection, *, in_other_words: bool) -> Report
     return Report(
         {"python": "", "python_version": "", "verl": None, "vllm": None, "arguments": [], "chosen_by": ""},
         results,
-        not_asked=not_asked(checks, collection, results),
+        not_asked=not_selected(checks, collection, results),
     )
 
 
@@ -149,10 +149,10 @@ def test_a_verdict_is_the_same_whatever_the_words(name: str) -> None:
     for selection in (Selection(costs=frozenset({"instant"}) | DEEP), Selection(ignores=until)):
         first, second = (reported(name, selection, in_other_words=other) for other in (False, True))
         assert list(map(decisive, first.results)) == list(map(decisive, second.results))
-        assert (first.verdict, first.paths, first.not_asked) == (
+        assert (first.verdict, first.paths, first.not_selected) == (
             second.verdict,
             second.paths,
-            second.not_asked,
+            second.not_selected,
         )
         for strict in (False, True):
             assert first.exit_code(strict=strict) == second.exit_code(strict=strict)

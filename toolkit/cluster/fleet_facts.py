@@ -75,10 +75,10 @@ class NodeFacts:
         """Return the fact, or why it is unavailable."""
         if (found := self._shared.get(fact)) is not None:
             return cast("F | Unknown", found.value)
-        return cast("F | Unknown", self._given.get(fact, _NOT_ASKED))
+        return cast("F | Unknown", self._given.get(fact, _NOT_QUERIED))
 
 
-_NOT_ASKED = Unknown("it needs the machine itself, and was not collected on the nodes", kind="not tried")
+_NOT_QUERIED = Unknown("it needs the machine itself, and was not collected on the nodes", kind="not tried")
 
 
 class FactStore:

@@ -55,7 +55,7 @@ class NodeJudge:
         order = in_order([check for check in checks if check.cost != "cluster"], selection)
         known = {check.code for check in order}
         self._rules = [
-            _Rule(check, tuple(facts_of([check])), tuple(check.requires & known), selection.wants(check))
+            _Rule(check, tuple(facts_of([check])), tuple(check.requires & known), selection.selects(check))
             for check in order
         ]
         self._concerned: Recent[frozenset[type], list[_Rule]] = Recent()

@@ -16,7 +16,7 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
 from verl_doctor.toolkit.comparison import subjects
 from verl_doctor.toolkit.comparison.sides import HERE, Side, Usual
-from verl_doctor.toolkit.comparison.subjects import ASKED, LEAD, READERS, Reader, decided_elsewhere
+from verl_doctor.toolkit.comparison.subjects import LEAD, READERS, REQUIRED, Reader, decided_elsewhere
 from verl_doctor.toolkit.engine.factsfile import NotHeld
 from verl_doctor.toolkit.facts import Absent, Collector, Unknown, needs_of
 from verl_doctor.toolkit.patchsets.patchset import AnyPatch
@@ -123,10 +123,10 @@ def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
                     fact.__name__
                 )
     sentences = [sentence.replace("{}", listed(names, 4), 1) for sentence, names in names_by_reason.items()]
-    return sentences + list(_not_asked(old, new))
+    return sentences + list(_not_named(old, new))
 
 
-def _not_asked(old: Snapshot, new: Snapshot) -> Iterator[str]:
+def _not_named(old: Snapshot, new: Snapshot) -> Iterator[str]:
     """Return what was not named on one side."""
     for requirement in dict.fromkeys(reader.requires for reader in READERS if reader.requires):
         facts = [needs_of(reader.read)[0].fact for reader in READERS if reader.requires == requirement]
@@ -135,7 +135,7 @@ def _not_asked(old: Snapshot, new: Snapshot) -> Iterator[str]:
                 isinstance(side.get(fact), Absent) and not isinstance(other.get(fact), Unknown)
                 for fact in facts
             ):
-                yield f"the {name} side was examined without {ASKED[requirement]}"
+                yield f"the {name} side was examined without {REQUIRED[requirement]}"
 
 
 class _Context:

@@ -50,7 +50,7 @@ LEAD = (
 """The packages that are listed first, in this order."""
 
 
-Asked = Literal["script", "files"]
+Required = Literal["script", "files"]
 """What the user has to name: a launch script, or a model or data."""
 
 
@@ -69,7 +69,7 @@ class Reader:
     matters: Matters = meaning.always
     nearly: Nearly | None = None
     step: Step = meaning.nothing
-    requires: Asked | None = None
+    requires: Required | None = None
     both: bool = False
 
 
@@ -344,7 +344,7 @@ def _has_address(interface: Interface) -> bool:
     return any(not address.startswith("fe80:") for address in interface.addresses)
 
 
-ASKED: Mapping[Asked, str] = {"script": "a launch script", "files": "a model or data"}
+REQUIRED: Mapping[Required, str] = {"script": "a launch script", "files": "a model or data"}
 """Readable names of what the user has to name."""
 
 READERS: tuple[Reader, ...] = (
@@ -409,4 +409,4 @@ READERS: tuple[Reader, ...] = (
     Reader(_details, "", meaning.never),
 )  # fmt: skip
 
-__all__ = ["ASKED", "LEAD", "READERS", "Reader", "read_by_nobody", "required"]
+__all__ = ["LEAD", "READERS", "REQUIRED", "Reader", "read_by_nobody", "required"]

@@ -26,7 +26,7 @@ _OUT_OF_MEANS = frozenset({"no temporary folder", "no more processes"})
 
 _CODE = re.compile(r"[A-Z]+\d{3}")
 
-_ASKED_FOR_BY = {
+_REQUESTED_BY = {
     **dict.fromkeys(DEEP, "needs --deep"),
     "cluster": "needs --cluster",
     "slow": "verl-doctor smoke runs it",
@@ -45,7 +45,7 @@ class Selection:
     costs: frozenset[str] = frozenset({"instant"})
     ignores: Mapping[str, Ignore] = field(default_factory=dict)
 
-    def wants(self, check: Check) -> bool:
+    def selects(self, check: Check) -> bool:
         """Return whether the rule was selected at all, whatever its cost."""
         named = not self.select or any(_matches(word, check.code) for word in self.select)
         return named and not any(_matches(word, check.code) for word in self.ignore)
@@ -98,16 +98,16 @@ def judge(
     for check in order:
         watch(check.title)
         results[check.code] = judge_one(check, collection, selection, results, today)
-    return tuple(results[code] for code in sorted(c.code for c in checks if selection.wants(c)))
+    return tuple(results[code] for code in sorted(c.code for c in checks if selection.selects(c)))
 
 
 def in_order(checks: Sequence[Check], selection: Selection) -> list[Check]:
     """Return the selected rules and those that they require, each after its requirements."""
     by_code = {check.code: check for check in checks}
-    return [by_code[code] for code in _order(by_code, [c.code for c in checks if selection.wants(c)])]
+    return [by_code[code] for code in _order(by_code, [c.code for c in checks if selection.selects(c)])]
 
 
-def not_asked(
+def not_selected(
     checks: Iterable[Check], collection: Collection, results: Sequence[CheckResult]
 ) -> dict[str, list[str]]:
     """Return for each path that a rule judged the rules that would judge it too but were not selected.
@@ -120,8 +120,8 @@ def not_asked(
     found: dict[str, list[str]] = {}
     for check in others:
         pending = [need.reference for need in check.paths_needs if not collection.has(need.reference)]
-        may_be_asked = all(collection.is_likely(fact) for fact in pending)
-        for path in _paths(check, collection) if not pending else judged if may_be_asked else ():
+        may_run = all(collection.is_likely(fact) for fact in pending)
+        for path in _paths(check, collection) if not pending else judged if may_run else ():
             found.setdefault(path, []).append(check.code)
     return found
 
@@ -261,7 +261,7 @@ def _passed_over(
         sentence = f"ignored until {ignore.until}: {ignore.reason}"
         return _Outcome("skipped", sentence, deliberate=True, reason_kind="ignored until a date")
     if check.cost not in selection.costs:
-        how = _ASKED_FOR_BY.get(check.cost, "is not run by this command")
+        how = _REQUESTED_BY.get(check.cost, "is not run by this command")
         return _Outcome("skipped", how, deliberate=True, reason_kind="cost not paid")
     for code in sorted(check.requires & results.keys()):
         failed = not _holds(results[code]) and not _is_tried_anyway(check, results[code])

@@ -13,7 +13,7 @@ _OTHERWISE = "use the address that its ray start --head printed, or remove --ray
 _ASKS = "--python names the environment whose Ray asks"
 
 
-def clusters_asked(address: str, facts: Facts) -> RayClusters | Unknown:
+def queried_clusters(address: str, facts: Facts) -> RayClusters | Unknown:
     """Return the clusters. When one is named by address and does not respond, return why, with the next step."""
     clusters = facts.get(RayClusters)
     if not address:

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.engine import factsfile, registry
 from verl_doctor.toolkit.engine.collect import Collection, Facts, Memory
 from verl_doctor.toolkit.engine.config import Config, load
 from verl_doctor.toolkit.engine.discovery import discover
-from verl_doctor.toolkit.engine.judge import DEEP, Selection, beyond, judge, not_asked, unknown_words
+from verl_doctor.toolkit.engine.judge import DEEP, Selection, beyond, judge, not_selected, unknown_words
 from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
@@ -77,7 +77,7 @@ class Session:
         return Report(
             target=describe(self.target, collection, self.facts_file),
             results=results,
-            not_asked=not_asked(self.registry.checks, collection, results),
+            not_asked=not_selected(self.registry.checks, collection, results),
             unexamined=self._unexamined(collection, results),
             seconds=time.perf_counter() - started,
             fix_safety={fix.id: fix.safety for fix in self.registry.fixes},
@@ -154,7 +154,7 @@ def open_session(
             )
     costs = frozenset({"instant"}) | (DEEP if deep else frozenset())
     selection = Selection(select or config.select, ignore, costs, config.ignore)
-    if not any(selection.wants(check) for check in known.checks):
+    if not any(selection.selects(check) for check in known.checks):
         raise UsageError("no rule is left to run: every selected rule is ignored")
     return Session(machine, target, config, known, selection, facts_file, [] if facts_file else [begun])
 

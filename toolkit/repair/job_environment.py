@@ -87,12 +87,12 @@ class JobEnvironment:
             entry for entry in self.waiting if not judged.issuperset(reason.code for reason in entry.reasons)
         ]
         waiting = tuple(entry for entry in self.waiting if entry not in kept)
-        unasked = (
+        not_requested = (
             entry.name
             for entry in waiting
             if found.isdisjoint((reason.code, reason.fix) for reason in entry.reasons)
         )
-        return replace(self, kept=tuple(kept), waiting=waiting).giving_up(unasked)
+        return replace(self, kept=tuple(kept), waiting=waiting).giving_up(not_requested)
 
     def holding(self, entries: Iterable[Entry]) -> JobEnvironment:
         """Return the same with these entries. Raises Refused, with both reasons, when one of them conflicts."""
@@ -139,7 +139,7 @@ class JobEnvironment:
         return value if may_be_written(entry.name, value) else None
 
 
-def asked_for(machine: Machine, folder: Path | None) -> JobEnvironment | None:
+def begin_from(machine: Machine, folder: Path | None) -> JobEnvironment | None:
     """Begin with what an earlier run wrote to the folder of `--output-env`, None when there is no such folder.
 
     Raises UsageError when a file there is not ours.

@@ -74,7 +74,7 @@ class Device:
         self.ahead = ahead
         self._seconds: dict[bool, list[float]] = {True: [], False: []}  # seconds per byte
 
-    def wants_advice(self) -> bool:
+    def gives_advice(self) -> bool:
         """Return whether to give advice: both ways in turn until they can be compared."""
         advised, plain = self._seconds[True], self._seconds[False]
         if self.ahead >= ENOUGH:
@@ -91,7 +91,7 @@ class Device:
 
 def fetch(file: int, start: int, end: int, device: Device, stopped: Stopped) -> None:
     """Read this stretch of an open file. Raises OSError."""
-    advised, begun = device.wants_advice(), time.monotonic()
+    advised, begun = device.gives_advice(), time.monotonic()
     _read(file, start, end, device.ahead if advised else 0, stopped)
     device.took(time.monotonic() - begun, end - start, advised=advised)
 

@@ -13,7 +13,7 @@ from support.trying import unless_disturbed
 
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.config import Ignore
-from verl_doctor.toolkit.engine.judge import DEEP, Selection, beyond, judge, not_asked, unknown_words
+from verl_doctor.toolkit.engine.judge import DEEP, Selection, beyond, judge, not_selected, unknown_words
 from verl_doctor.toolkit.facts import Absent, Broken, Unknown, collector, needs_of
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, check
@@ -365,11 +365,11 @@ def test_a_rule_about_a_path_that_was_not_selected_is_named() -> None:
     other = check("HOST907", paths=training)(disk_is_full.judge)
     collection = Collection([], {Disk: Disk(5)})
     judged = judge([disk_is_full, other], collection, Selection(select=("HOST901",)), today=TODAY)
-    report = Report({}, judged, not_asked=not_asked([disk_is_full, other], collection, judged))
+    report = Report({}, judged, not_asked=not_selected([disk_is_full, other], collection, judged))
     assert (report.paths[0].state, report.paths[0].not_judged) == ("no_fault_found", ("HOST907",))
 
 
-def test_nothing_is_collected_to_say_what_was_not_asked() -> None:
+def test_nothing_is_collected_to_say_what_was_not_selected() -> None:
     """Reading Ray and transformers takes seconds: `--select VLLM` must not pay for them."""
     looked: list[str] = []
 
@@ -385,7 +385,7 @@ def test_nothing_is_collected_to_say_what_was_not_asked() -> None:
     for disk, said in ((Disk(5), {"training": ["HOST907"]}), (Absent("no disk"), {})):
         collection = Collection([cable], {Disk: disk})
         judged = judge([disk_is_full], collection, Selection(), today=TODAY)
-        assert not_asked([disk_is_full, other], collection, judged) == said
+        assert not_selected([disk_is_full, other], collection, judged) == said
     assert looked == []
 
 

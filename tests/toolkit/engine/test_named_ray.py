@@ -16,7 +16,7 @@ from verl_doctor.toolkit.commands.actors.render import text_lines
 from verl_doctor.toolkit.commands.clean.clean import Cleaned, find
 from verl_doctor.toolkit.commands.clean.document import headline as clean_headline
 from verl_doctor.toolkit.engine.collect import Collection
-from verl_doctor.toolkit.engine.named_ray import clusters_asked
+from verl_doctor.toolkit.engine.named_ray import queried_clusters
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.leftover import KillActor, Leftover
 
@@ -32,10 +32,10 @@ def facts(clusters: RayClusters | Unknown, place: Place = PLACE) -> Collection:
 
 def test_the_one_that_is_named_is_the_only_one():
     named = RayCluster("10.0.0.5:1", also=(ASKED,))
-    asked = clusters_asked(ASKED, facts(RayClusters((OTHER, named), ASKED)))
+    asked = queried_clusters(ASKED, facts(RayClusters((OTHER, named), ASKED)))
     assert isinstance(asked, RayClusters)
     assert asked.clusters == (named,)
-    assert clusters_asked("", facts(RayClusters((OTHER,)))) == RayClusters((OTHER,))
+    assert queried_clusters("", facts(RayClusters((OTHER,)))) == RayClusters((OTHER,))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_one_that_is_named_is_the_only_one():
     ],
 )  # fmt: skip
 def test_one_that_tells_nothing_is_said_and_no_other_is_shown(clusters, place, why):
-    asked = clusters_asked(ASKED, facts(clusters, place))
+    asked = queried_clusters(ASKED, facts(clusters, place))
     assert isinstance(asked, Unknown)
     assert why in asked.reason
     found = placement(clusters, NOTHING, NOTHING, NOTHING, requested=asked)

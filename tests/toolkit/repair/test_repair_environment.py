@@ -30,7 +30,7 @@ from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.repair import repair
 from verl_doctor.toolkit.repair.envfiles import RAY_FILE, SHELL_FILE
-from verl_doctor.toolkit.repair.job_environment import asked_for
+from verl_doctor.toolkit.repair.job_environment import begin_from
 from verl_doctor.toolkit.result import Repair, Report, document
 from verl_doctor.toolkit.rule import Check, Evidence, Finding, check
 from verl_doctor.toolkit.target import Target, UsageError, journal_homes
@@ -182,7 +182,7 @@ class Job:
 
     def run(self, environ: Mapping[str, str], *, applied: bool = True, into: str | None = "env") -> Report:
         session = self.session(environ)
-        job = asked_for(session.machine, Path(into) if into else None)
+        job = begin_from(session.machine, Path(into) if into else None)
         collection = (session if job is None else session.started_anew(job.as_found)).look()
         report = session.check(collection)
         if applied:

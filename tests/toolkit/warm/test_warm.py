@@ -110,10 +110,10 @@ def test_the_way_that_was_faster_at_first_is_gone_on_with(advised: float, plain:
     device = Device(128 * 1024)
     tried = []
     for _ in range(8):
-        tried.append(device.wants_advice())
+        tried.append(device.gives_advice())
         device.took(advised if tried[-1] else plain, MIB, advised=tried[-1])
     assert sorted(tried) == [False] * 4 + [True] * 4
-    assert device.wants_advice() == (advised < plain)
+    assert device.gives_advice() == (advised < plain)
 
 
 @unless_disturbed

@@ -97,7 +97,7 @@ def judge_by_trees(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
             return _helper(test, reader, scope)
         case ast.Call(args=[ast.Constant(value=str(name))]) if _finds_module(test, reader, scope):
             return _has_module(name, reader)
-        case ast.Name() if (before := _asked_before(test, scope)) is not None:
+        case ast.Name() if (before := _library_test(test, scope)) is not None:
             return judge_by_trees(before[0], reader, before[1])
         case ast.Call(func=ast.Name(id=name), args=[]) if name in _OTHER_ENGINES:
             engines = reader.around.engines
@@ -123,7 +123,7 @@ def _has_module(name: str, reader: Reader) -> Verdict:
     )
 
 
-def _asked_before(node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None:
+def _library_test(node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None:
     """The test of a library that is stored in a name: `HAS_RESET = hasattr(AsyncLLM, "reset")`."""
     home = scope.find(node.id) if isinstance(node, ast.Name) else None
     if home is None or len(home[1]) != 1:
@@ -173,7 +173,7 @@ def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: Reader, scope
         return verdict.negated() if isinstance(ops[0], ast.NotIn) else verdict
     results = [_ordered(left, op, right) for left, op, right in zip(values, ops, values[1:], strict=False)]
     about_versions = any(isinstance(value, Version) for value in values) or any(
-        _mentions_a_probe(node) or _asked_before(node, scope) is not None for node in nodes
+        _mentions_a_probe(node) or _library_test(node, scope) is not None for node in nodes
     )
     return Verdict(None if None in results else all(results), about_versions)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked
+from verl_doctor.toolkit.collectors.configuration.configuration import OverrideWord
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Refused:
     `read_from` is where verl converts the section to an object, as "path:line".
     """
 
-    word: Asked
+    word: OverrideWord
     section: str
     name: str
     class_name: str

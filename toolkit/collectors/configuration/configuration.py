@@ -30,7 +30,7 @@ Fate = Literal[
 
 
 @dataclass(frozen=True)
-class Asked:
+class OverrideWord:
     """A word of the command line as an override: what it requests, and the outcome.
 
     `sign` is "", "+", "++" or "~". `value` is a Python value, or `UNTOLD_VALUE` if reading cannot determine it.
@@ -68,7 +68,7 @@ class Configuration:
     program: str
     folder: str
     name: str
-    overrides: tuple[Asked, ...] = ()
+    overrides: tuple[OverrideWord, ...] = ()
     before: Mapping[str, Any] = field(default_factory=dict)
     after: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Configuration:
         """Whether verl's tree has this key."""
         return lookup(self.before, key) is not MISSING
 
-    def asked_for(self, key: str) -> Asked | None:
+    def override_of(self, key: str) -> OverrideWord | None:
         """The word that set a key; None if it has verl's default."""
         return next(
             (
@@ -131,13 +131,13 @@ def copied(tree: Any) -> Any:
     return [copied(value) for value in tree] if isinstance(tree, list) else tree
 
 
-def as_override(word: Word, *, multirun: bool) -> tuple[Asked, Override | None]:
+def as_override(word: Word, *, multirun: bool) -> tuple[OverrideWord, Override | None]:
     """Parse a word. The second value is None if it is not an override that may be applied."""
     text = word.text
     if text is None or word.conditional:
         key = _KEY_WRITTEN.match(word.written if text is None else text)
         if not key:
-            return Asked(
+            return OverrideWord(
                 text or word.written, word.path, word.line, "not told", conditional=word.conditional
             ), None
         text = f"{key[1]}={UNTOLD_VALUE}"
@@ -145,8 +145,8 @@ def as_override(word: Word, *, multirun: bool) -> tuple[Asked, Override | None]:
     try:
         override = parse_override(text)
     except OverrideError as problem:
-        return Asked(written, word.path, word.line, "not an override", why=str(problem)), None
-    parsed = Asked(
+        return OverrideWord(written, word.path, word.line, "not an override", why=str(problem)), None
+    parsed = OverrideWord(
         written,
         word.path,
         word.line,
@@ -165,4 +165,4 @@ def as_override(word: Word, *, multirun: bool) -> tuple[Asked, Override | None]:
     return parsed, override
 
 
-__all__ = ["MISSING", "UNTOLD", "UNTOLD_VALUE", "Asked", "Configuration", "Fate", "copied"]
+__all__ = ["MISSING", "UNTOLD", "UNTOLD_VALUE", "Configuration", "Fate", "OverrideWord", "copied"]

@@ -11,8 +11,8 @@ from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     UNTOLD_VALUE,
-    Asked,
     Configuration,
+    OverrideWord,
     as_override,
 )
 from verl_doctor.toolkit.collectors.configuration.hydra_program import (
@@ -89,7 +89,7 @@ def _options(folders: Iterable[Path], missing: str) -> list[str]:
     return sorted(set(found)) if group else []
 
 
-def _foreseen(word: Asked, there: Configuration, verl: Path) -> Asked:
+def _foreseen(word: OverrideWord, there: Configuration, verl: Path) -> OverrideWord:
     """Distinguish an invalid string for a numeric key from one that verl supports, such as `test_freq=after_each_epoch`."""
     if word.fate != "applied" or not isinstance(word.value, str) or "${" in word.value:
         return word
@@ -102,7 +102,7 @@ def _foreseen(word: Asked, there: Configuration, verl: Path) -> Asked:
 
 
 def _with(
-    empty: Configuration, tree: Composed, read: list[Asked], overrides: list[Override | None]
+    empty: Configuration, tree: Composed, read: list[OverrideWord], overrides: list[Override | None]
 ) -> Configuration:
     outcomes = iter(tree.outcomes)
     applied = [
@@ -151,9 +151,9 @@ def _more(
     return search_path(entries, verl, cwd) if isinstance(entries, list) else []
 
 
-def _read(options: Options) -> tuple[list[Asked], list[Override | None]]:
+def _read(options: Options) -> tuple[list[OverrideWord], list[Override | None]]:
     """Each word as an override. None in the second list: it must not be applied."""
-    read: list[Asked] = []
+    read: list[OverrideWord] = []
     overrides: list[Override | None] = []
     for word in options.overrides:
         parsed, override = as_override(word, multirun=options.multirun)

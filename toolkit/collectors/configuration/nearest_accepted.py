@@ -43,7 +43,7 @@ def _trials(raised: Raised, there: Configuration) -> Iterator[tuple[str, Any]]:
 
 def _rank(key: str, there: Configuration) -> tuple[bool, bool, bool]:
     unset = there.get(key) is None and key.endswith("_per_gpu")
-    return there.asked_for(key) is None and not unset, isinstance(there.get(key), str), not unset
+    return there.override_of(key) is None and not unset, isinstance(there.get(key), str), not unset
 
 
 def _values(key: str, there: Configuration, numbers: Sequence[int], names: Sequence[str]) -> Iterator[Any]:

@@ -24,7 +24,7 @@ def verl_registries(
         return Absent(
             "another program than verl's own trainers is started, which may register names of its own"
         )
-    if not any(configuration.asked_for(key) for key in KEYS):
+    if not any(configuration.override_of(key) for key in KEYS):
         return Absent("the job leaves verl's choices as they are")
     from verl_doctor.toolkit.collectors.configuration.registry_reader import read_registries  # noqa: PLC0415 - only for a job that chooses
 

@@ -13,7 +13,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import with_nearest
 from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -165,7 +165,7 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
         (f"{_ACTOR}.use_kl_loss", f"{_ACTOR}.kl_loss_type"),
         (_IN_REWARD, "algorithm.kl_penalty"),
     ):
-        if there.get(switch) is True and there.asked_for(key) is not None:
+        if there.get(switch) is True and there.override_of(key) is not None:
             yield partial(_function, name="kl_penalty", argument="kl_penalty", key=key), "first update"
     if there.get(_IN_REWARD) is True:
         yield partial(_function, name="get_kl_controller", argument="kl_ctrl", key="algorithm.kl_ctrl"), "workers"  # fmt: skip
@@ -177,7 +177,7 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
             yield (lambda follower: _sampling(follower, f"{_ROLLOUT}.val_kwargs")), "first validation"
 
 
-def _is_unusual(word: Asked, there: Configuration) -> bool:
+def _is_unusual(word: OverrideWord, there: Configuration) -> bool:
     """Whether verl's code may not expect a setting: null, zero, negative, or of another type than the default."""
     if word.fate != "applied" or not word.key:
         return False
@@ -189,7 +189,7 @@ def _is_unusual(word: Asked, there: Configuration) -> bool:
     return word.key.startswith("trainer.resume") or isinstance(default, (bool, int, float))
 
 
-def _is_unusual_argument(word: Asked, section: str) -> bool:
+def _is_unusual_argument(word: OverrideWord, section: str) -> bool:
     """Whether an optimizer may reject a setting: anything but a rate or a decay above zero."""
     name = word.key.removeprefix(f"{section}.").partition(".")[0]
     if name == word.key or name not in ("lr", "weight_decay", "betas", "override_optimizer_config"):

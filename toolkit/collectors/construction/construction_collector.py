@@ -7,7 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit.collectors.configuration.configuration import UNTOLD_VALUE, Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import (
+    UNTOLD_VALUE,
+    Configuration,
+    OverrideWord,
+)
 from verl_doctor.toolkit.collectors.construction.construction import BAD, Built, Construction
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
@@ -105,11 +109,11 @@ def judged(found: Construction, configuration: Configuration, launch: Launch) ->
     )
 
 
-def _is_of_the_run(word: Asked) -> bool:
+def _is_of_the_run(word: OverrideWord) -> bool:
     return word.key in _OF_THE_RUN
 
 
-def _override(word: Asked) -> str:
+def _override(word: OverrideWord) -> str:
     """A word for Hydra; an unknown name may be replaced by any name."""
     if word.value == UNTOLD_VALUE and _is_of_the_run(word):
         return f"{word.sign}{word.key}=untold"

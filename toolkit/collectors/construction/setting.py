@@ -5,21 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 
 _SHORTEST = 4  # characters of a value that is searched for in a message
 # A section that exists because another setting requires it.
-_ASKED_BY = {"critic": "algorithm.adv_estimator"}
+_REQUIRED_BY = {"critic": "algorithm.adv_estimator"}
 
 
-def setting_of(text: str, key: str, usual: Iterable[str], there: Configuration) -> tuple[str, Asked | None]:
+def setting_of(
+    text: str, key: str, usual: Iterable[str], there: Configuration
+) -> tuple[str, OverrideWord | None]:
     """The key, and the word of the command that sets it. `usual` are a stage's usual keys, the most likely first.
 
     A message may name a key by its last parts, or repeat its value.
     """
     overrides = [word for word in there.overrides if word.fate in ("applied", "chosen") and word.key]
     if key:
-        by = _ASKED_BY.get(key.partition(".")[0], "")
+        by = _REQUIRED_BY.get(key.partition(".")[0], "")
         return key, _of_key(key, overrides) or next((word for word in overrides if word.key == by), None)
     named = [word for word in overrides if _names(text, word.key)]
     if named:
@@ -35,7 +37,7 @@ def setting_of(text: str, key: str, usual: Iterable[str], there: Configuration) 
     return (likely[0].key, likely[0]) if likely else ("", None)
 
 
-def _of_key(key: str, overrides: list[Asked]) -> Asked | None:
+def _of_key(key: str, overrides: list[OverrideWord]) -> OverrideWord | None:
     """The word that sets the key, or a key above or below it."""
     same = [word for word in overrides if word.key == key]
     near = [word for word in overrides if word.key.startswith(f"{key}.") or key.startswith(f"{word.key}.")]

@@ -39,7 +39,7 @@ def checkpoint_folder(
     if not frequency or frequency <= 0:
         return Absent("the job saves no checkpoints")
     path = configuration.get(_KEY)
-    if not isinstance(path, str) or not path.startswith("/") or configuration.asked_for(_KEY) is None:
+    if not isinstance(path, str) or not path.startswith("/") or configuration.override_of(_KEY) is None:
         return Absent("the job names no absolute path for checkpoints")
     if launch.submitted:
         return Absent("the job runs on another machine")
@@ -58,7 +58,7 @@ class HydraFolder:
 @collector(timeout=5)
 def hydra_folder(configuration: Configuration, launch: Launch, machine: Machine) -> HydraFolder | Unknown:
     """Check the nearest existing folder, if the command names an absolute one for Hydra."""
-    word = configuration.asked_for(HYDRA_FOLDER)
+    word = configuration.override_of(HYDRA_FOLDER)
     if (
         word is None
         or not isinstance(word.value, str)

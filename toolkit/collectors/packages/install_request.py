@@ -66,7 +66,7 @@ _NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True)
-class Wishes:
+class InstallRequest:
     """The requests of one command: the pins of what stays, and what must be changed or added."""
 
     keeps: tuple[str, ...]
@@ -78,7 +78,7 @@ def required(unmet: Unmet) -> bool:
     return not unmet.extra or (unmet.extra in ENGINES and unmet.name in _UNDECLARED)
 
 
-def wishes_of(packages: Packages, requirements: Requirements) -> Wishes:
+def install_request(packages: Packages, requirements: Requirements) -> InstallRequest:
     """Return the requests that keep the most, without any extra."""
     return attempts(packages, requirements)[0]
 
@@ -98,35 +98,35 @@ def attempts(
     extras: tuple[str, ...] = (),
     unusable: str = "",
     ray: str = "",
-) -> list[Wishes]:
+) -> list[InstallRequest]:
     """Return requests from those that keep the most to those that keep the least: verl, its engine and torch unchanged, if possible.
 
     `extras` are verl's, `unusable` is an engine that cannot stay, `ray` the version that a cluster runs.
     """
     engines = tuple(name for name in VLLM_NAMES if name != unusable)
     everything = ("verl", *engines, "torch")
-    ladder = [(everything, extras), (everything, ()), (("verl", *engines), extras), (("verl",), extras)]
+    requests = [(everything, extras), (everything, ()), (("verl", *engines), extras), (("verl",), extras)]
     if unusable:
-        ladder = [(everything, extras), (("verl",), extras)]
-    found = [_wishes(packages, requirements, kept, named, unusable, ray) for kept, named in ladder]
+        requests = [(everything, extras), (("verl",), extras)]
+    found = [_request(packages, requirements, kept, named, unusable, ray) for kept, named in requests]
     return list(dict.fromkeys(found))
 
 
-def _wishes(
+def _request(
     packages: Packages,
     requirements: Requirements,
     kept: tuple[str, ...],
     extras: tuple[str, ...],
     unusable: str,
     ray: str,
-) -> Wishes:
+) -> InstallRequest:
     keeps = tuple(_keeps(packages, requirements, kept, extras))
     going = frozenset(name for name in (*VLLM_NAMES, "torch") if name not in kept)
     others = {"ray": f"ray=={ray}"} if ray else {}
     if unusable and (there := packages.get(unusable)) is not None:
         others[unusable] = f"{unusable}!={there.version}"
     wanted = [pin for pin in _wanted(requirements, keeps, going) if _NAME.split(pin, 1)[0] not in others]
-    return Wishes(keeps, (*wanted, *others.values()))
+    return InstallRequest(keeps, (*wanted, *others.values()))
 
 
 def _keeps(

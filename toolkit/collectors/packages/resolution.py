@@ -29,7 +29,12 @@ from verl_doctor.toolkit.change import LOCK, PYTHON
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.packages.install_needs import Broken, InstallNeeds, relative_to
-from verl_doctor.toolkit.collectors.packages.install_request import Wishes, attempts, stopping, wishes_of
+from verl_doctor.toolkit.collectors.packages.install_request import (
+    InstallRequest,
+    attempts,
+    install_request,
+    stopping,
+)
 from verl_doctor.toolkit.collectors.packages.installer_errors import Complaint, understood
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements
 from verl_doctor.toolkit.facts import Unknown, collector
@@ -182,27 +187,27 @@ def resolution(
     installer = _installer(machine, target, interpreter, packages)
     if isinstance(installer, Unknown):
         return installer
-    wishes = wishes_of(packages, requirements)
+    request = install_request(packages, requirements)
     if source := _fetched_from_a_url(packages, requirements):
-        return _not_verified((*installer.typed, *wishes.keeps, *wishes.wanted), wishes, source)
+        return _not_verified((*installer.typed, *request.keeps, *request.wanted), request, source)
     known = InstallNeeds() if isinstance(needs, Unknown) else needs
-    ladder = attempts(packages, requirements, known.extras, known.engine, known.ray)
+    requests = attempts(packages, requirements, known.extras, known.engine, known.ray)
     with tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as folder:
-        asking = _Asking(machine, installer, packages, known, Path(folder))
-        first = found = asking.answer(ladder[0])
-        for other in ladder[1:]:
+        dry_runs = _DryRuns(machine, installer, packages, known, Path(folder))
+        first = found = dry_runs.run(requests[0])
+        for other in requests[1:]:
             if isinstance(found, Unknown) or found.outcome != "unsatisfiable":
                 break
-            found = asking.answer(other)
+            found = dry_runs.run(other)
         if isinstance(found, Unknown) or found.outcome != "resolved":
-            found = asking.least(stopping(requirements), first)
+            found = dry_runs.least(stopping(requirements), first)
         if isinstance(found, Unknown) or found.outcome != "resolved":
             return first
-        return _with_lock(found, asking, str(target.python))
+        return _with_lock(found, dry_runs, str(target.python))
 
 
 @dataclass(frozen=True)
-class _Asking:
+class _DryRuns:
     """Sends queries to one installer."""
 
     machine: Machine
@@ -211,7 +216,7 @@ class _Asking:
     needs: InstallNeeds
     folder: Path
 
-    def answer(self, wishes: Wishes) -> Resolution | Unknown:
+    def run(self, request: InstallRequest) -> Resolution | Unknown:
         """Return the result of a dry run of these requests."""
         limits = _cuda_limits(self.needs.cuda)
         constraints: tuple[str, ...] = ()
@@ -219,14 +224,16 @@ class _Asking:
             file = self.folder / "constraints.txt"
             file.write_text("\n".join(limits), encoding="utf-8")
             constraints = ("-c", str(file))
-        return _ask(self.machine, self.installer, wishes, self.packages, self.folder, constraints)
+        return _run(self.machine, self.installer, request, self.packages, self.folder, constraints)
 
     def least(self, wanted: tuple[str, ...], whole: Resolution | Unknown) -> Resolution | Unknown:
         """Resolve only what stops the job if the index lacks something else: a cluster's own index is seldom complete."""
         if isinstance(whole, Unknown) or not whole.not_offered or not wanted:
             return whole
         options = ("--no-deps",)
-        found = _ask(self.machine, self.installer, Wishes((), wanted), self.packages, self.folder, options)
+        found = _run(
+            self.machine, self.installer, InstallRequest((), wanted), self.packages, self.folder, options
+        )
         if isinstance(found, Unknown) or not found.changes:
             return whole
         return replace(found, left_out=whole.not_offered)
@@ -234,10 +241,10 @@ class _Asking:
     def is_offered(self, pins: Sequence[str]) -> Resolution | Unknown:
         """Whether the index has exactly these releases, which are installed already in some form."""
         anew = "--reinstall" if self.installer.is_uv else "--force-reinstall"
-        return _ask(
+        return _run(
             self.machine,
             self.installer,
-            Wishes((), tuple(pins)),
+            InstallRequest((), tuple(pins)),
             self.packages,
             self.folder,
             ("--no-deps", anew),
@@ -255,16 +262,16 @@ def _cuda_limits(newest: str) -> tuple[str, ...]:
     )
 
 
-def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | Unknown:
+def _with_lock(found: Resolution, dry_runs: _DryRuns, python: str) -> Resolution | Unknown:
     """Add the lock of all packages to the resolution, and which of them must be reinstalled."""
-    packages, prefix = asking.packages, str(Path(python).parent.parent)
+    packages, prefix = dry_runs.packages, str(Path(python).parent.parent)
     new = dict(found.versions)
     after = {distribution.name: distribution.version for distribution in packages.distributions}
-    broken = {distribution.name: distribution for distribution in asking.needs.broken}
+    broken = {distribution.name: distribution for distribution in dry_runs.needs.broken}
     cleared = [
         relative_to(prefix, place) for distribution in broken.values() for place in distribution.locations
     ]
-    cleared += [relative_to(prefix, place) for place in asking.needs.left_over]
+    cleared += [relative_to(prefix, place) for place in dry_runs.needs.left_over]
     after |= {
         distribution.name: distribution.version for distribution in broken.values() if distribution.version
     } | new
@@ -281,7 +288,7 @@ def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | 
         if distribution.version and distribution.name not in new
     ]
     if again:
-        offered = asking.is_offered(
+        offered = dry_runs.is_offered(
             [f"{distribution.name}=={distribution.version}" for distribution in again]
         )
         if isinstance(offered, Unknown) or offered.outcome != "resolved":
@@ -289,7 +296,7 @@ def _with_lock(found: Resolution, asking: _Asking, python: str) -> Resolution | 
     return replace(
         found,
         lock=tuple(f"{name}=={version}" for name, version in sorted(after.items()) if _is_version(version)),
-        installer=asking.installer.for_lock(python),
+        installer=dry_runs.installer.for_lock(python),
         up=tuple(_moved(new, packages, up=True)),
         down=tuple(_moved(new, packages, up=False)),
         added=tuple(f"{name} {version}" for name, version in new.items() if packages.get(name) is None),
@@ -338,15 +345,15 @@ def _free_name(prefix: Path) -> Path:
     return next(path for name in names if not os.path.lexists(path := prefix.with_name(name)))
 
 
-def _ask(
+def _run(
     machine: Machine,
     installer: _Installer,
-    wishes: Wishes,
+    request: InstallRequest,
     packages: Packages,
     folder: Path,
     options: tuple[str, ...] = (),
 ) -> Resolution | Unknown:
-    arguments = (*wishes.keeps, *wishes.wanted)
+    arguments = (*request.keeps, *request.wanted)
     typed = (*installer.typed, *arguments)
     dry = ("--dry-run",) if installer.is_uv else ("--dry-run", "--report", "-", *_PIP_SOON)
     environ = as_the_user(machine, folder)
@@ -361,9 +368,9 @@ def _ask(
         changes = _uv_changes(answer) if installer.is_uv else _pip_changes(answer)
         command = (*installer.typed, _WHEELS_ONLY, *arguments)
         words = tuple(_in_words(changes, packages))
-        return Resolution(command, wishes.keeps, "resolved", words, versions=tuple(sorted(changes.items())))
+        return Resolution(command, request.keeps, "resolved", words, versions=tuple(sorted(changes.items())))
     if answer.code is None:
-        return _not_verified(typed, wishes, f"no index answered within {_LIMIT:.0f} s")
+        return _not_verified(typed, request, f"no index answered within {_LIMIT:.0f} s")
     output = without_user(f"{answer.stderr}\n{answer.stdout}")
     found = understood(output)
     if found.outcome == "unsatisfiable":
@@ -372,10 +379,10 @@ def _ask(
         )
         if sdist:
             why = f"{sdist} has no wheel; the installer would build it, which runs its setup code"
-            return _not_verified(typed, wishes, why)
+            return _not_verified(typed, request, why)
     clash = found.outcome == "unsatisfiable" and not found.not_offered
     reason = f"{found.reason} (only wheels were looked at)" if clash else found.reason
-    return Resolution(typed, wishes.keeps, found.outcome, reason=reason, not_offered=found.not_offered)
+    return Resolution(typed, request.keeps, found.outcome, reason=reason, not_offered=found.not_offered)
 
 
 @contextlib.contextmanager
@@ -391,8 +398,8 @@ def _without_trace(installer: _Installer) -> Iterator[None]:
                 lock.unlink()
 
 
-def _not_verified(command: tuple[str, ...], wishes: Wishes, reason: str) -> Resolution:
-    return Resolution(command, wishes.keeps, "unanswered", reason=reason)
+def _not_verified(command: tuple[str, ...], request: InstallRequest, reason: str) -> Resolution:
+    return Resolution(command, request.keeps, "unanswered", reason=reason)
 
 
 def _fetched_from_a_url(packages: Packages, requirements: Requirements) -> str:

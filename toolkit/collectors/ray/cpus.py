@@ -57,7 +57,7 @@ def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCp
     if not limits.online:
         return Unknown("the number of this machine's CPUs is not told")
     path = Path(tree.folder, "_private", "utils.py")
-    cpu_files = remembered(CpuFiles, "", [path], partial(files_asked, path))
+    cpu_files = remembered(CpuFiles, "", [path], partial(files_read, path))
     if isinstance(cpu_files, Unknown):
         return cpu_files
     files = cpu_files.named
@@ -71,7 +71,7 @@ def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCp
     return RayCpus(int(found[0]), found[1], tree.version)
 
 
-def files_asked(path: Path) -> CpuFiles | Unknown:
+def files_read(path: Path) -> CpuFiles | Unknown:
     """Return the files that this Ray reads."""
     source = read(path)
     tree = parse(source, path) if isinstance(source, bytes) else source

@@ -135,8 +135,8 @@ def _nodes(variables: Variables, values: LaunchValues, launch: Launch | Unknown)
     for name in _SLURM:
         if variables.get(name).isdigit():
             return int(variables.get(name)), name
-    asked_of_slurm = None if isinstance(launch, Unknown) else launch.nodes
-    return asked_of_slurm, "#SBATCH --nodes" if asked_of_slurm else ""
+    slurm_nodes = None if isinstance(launch, Unknown) else launch.nodes
+    return slurm_nodes, "#SBATCH --nodes" if slurm_nodes else ""
 
 
 def _in_configuration(values: LaunchValues) -> Iterator[Head]:

@@ -81,7 +81,7 @@ def missing_modules(
 
 def _wanted(there: Configuration, here: Path) -> Iterator[MissingModule]:
     for key, phase in _MODULES:
-        if there.asked_for(key) is None:
+        if there.override_of(key) is None:
             continue
         values = there.get(key)
         for value in values if isinstance(values, list) else [values]:

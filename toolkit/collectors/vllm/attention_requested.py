@@ -24,7 +24,7 @@ _ENGINE = "actor_rollout_ref.rollout.engine_kwargs.vllm."
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedBackend:
     """One place that names a backend.
 
     `by` is the variable or the engine argument, `written` the user's spelling, `name` the backend. `path` is empty for
@@ -42,15 +42,15 @@ class Asked:
 class AttentionAsked:
     """Every place that counts. For a variable that is set twice, only the value that the job would see."""
 
-    places: tuple[Asked, ...]
+    places: tuple[RequestedBackend, ...]
 
-    def by(self, *names: str) -> tuple[Asked, ...]:
+    def by(self, *names: str) -> tuple[RequestedBackend, ...]:
         """Return the places that use this variable or these options."""
         return tuple(place for place in self.places if place.by in names)
 
 
 @collector(kept=True)
-def attention_asked(
+def attention_requested(
     variables: JobVariables, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> AttentionAsked | Unknown:
     """Find the variable in this shell and in the launch files, and the options in the command."""
@@ -64,25 +64,25 @@ def attention_asked(
     return AttentionAsked(places)
 
 
-def _variable(variables: JobVariables) -> Iterator[Asked]:
+def _variable(variables: JobVariables) -> Iterator[RequestedBackend]:
     """Yield the value that vLLM would find, which runs in the workers."""
     if value := variables.get(VARIABLE):
-        yield Asked(VARIABLE, value, VARIABLE, *variables.places.get(VARIABLE, ("", 0)))
+        yield RequestedBackend(VARIABLE, value, VARIABLE, *variables.places.get(VARIABLE, ("", 0)))
 
 
-def _options(values: LaunchValues) -> Iterator[Asked]:
+def _options(values: LaunchValues) -> Iterator[RequestedBackend]:
     for option in OPTIONS:
         entry = given(values, _ENGINE + option)
         if entry is not None and entry.text:
-            yield Asked(option, entry.text, entry.key, entry.path, entry.line)
+            yield RequestedBackend(option, entry.text, entry.key, entry.path, entry.line)
     whole = given(values, f"{_ENGINE}attention_config")
     if whole is not None and isinstance(whole.value, dict) and whole.value.get("backend"):
-        yield Asked(
+        yield RequestedBackend(
             "attention_config.backend", str(whole.value["backend"]), whole.key, whole.path, whole.line
         )
 
 
-def _flags(launch: Launch | Unknown) -> Iterator[Asked]:
+def _flags(launch: Launch | Unknown) -> Iterator[RequestedBackend]:
     """Yield `--attention-backend NAME` and its variants, for commands that start vLLM itself."""
     words = launch.command.words if isinstance(launch, Launch) and launch.command else ()
     flags = {f"--{option.replace('_', '-')}": option for option in OPTIONS}
@@ -91,4 +91,4 @@ def _flags(launch: Launch | Unknown) -> Iterator[Asked]:
         if flag in flags:
             following = words[index + 1].text if index + 1 < len(words) else ""
             if name := value if equals else following or "":
-                yield Asked(flags[flag], name, flag, word.path, word.line)
+                yield RequestedBackend(flags[flag], name, flag, word.path, word.line)

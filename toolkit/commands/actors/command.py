@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
-from verl_doctor.toolkit.engine.named_ray import clusters_asked
+from verl_doctor.toolkit.engine.named_ray import queried_clusters
 from verl_doctor.toolkit.engine.session import open_session
 from verl_doctor.toolkit.options.options import (
     PATH,
@@ -51,6 +51,6 @@ def actors(*, options: Options, verbose: bool, facts: Path | None, form: str, fi
             look.get(Gpus),
             look.get(Processes),
             look.get(Raylets),
-            requested=clusters_asked(run.target.ray_address, look),
+            requested=queried_clusters(run.target.ray_address, look),
         )
     return show(ActorsAnswer(found, every=verbose), form, file)

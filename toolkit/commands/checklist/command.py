@@ -93,9 +93,9 @@ def _examined_nodes(nodes: RequestedNodes, run: Session, progress: Progress) -> 
 
 def _climb(run: Session, progress: Progress) -> None:
     from verl_doctor.toolkit.commands.checklist.trials import QUICK  # noqa: PLC0415 - only when it is asked for
-    from verl_doctor.toolkit.commands.smoke.smoke import Wish, climb  # noqa: PLC0415
+    from verl_doctor.toolkit.commands.smoke.smoke import SmokeRequest, climb  # noqa: PLC0415
 
-    climb(replace(run, begun=[]).at_cost("slow"), Wish(numbers=QUICK), progress)
+    climb(replace(run, begun=[]).at_cost("slow"), SmokeRequest(numbers=QUICK), progress)
 
 
 def _snapshot_title(before: Snapshot) -> str:

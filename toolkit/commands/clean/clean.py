@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.leftovers.actors import LeftActors
 from verl_doctor.toolkit.commands.clean import path
 from verl_doctor.toolkit.commands.clean.job import Ended
 from verl_doctor.toolkit.engine.collect import Collection as Facts
-from verl_doctor.toolkit.engine.named_ray import clusters_asked
+from verl_doctor.toolkit.engine.named_ray import queried_clusters
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.facts import Absent, Collector, Unknown
 from verl_doctor.toolkit.leftover import (
@@ -120,7 +120,7 @@ def find(collectors: Iterable[Collector], collection: Facts, ray_address: str = 
     collection.start(facts)
     answers = {fact: collection.get(fact) for fact in facts}
     known = [answer for answer in answers.values() if isinstance(answer, Leftovers)]
-    requested = clusters_asked(ray_address, collection) if ray_address else None
+    requested = queried_clusters(ray_address, collection) if ray_address else None
     if isinstance(requested, Unknown):
         answers[LeftActors] = requested
     return Found(

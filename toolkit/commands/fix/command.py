@@ -83,7 +83,7 @@ def fix(
     left: tuple[object, ...] = ()
     with nothing_on_stdout(), Progress() as progress:
         run = announced_session(options, rules, view)
-        job = job_environment.asked_for(run.machine, output_env)
+        job = job_environment.begin_from(run.machine, output_env)
         # The first node of a cluster is this machine: it is examined, and the others when all repairs are done.
         found = examine(Request(run if job is None else run.started_anew(job.as_found)), progress.say)
         report, collection = found.report, found.facts

@@ -71,8 +71,8 @@ def _answer(request: Request, progress: Progress) -> Answer:
     def announce(sentence: str) -> None:
         print(f"verl-doctor: {harmless(sentence)}", file=sys.stderr, flush=True)
 
-    teller = matrix_request.Teller(progress.say, announce)
-    study = matrix_request.study_for(request, Machine(), teller)
+    callbacks = matrix_request.Callbacks(progress.say, announce)
+    study = matrix_request.study_for(request, Machine(), callbacks)
     try:
         if request.following is None:
             return TableAnswer(matrix_request.table_for(request, study))

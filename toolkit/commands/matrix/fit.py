@@ -11,7 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
-from verl_doctor.toolkit.commands.matrix.requirements import Want, Wants
+from verl_doctor.toolkit.commands.matrix.requirements import PackageRequirement, ReleaseRequirements
 
 # The order of objections: the most frequent obstacle first.
 _FIRST = ("python", "wheel", "torch", "cuda", "driver", "transformers", "ray", "tensordict", "numpy")
@@ -90,27 +90,27 @@ def built_for_cuda(folder: Path) -> str:
     return ""
 
 
-def pin_objections(pins: Wants, name: str, version: str) -> tuple[Objection, ...]:
+def pin_objections(pins: ReleaseRequirements, name: str, version: str) -> tuple[Objection, ...]:
     """Return which of verl's pins do not admit a version."""
     refused = {
-        Objection(name, want.specifier, "", f"verl's {want.source}"): None
-        for want in pins.of(name)
-        if want.allows(version) is False
+        Objection(name, requirement.specifier, "", f"verl's {requirement.source}"): None
+        for requirement in pins.of(name)
+        if requirement.allows(version) is False
     }
     return tuple(refused)
 
 
 def environment_objections(
-    wants: Wants, verl: Wants, now: Here, *, obstacle: str = "", cuda: str = ""
+    release: ReleaseRequirements, verl: ReleaseRequirements, now: Here, *, obstacle: str = "", cuda: str = ""
 ) -> tuple[tuple[Objection, ...], tuple[Objection, ...]]:
     """Return what in the target conflicts with a release, and what its installation would merely replace.
 
     A missing package does not conflict: it will be installed.
     """
-    firm = _FIRM | {want.name for want in verl.requirements}
+    firm = _FIRM | {requirement.name for requirement in verl.requirements}
     found = {
         objection: None
-        for objection in _environment(wants, now, obstacle, cuda)
+        for objection in _environment(release, now, obstacle, cuda)
         if objection.about not in {"verl", "vllm"}
     }
     ordered = sorted(found, key=lambda objection: (_rank(objection.about), objection.about))
@@ -119,15 +119,15 @@ def environment_objections(
     )
 
 
-def _environment(wants: Wants, now: Here, obstacle: str, cuda: str) -> Iterator[Objection]:
-    if now.python and Want("python", wants.python, "").allows(now.python) is False:
-        yield Objection("python", wants.python, f"here is {now.python}", "it")
+def _environment(release: ReleaseRequirements, now: Here, obstacle: str, cuda: str) -> Iterator[Objection]:
+    if now.python and PackageRequirement("python", release.python, "").allows(now.python) is False:
+        yield Objection("python", release.python, f"here is {now.python}", "it")
     elif obstacle:
         yield Objection("wheel", "", obstacle, "it")
-    for want in wants.requirements:
-        there = (now.installed or {}).get(want.name)
-        if there is not None and want.allows(there) is False:
-            yield Objection(want.name, want.specifier, f"here is {there}", "it")
+    for requirement in release.requirements:
+        there = (now.installed or {}).get(requirement.name)
+        if there is not None and requirement.allows(there) is False:
+            yield Objection(requirement.name, requirement.specifier, f"here is {there}", "it")
     if cuda and now.torch_cuda and cuda != now.torch_cuda:
         yield Objection("cuda", cuda, f"torch here is built for CUDA {now.torch_cuda}", "it")
     least = _LEAST_DRIVER.get(cuda)
@@ -136,7 +136,10 @@ def _environment(wants: Wants, now: Here, obstacle: str, cuda: str) -> Iterator[
 
 
 def clashes(
-    ours: Wants, theirs: Wants, by: tuple[str, str], known: Callable[[str], Iterable[str] | None]
+    ours: ReleaseRequirements,
+    theirs: ReleaseRequirements,
+    by: tuple[str, str],
+    known: Callable[[str], Iterable[str] | None],
 ) -> tuple[tuple[Objection, ...], tuple[str, ...]]:
     """Return the packages of which no released version satisfies both sides, and those for which this is unknown.
 
@@ -144,7 +147,8 @@ def clashes(
     """
     certain, open_ = [], []
     for name in sorted(
-        {want.name for want in ours.requirements} & {want.name for want in theirs.requirements}
+        {requirement.name for requirement in ours.requirements}
+        & {requirement.name for requirement in theirs.requirements}
     ):
         specifier_set, other = _joined(ours.of(name)), _joined(theirs.of(name))
         if specifier_set is None or other is None or not specifier_set or not other:
@@ -167,9 +171,11 @@ def clashes(
     )
 
 
-def _joined(wants: Iterable[Want]) -> SpecifierSet | None:
+def _joined(requirements: Iterable[PackageRequirement]) -> SpecifierSet | None:
     try:
-        return SpecifierSet(",".join(dict.fromkeys(filter(None, (want.specifier for want in wants)))))
+        return SpecifierSet(
+            ",".join(dict.fromkeys(filter(None, (requirement.specifier for requirement in requirements))))
+        )
     except InvalidSpecifier:
         return None
 

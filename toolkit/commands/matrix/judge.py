@@ -128,7 +128,7 @@ class Judges:
     def __init__(self, pool: ProcessPoolExecutor | None) -> None:
         self._pool = pool
 
-    def ask(self, question: Question) -> Pending:
+    def start(self, question: Question) -> Pending:
         """Start judging a pair, unless the result is known."""
         if (known := recall(Verdict, _key(question))) is not None:
             return Pending(question, known)

@@ -43,7 +43,12 @@ from verl_doctor.toolkit.commands.matrix.judge import (
     leave_interrupts_alone,
 )
 from verl_doctor.toolkit.commands.matrix.releases import Release, releases
-from verl_doctor.toolkit.commands.matrix.requirements import EXTRA, Wants, wants_of, wants_of_tree
+from verl_doctor.toolkit.commands.matrix.requirements import (
+    EXTRA,
+    ReleaseRequirements,
+    requirements_of,
+    requirements_of_tree,
+)
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.config import Config
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -71,7 +76,7 @@ class Side:
     project: str
     version: str
     tree: Tree
-    wants: Wants
+    requirements: ReleaseRequirements
     identity: str
     obstacle: str = ""
     cuda: str = ""
@@ -234,7 +239,9 @@ class Study:
                 f"read from {release.wheel.filename}",
                 place="wheel",
             ),
-            wants=wants_of(distribution, self._markers(), extras) if distribution is not None else Wants(),
+            requirements=requirements_of(distribution, self._markers(), extras)
+            if distribution is not None
+            else ReleaseRequirements(),
             identity=unpacked.digest,
             obstacle=release.obstacle,
             cuda=built_for_cuda(folder) if package == "vllm" else "",
@@ -243,12 +250,12 @@ class Study:
     def rows(self, subject: Subject, other: Side, chosen: Sequence[Release]) -> Iterator[Row]:
         """Judge the chosen releases, in the order given. The other side is the same in all pairs."""
         readers = ThreadPoolExecutor(_READERS, initializer=leave_interrupts_alone)
-        with readers, judges(len(chosen)) as court:
+        with readers, judges(len(chosen)) as pool:
 
             def read(release: Release) -> tuple[Side, Pending]:
                 side = self.side(release)
                 self.say(f"judging {release.project} {release.version}")
-                return side, court.ask(self._question(subject, side, other))
+                return side, pool.start(self._question(subject, side, other))
 
             begun = [(release, readers.submit(read, release)) for release in chosen]
             try:
@@ -261,28 +268,31 @@ class Study:
 
     def verdict(self, verl: Side, vllm: Side) -> Verdict:
         """Judge one pair."""
-        with judges(1) as court:
-            return court.ask(self._question("vllm", vllm, verl)).verdict()
+        with judges(1) as pool:
+            return pool.start(self._question("vllm", vllm, verl)).verdict()
 
     def row(self, subject: Subject, side: Side, other: Side, verdict: Verdict) -> Row:
         """Return the complete result for one pair."""
         verl, vllm = (side, other) if subject == "verl" else (other, side)
         clashing, unclear = clashes(
-            verl.wants, vllm.wants, (f"verl {verl.version}", f"vLLM {vllm.version}"), self._released
+            verl.requirements,
+            vllm.requirements,
+            (f"verl {verl.version}", f"vLLM {vllm.version}"),
+            self._released,
         )
         firm, exchanged = environment_objections(
-            side.wants, verl.wants, self.here, obstacle=side.obstacle, cuda=side.cuda
+            side.requirements, verl.requirements, self.here, obstacle=side.obstacle, cuda=side.cuda
         )
         return Row(
             project=side.project,
             version=side.version,
             verdict=verdict,
-            pins=pin_objections(verl.wants, "vllm", _public(vllm.version)),
+            pins=pin_objections(verl.requirements, "vllm", _public(vllm.version)),
             environment=firm,
             exchanged=exchanged,
             clashes=tuple(clash for clash in clashing if clash.about != "vllm"),
             unclear=unclear,
-            pinned=bool(verl.wants.of("vllm")),
+            pinned=bool(verl.requirements.of("vllm")),
             installed=side.version == self.installed(side.project),
         )
 
@@ -313,14 +323,18 @@ class Study:
     def _side_here(self, project: str, tree: Tree) -> Side:
         installed = self.packages.get(project) if self.packages is not None else None
         if project == "verl":
-            wants = wants_of_tree(tree, self._markers(), installed)
+            requirements = requirements_of_tree(tree, self._markers(), installed)
         else:
             beside = Path(tree.folder).parent
             names = [name.replace("-", "_") for name in VLLM_NAMES]
             metadata = [path for name in names for path in beside.glob(f"{name}-*.dist-info")]
             distribution = read_distribution(str(metadata[0])) if metadata else installed
-            wants = wants_of(distribution, self._markers()) if distribution is not None else Wants()
-        return Side(project, tree.version, tree, wants, identity_of(tree.folder))
+            requirements = (
+                requirements_of(distribution, self._markers())
+                if distribution is not None
+                else ReleaseRequirements()
+            )
+        return Side(project, tree.version, tree, requirements, identity_of(tree.folder))
 
     def _markers(self) -> dict[str, str]:
         return dict(self.packages.markers or {}) if self.packages is not None else {}
@@ -338,7 +352,7 @@ class Study:
 
 def vllm_pins(side: Side) -> SpecifierSet | None:
     """Return the versions of vLLM that verl's pins admit, None if it has no pins."""
-    texts = [want.specifier for want in side.wants.of("vllm") if want.specifier]
+    texts = [requirement.specifier for requirement in side.requirements.of("vllm") if requirement.specifier]
     try:
         return SpecifierSet(",".join(texts)) if texts else None
     except InvalidSpecifier:

@@ -48,14 +48,14 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Teller:
+class Callbacks:
     """Progress callbacks: `say` while working, `announce` before a large download."""
 
     say: Callable[[str], None] = lambda _: None
     announce: Callable[[str], None] = lambda _: None
 
 
-def study_for(request: Request, machine: Machine, teller: Teller) -> Study:
+def study_for(request: Request, machine: Machine, callbacks: Callbacks) -> Study:
     """Find the target and the index. Raises UsageError."""
     options = Options(
         request.python,
@@ -69,9 +69,9 @@ def study_for(request: Request, machine: Machine, teller: Teller) -> Study:
         target=target,
         config=config.load(machine.cwd),
         index=PackageIndex(settings, web, offline=request.offline),
-        sources=WheelSources(web, teller.announce, request.offline, request.download),
+        sources=WheelSources(web, callbacks.announce, request.offline, request.download),
         machine=machine,
-        say=teller.say,
+        say=callbacks.say,
     )
 
 

@@ -30,7 +30,7 @@ EXTRA = "vllm"
 
 
 @dataclass(frozen=True)
-class Want:
+class PackageRequirement:
     """One requirement: the canonical name ("vllm" for every build of it), the versions that satisfy it, and where it is declared."""
 
     name: str
@@ -49,37 +49,45 @@ class Want:
 
 
 @dataclass(frozen=True)
-class Wants:
+class ReleaseRequirements:
     """All requirements that a release declares. `python` is its Requires-Python, empty if undeclared."""
 
-    requirements: tuple[Want, ...] = ()
+    requirements: tuple[PackageRequirement, ...] = ()
     python: str = ""
 
-    def of(self, name: str) -> tuple[Want, ...]:
+    def of(self, name: str) -> tuple[PackageRequirement, ...]:
         """Return the requirements on one package."""
-        return tuple(want for want in self.requirements if want.name == name)
+        return tuple(requirement for requirement in self.requirements if requirement.name == name)
 
 
-def wants_of(distribution: Distribution, markers: Mapping[str, str], extras: Iterable[str] = ()) -> Wants:
+def requirements_of(
+    distribution: Distribution, markers: Mapping[str, str], extras: Iterable[str] = ()
+) -> ReleaseRequirements:
     """Read the metadata of a wheel. `markers` is the environment in which it would run, `extras` are the requested ones."""
     found = _applying(distribution.name, distribution.requires, markers, extras, "METADATA")
-    return Wants(tuple(dict.fromkeys(found)), distribution.requires_python)
+    return ReleaseRequirements(tuple(dict.fromkeys(found)), distribution.requires_python)
 
 
-def wants_of_tree(tree: Tree, markers: Mapping[str, str], installed: Distribution | None) -> Wants:
+def requirements_of_tree(
+    tree: Tree, markers: Mapping[str, str], installed: Distribution | None
+) -> ReleaseRequirements:
     """Return the requirements of a verl tree, from a checkout's files or else from the metadata of its wheel."""
     if tree.project:
         return _in_project(Path(tree.project), markers)
     folder = Path(tree.folder)
     for path in sorted(folder.parent.glob(f"{folder.name}-*.dist-info")):
         if (distribution := read_distribution(str(path))) is not None:
-            return wants_of(distribution, markers, [EXTRA])
-    return wants_of(installed, markers, [EXTRA]) if installed is not None and not tree.vendored else Wants()
+            return requirements_of(distribution, markers, [EXTRA])
+    return (
+        requirements_of(installed, markers, [EXTRA])
+        if installed is not None and not tree.vendored
+        else ReleaseRequirements()
+    )
 
 
 def _applying(
     owner: str, texts: Iterable[str], markers: Mapping[str, str], extras: Iterable[str], source: str
-) -> Iterator[Want]:
+) -> Iterator[PackageRequirement]:
     """Return the requirements with satisfied markers, including those of the extras and of nested extras."""
     requirements = [requirement for text in texts if (requirement := parsed(text)) is not None]
     waiting, done = ["", *extras], set()
@@ -94,12 +102,14 @@ def _applying(
             if name == owner:
                 waiting += [other for other in sorted(requirement.extras) if other not in done]
             else:
-                yield Want("vllm" if name in VLLM_NAMES else name, str(requirement.specifier), source)
+                yield PackageRequirement(
+                    "vllm" if name in VLLM_NAMES else name, str(requirement.specifier), source
+                )
 
 
-def _in_project(project: Path, markers: Mapping[str, str]) -> Wants:
+def _in_project(project: Path, markers: Mapping[str, str]) -> ReleaseRequirements:
     """Read pyproject.toml, setup.py and the requirement files at the top of a checkout."""
-    found: list[Want] = []
+    found: list[PackageRequirement] = []
     python = ""
     for name, declared in (
         ("pyproject.toml", _in_pyproject(project / "pyproject.toml")),
@@ -110,7 +120,7 @@ def _in_project(project: Path, markers: Mapping[str, str]) -> Wants:
         found += _applying("verl", texts, markers, [EXTRA], name)
     for file in sorted(project.glob("requirements*.txt")):
         found += _applying("verl", _lines(file), markers, [], file.name)
-    return Wants(tuple(dict.fromkeys(found)), python)
+    return ReleaseRequirements(tuple(dict.fromkeys(found)), python)
 
 
 def _lines(file: Path) -> Iterator[str]:

@@ -97,7 +97,7 @@ def report(
     stdout. Nothing is changed.
     """
     from verl_doctor.toolkit.commands.report import render_html, view  # noqa: PLC0415 - only this command needs them
-    from verl_doctor.toolkit.commands.report.look import Asked, look  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.commands.report.look import LookRequest, look  # noqa: PLC0415 - see above
     from verl_doctor.toolkit.console.view import show  # noqa: PLC0415 - see above
 
     form = form or ("json" if as_json else None)
@@ -120,7 +120,7 @@ def report(
             deep=rules.deep,
             facts_file=facts[0] if facts else None,
         )
-        seen = look(run, Asked(nodes, facts, logs, old, network), progress.say)
+        seen = look(run, LookRequest(nodes, facts, logs, old, network), progress.say)
         made = view.make(seen, run.machine, masked=not full)
     if page is not None:
         output.write(page, render_html.render(made.page))

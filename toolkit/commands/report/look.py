@@ -18,7 +18,7 @@ from verl_doctor.toolkit.target import UsageError
 
 
 @dataclass(frozen=True)
-class Asked:
+class LookRequest:
     """What to examine besides or instead of this machine: nodes, saved facts, logs, an older snapshot, the package indexes."""
 
     nodes: RequestedNodes | None = None
@@ -28,7 +28,7 @@ class Asked:
     network: bool = False
 
 
-def look(run: Session, request: Asked, watch: Watch) -> Seen:
+def look(run: Session, request: LookRequest, watch: Watch) -> Seen:
     """Examine all of it. Raises UsageError if a file is unusable, CouldNotAsk if no node can be queried."""
     if request.old is not None and are_several(request.facts):
         raise UsageError("--from compares one machine, or a cluster: name one file with --facts")
@@ -44,7 +44,7 @@ def look(run: Session, request: Asked, watch: Watch) -> Seen:
     return seen if request.old is None else _compared(seen, run, request, watch)
 
 
-def _judged(run: Session, request: Asked, watch: Watch) -> tuple[Report, Facts, str]:
+def _judged(run: Session, request: LookRequest, watch: Watch) -> tuple[Report, Facts, str]:
     """Return the report, with plans if possible; the facts of one machine, and its name if there are several."""
     source = source_of(request.facts, request.nodes, with_kept_nodes=False)
     found = examine(Request(run, source), watch)
@@ -62,7 +62,7 @@ def _with_logs(seen: Seen, named: tuple[str, ...]) -> Seen:
     return replace(seen, log=answer)
 
 
-def _compared(seen: Seen, run: Session, request: Asked, watch: Watch) -> Seen:
+def _compared(seen: Seen, run: Session, request: LookRequest, watch: Watch) -> Seen:
     """Add the differences; nodes are queried once more, for all their facts."""
     from verl_doctor.toolkit.comparison.judge import compared  # noqa: PLC0415
     from verl_doctor.toolkit.snapshot import snapshot  # noqa: PLC0415 - a report without --from does without

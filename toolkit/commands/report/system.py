@@ -25,7 +25,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.text import counted, in_bytes, ranges
 
 _MIB = 2**20
-_ASKED = (VLLM_NAMES, ("sglang",), ("ray",), ("torch",))
+_REQUESTED = (VLLM_NAMES, ("sglang",), ("ray",), ("torch",))
 # Other packages that decide whether a verl job runs.
 _TELLING = (
     "transformers", "tensordict", "triton", "flash-attn", "flashinfer-python", "numpy", "pyarrow", "peft", "accelerate",
@@ -97,7 +97,7 @@ def _packages(seen: Seen) -> _Rows:
     if isinstance(packages, Unknown):
         yield "installed", f"not known: {packages.reason}"
         return
-    for names in _ASKED:
+    for names in _REQUESTED:
         found = packages.get(*names)
         other = f" ({found.name})" if found and found.name != names[0] else ""
         yield names[0], found.version + other if found else "not found"

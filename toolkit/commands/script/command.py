@@ -211,9 +211,9 @@ def _change_lines(made: Made, *, deep: bool) -> Iterator[str]:
     for job, recipe in zip(made.before.jobs, made.recipes, strict=True):
         if len(made.recipes) > 1:
             yield f"line {job.command.line}:"
-        for wish in recipe.wishes:
-            was = _shown(job.configuration.get(wish.key))
-            yield f"{wish.key}: {was} -> {_shown(wish.value)} ({wish.why})"
+        for change in recipe.changes:
+            was = _shown(job.configuration.get(change.key))
+            yield f"{change.key}: {was} -> {_shown(change.value)} ({change.why})"
         yield from recipe.kept
     for result, finding in made.after.report.findings():
         if finding.severity == "error":

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.model.copy import ModelCopy
 from verl_doctor.toolkit.collectors.model.storage import ModelStorage
 from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION
 from verl_doctor.toolkit.collectors.vllm.loading import STRATEGY, VllmLoading
-from verl_doctor.toolkit.commands.script.variant import Recipe, Wishes
+from verl_doctor.toolkit.commands.script.variant import Recipe, RecipeBuilder
 from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.text import in_bytes
@@ -68,77 +68,77 @@ def _room(shm: SharedMemory | Unknown, memory: HostMemory | Unknown, limits: Hos
 def fast_load(there: Configuration, around: Surroundings | None = None) -> Recipe:
     """Return the changes to a command that starts verl."""
     around = around or Surroundings()
-    wishes = Wishes(there)
-    wishes.give(
+    changes = RecipeBuilder(there)
+    changes.give(
         f"{_ROLLOUT}.enforce_eager",
         True,
         "no graphs are compiled and captured at the start; every step samples more slowly, so not for long runs",
     )
-    _engine(wishes, around)
-    _copy(wishes, around)
-    wishes.kept.append(_FOLKLORE)
-    return wishes.recipe()
+    _engine(changes, around)
+    _copy(changes, around)
+    changes.kept.append(_FOLKLORE)
+    return changes.recipe()
 
 
-def _engine(wishes: Wishes, around: Surroundings) -> None:
+def _engine(changes: RecipeBuilder, around: Surroundings) -> None:
     """Let the rollout skip reading weights if verl sends it the trained ones before sampling; otherwise read ahead.
 
     The former is verl's own default in main_ppo, `load_format: dummy...`. With LoRA the rollout keeps the
     base weights that it has read.
     """
-    now, own = wishes.value(_FORMAT), wishes.there.default(_FORMAT)
+    now, own = changes.value(_FORMAT), changes.there.default(_FORMAT)
     if now is MISSING:
         return
     if str(now).startswith("dummy"):
-        wishes.kept.append(
+        changes.kept.append(
             f"{_FORMAT}={now} stays: the rollout reads no weights from disk, so no other format could be faster"
         )
-    elif str(own).startswith("dummy") and _is_filled_by_trainer(wishes) and not _trains_adapters(wishes):
-        wishes.give(
+    elif str(own).startswith("dummy") and _is_filled_by_trainer(changes) and not _trains_adapters(changes):
+        changes.give(
             _FORMAT, own, "verl sends the weights to the rollout, which does not need to read them first"
         )
     else:
-        wishes.kept.append(f"{_FORMAT}={now} stays: here the rollout needs the weights from disk")
-        _read_ahead(wishes, around)
+        changes.kept.append(f"{_FORMAT}={now} stays: here the rollout needs the weights from disk")
+        _read_ahead(changes, around)
 
 
-def _is_filled_by_trainer(wishes: Wishes) -> bool:
+def _is_filled_by_trainer(changes: RecipeBuilder) -> bool:
     """Return whether trainer and rollout share their GPUs, so that the rollout first receives the trainer's weights."""
-    program = Path(wishes.there.program)
+    program = Path(changes.there.program)
     shared = program.name == "main_ppo.py" and "experimental" not in program.parts
-    return shared and wishes.value("actor_rollout_ref.hybrid_engine") is not False
+    return shared and changes.value("actor_rollout_ref.hybrid_engine") is not False
 
 
-def _trains_adapters(wishes: Wishes) -> bool:
-    ranks = (wishes.value(f"{_MODEL}.lora_rank"), wishes.value(f"{_MODEL}.lora.rank"))
+def _trains_adapters(changes: RecipeBuilder) -> bool:
+    ranks = (changes.value(f"{_MODEL}.lora_rank"), changes.value(f"{_MODEL}.lora.rank"))
     return any(rank not in (MISSING, None, 0) for rank in ranks)
 
 
-def _read_ahead(wishes: Wishes, around: Surroundings) -> None:
+def _read_ahead(changes: RecipeBuilder, around: Surroundings) -> None:
     """Read ahead: a mapped file on a network file system otherwise arrives in small pieces."""
     storage, loading = around.storage, around.loading
     if storage is None or loading is None or not storage.shared or _AHEAD not in loading.strategies:
         return
     by_itself = storage.kind in loading.reads_ahead_on
     if (
-        wishes.value(f"{_ROLLOUT}.name") == "vllm"
-        and str(wishes.value(_FORMAT)) in _DEFAULT_LOADER
+        changes.value(f"{_ROLLOUT}.name") == "vllm"
+        and str(changes.value(_FORMAT)) in _DEFAULT_LOADER
         and not by_itself
     ):
-        wishes.append(f"{SECTION}.{STRATEGY}", _AHEAD, f"vLLM reads ahead on {storage.kind}")
+        changes.append(f"{SECTION}.{STRATEGY}", _AHEAD, f"vLLM reads ahead on {storage.kind}")
 
 
-def _copy(wishes: Wishes, around: Surroundings) -> None:
+def _copy(changes: RecipeBuilder, around: Surroundings) -> None:
     """Let verl copy cold weights from a network file system into shared memory, once for all processes of a node."""
     storage = around.storage
     if storage is None or storage.in_memory or storage.in_shared_memory or not storage.cold:
         return
     cold = f"{in_bytes(storage.cold)} of the weights are not in memory"
     safe = (
-        around.waits or wishes.value("trainer.nnodes") == 1
+        around.waits or changes.value("trainer.nnodes") == 1
     )  # otherwise all processes of a node copy at once: LOAD116
     room = storage.shared and storage.bytes <= around.room
-    if safe and room and wishes.value(f"{_MODEL}.use_shm") is False:
-        wishes.give(f"{_MODEL}.use_shm", True, f"{cold}: each node copies them once from {storage.kind}")
+    if safe and room and changes.value(f"{_MODEL}.use_shm") is False:
+        changes.give(f"{_MODEL}.use_shm", True, f"{cold}: each node copies them once from {storage.kind}")
     else:
-        wishes.kept.append(f"{cold}: run verl-doctor warmup before the job")
+        changes.kept.append(f"{cold}: run verl-doctor warmup before the job")

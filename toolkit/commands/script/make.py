@@ -44,8 +44,8 @@ def make(session: Session, kind: Kind, path: Path, recipe: Callable[[Configurati
             f"{script.name} itself would not start: {refused}; run verl-doctor check {script.name}"
         )
     recipes = tuple(recipe(job.configuration) for job in before.jobs)
-    orders = [Order(job.command, recipe.wishes) for job, recipe in zip(before.jobs, recipes, strict=True)]
-    if not any(recipe.wishes for recipe in recipes):
+    orders = [Order(job.command, recipe.changes) for job, recipe in zip(before.jobs, recipes, strict=True)]
+    if not any(recipe.changes for recipe in recipes):
         kept = [sentence for recipe in recipes for sentence in recipe.kept]
         raise NoVariant(
             "; ".join([f"{script.name} already is its own {kind} variant: nothing to change", *kept])
@@ -112,8 +112,8 @@ def _proven(
     after = see(again, launch)
     if isinstance(after, str):
         return after
-    wishes = [order.wishes for order in orders]
-    return unlike(before, after, wishes) or _other_settings(before.launch, launch) or after
+    changes = [order.changes for order in orders]
+    return unlike(before, after, changes) or _other_settings(before.launch, launch) or after
 
 
 def _other_settings(before: Launch, after: Launch) -> str:

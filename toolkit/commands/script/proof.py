@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.collectors.launch.files import read_launch
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, load_text
 from verl_doctor.toolkit.collectors.launch.unparsed_start import unread_start
-from verl_doctor.toolkit.commands.script.variant import Wish, leaves
+from verl_doctor.toolkit.commands.script.variant import ValueChange, leaves
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.result import Report
@@ -102,19 +102,19 @@ def overlaid(texts: Mapping[str, str]) -> Callable[[str], str | None]:
     return lambda path: texts[path] if path in texts else load_text(path)
 
 
-def unlike(before: Seen, after: Seen, wishes: Sequence[tuple[Wish, ...]]) -> str:
+def unlike(before: Seen, after: Seen, changes: Sequence[tuple[ValueChange, ...]]) -> str:
     """Return how the second differs from the first plus exactly these changes, "" if it does not."""
     if len(before.jobs) != len(after.jobs):
         return f"it starts {len(after.jobs)} commands of verl, not {len(before.jobs)}"
-    for old, new, wanted in zip(before.jobs, after.jobs, wishes, strict=True):
+    for old, new, wanted in zip(before.jobs, after.jobs, changes, strict=True):
         if strange := _differs(old.configuration, new.configuration, wanted):
             return strange
     return ""
 
 
-def _differs(old: Configuration, new: Configuration, wishes: Sequence[Wish]) -> str:
+def _differs(old: Configuration, new: Configuration, changes: Sequence[ValueChange]) -> str:
     """Return the first key with an unexpected value."""
-    wanted = {**dict(leaves(dict(old.after))), **{wish.key: wish.value for wish in wishes}}
+    wanted = {**dict(leaves(dict(old.after))), **{change.key: change.value for change in changes}}
     found = dict(leaves(dict(new.after)))
     for key in sorted({*wanted, *found}):
         if not _equal(wanted.get(key), found.get(key)) or (key in wanted) != (key in found):

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING
-from verl_doctor.toolkit.commands.script.variant import Wishes
+from verl_doctor.toolkit.commands.script.variant import RecipeBuilder
 from verl_doctor.toolkit.text import counted
 
 _ACTOR = "actor_rollout_ref.actor"
@@ -35,83 +35,86 @@ class Sizes:
         return self.batch * self.samples
 
 
-def shrink(wishes: Wishes, rows: int | None = None, gpus: int | None = None) -> None:
+def shrink(changes: RecipeBuilder, rows: int | None = None, gpus: int | None = None) -> None:
     """Request the smallest batch, and reduce everything that depends on it.
 
     `rows` is the number of rows in the data, `gpus` the number per node if the script does not set it.
     """
-    sizes = _now(wishes)
-    of_node, gpus = gpus, _gpus(wishes, gpus)
-    replicas = _replicas(wishes, gpus)
+    sizes = _now(changes)
+    of_node, gpus = gpus, _gpus(changes, gpus)
+    replicas = _replicas(changes, gpus)
     if sizes is None or gpus is None or replicas is None:
-        wishes.kept.append(_untold(wishes, of_node))
+        changes.kept.append(_untold(changes, of_node))
         return
-    if wishes.value("trainer.v1.trainer_mode") == "separate_async" and wishes.value("trainer.use_v1") is True:
-        wishes.kept.append(f"{_BATCH} stays: the trainer separate_async ties it to its own parameters")
+    if (
+        changes.value("trainer.v1.trainer_mode") == "separate_async"
+        and changes.value("trainer.use_v1") is True
+    ):
+        changes.kept.append(f"{_BATCH} stays: the trainer separate_async ties it to its own parameters")
         return
-    small = _smallest(sizes, replicas, gpus, _whole_micro_batch(wishes), rows)
+    small = _smallest(sizes, replicas, gpus, _whole_micro_batch(changes), rows)
     if small is None:
         return
     why = f"{small.all_samples} samples a step are the fewest that verl divides among {gpus} GPUs"
-    wishes.lower(_BATCH, small.batch, why)
-    wishes.lower("data.gen_batch_size", small.batch, "a step does not generate more than it trains on")
-    wishes.lower(_SAMPLES, small.samples, "two samples of a prompt can be compared with each other")
-    wishes.lower(_MINI, small.mini, f"no more than {_BATCH}")
-    _micro_batches(wishes, small, replicas)
-    _agents(wishes, small)
+    changes.lower(_BATCH, small.batch, why)
+    changes.lower("data.gen_batch_size", small.batch, "a step does not generate more than it trains on")
+    changes.lower(_SAMPLES, small.samples, "two samples of a prompt can be compared with each other")
+    changes.lower(_MINI, small.mini, f"no more than {_BATCH}")
+    _micro_batches(changes, small, replicas)
+    _agents(changes, small)
 
 
-def _now(wishes: Wishes) -> Sizes | None:
-    batch, samples, mini = (wishes.number(key) for key in (_BATCH, _SAMPLES, _MINI))
+def _now(changes: RecipeBuilder) -> Sizes | None:
+    batch, samples, mini = (changes.number(key) for key in (_BATCH, _SAMPLES, _MINI))
     return Sizes(batch, samples, mini) if batch and samples and mini else None
 
 
-def _gpus(wishes: Wishes, of_node: int | None) -> int | None:
+def _gpus(changes: RecipeBuilder, of_node: int | None) -> int | None:
     """Return the number of GPUs of the job; an unknown word may request any number."""
-    each, nodes = _each(wishes, of_node), _known(wishes, _GPUS[1])
+    each, nodes = _each(changes, of_node), _known(changes, _GPUS[1])
     return each * nodes if each and nodes else None
 
 
-def _each(wishes: Wishes, of_node: int | None) -> int | None:
-    return _known(wishes, _GPUS[0]) or of_node
+def _each(changes: RecipeBuilder, of_node: int | None) -> int | None:
+    return _known(changes, _GPUS[0]) or of_node
 
 
-def _known(wishes: Wishes, key: str) -> int | None:
-    return wishes.number(key) if wishes.certain(key) else None
+def _known(changes: RecipeBuilder, key: str) -> int | None:
+    return changes.number(key) if changes.certain(key) else None
 
 
-def _untold(wishes: Wishes, of_node: int | None) -> str:
+def _untold(changes: RecipeBuilder, of_node: int | None) -> str:
     """Return the unknown value that the sizes depend on, and how to supply it."""
-    if _each(wishes, of_node) is None:
+    if _each(changes, of_node) is None:
         why = f"{_GPUS[0]} is not known from the script; pass --gpus N"
-    elif _known(wishes, _GPUS[1]) is None:
+    elif _known(changes, _GPUS[1]) is None:
         why = f"{_GPUS[1]} is not known from the script; try the job on one node with --one-node"
     else:
         why = "the sizes that they depend on are not known from the script"
     return f"the batch sizes stay: {why}, or set the variables that they use in this shell"
 
 
-def _replicas(wishes: Wishes, gpus: int | None) -> int | None:
+def _replicas(changes: RecipeBuilder, gpus: int | None) -> int | None:
     """Return how many copies of the trained model share a batch."""
-    if wishes.value(f"{_ACTOR}.strategy") == "megatron":
+    if changes.value(f"{_ACTOR}.strategy") == "megatron":
         names = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
         keys = [f"{_ACTOR}.megatron.{name}" for name in names]
     else:
         keys = [f"{_ACTOR}.ulysses_sequence_parallel_size"]
     together = 1
     for key in keys:
-        size = 1 if wishes.value(key) is MISSING else wishes.number(key)
+        size = 1 if changes.value(key) is MISSING else changes.number(key)
         if not size:
             return None
         together *= size
     return gpus // together if gpus and gpus % together == 0 else None
 
 
-def _whole_micro_batch(wishes: Wishes) -> int | None:
+def _whole_micro_batch(changes: RecipeBuilder) -> int | None:
     """Return the deprecated micro batch over all GPUs, which needs a sample for each of them."""
-    if wishes.value(f"{_ACTOR}.use_dynamic_bsz") is True:
+    if changes.value(f"{_ACTOR}.use_dynamic_bsz") is True:
         return None
-    return wishes.number(f"{_ACTOR}.ppo_micro_batch_size")
+    return changes.number(f"{_ACTOR}.ppo_micro_batch_size")
 
 
 def _smallest(
@@ -131,41 +134,43 @@ def _smallest(
     return min(found, key=lambda sizes: (sizes.all_samples, sizes.samples), default=None)
 
 
-def _micro_batches(wishes: Wishes, small: Sizes, replicas: int) -> None:
+def _micro_batches(changes: RecipeBuilder, small: Sizes, replicas: int) -> None:
     """Size micro batches to fill the share of one GPU, of a mini batch and of a whole batch."""
     of_mini = small.mini * small.samples // replicas
     of_batch = small.all_samples // replicas
-    if wishes.value(f"{_ACTOR}.use_dynamic_bsz") is not True:
-        _divide(wishes, f"{_ACTOR}.ppo_micro_batch_size", small.mini)
-        _divide(wishes, f"{_ACTOR}.ppo_micro_batch_size_per_gpu", of_mini)
+    if changes.value(f"{_ACTOR}.use_dynamic_bsz") is not True:
+        _divide(changes, f"{_ACTOR}.ppo_micro_batch_size", small.mini)
+        _divide(changes, f"{_ACTOR}.ppo_micro_batch_size_per_gpu", of_mini)
     for section in (_ROLLOUT, _REF):
-        if wishes.value(f"{section}.log_prob_use_dynamic_bsz") is not True:
-            _divide(wishes, f"{section}.log_prob_micro_batch_size", small.all_samples)
-            _divide(wishes, f"{section}.log_prob_micro_batch_size_per_gpu", of_batch)
-    if _has_critic(wishes):
-        wishes.lower("critic.ppo_mini_batch_size", small.mini, f"no more than {_BATCH}")
-        if wishes.value("critic.use_dynamic_bsz") is not True:
-            _divide(wishes, "critic.ppo_micro_batch_size", small.mini)
-            _divide(wishes, "critic.ppo_micro_batch_size_per_gpu", of_mini)
-            _divide(wishes, "critic.forward_micro_batch_size_per_gpu", of_batch)
+        if changes.value(f"{section}.log_prob_use_dynamic_bsz") is not True:
+            _divide(changes, f"{section}.log_prob_micro_batch_size", small.all_samples)
+            _divide(changes, f"{section}.log_prob_micro_batch_size_per_gpu", of_batch)
+    if _has_critic(changes):
+        changes.lower("critic.ppo_mini_batch_size", small.mini, f"no more than {_BATCH}")
+        if changes.value("critic.use_dynamic_bsz") is not True:
+            _divide(changes, "critic.ppo_micro_batch_size", small.mini)
+            _divide(changes, "critic.ppo_micro_batch_size_per_gpu", of_mini)
+            _divide(changes, "critic.forward_micro_batch_size_per_gpu", of_batch)
 
 
-def _has_critic(wishes: Wishes) -> bool:
-    value = wishes.value("critic.enable")
-    return value is True or (value in (None, MISSING) and wishes.value("algorithm.adv_estimator") == "gae")
+def _has_critic(changes: RecipeBuilder) -> bool:
+    value = changes.value("critic.enable")
+    return value is True or (value in (None, MISSING) and changes.value("algorithm.adv_estimator") == "gae")
 
 
-def _divide(wishes: Wishes, key: str, whole: int) -> None:
+def _divide(changes: RecipeBuilder, key: str, whole: int) -> None:
     """Change a micro batch to one that divides `whole` evenly."""
-    now = wishes.number(key)
+    now = changes.number(key)
     if now:
-        wishes.lower(key, math.gcd(now, whole), f"it must divide {counted(whole, 'sample')}")
+        changes.lower(key, math.gcd(now, whole), f"it must divide {counted(whole, 'sample')}")
 
 
-def _agents(wishes: Wishes, small: Sizes) -> None:
+def _agents(changes: RecipeBuilder, small: Sizes) -> None:
     """Use as many agent loop workers as can get an equal share of the samples."""
     key = f"{_ROLLOUT}.agent.num_workers"
-    now = wishes.number(key)
-    if now and wishes.value(f"{_ROLLOUT}.mode") != "sync":
+    now = changes.number(key)
+    if now and changes.value(f"{_ROLLOUT}.mode") != "sync":
         shares = math.gcd(now, small.all_samples)
-        wishes.lower(key, shares, f"verl gives each worker an equal share of the {small.all_samples} samples")
+        changes.lower(
+            key, shares, f"verl gives each worker an equal share of the {small.all_samples} samples"
+        )

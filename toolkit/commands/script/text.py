@@ -18,7 +18,7 @@ from typing import Any
 from verl_doctor.toolkit.collectors.launch.launch import Command
 from verl_doctor.toolkit.commands.script.place import Call, Place, Script, read
 from verl_doctor.toolkit.commands.script.value import override
-from verl_doctor.toolkit.commands.script.variant import Wish
+from verl_doctor.toolkit.commands.script.variant import ValueChange
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import Simple, Written
@@ -34,7 +34,7 @@ class Order:
     """The changes to one command of the script."""
 
     command: Command
-    wishes: tuple[Wish, ...]
+    changes: tuple[ValueChange, ...]
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class _Edits:
                 f"line {word.written.line}: two commands that need different values share this line"
             )
 
-    def add(self, call: Call, wishes: Sequence[Wish], *, last: bool) -> None:
+    def add(self, call: Call, changes: Sequence[ValueChange], *, last: bool) -> None:
         anchor = call.anchor(last=last)
         there = self.added.setdefault(anchor.written.end, (call, anchor, []))[2]
-        words = [override(wish, nested=anchor.nested) for wish in wishes]
+        words = [override(change, nested=anchor.nested) for change in changes]
         there += [word for word in words if word not in there]
 
     def pieces(self) -> list[_Piece]:
@@ -105,7 +105,7 @@ def drafts(
     if len(orders) == 1:
         for call in script.calls[:_MOST_CALLS]:
             edits = _Edits(source)
-            edits.add(call, orders[0].wishes, last=last)
+            edits.add(call, orders[0].changes, last=last)
             yield _draft(edits, comment, head)
     if problem is not None:
         raise problem
@@ -114,12 +114,12 @@ def drafts(
 def _edit(edits: _Edits, order: Order, script: Script, *, last: bool) -> None:
     """Change the overrides in the script, and add the others to the command."""
     added = []
-    for wish in order.wishes:
-        place = script.place(order.command.words, wish.key)
+    for change in order.changes:
+        place = script.place(order.command.words, change.key)
         if place is None:
-            added.append(wish)
+            added.append(change)
         else:
-            edits.replace(place, place.with_value(wish.value))
+            edits.replace(place, place.with_value(change.value))
     if added:
         edits.add(script.call(order.command), added, last=last)
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from typing import Any
 
-from verl_doctor.toolkit.commands.script.variant import Wish
+from verl_doctor.toolkit.commands.script.variant import ValueChange
 
 _PLAIN = re.compile(r"[\w/\-+.$%*@?|]+", re.ASCII)  # what Hydra accepts without quotes
 _SPECIAL = re.compile(r"([^\w@%+=:,./-])", re.ASCII)  # what a shell may interpret
@@ -39,6 +39,6 @@ def in_shell(value: Any, *, nested: bool) -> str:
     return _SPECIAL.sub(r"\\\1", as_written(value, "")) if nested else shlex.quote(as_written(value))
 
 
-def override(wish: Wish, *, nested: bool) -> str:
+def override(change: ValueChange, *, nested: bool) -> str:
     """Return the override that sets the requested value."""
-    return f"{wish.sign}{wish.key}={in_shell(wish.value, nested=nested)}"
+    return f"{change.sign}{change.key}={in_shell(change.value, nested=nested)}"

@@ -20,7 +20,7 @@ _HEAD = re.compile(r"\A(?:#!.*\n)?# (?:DEBUG|FAST_LOAD) variant of .* \((sha256 
 
 
 @dataclass(frozen=True)
-class Wish:
+class ValueChange:
     """A key of verl's configuration, its requested value, and the reason in a few words. `sign` is "+" for a key that verl lacks."""
 
     key: str
@@ -33,11 +33,11 @@ class Wish:
 class Recipe:
     """The changes to one command. `kept` are sentences about settings that stay although a change might be expected."""
 
-    wishes: tuple[Wish, ...] = ()
+    changes: tuple[ValueChange, ...] = ()
     kept: tuple[str, ...] = ()
 
 
-class Wishes:
+class RecipeBuilder:
     """A recipe in the making: requests for keys that this verl has and whose values need to change.
 
     Values are those of the job with all requests so far, because many of verl's keys follow others.
@@ -47,7 +47,7 @@ class Wishes:
         self.there = there
         self.kept: list[str] = []
         self._tree: dict[str, Any] = copied(there.after)
-        self._found: dict[str, Wish] = {}
+        self._found: dict[str, ValueChange] = {}
 
     def value(self, key: str) -> Any:
         """Return the value of a key: MISSING, UNTOLD or a value."""
@@ -68,12 +68,12 @@ class Wishes:
         if now is MISSING or (type(now) is type(value) and now == value):
             return
         if apply(self._tree, Override("", key, value)) == "applied":
-            self._found[key] = Wish(key, value, why)
+            self._found[key] = ValueChange(key, value, why)
 
     def append(self, key: str, value: Any, why: str) -> None:
         """Add a key to a section that is free for the user, unless the script sets it."""
         if self.value(key) is MISSING and apply(self._tree, Override("+", key, value)) == "applied":
-            self._found[key] = Wish(key, value, why, "+")
+            self._found[key] = ValueChange(key, value, why, "+")
 
     def lower(self, key: str, value: int, why: str) -> None:
         """Request at most this number: smaller values, and those that are not numbers, stay."""

@@ -70,7 +70,7 @@ def smoke(
     installed packages allow.
     """
     from verl_doctor.toolkit.commands.smoke.answer import SmokeAnswer  # noqa: PLC0415 - only this command needs them
-    from verl_doctor.toolkit.commands.smoke.smoke import Wish, climb  # noqa: PLC0415
+    from verl_doctor.toolkit.commands.smoke.smoke import SmokeRequest, climb  # noqa: PLC0415
 
     if rung is not None and up_to is not None:
         raise UsageError("choose either --rung or --up-to")
@@ -79,5 +79,5 @@ def smoke(
         options = replace(options, launch=(str(named), *options.launch))
     with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
         run = open_session(options).at_cost("slow")
-        climbed, report = climb(run, Wish(numbers, cpu, budget, keep), progress)
+        climbed, report = climb(run, SmokeRequest(numbers, cpu, budget, keep), progress)
     return show(SmokeAnswer(climbed, report), form, file)

@@ -63,7 +63,7 @@ RUNGS = (
 
 
 @dataclass(frozen=True)
-class Wish:
+class SmokeRequest:
     """What the user requests: which rungs, on the CPU even with a GPU, in how many seconds, and whether to keep all logs."""
 
     numbers: tuple[int, ...] = tuple(rung.number for rung in RUNGS)
@@ -72,7 +72,7 @@ class Wish:
     keep: bool = False
 
 
-def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Report]:
+def climb(run: Session, request: SmokeRequest, progress: Progress) -> tuple[SmokeRun, Report]:
     """Climb as far as possible, and judge the result.
 
     If a rung breaks, or a script is named, the report includes the findings of `check`.
@@ -83,8 +83,8 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
     interpreter = facts.get(Interpreter)
     if isinstance(interpreter, Unknown):
         raise CannotJudgeError(f"{run.target.python} cannot be examined: {interpreter.reason}")
-    _demand_that_the_tree_counts(run, wish)
-    device, chosen_by = device_of(run.machine, facts, on_cpu=wish.on_cpu)
+    _demand_that_the_tree_counts(run, request)
+    device, chosen_by = device_of(run.machine, facts, on_cpu=request.on_cpu)
     own = own_model(facts, run.target, device)
     with _places(run.machine, progress) as (folder, logs):
         begun = time.monotonic()
@@ -102,10 +102,10 @@ def climb(run: Session, wish: Wish, progress: Progress) -> tuple[SmokeRun, Repor
             train=run.target.data[0] if run.target.data else None,
             validation=run.target.data[-1] if run.target.data else None,
             begun=begun,
-            budget=wish.budget,
+            budget=request.budget,
             look=Traces(folder / NOTE, run.machine).look,
         )
-        rungs = tuple(_with_progress(_rungs(stage, wish, interpreter, progress.say), progress))
+        rungs = tuple(_with_progress(_rungs(stage, request, interpreter, progress.say), progress))
     if rungs and (reason := _script_without_verl(run, facts)):
         rungs = (replace(rungs[0], notes=(reason, *rungs[0].notes)), *rungs[1:])
     climbed = SmokeRun(device, chosen_by, rungs, str(own or ""))
@@ -131,10 +131,10 @@ def _places(machine: Machine, progress: Progress) -> Iterator[tuple[Path, Path]]
         yield folder, logs
 
 
-def _demand_that_the_tree_counts(run: Session, wish: Wish) -> None:
+def _demand_that_the_tree_counts(run: Session, request: SmokeRequest) -> None:
     """Reject a tree that the job would not import in this folder: Python searches here first for a module started with -m."""
     named, here = run.target.verl, run.machine.cwd / "verl"
-    starts = any(rung.starts_job and rung.number in wish.numbers for rung in RUNGS)
+    starts = any(rung.starts_job and rung.number in request.numbers for rung in RUNGS)
     looks_here = starts and not run.machine.environ.get("PYTHONSAFEPATH")
     if named and looks_here and os.path.isfile(here / "__init__.py") and not named.samefile(here):
         raise UsageError(
@@ -166,11 +166,11 @@ def _with_progress(rungs: Iterator[SmokeRung], progress: Progress) -> Iterator[S
 
 
 def _rungs(
-    stage: Stage, wish: Wish, interpreter: Interpreter, say: Callable[[str], None]
+    stage: Stage, request: SmokeRequest, interpreter: Interpreter, say: Callable[[str], None]
 ) -> Iterator[SmokeRung]:
     broken: SmokeRung | None = None
     for rung in RUNGS:
-        if rung.number not in wish.numbers:
+        if rung.number not in request.numbers:
             continue
         if broken is not None:
             yield SmokeRung(rung.number, rung.name, "not reached", cause=f"rung {broken.number} failed")
@@ -185,9 +185,9 @@ def _rungs(
         try:
             outcome = with_own_tree(stage.folder, _climbed(here, rung, interpreter))
         except KeyboardInterrupt:
-            yield from _stopped(wish, rung, time.monotonic() - begun)
+            yield from _stopped(request, rung, time.monotonic() - begun)
             return
-        kept = keep(here, outcome, always=wish.keep)
+        kept = keep(here, outcome, always=request.keep)
         done = SmokeRung(
             rung.number,
             rung.name,
@@ -206,11 +206,11 @@ def _rungs(
         yield done
 
 
-def _stopped(wish: Wish, rung: Rung, seconds: float) -> Iterator[SmokeRung]:
+def _stopped(request: SmokeRequest, rung: Rung, seconds: float) -> Iterator[SmokeRung]:
     """Return the outcomes after the user ended the climb: of the interrupted rung, and of those above it."""
     yield SmokeRung(rung.number, rung.name, "not reached", cause=f"stopped after {seconds:.0f} s")
     for above in RUNGS:
-        if above.number > rung.number and above.number in wish.numbers:
+        if above.number > rung.number and above.number in request.numbers:
             yield SmokeRung(above.number, above.name, "not reached", cause="stopped before it")
 
 

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.change import LOCK, PYTHON
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.collectors.packages import resolution as packages_resolution
 from verl_doctor.toolkit.collectors.packages.install_needs import Broken, InstallNeeds
-from verl_doctor.toolkit.collectors.packages.install_request import Wishes, wishes_of
+from verl_doctor.toolkit.collectors.packages.install_request import InstallRequest, install_request
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet, requirements
 from verl_doctor.toolkit.collectors.packages.resolution import Resolution, resolution
 from verl_doctor.toolkit.facts import Unknown
@@ -419,18 +419,20 @@ def test_sources_from_a_url_are_not_fetched_for_a_question(
 # What is asked for is composed by a pure function.
 
 
-def composed(*unmet: Unmet, installed: tuple[str, ...] = ("verl 0.9.1", "torch 2.11.0")) -> Wishes:
+def composed(*unmet: Unmet, installed: tuple[str, ...] = ("verl 0.9.1", "torch 2.11.0")) -> InstallRequest:
     packages = Packages(tuple(Distribution(*name.split(), "/env") for name in installed))
-    return wishes_of(packages, Requirements(("verl",), ("verl",), unmet))
+    return install_request(packages, Requirements(("verl",), ("verl",), unmet))
 
 
 def test_what_is_merely_missing_is_left_to_the_installer() -> None:
-    assert composed(Unmet("verl", "0.9.1", "ray", ">=2", "")) == Wishes(("verl==0.9.1", "torch==2.11.0"), ())
+    assert composed(Unmet("verl", "0.9.1", "ray", ">=2", "")) == InstallRequest(
+        ("verl==0.9.1", "torch==2.11.0"), ()
+    )
 
 
 def test_who_wants_the_same_is_asked_for_at_once() -> None:
-    wishes = [Unmet("a", "1", "numpy", "<2", "2.2"), Unmet("b", "1", "numpy", "<2", "2.2")]
-    assert composed(*wishes, Unmet("c", "1", "numpy", ">=1.26", "1")).wanted == ("numpy<2,>=1.26",)
+    requirements = [Unmet("a", "1", "numpy", "<2", "2.2"), Unmet("b", "1", "numpy", "<2", "2.2")]
+    assert composed(*requirements, Unmet("c", "1", "numpy", ">=1.26", "1")).wanted == ("numpy<2,>=1.26",)
 
 
 def test_what_an_extra_names_is_no_wish_unless_verl_imports_it() -> None:
@@ -449,7 +451,7 @@ def test_an_extra_of_no_engine_asks_for_nothing() -> None:
 
 
 def test_a_torch_that_contradicts_is_a_wish_and_not_a_pin() -> None:
-    assert composed(Unmet("vllm", "0.24.0", "torch", "==2.10.0", "2.11.0")) == Wishes(
+    assert composed(Unmet("vllm", "0.24.0", "torch", "==2.10.0", "2.11.0")) == InstallRequest(
         ("verl==0.9.1",), ("torch==2.10.0",)
     )
 

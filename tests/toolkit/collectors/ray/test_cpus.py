@@ -10,7 +10,7 @@ from support.recorded import recorded
 
 from verl_doctor.toolkit.collectors.host.limits import HostLimits, Limits
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, Tree
-from verl_doctor.toolkit.collectors.ray.cpus import CpuFiles, RayCpus, files_asked, ray_cpus
+from verl_doctor.toolkit.collectors.ray.cpus import CpuFiles, RayCpus, files_read, ray_cpus
 from verl_doctor.toolkit.facts import Absent, Unknown
 
 RAY = """
@@ -82,7 +82,7 @@ def test_without_ray(tmp_path: Path) -> None:
 @pytest.mark.real
 @pytest.mark.parametrize("version", ["2.41.0", "2.49.2"])
 def test_real_releases(wheel_tree: Callable[[str, str], Path], version: str) -> None:
-    files = files_asked(wheel_tree("ray", version) / "ray" / "_private" / "utils.py")
+    files = files_read(wheel_tree("ray", version) / "ray" / "_private" / "utils.py")
     assert isinstance(files, CpuFiles)
     assert files.named["cpu_max_file_name"] == "/sys/fs/cgroup/cpu.max"
     assert len(files.named) == 4

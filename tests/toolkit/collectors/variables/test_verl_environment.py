@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.miniatures.small_verl import small_verl
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Asked, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.variables.verl_environment import (
     SERVERS,
     WORKERS,
@@ -71,7 +71,9 @@ def test_without_a_configuration_it_is_not_known_what_depends_on_it(job: Job) ->
 
 
 def test_each_variable_knows_where_it_was_written(job: Job) -> None:
-    asked = Asked("", "/home/me/run.sh", 9, "applied", "ray_kwargs.ray_init.runtime_env.env_vars.NCCL_DEBUG")
+    asked = OverrideWord(
+        "", "/home/me/run.sh", 9, "applied", "ray_kwargs.ray_init.runtime_env.env_vars.NCCL_DEBUG"
+    )
     known = configured(Configuration("", "", "", (asked,), CONFIGURATION, CONFIGURATION))
     begun = start(Job(job.tree, job.program, job.module, known), {})
     assert begun.env_vars.places["NCCL_DEBUG"] == ("/home/me/run.sh", 9)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting, Word
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables, job_variables
-from verl_doctor.toolkit.collectors.vllm.attention_requested import Asked, AttentionAsked, attention_asked
+from verl_doctor.toolkit.collectors.vllm.attention_requested import (
+    AttentionAsked,
+    RequestedBackend,
+    attention_requested,
+)
 from verl_doctor.toolkit.facts import Absent, Unknown
 
 NAME = "VLLM_ATTENTION_BACKEND"
@@ -23,14 +27,14 @@ def launch(*words: str, settings: tuple[Setting, ...] = ()) -> Launch:
 
 def asked(launched: Launch | Unknown = NO_LAUNCH, **shell: str) -> list[tuple[str, str, str]]:
     variables = job_variables.collect(Variables(shell), launched, NOT_COMPOSED)
-    found = attention_asked.collect(variables, launched, NOT_COMPOSED)
+    found = attention_requested.collect(variables, launched, NOT_COMPOSED)
     assert isinstance(found, (AttentionAsked, Absent))
     return [] if isinstance(found, Absent) else [(p.by, p.name, p.path) for p in found.places]
 
 
 def test_nothing_asks() -> None:
     assert isinstance(
-        attention_asked.collect(JobVariables({"VLLM_USE_V1": "1"}), NO_LAUNCH, NOT_COMPOSED), Absent
+        attention_requested.collect(JobVariables({"VLLM_USE_V1": "1"}), NO_LAUNCH, NOT_COMPOSED), Absent
     )
     assert asked(launch("data.train_batch_size=8")) == []
 
@@ -67,5 +71,7 @@ def test_null_and_another_rollout_ask_for_nothing() -> None:
 
 
 def test_places_are_told_apart() -> None:
-    places = AttentionAsked((Asked(NAME, "A", NAME), Asked("attention_backend", "B", "x")))
+    places = AttentionAsked(
+        (RequestedBackend(NAME, "A", NAME), RequestedBackend("attention_backend", "B", "x"))
+    )
     assert [place.name for place in places.by(NAME)] == ["A"]

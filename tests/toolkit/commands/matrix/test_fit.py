@@ -14,18 +14,18 @@ from verl_doctor.toolkit.commands.matrix.fit import (
     environment_objections,
     pin_objections,
 )
-from verl_doctor.toolkit.commands.matrix.requirements import Want, Wants
+from verl_doctor.toolkit.commands.matrix.requirements import PackageRequirement, ReleaseRequirements
 
 
-def wants(*requirements: str, python: str = "") -> Wants:
+def wants(*requirements: str, python: str = "") -> ReleaseRequirements:
     found = []
     for text in requirements:
         name = text.split("<")[0].split(">")[0].split("=")[0].split("!")[0]
-        found.append(Want(name, text[len(name) :], "METADATA"))
-    return Wants(tuple(found), python)
+        found.append(PackageRequirement(name, text[len(name) :], "METADATA"))
+    return ReleaseRequirements(tuple(found), python)
 
 
-NOTHING = Wants()
+NOTHING = ReleaseRequirements()
 
 
 def test_pins_refuse_what_they_do_not_admit() -> None:
@@ -82,7 +82,7 @@ def test_the_cuda_release_is_read_from_compiled_modules(
 RELEASED = {"numpy": ["1.26", "2.1"], "ray": ["2.40", "2.50"], "torch": ["2.8.0"]}
 
 
-def clash(ours: Wants, theirs: Wants) -> tuple[list[str], tuple[str, ...]]:
+def clash(ours: ReleaseRequirements, theirs: ReleaseRequirements) -> tuple[list[str], tuple[str, ...]]:
     def known(name: str) -> Iterable[str] | None:
         return RELEASED.get(name)
 

@@ -77,7 +77,7 @@ def matrix(
     monkeypatch.setattr(judge, "_MOST_PROCESSES", 1)
     monkeypatch.chdir(tmp_path)
 
-    def ask(*arguments: str | Path) -> Done:
+    def start(*arguments: str | Path) -> Done:
         capfd.readouterr()
         try:
             code = command.matrix.main(
@@ -87,7 +87,7 @@ def matrix(
             return Done(2, *capfd.readouterr()[:1], f"{error}\n")
         return Done(code or 0, *capfd.readouterr())
 
-    return ask
+    return start
 
 
 def document(done: Done) -> dict[str, Any]:

@@ -7,12 +7,16 @@ from textwrap import dedent
 
 from verl_doctor.toolkit.collectors.installed.packages import Distribution
 from verl_doctor.toolkit.collectors.installed.trees import Tree
-from verl_doctor.toolkit.commands.matrix.requirements import Wants, wants_of, wants_of_tree
+from verl_doctor.toolkit.commands.matrix.requirements import (
+    ReleaseRequirements,
+    requirements_of,
+    requirements_of_tree,
+)
 
 MARKERS = {"python_version": "3.11", "sys_platform": "linux"}
 
 
-def said(wants: Wants) -> list[str]:
+def said(wants: ReleaseRequirements) -> list[str]:
     return sorted(f"{want} ({want.source})" for want in wants.requirements)
 
 
@@ -40,7 +44,7 @@ def test_the_extra_that_installs_vllm_counts_with_the_extras_that_it_consists_of
         ),
         ">=3.10",
     )
-    wants = wants_of(metadata, MARKERS, ["vllm"])
+    wants = requirements_of(metadata, MARKERS, ["vllm"])
     assert said(wants) == ["numpy>=2 (METADATA)", "ray>=2.41 (METADATA)", "vllm==0.24.0 (METADATA)"]
     assert wants.python == ">=3.10"
 
@@ -49,7 +53,7 @@ def test_extras_that_name_each_other_end() -> None:
     metadata = Distribution(
         "verl", "1", "/x", ('verl[b]; extra == "vllm"', 'verl[vllm]; extra == "b"', 'ray; extra == "b"')
     )
-    assert said(wants_of(metadata, MARKERS, ["vllm"])) == ["ray (METADATA)"]
+    assert said(requirements_of(metadata, MARKERS, ["vllm"])) == ["ray (METADATA)"]
 
 
 def test_setup_py_is_read_without_running_it(tmp_path: Path) -> None:
@@ -65,7 +69,7 @@ def test_setup_py_is_read_without_running_it(tmp_path: Path) -> None:
             raise SystemExit("never run")
         """,
     )
-    wants = wants_of_tree(tree, MARKERS, None)
+    wants = requirements_of_tree(tree, MARKERS, None)
     assert said(wants) == [
         "numpy<2 (setup.py)",
         "pandas (setup.py)",
@@ -90,7 +94,7 @@ def test_pyproject_and_requirement_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(
         "# vllm==0.8.4\nvllm>=0.10  # newer\n-r other.txt\n--no-deps\nray\n"
     )
-    assert said(wants_of_tree(tree, MARKERS, None)) == [
+    assert said(requirements_of_tree(tree, MARKERS, None)) == [
         "ray (requirements.txt)",
         "torch==2.8.0 (pyproject.toml)",
         "vllm==0.11.0 (pyproject.toml)",
@@ -101,7 +105,7 @@ def test_pyproject_and_requirement_files_are_read(tmp_path: Path) -> None:
 def test_files_that_cannot_be_understood_want_nothing(tmp_path: Path) -> None:
     tree = checkout(tmp_path, setup__py="setup(", pyproject__toml="[[[")
     (tmp_path / "requirements.txt").write_bytes(b"\xff\x00==1\n")
-    assert wants_of_tree(tree, MARKERS, None) == Wants()
+    assert requirements_of_tree(tree, MARKERS, None) == ReleaseRequirements()
 
 
 def test_a_wheel_that_was_unpacked_has_its_metadata_beside_it(tmp_path: Path) -> None:
@@ -110,10 +114,10 @@ def test_a_wheel_that_was_unpacked_has_its_metadata_beside_it(tmp_path: Path) ->
     info.mkdir()
     (info / "METADATA").write_text('Name: verl\nVersion: 0.6.1\nRequires-Dist: vllm<1; extra == "vllm"\n')
     tree = Tree(str(tmp_path / "verl"), "verl", "0.6.1", "site-packages")
-    assert said(wants_of_tree(tree, MARKERS, None)) == ["vllm<1 (METADATA)"]
+    assert said(requirements_of_tree(tree, MARKERS, None)) == ["vllm<1 (METADATA)"]
 
 
 def test_a_vendored_copy_does_not_answer_for_what_is_installed(tmp_path: Path) -> None:
     tree = Tree(str(tmp_path), "pkg.verl", "", "vendored inside pkg")
     installed = Distribution("verl", "1", "/x", ("vllm<1",))
-    assert wants_of_tree(tree, MARKERS, installed) == Wants()
+    assert requirements_of_tree(tree, MARKERS, installed) == ReleaseRequirements()

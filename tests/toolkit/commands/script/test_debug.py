@@ -34,11 +34,11 @@ DEMANDS = Demands(
 
 
 def wished(*words: str, **options: Any) -> dict[str, Any]:
-    return {wish.key: wish.value for wish in debug(composed(*words), **options).wishes}
+    return {change.key: change.value for change in debug(composed(*words), **options).changes}
 
 
 def with_recipe(words: tuple[str, ...], recipe: Recipe) -> Configuration:
-    new = [Word(f"{wish.key}={as_written(wish.value)}", "", 1) for wish in recipe.wishes]
+    new = [Word(f"{change.key}={as_written(change.value)}", "", 1) for change in recipe.changes]
     return with_overrides(composed(), [*(Word(text, "", 1) for text in words), *new])
 
 
@@ -167,10 +167,10 @@ def test_nothing_is_raised_and_verl_accepts_it(
     )  # fmt: skip
     before = composed(*words)
     recipe = debug(before)
-    for wish in recipe.wishes:
-        was = before.get(wish.key)
-        if isinstance(was, int) and not isinstance(was, bool) and isinstance(wish.value, int):
-            assert wish.value < was
+    for change in recipe.changes:
+        was = before.get(change.key)
+        if isinstance(was, int) and not isinstance(was, bool) and isinstance(change.value, int):
+            assert change.value < was
     after = with_recipe(words, recipe)
     bad = list(batch_sizes_do_not_fit.judge(after, DEMANDS, Unknown("not read")))
     if not list(batch_sizes_do_not_fit.judge(before, DEMANDS, Unknown("not read"))):
@@ -190,7 +190,7 @@ def test_supervised_training_saves_after_its_last_step_and_not_over_the_real_run
     there = Configuration(
         "/env/verl/trainer/sft_trainer.py", "/env/verl/trainer/config", "sft", before=tree, after=tree
     )
-    assert {wish.key: wish.value for wish in debug(there).wishes} == {
+    assert {change.key: change.value for change in debug(there).changes} == {
         "trainer.default_local_dir": "/ckpt/sft_debug",
         "trainer.total_training_steps": 2,
         "trainer.save_freq": -1,

@@ -22,7 +22,7 @@ LORA = (f"{MODEL}.lora_rank=32", f"{FORMAT}=safetensors")
 
 
 def wished(*words: str, around: Surroundings | None = None) -> dict[str, Any]:
-    return {wish.key: wish.value for wish in fast_load(composed(*words), around).wishes}
+    return {change.key: change.value for change in fast_load(composed(*words), around).changes}
 
 
 def said(*words: str, around: Surroundings | None = None) -> str:
@@ -52,7 +52,7 @@ def test_a_program_whose_rollout_has_gpus_of_its_own_reads_the_weights() -> None
     there = replace(
         composed(f"{FORMAT}=auto"), program="/env/verl/experimental/fully_async_policy/fully_async_main.py"
     )
-    assert FORMAT not in {wish.key for wish in fast_load(there).wishes}
+    assert FORMAT not in {change.key for change in fast_load(there).changes}
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,10 @@ def test_a_program_whose_rollout_has_gpus_of_its_own_reads_the_weights() -> None
 def test_vllm_reads_ahead_where_it_reads_and_would_not_by_itself(
     words: tuple[str, ...], storage: ModelStorage, loading: VllmLoading, helps: bool
 ) -> None:
-    found = fast_load(composed(*words), Surroundings(storage, loading)).wishes
-    assert [(wish.sign, wish.value) for wish in found if wish.key == STRATEGY] == [("+", "prefetch")] * helps
+    found = fast_load(composed(*words), Surroundings(storage, loading)).changes
+    assert [(change.sign, change.value) for change in found if change.key == STRATEGY] == [
+        ("+", "prefetch")
+    ] * helps
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ from verl_doctor.toolkit.collectors.launch.files import read_launch
 from verl_doctor.toolkit.collectors.launch.launch import Launch, load_text
 from verl_doctor.toolkit.commands.script.text import Order, drafts, same_but_for
 from verl_doctor.toolkit.commands.script.value import as_written
-from verl_doctor.toolkit.commands.script.variant import Wish
+from verl_doctor.toolkit.commands.script.variant import ValueChange
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
 from verl_doctor.toolkit.target import Target
 
 HEAD, COMMENT = "variant", "# verl-doctor: DEBUG"
 CALL = "python3 -m verl.trainer.main_ppo"
-WISHES = (Wish("data.train_batch_size", 4, ""), Wish("trainer.logger", ["console"], ""))
+CHANGES = (ValueChange("data.train_batch_size", 4, ""), ValueChange("trainer.logger", ["console"], ""))
 
 
 def read(path: Path, text: str) -> Launch:
@@ -40,11 +40,13 @@ def values(launch: Launch) -> list[str | None]:
     return [word.text for word in launch.command.words]
 
 
-def written(text: str, path: Path = Path("/home/me/run.sh"), *, wishes: tuple[Wish, ...] = WISHES) -> str:
+def written(
+    text: str, path: Path = Path("/home/me/run.sh"), *, changes: tuple[ValueChange, ...] = CHANGES
+) -> str:
     """The first draft, which must be the same script but for what was meant."""
     launch = read(path, text)
     assert launch.command
-    orders = [Order(command, wishes) for command in (launch.command, *launch.others)]
+    orders = [Order(command, changes) for command in (launch.command, *launch.others)]
     draft = next(drafts(text, str(path), orders, COMMENT, HEAD, last=False))
     assert same_but_for(text, draft)
     return draft.text
@@ -126,12 +128,12 @@ def test_added_lines_look_like_the_others() -> None:
     ],
 )
 def test_the_value_alone_is_another(before: str, after: str) -> None:
-    assert lines(written(f"{CALL} {before}\n", wishes=WISHES[:1])) == [f"{CALL} {after}"]
+    assert lines(written(f"{CALL} {before}\n", changes=CHANGES[:1])) == [f"{CALL} {after}"]
 
 
 def test_an_array_keeps_its_comments_beside_its_lines() -> None:
     text = f'ARGS=(\n  # sizes\n  data.train_batch_size=8\n  trainer.nnodes=1\n)\n{CALL} "${{ARGS[@]}}"\n'
-    assert written(text, wishes=WISHES[:1]).splitlines()[1:] == [
+    assert written(text, changes=CHANGES[:1]).splitlines()[1:] == [
         "ARGS=(",
         "  # sizes",
         "  # data.train_batch_size=8  # verl-doctor: DEBUG",
@@ -144,14 +146,14 @@ def test_an_array_keeps_its_comments_beside_its_lines() -> None:
 
 def test_what_may_not_be_there_is_added_at_the_end() -> None:
     text = f'ARGS=(a.b=1)\nif [ "$UNKNOWN" = x ]; then\n  ARGS+=(data.train_batch_size=8)\nfi\n{CALL} "${{ARGS[@]}}"\n'
-    assert lines(written(text, wishes=WISHES[:1]))[-1] == f'{CALL} "${{ARGS[@]}}" data.train_batch_size=4'
+    assert lines(written(text, changes=CHANGES[:1]))[-1] == f'{CALL} "${{ARGS[@]}}" data.train_batch_size=4'
 
 
 def test_a_sourced_file_stays_and_is_overruled(tmp_path: Path) -> None:
     (tmp_path / "common.sh").write_text("ARGS=(data.train_batch_size=8 trainer.nnodes=1)\n")
     text = f'source common.sh\n{CALL} "${{ARGS[@]}}"\n'
     assert (
-        lines(written(text, tmp_path / "run.sh", wishes=WISHES[:1]))[-1]
+        lines(written(text, tmp_path / "run.sh", changes=CHANGES[:1]))[-1]
         == f'{CALL} "${{ARGS[@]}}" data.train_batch_size=4'
     )
 
@@ -161,7 +163,7 @@ def test_a_script_that_is_called_gets_the_values_as_arguments(tmp_path: Path) ->
     path, text = tmp_path / "run.sh", 'echo begin\nbash base.sh trainer.nnodes=2 "$@" | tee log\n'
     command = read(path, text).command
     assert command
-    found = drafts(text, str(path), [Order(command, WISHES[:1])], COMMENT, HEAD, last=False)
+    found = drafts(text, str(path), [Order(command, CHANGES[:1])], COMMENT, HEAD, last=False)
     told = [values(read(path, draft.text)) for draft in islice(found, 2)]
     assert ["data.train_batch_size=8", "trainer.nnodes=2", "data.train_batch_size=4"] in told
 
@@ -198,12 +200,12 @@ def test_a_command_that_is_put_together_is_refused() -> None:
     command = read(path, text).command
     assert command
     with pytest.raises(CannotEdit, match=r"run\.sh:1"):
-        list(drafts(text, str(path), [Order(command, WISHES)], COMMENT, HEAD, last=False))
+        list(drafts(text, str(path), [Order(command, CHANGES)], COMMENT, HEAD, last=False))
 
 
 def test_a_here_document_stays_as_it_is() -> None:
     text = f"cat > c.yaml <<EOF\n{CALL} data.train_batch_size=8\nEOF\n{CALL} data.train_batch_size=8\n"
-    assert lines(written(text, wishes=WISHES[:1])) == [
+    assert lines(written(text, changes=CHANGES[:1])) == [
         "cat > c.yaml <<EOF",
         f"{CALL} data.train_batch_size=8",
         "EOF",
@@ -213,7 +215,7 @@ def test_a_here_document_stays_as_it_is() -> None:
 
 def test_each_command_of_several_is_changed() -> None:
     text = f'if [ -n "$UNKNOWN" ]; then\n  {CALL} data.train_batch_size=8\nelse\n  {CALL} data.train_batch_size=16\nfi\n'
-    assert sum("data.train_batch_size=4" in line for line in lines(written(text, wishes=WISHES[:1]))) == 2
+    assert sum("data.train_batch_size=4" in line for line in lines(written(text, changes=CHANGES[:1]))) == 2
 
 
 @pytest.mark.parametrize(
@@ -265,16 +267,16 @@ def test_generated_scripts_change_in_nothing_else(
 ) -> None:
     text = f"{before}{gap.join([CALL, *given_words])}{behind}\n"
     added = [
-        f"{wish.key}={shlex.quote(as_written(wish.value))}"
-        for wish in WISHES
-        if not any(wish.key in word for word in given_words)
+        f"{change.key}={shlex.quote(as_written(change.value))}"
+        for change in CHANGES
+        if not any(change.key in word for word in given_words)
     ]
     alone = f" {gap.lstrip()}" if given_words else " "
     expected = f"{before}{gap.join([CALL, *(INTO[word] for word in given_words)])}{''.join(alone + word for word in added)}{behind}\n"
     after = written(text)
     assert lines(after) == expected.splitlines()
     path = Path("/home/me/run.sh")
-    touched = tuple(wish.key for wish in WISHES)
+    touched = tuple(change.key for change in CHANGES)
     old, new = (
         [word for word in values(read(path, one)) if not str(word).startswith(touched)]
         for one in (text, after)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_doctor.toolkit.commands.script.value import override
-from verl_doctor.toolkit.commands.script.variant import Wish
+from verl_doctor.toolkit.commands.script.variant import ValueChange
 from verl_doctor.toolkit.sources.hydra.grammar import parse_override
 
 TEXTS = st.text(st.sampled_from("ab'\"\\ ,:=[]{}()$é/.-"), max_size=12)
@@ -16,11 +16,11 @@ TEXTS = st.text(st.sampled_from("ab'\"\\ ,:=[]{}()$é/.-"), max_size=12)
 
 @given(TEXTS.filter(lambda text: "$" not in text))
 def test_a_text_is_what_it_was(text: str) -> None:
-    (word,) = shlex.split(override(Wish("data.train_files", text, "why"), nested=False))
+    (word,) = shlex.split(override(ValueChange("data.train_files", text, "why"), nested=False))
     assert parse_override(word).value == text
 
 
 @given(st.lists(TEXTS.filter(lambda text: "$" not in text), max_size=3))
 def test_so_are_the_elements_of_a_list(texts: list[str]) -> None:
-    (word,) = shlex.split(override(Wish("trainer.logger", texts, "why"), nested=False))
+    (word,) = shlex.split(override(ValueChange("trainer.logger", texts, "why"), nested=False))
     assert parse_override(word).value == texts

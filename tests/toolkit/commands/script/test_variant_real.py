@@ -141,7 +141,10 @@ def test_hydra_sees_what_was_meant_and_nothing_else(
         before, after = seen[job / name], seen[_variant(kind, job / name)]
         assert "is" in before, f"{kind} of {name}: {before}"
         assert "is" in after, f"{kind} of {name}: {after}"
-        wanted = {**dict(leaves(before["is"])), **{wish.key: wish.value for wish in found.recipes[0].wishes}}
+        wanted = {
+            **dict(leaves(before["is"])),
+            **{change.key: change.value for change in found.recipes[0].changes},
+        }
         assert dict(leaves(after["is"])) == wanted, f"{kind} of {name}"
 
 

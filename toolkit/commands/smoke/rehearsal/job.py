@@ -110,14 +110,14 @@ def job_of(stage: Stage) -> Job:
         command = Command(PROGRAM, (), "", 0)
         composed = _composed(stage, command, verl, version)
         files = own_files(stage)
-        wants = [needs.Want(("algorithm.adv_estimator",), "grpo", "one step of GRPO")]
+        required_values = [needs.RequiredValue(("algorithm.adv_estimator",), "grpo", "one step of GRPO")]
     else:
         composed = _of_script(stage)
         files = users_files(stage, composed)
-        wants = []
+        required_values = []
     own = files.reward is not None
-    wants += [*needs.sizes(own=own), *needs.files(files), *_of_device(stage, own=own)]
-    words = words_for(composed, command.words, wants, Names(verl).__contains__)
+    required_values += [*needs.sizes(own=own), *needs.files(files), *_of_device(stage, own=own)]
+    words = words_for(composed, command.words, required_values, Names(verl).__contains__)
     argv = (stage.python, *_program(command), *words.words, f"hydra.run.dir={stage.folder / 'hydra'}")
     return Job(
         argv,
@@ -184,7 +184,7 @@ def _unheeded(composed: Configuration, old: OldRewardKeys | Unknown) -> tuple[st
     )
 
 
-def _of_device(stage: Stage, *, own: bool) -> list[needs.Want]:
+def _of_device(stage: Stage, *, own: bool) -> list[needs.RequiredValue]:
     if stage.device == "cpu":
         return needs.on_cpu(own=own)
     return [*needs.on_gpu(own=own), *(needs.without_flash_attention() if own else ())]

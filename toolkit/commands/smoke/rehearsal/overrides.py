@@ -8,7 +8,7 @@ from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNTOLD, Configuration
 from verl_doctor.toolkit.collectors.launch.launch import Word
-from verl_doctor.toolkit.commands.smoke.rehearsal.requirements import Want
+from verl_doctor.toolkit.commands.smoke.rehearsal.requirements import RequiredValue
 from verl_doctor.toolkit.sources.hydra.words import word
 
 
@@ -33,18 +33,21 @@ class Words:
 
 
 def words_for(
-    configuration: Configuration, given: Sequence[Word], wants: Iterable[Want], is_read: Callable[[str], bool]
+    configuration: Configuration,
+    given: Sequence[Word],
+    required_values: Iterable[RequiredValue],
+    is_read: Callable[[str], bool],
 ) -> Words:
     """Return the words of a command. `is_read` reports whether verl's sources contain a name that its configuration files lack."""
     replaced = []
-    for want in wants:
-        key = next((key for key in want.keys if configuration.get(key) is not MISSING), "")
-        parent, _, name = want.keys[0].rpartition(".")
+    for required in required_values:
+        key = next((key for key in required.keys if configuration.get(key) is not MISSING), "")
+        parent, _, name = required.keys[0].rpartition(".")
         if not key and (
-            (want.hidden and is_read(name)) or (want.passed_on and _is_tree(configuration, parent))
+            (required.hidden and is_read(name)) or (required.passed_on and _is_tree(configuration, parent))
         ):
-            key = want.keys[0]
-        if key and (change := _change(configuration, key, want)):
+            key = required.keys[0]
+        if key and (change := _change(configuration, key, required)):
             replaced.append(change)
     texts = [word.text for word in given if word.text is not None]
     return Words(
@@ -58,14 +61,21 @@ def _is_tree(configuration: Configuration, key: str) -> bool:
     return isinstance(configuration.get(key), Mapping)
 
 
-def _change(configuration: Configuration, key: str, want: Want) -> Replaced | None:
+def _change(configuration: Configuration, key: str, required: RequiredValue) -> Replaced | None:
     """Return the change to a key; None if it has the value already, or a smaller one that suffices."""
     old = configuration.get(key)
-    from_script = configuration.asked_for(key) is not None
-    if old == want.value or (want.only_if_set and not from_script):
+    from_script = configuration.override_of(key) is not None
+    if old == required.value or (required.only_if_set and not from_script):
         return None
-    if want.most and isinstance(old, (int, float)) and not isinstance(old, bool) and 0 < old <= want.value:
+    if (
+        required.most
+        and isinstance(old, (int, float))
+        and not isinstance(old, bool)
+        and 0 < old <= required.value
+    ):
         return None
-    if want.most and old is None:
+    if required.most and old is None:
         return None
-    return Replaced(key, None if old is MISSING or old is UNTOLD else old, want.value, want.why, from_script)
+    return Replaced(
+        key, None if old is MISSING or old is UNTOLD else old, required.value, required.why, from_script
+    )

@@ -20,7 +20,7 @@ _NO_GPU = "device: it needs a GPU"
 
 
 @dataclass(frozen=True)
-class Want:
+class RequiredValue:
     """A required value. `keys` are the names that it has had, the newest first.
 
     `most`: a smaller requested number stays. `hidden`: verl's configuration files need not have the key if
@@ -52,7 +52,7 @@ class Files:
     own_model: bool = False
 
 
-def sizes(*, own: bool) -> list[Want]:
+def sizes(*, own: bool) -> list[RequiredValue]:
     """Return the sizes: one step on two prompts with two responses each, on one device, without saving or reporting.
 
     Mandatory settings that the script lacks stay unset: only without a script (`own`) are micro batches
@@ -108,68 +108,72 @@ def sizes(*, own: bool) -> list[Want]:
         (f"{_ARL}.ref.ulysses_sequence_parallel_size", 1),
     ]
     return [
-        *(Want((key,), value, _SIZE, most=True) for key, value in small),
-        *(Want((key,), value, _SIZE) for key, value in (*together, *fixed)),
-        *(Want((key,), 1, _SIZE, most=not own) for key in micro),
-        Want((f"{_ARL}.rollout.max_model_len",), None, f"{_SIZE}: as long as prompt and answer", only_if_set=True),
-        *(Want((key,), value, _ONE_DEVICE) for key, value in single),
-        *(Want((f"{_ARL}.{part}.fsdp_config.fsdp_size",), -1, _ONE_DEVICE, only_if_set=True) for part in ("actor", "ref")),
-        Want(("reward.num_workers", "reward_model.num_workers"), 1, _SIZE, most=True),
-        Want(("trainer.logger",), ["console"], "a rehearsal is not reported to anybody"),
-        Want(("trainer.v1.trainer_mode",), "sync", _ONE_DEVICE),
-        Want(("ray_kwargs.ray_init.address",), None, "Ray: one of the rehearsal's own", only_if_set=True),
-        Want(("transfer_queue.backend.SimpleStorage.num_data_storage_units",), 1, "size: each takes one of Ray's CPUs"),
+        *(RequiredValue((key,), value, _SIZE, most=True) for key, value in small),
+        *(RequiredValue((key,), value, _SIZE) for key, value in (*together, *fixed)),
+        *(RequiredValue((key,), 1, _SIZE, most=not own) for key in micro),
+        RequiredValue((f"{_ARL}.rollout.max_model_len",), None, f"{_SIZE}: as long as prompt and answer", only_if_set=True),
+        *(RequiredValue((key,), value, _ONE_DEVICE) for key, value in single),
+        *(RequiredValue((f"{_ARL}.{part}.fsdp_config.fsdp_size",), -1, _ONE_DEVICE, only_if_set=True) for part in ("actor", "ref")),
+        RequiredValue(("reward.num_workers", "reward_model.num_workers"), 1, _SIZE, most=True),
+        RequiredValue(("trainer.logger",), ["console"], "a rehearsal is not reported to anybody"),
+        RequiredValue(("trainer.v1.trainer_mode",), "sync", _ONE_DEVICE),
+        RequiredValue(("ray_kwargs.ray_init.address",), None, "Ray: one of the rehearsal's own", only_if_set=True),
+        RequiredValue(("transfer_queue.backend.SimpleStorage.num_data_storage_units",), 1, "size: each takes one of Ray's CPUs"),
     ]  # fmt: skip
 
 
-def files(given: Files) -> list[Want]:
+def files(given: Files) -> list[RequiredValue]:
     """Return the model, the data, and private folders for everything that verl writes."""
     own = "files: of the rehearsal's own folder"
     model = "model: the user's own" if given.own_model else "model: a tiny one"
-    wants = [
-        Want((f"{_ARL}.model.path",), str(given.model), model),
-        Want((f"{_ARL}.model.tokenizer_path",), None, "model: a tiny one", only_if_set=True),
-        Want(("critic.model.path",), str(given.model), model),
-        Want(("critic.model.tokenizer_path",), str(given.model), model),
-        Want(("data.train_files",), [*map(str, given.train)], "data: its first rows"),
-        Want(("data.val_files",), [*map(str, given.validation)], "data: its first rows"),
-        Want(("trainer.default_local_dir",), str(given.folder / "checkpoints"), own),
-        Want(("trainer.default_hdfs_dir",), None, own),
-        Want(("trainer.rollout_data_dir",), None, own),
-        Want(("trainer.validation_data_dir",), None, own),
+    required_values = [
+        RequiredValue((f"{_ARL}.model.path",), str(given.model), model),
+        RequiredValue((f"{_ARL}.model.tokenizer_path",), None, "model: a tiny one", only_if_set=True),
+        RequiredValue(("critic.model.path",), str(given.model), model),
+        RequiredValue(("critic.model.tokenizer_path",), str(given.model), model),
+        RequiredValue(("data.train_files",), [*map(str, given.train)], "data: its first rows"),
+        RequiredValue(("data.val_files",), [*map(str, given.validation)], "data: its first rows"),
+        RequiredValue(("trainer.default_local_dir",), str(given.folder / "checkpoints"), own),
+        RequiredValue(("trainer.default_hdfs_dir",), None, own),
+        RequiredValue(("trainer.rollout_data_dir",), None, own),
+        RequiredValue(("trainer.validation_data_dir",), None, own),
     ]
     if given.reward is not None:
         rewards = ("reward.custom_reward_function", "custom_reward_function")
-        wants += [
-            Want(
+        required_values += [
+            RequiredValue(
                 tuple(f"{key}.path" for key in rewards),
                 str(given.reward),
                 "reward: one that differs between answers",
             ),
-            Want(
+            RequiredValue(
                 tuple(f"{key}.name" for key in rewards),
                 "compute_score",
                 "reward: one that differs between answers",
             ),
-            Want((f"{_ARL}.actor.optim.lr",), 0.01, "size: large enough to move weights in bfloat16"),
+            RequiredValue(
+                (f"{_ARL}.actor.optim.lr",), 0.01, "size: large enough to move weights in bfloat16"
+            ),
         ]
-    return wants
+    return required_values
 
 
-def without_flash_attention() -> list[Want]:
+def without_flash_attention() -> list[RequiredValue]:
     """Return the settings that need no package besides torch."""
     return [
-        Want(
+        RequiredValue(
             (f"{_ARL}.model.use_remove_padding",), False, "attention: removing the padding needs flash-attn"
         ),
-        Want(("critic.model.use_remove_padding",), False, "attention: removing the padding needs flash-attn"),
-        Want(
+        RequiredValue(
+            ("critic.model.use_remove_padding",), False, "attention: removing the padding needs flash-attn"
+        ),
+        RequiredValue(
             (f"{_ARL}.model.override_config.attn_implementation",),
             "sdpa",
             "attention: torch's own",
             hidden=True,
         ),
-        Want(
+        RequiredValue(
             ("critic.model.override_config.attn_implementation",),
             "sdpa",
             "attention: torch's own",
@@ -178,16 +182,20 @@ def without_flash_attention() -> list[Want]:
     ]
 
 
-def on_gpu(*, own: bool) -> list[Want]:
+def on_gpu(*, own: bool) -> list[RequiredValue]:
     """Return the settings for a GPU: as little memory as a tiny model needs, no graph capture. A script must name its rollout itself."""
     return [
-        *([Want((f"{_ARL}.rollout.name",), "vllm", "rollout: verl 0.9 has no default")] if own else ()),
-        Want((f"{_ARL}.rollout.gpu_memory_utilization",), 0.2, _SIZE, most=True),
-        Want((f"{_ARL}.rollout.enforce_eager",), True, _SIZE),
+        *(
+            [RequiredValue((f"{_ARL}.rollout.name",), "vllm", "rollout: verl 0.9 has no default")]
+            if own
+            else ()
+        ),
+        RequiredValue((f"{_ARL}.rollout.gpu_memory_utilization",), 0.2, _SIZE, most=True),
+        RequiredValue((f"{_ARL}.rollout.enforce_eager",), True, _SIZE),
     ]
 
 
-def on_cpu(*, own: bool) -> list[Want]:
+def on_cpu(*, own: bool) -> list[RequiredValue]:
     """Return what verl and vLLM do on CPUs instead of on a GPU. A script must name its rollout itself."""
     off = [
         (f"{_ARL}.rollout.free_cache_engine", "device: vLLM's CPU build has no sleep mode"),
@@ -208,21 +216,21 @@ def on_cpu(*, own: bool) -> list[Want]:
         ("reward_model.enable", "model: a reward model would be a second large one"),
     ]
     return [
-        Want(("trainer.device",), "cpu", "device"),
-        Want((f"{_ARL}.actor.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
-        Want((f"{_ARL}.ref.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
-        Want(("critic.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
-        Want((f"{_ARL}.rollout.name",), "vllm", "device: the rollout that has a CPU build", only_if_set=not own),
-        Want((f"{_ARL}.rollout.enforce_eager",), True, _NO_GPU),
-        Want((f"{_ARL}.rollout.enable_sleep_mode",), False, "device: vLLM's CPU build has no sleep mode", hidden=True),
-        Want((f"{_ARL}.rollout.gpu_memory_utilization",), 0.3, _SIZE, most=True),
-        Want((f"{_ARL}.rollout.quantization",), None, _NO_GPU),
-        Want((f"{_ARL}.rollout.engine_kwargs.vllm",), {}, "device: what it says may be about GPUs"),
-        Want((f"{_ARL}.rollout.checkpoint_engine.backend",), "naive", _NO_GPU),
-        Want(("global_profiler.tool",), None, _NO_GPU),
-        Want(("ray_kwargs.ray_init.num_cpus",), RAY_CPUS, "Ray: verl's helpers take one each, and most wait"),
-        Want(("ray_kwargs.ray_init.num_gpus",), 1, "Ray: verl asks for GPUs and is given a processor", passed_on=True),
-        Want(("ray_kwargs.ray_init.include_dashboard",), False, "Ray: a dozen processes that nobody looks at", passed_on=True),
-        *(Want((key,), False, why) for key, why in off),
+        RequiredValue(("trainer.device",), "cpu", "device"),
+        RequiredValue((f"{_ARL}.actor.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
+        RequiredValue((f"{_ARL}.ref.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
+        RequiredValue(("critic.strategy",), "fsdp2", "device: fully_shard alone works on processors"),
+        RequiredValue((f"{_ARL}.rollout.name",), "vllm", "device: the rollout that has a CPU build", only_if_set=not own),
+        RequiredValue((f"{_ARL}.rollout.enforce_eager",), True, _NO_GPU),
+        RequiredValue((f"{_ARL}.rollout.enable_sleep_mode",), False, "device: vLLM's CPU build has no sleep mode", hidden=True),
+        RequiredValue((f"{_ARL}.rollout.gpu_memory_utilization",), 0.3, _SIZE, most=True),
+        RequiredValue((f"{_ARL}.rollout.quantization",), None, _NO_GPU),
+        RequiredValue((f"{_ARL}.rollout.engine_kwargs.vllm",), {}, "device: what it says may be about GPUs"),
+        RequiredValue((f"{_ARL}.rollout.checkpoint_engine.backend",), "naive", _NO_GPU),
+        RequiredValue(("global_profiler.tool",), None, _NO_GPU),
+        RequiredValue(("ray_kwargs.ray_init.num_cpus",), RAY_CPUS, "Ray: verl's helpers take one each, and most wait"),
+        RequiredValue(("ray_kwargs.ray_init.num_gpus",), 1, "Ray: verl asks for GPUs and is given a processor", passed_on=True),
+        RequiredValue(("ray_kwargs.ray_init.include_dashboard",), False, "Ray: a dozen processes that nobody looks at", passed_on=True),
+        *(RequiredValue((key,), False, why) for key, why in off),
         *without_flash_attention(),
     ]  # fmt: skip

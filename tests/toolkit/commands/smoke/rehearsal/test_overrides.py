@@ -5,7 +5,7 @@ from typing import Any
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, with_overrides
 from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.commands.smoke.rehearsal.overrides import Replaced, words_for
-from verl_doctor.toolkit.commands.smoke.rehearsal.requirements import Want
+from verl_doctor.toolkit.commands.smoke.rehearsal.requirements import RequiredValue
 
 TREE: dict[str, Any] = {
     "data": {"train_batch_size": 1024, "gen_batch_size": None},
@@ -27,32 +27,35 @@ def never(_: str) -> bool:
 
 def test_a_value_is_replaced_and_the_scripts_own_is_told() -> None:
     configuration, words = said("trainer.device=npu", "data.train_batch_size=64")
-    out = words_for(configuration, words, [Want(("trainer.device",), "cpu", "device")], never)
+    out = words_for(configuration, words, [RequiredValue(("trainer.device",), "cpu", "device")], never)
     assert out.words == ("trainer.device=npu", "data.train_batch_size=64", "++trainer.device='cpu'")
     assert out.replaced == (Replaced("trainer.device", "npu", "cpu", "device", from_script=True),)
 
 
 def test_a_value_of_verls_own_is_replaced_without_the_script_having_asked() -> None:
-    out = words_for(*said(), [Want(("trainer.device",), "cpu", "device")], never)
+    out = words_for(*said(), [RequiredValue(("trainer.device",), "cpu", "device")], never)
     assert [one.from_script for one in out.replaced] == [False]
 
 
 def test_a_key_that_this_release_lacks_is_left_out_and_an_older_name_is_taken() -> None:
-    wants = [Want(("trainer.v9.mode",), "sync", ""), Want(("reward.custom.path", "custom.path"), "r.py", "")]
+    wants = [
+        RequiredValue(("trainer.v9.mode",), "sync", ""),
+        RequiredValue(("reward.custom.path", "custom.path"), "r.py", ""),
+    ]
     assert words_for(*said(), wants, never).words == ("++custom.path='r.py'",)
 
 
 def test_a_smaller_number_stays_and_so_does_one_that_is_not_set() -> None:
     wants = [
-        Want(("data.train_batch_size",), 2, "", most=True),
-        Want(("rollout.n",), 2, "", most=True),
-        Want(("data.gen_batch_size",), 2, "", most=True),
+        RequiredValue(("data.train_batch_size",), 2, "", most=True),
+        RequiredValue(("rollout.n",), 2, "", most=True),
+        RequiredValue(("data.gen_batch_size",), 2, "", most=True),
     ]
     assert words_for(*said(), wants, never).words == ("++data.train_batch_size=2",)
 
 
 def test_what_the_configuration_files_lack_is_added_where_the_sources_know_it() -> None:
-    want = Want(("rollout.enable_sleep_mode",), False, "", hidden=True)
+    want = RequiredValue(("rollout.enable_sleep_mode",), False, "", hidden=True)
     assert words_for(*said(), [want], never).words == ()
     assert words_for(*said(), [want], "enable_sleep_mode".__eq__).words == (
         "++rollout.enable_sleep_mode=false",
@@ -60,12 +63,15 @@ def test_what_the_configuration_files_lack_is_added_where_the_sources_know_it() 
 
 
 def test_what_is_passed_on_to_another_library_is_added_where_it_would_stand() -> None:
-    wants = [Want(("trainer.any", "x"), 1, "", passed_on=True), Want(("gone.any",), 1, "", passed_on=True)]
+    wants = [
+        RequiredValue(("trainer.any", "x"), 1, "", passed_on=True),
+        RequiredValue(("gone.any",), 1, "", passed_on=True),
+    ]
     assert words_for(*said(), wants, never).words == ("++trainer.any=1",)
 
 
 def test_what_matters_only_where_it_is_asked_for_is_replaced_there_alone() -> None:
-    want = Want(("rollout.n",), 7, "", only_if_set=True)
+    want = RequiredValue(("rollout.n",), 7, "", only_if_set=True)
     assert words_for(*said(), [want], never).words == ()
     assert words_for(*said("rollout.n=4"), [want], never).words == ("rollout.n=4", "++rollout.n=7")
 
