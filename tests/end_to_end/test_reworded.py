@@ -149,10 +149,10 @@ def test_a_verdict_is_the_same_whatever_the_words(name: str) -> None:
     for selection in (Selection(costs=frozenset({"instant"}) | DEEP), Selection(ignores=until)):
         first, second = (reported(name, selection, in_other_words=other) for other in (False, True))
         assert list(map(decisive, first.results)) == list(map(decisive, second.results))
-        assert (first.verdict, first.paths, first.not_selected) == (
+        assert (first.verdict, first.paths, first.not_asked) == (
             second.verdict,
             second.paths,
-            second.not_selected,
+            second.not_asked,
         )
         for strict in (False, True):
             assert first.exit_code(strict=strict) == second.exit_code(strict=strict)

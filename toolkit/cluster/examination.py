@@ -54,7 +54,7 @@ class OtherNodes(Source):
         return HERE
 
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
-        """Announce how the nodes are reached, then judge them. Raises CouldNotAsk when there is none to query."""
+        """Announce how the nodes are reached, then judge them. Raises CouldNotQuery when there is none to query."""
         way = transport.way_to(self.nodes, session, look())
         announce(way.description)
         return ReachedNodes(way).judge(session, look, watch)

@@ -61,7 +61,7 @@ def node_responses(
     `budget` is in seconds, and so is `longest`, the limit for one node. With `only`, Ray's numbers of nodes, no other node is
     queried; `sharing` maps these numbers to what nodes have in common.
 
-    Raises CouldNotAsk when the cluster cannot be reached, and OSError when the interpreter cannot be started.
+    Raises CouldNotQuery when the cluster cannot be reached, and OSError when the interpreter cannot be started.
     """
     token = f"verl-doctor {secrets.token_hex(8)} "
     deadline = time.monotonic() + budget

@@ -45,7 +45,7 @@ def responses(
 
 
 def way_to(nodes: RequestedNodes, run: Session, collection: Collection) -> Way:
-    """Return how these nodes are reached. Raises CouldNotAsk when they cannot be."""
+    """Return how these nodes are reached. Raises CouldNotQuery when they cannot be."""
     interpreter = collection.get(Interpreter)
     if isinstance(interpreter, Unknown):
         raise CouldNotQuery(interpreter.reason)

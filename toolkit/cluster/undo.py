@@ -43,7 +43,7 @@ class UndoOutcome:
 
 
 def others(nodes: RequestedNodes, options: Options, watch: Watch) -> Others:
-    """Find the environments. Nothing is changed. Raises CouldNotAsk when there is no node to query."""
+    """Find the environments. Nothing is changed. Raises CouldNotQuery when there is no node to query."""
     run = open_session(options)
     seen = run.look()
     way = transport.way_to(nodes, run, seen)

@@ -96,7 +96,7 @@ def observe(request: Request) -> Collection:
 def examine(request: Request, watch: Watch = unwatched) -> Examination:
     """Look and judge. `watch` receives each step.
 
-    Raises UsageError when a file that the source names is unusable, CouldNotAsk when none of its nodes can be reached.
+    Raises UsageError when a file that the source names is unusable, CouldNotQuery when none of its nodes can be reached.
     """
     look = functools.cache(functools.partial(observe, request))
     return Examination(request, request.source.judge(request.session, look, watch), look)

@@ -207,7 +207,7 @@ class _Reader:
 
 
 def look(run: Session, nodes: RequestedNodes | None, watch: Watch) -> Snapshot:
-    """Take a snapshot now, of these nodes too. Raises CouldNotAsk if they were named and cannot be queried."""
+    """Take a snapshot now, of these nodes too. Raises CouldNotQuery if they were named and cannot be queried."""
     collection = observe(Request(run))
     if nodes is None:
         return taken(run, collection)

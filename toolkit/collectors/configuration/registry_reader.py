@@ -81,7 +81,7 @@ def read_registries(
         TRAINER: _decorated(sorted(tree.glob("trainer/ppo/v1/*.py")), "register_trainer"),
         QUANTIZATION: _quantizations(tree, configuration),
         **{key: _optimizers(configuration, key, interpreter) for key in OPTIMIZERS},
-        **{key: _contents(tree) for key in CONTENTS if configuration.asked_for(key)},
+        **{key: _contents(tree) for key in CONTENTS if configuration.override_of(key)},
     }
     reward = REWARD_MANAGER if configuration.has(REWARD_MANAGER) else OLD_REWARD_MANAGER
     sources = {configuration.get(key) for key in _SOURCES}

@@ -29,7 +29,7 @@ class LookRequest:
 
 
 def look(run: Session, request: LookRequest, watch: Watch) -> Seen:
-    """Examine all of it. Raises UsageError if a file is unusable, CouldNotAsk if no node can be queried."""
+    """Examine all of it. Raises UsageError if a file is unusable, CouldNotQuery if no node can be queried."""
     if request.old is not None and are_several(request.facts):
         raise UsageError("--from compares one machine, or a cluster: name one file with --facts")
     report, facts, whose = _judged(run, request, watch)
