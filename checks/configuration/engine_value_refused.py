@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
-from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.checks.shared.corrections import as_written, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.nearest_accepted import share_of_percent
 from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION
 from verl_doctor.toolkit.collectors.vllm.engine_limits import EngineLimit, EngineLimits
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 _SHARE = f"{_ROLLOUT}.gpu_memory_utilization"
@@ -39,6 +40,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("values that it takes", (*configured(f"{_SHARE}=0.4", f"++{_ROLLOUT}.dtype=half"), _LIMITS)),
         Example("nothing is left to vLLM", (*configured(f"{_SHARE}=null"), _LIMITS)),
         Example("a share above one", (*configured(f"{_SHARE}=1.5"), _LIMITS), "vLLM 0.31.0 refuses gpu_memory_utilization=1.5: it must be above 0 and at most 1"),
+        Example("a percentage", (*configured(f"{_SHARE}=90"), _LIMITS), "it must be above 0 and at most 1"),
         Example("a type of numbers with a slip", (*configured(f"++{_ROLLOUT}.dtype=bfloat61"), _LIMITS), "it must be one of auto, half, bfloat16"),
         Example("an argument handed on", (*configured(f"+{SECTION}.stream_interval=0"), _LIMITS), "stream_interval=0: it must be at least 1"),
     ],
@@ -63,14 +65,42 @@ def engine_value_refused(configuration: Configuration, limits: EngineLimits) -> 
         takes = limit.refuses(value) if word and not (isinstance(value, str) and "${" in value) else ""
         if not word or not takes:
             continue
-        near = difflib.get_close_matches(str(value), limit.choices, 1)
-        corrected = reworded(word, word.text.replace(str(value), near[0]), f"{near[0]} is the closest name to {value}") if near else None  # fmt: skip
+        near = _nearest(limit, value, configuration.default(key))
+        corrected = _correction(configuration, key, value, near)
         yield Finding(
             f"vLLM {limits.version} refuses {limit.argument}={value}: it must be {takes}",
             Evidence(found=word.text, wanted=takes, read_from=limit.read_from),
             location=place(word),
-            remedy=f"Write {near[0]} instead of {value}" if near else f"Change {word.key}",
+            remedy=f"Write {as_written(near)} instead of {value}"
+            if near is not None
+            else f"Change {word.key}",
             subject=Subject("setting", key),
             stops=(EVERY_JOB,),
             **healed("CFG128", corrected),
         )
+
+
+def _nearest(limit: EngineLimit, value: object, default: object) -> object:
+    """The nearest value that the argument accepts: a name, the share that a percentage means, or a bound; None if there is none."""
+    if isinstance(value, str):
+        return next(iter(difflib.get_close_matches(value, limit.choices, 1)), None)
+    if not isinstance(value, (int, float)):
+        return None
+    candidates = [share_of_percent(value, default), limit.bounds.get("ge"), limit.bounds.get("le"), default]
+    accepted = [
+        number for number in candidates if isinstance(number, (int, float)) and not limit.refuses(number)
+    ]
+    return accepted[0] if accepted else None
+
+
+def _correction(there: Configuration, key: str, value: object, near: object) -> Correction | None:
+    """What was meant if only the spelling differs: a name with other digits is another one."""
+    if near is None:
+        return None
+    meant = isinstance(value, str) and isinstance(near, str) and _digits(value) == _digits(near)
+    why = f"{as_written(near)} is the nearest value to {value} that vLLM accepts"
+    return settings(there, {key: near}, why, "" if meant else None)
+
+
+def _digits(text: str) -> list[str]:
+    return sorted(filter(str.isdigit, text))

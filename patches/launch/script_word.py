@@ -18,7 +18,7 @@ from verl_doctor.toolkit.rule import Finding
 def script_word(
     finding: Finding, launch: Launch, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Write a word of the launch script as it must be.
+    """Correct a setting in the launch script.
 
     Only what the script plainly means, or what decides where and in what pieces the same numbers are computed: the result of the
     training stays the same. The value keeps its quotes, and the old line stays as a comment.

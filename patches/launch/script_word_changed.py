@@ -18,7 +18,7 @@ from verl_doctor.toolkit.rule import Finding
 def script_word_changed(
     finding: Finding, launch: Launch, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Write the nearest setting that this verl takes into the launch script.
+    """Replace a setting in the launch script with the nearest accepted one.
 
     Unsafe, although it can be undone: the job that starts then is another one than the script describes. The plan says what it
     changes, with the arithmetic.

@@ -49,8 +49,13 @@ def _rank(key: str, there: Configuration) -> tuple[bool, bool, bool]:
 def _values(key: str, there: Configuration, numbers: Sequence[int], names: Sequence[str]) -> Iterator[Any]:
     """Other values for a key, the nearest first."""
     value, default = there.get(key), there.default(key)
+    if type(value) in (int, float) and (share := share_of_percent(value, default)) is not None:
+        yield share
     if isinstance(value, bool):
         yield not value
+    elif isinstance(value, float):
+        others = {float(number) for number in (*numbers, default) if type(number) in (int, float)}
+        yield from sorted(others - {value}, key=lambda number: abs(number - value))
     elif isinstance(value, int):
         sizes = {size for number in numbers for size in _divisors(number)} | {1}
         sizes |= {default} if type(default) is int else set()
@@ -71,6 +76,13 @@ def _values(key: str, there: Configuration, numbers: Sequence[int], names: Seque
             key=lambda name: (value not in name, -difflib.SequenceMatcher(None, value, name).ratio()),
         )
         yield from (name for name in near if name != value)
+
+
+def share_of_percent(value: float, default: object) -> float | None:
+    """Return the share that a percentage means, where the default is a share; None if it is not one, as for 1.5."""
+    if isinstance(default, float) and 0 < default <= 1 and 10 <= value <= 100:
+        return round(value / 100, 4)
+    return None
 
 
 def _divisors(number: int) -> Iterator[int]:

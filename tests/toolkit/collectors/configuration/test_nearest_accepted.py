@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.configuration.nearest_accepted import with_n
 from verl_doctor.toolkit.collectors.configuration.validation import Raised
 from verl_doctor.toolkit.collectors.launch.launch import Word
 
-TREE = {"a": {"mode": "mean", "rank": 8, "mini": 4, "micro_size_per_gpu": None, "padded": True}}
+TREE = {"a": {"mode": "mean", "rank": 8, "mini": 4, "micro_size_per_gpu": None, "padded": True, "top": 1.0}}
 SOURCE = """\
 def check(self):
     modes = ["token-mean", "seq-mean"]
@@ -43,6 +43,8 @@ def nearest(
         ("a.padded=True", ("a.padded",), lambda c: c.get("a.padded") is False, "", ("a.padded", "False")),
         ("a.rank=4", ("a.rank", "a.micro_size_per_gpu"), lambda c: c.get("a.micro_size_per_gpu") == 1, "", ("a.micro_size_per_gpu", "1")),
         ("a.rank=0", ("a.rank", "a.mini"), lambda c: c.get("a.rank") >= c.get("a.mini"), "", ("a.rank", "4")),
+        ("a.top=1.5", ("a.top",), lambda c: 0 < c.get("a.top") <= 1, "must be in (0, 1], got 1.5", ("a.top", "1.0")),
+        ("a.top=95", ("a.top",), lambda c: 0 < c.get("a.top") <= 1, "must be in (0, 1], got 95", ("a.top", "0.95")),
         ("a.rank=4", ("a.rank",), lambda c: False, "", ("", "")),
     ],
 )  # fmt: skip
