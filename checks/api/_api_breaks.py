@@ -68,25 +68,25 @@ def finding(
 def judged(
     uses: Iterable[ApiUse],
     cause: Callable[[ApiUse], str],
-    say: Callable[[list[ApiUse]], Finding],
+    finding_of: Callable[[list[ApiUse]], Finding],
     fold: Callable[[list[ApiUse]], str],
     remedy: str,
 ) -> Iterator[Finding]:
     """One finding for each cause that stops a path, and one for all other breaks of a module that a path may reach.
 
-    Those that no path reaches are one finding together. `say` makes the finding for one cause, `fold` the message for
+    Those that no path reaches are one finding together. `finding_of` makes the finding for one cause, `fold` the message for
     several, and `remedy` is theirs. A fix is named for several when it is the fix of each.
     """
     rest: dict[str, list[list[ApiUse]]] = {}
     for group in by_cause(uses, cause):
         if any(map(_stops, group)):
-            yield say(group)
+            yield finding_of(group)
             continue
         for path, part in groupby(sorted(group, key=_reached_part), key=_reached_part):
             rest.setdefault(path, []).append(list(part))
     for groups in rest.values():
         groups.sort(key=lambda group: (group[0].path, group[0].line))
-        findings = [say(group) for group in groups]
+        findings = [finding_of(group) for group in groups]
         fixes = {finding.fix for finding in findings}
         yield (
             findings[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.api._api_examples import seen
-from verl_doctor.checks.api._api_sayings import mismatched_calls
+from verl_doctor.checks.api._api_messages import mismatched_calls
 from verl_doctor.checks.api._libraries_unjudged import libraries_unjudged
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, LibraryUses, every_path
 from verl_doctor.toolkit.rule import Example, Finding, check

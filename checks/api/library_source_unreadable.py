@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.api._api_examples import PATHS, seen
-from verl_doctor.checks.api._api_sayings import title
+from verl_doctor.checks.api._api_messages import title
 from verl_doctor.checks.api._libraries_unjudged import libraries_unjudged
 from verl_doctor.checks.api._unread import unread_file
 from verl_doctor.toolkit.collectors.api.uses import LibraryUses, Unread, VllmUses, every_path

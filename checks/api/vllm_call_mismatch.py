@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.api._api_sayings import mismatched_calls
+from verl_doctor.checks.api._api_messages import mismatched_calls
 from verl_doctor.checks.api._vllm_examples import SERVER, seen
 from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts

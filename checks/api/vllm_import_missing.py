@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.api._api_sayings import missing_imports
+from verl_doctor.checks.api._api_messages import missing_imports
 from verl_doctor.checks.api._vllm_examples import BOTH, SERVER, seen
 from verl_doctor.checks.api._vllm_unjudged import uses_unjudged
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses, rollouts

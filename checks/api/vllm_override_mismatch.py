@@ -28,7 +28,7 @@ _ABSTRACT = ApiUse(
     SERVER, 61, "abstract", f"{_EXECUTOR}.check_health", "missing", "start", ("async rollout",),
     reason="Executor.check_health is abstract",
 )  # fmt: skip
-_NOT_TOLD = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", ("async rollout",))
+_UNDECIDED = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", ("async rollout",))
 
 
 @check(
@@ -38,7 +38,7 @@ _NOT_TOLD = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", ("
     unjudged=uses_unjudged("override", "result", "abstract"),
     examples=lambda: [
         Example("what verl overrides fits", seen()),
-        Example("whether vLLM relies on it is not known", seen(_NOT_TOLD)),
+        Example("whether vLLM relies on it is not known", seen(_UNDECIDED)),
         Example("vLLM gives an override more than it takes", seen(_NARROW), expect="gives it non_block"),
         Example("vLLM waits for a future that it does not get", seen(_NO_FUTURE), expect="calls result()"),
         Example("a class lacks an abstract method", seen(_ABSTRACT), expect="lacks Executor.check_health()"),

@@ -18,7 +18,7 @@ from verl_doctor.checks.shared.configuration import SCRIPT, configured, place, r
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     MISSING,
-    UNTOLD_VALUE,
+    UNDETERMINED_VALUE,
     Configuration,
     OverrideWord,
     with_overrides,
@@ -68,7 +68,7 @@ def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
             yield _finding(word, configuration)
         elif word.fate == "applied" and isinstance(word.value, str) and not word.conditional:
             for match in _INTERPOLATION.finditer(word.value):
-                if match[0] == UNTOLD_VALUE:
+                if match[0] == UNDETERMINED_VALUE:
                     continue
                 if configuration.get(match[1]) is MISSING and match[1].partition(".")[0] != "hydra":
                     yield _dangling(word, match[1], configuration)

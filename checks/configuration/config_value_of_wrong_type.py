@@ -11,7 +11,7 @@ from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, pla
 from verl_doctor.checks.shared.corrections import as_written, healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     MISSING,
-    UNTOLD,
+    UNDETERMINED,
     Configuration,
     OverrideWord,
 )
@@ -96,7 +96,7 @@ def _wanted(word: OverrideWord, there: Configuration) -> str:
     if (
         value is None
         or default is None
-        or default in (MISSING, UNTOLD)
+        or default in (MISSING, UNDETERMINED)
         or (isinstance(value, str) and "${" in value)
     ):
         return ""

@@ -10,7 +10,9 @@ from verl_doctor.toolkit.collectors.construction.construction import Constructio
 from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
 
 _STAGES = {"validation": "verl's own validation"}
-_SAID = "[actor_rollout_ref.ref] Please set at least one of 'actor_rollout_ref.ref.log_prob_micro_batch_size'"
+_MESSAGE = (
+    "[actor_rollout_ref.ref] Please set at least one of 'actor_rollout_ref.ref.log_prob_micro_batch_size'"
+)
 
 
 def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
@@ -25,7 +27,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     unjudged=_unjudged,
     examples=lambda: [
         Example("verl accepts it", (SOUND,)),
-        Example("verl refuses it", (broken("validation", "ValueError", _SAID),), "at least one of"),
+        Example("verl refuses it", (broken("validation", "ValueError", _MESSAGE),), "at least one of"),
     ],
 )  # fmt: skip
 def verl_refuses_config(construction: Construction) -> Iterator[Finding]:

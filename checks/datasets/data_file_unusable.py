@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.model.data_tables import DataTables
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
-_SAYS: dict[Trouble, tuple[str, str]] = {
+_DESCRIPTIONS: dict[Trouble, tuple[str, str]] = {
     "pointer": (
         "is a Git LFS pointer, not the data",
         "run git lfs pull in its folder, or download the data again",
@@ -61,8 +61,8 @@ def data_file_unusable(
     Download or generate the file again. Older releases of verl read every file as Parquet; newer ones go by the extension.
     """
     for file in data.files:
-        if file.trouble in _SAYS:
-            what, remedy = _SAYS[file.trouble]
+        if file.trouble in _DESCRIPTIONS:
+            what, remedy = _DESCRIPTIONS[file.trouble]
             yield _finding(file, what + (f": {file.reason}" if file.reason else ""), remedy)
         elif not file.trouble and isinstance(demands, DataDemands) and file.kind not in demands.kinds:
             what = f"ends in .{file.kind}" if file.kind else "has no ending"

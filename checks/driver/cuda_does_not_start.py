@@ -65,7 +65,7 @@ def cuda_does_not_start(
     https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html, huggingface/huggingface_hub#4128
     """
     answer = init.as_job
-    if answer.works or _is_said(init, gpus, visible):
+    if answer.works or _is_reported(init, gpus, visible):
         return
     if init.all_devices is not None and init.all_devices.works:
         is_set = f"={init.visible} leaves" if init.visible else " is empty, which leaves"
@@ -97,7 +97,7 @@ def cuda_does_not_start(
     )  # fmt: skip
 
 
-def _is_said(init: CudaInit, gpus: Gpus | Unknown, visible: VisibleDevices | Unknown) -> bool:
+def _is_reported(init: CudaInit, gpus: Gpus | Unknown, visible: VisibleDevices | Unknown) -> bool:
     """Whether a rule about GPUs reports the cause: CUDA140, CUDA147, CUDA152. They need NVML, which not every container has."""
     if isinstance(gpus, Unknown):
         return False

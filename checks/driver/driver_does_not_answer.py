@@ -71,7 +71,7 @@ def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> I
     vllm-project/vllm#14200
     """
     if isinstance(gpus, Unknown):
-        yield from _untold(gpus, nodes)
+        yield from _unknown_gpus(gpus, nodes)
     elif gpus.refused:
         yield Finding(
             f"the NVIDIA driver does not respond: {gpus.refused}",
@@ -84,7 +84,7 @@ def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> I
         )
 
 
-def _untold(gpus: Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]:
+def _unknown_gpus(gpus: Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]:
     """Yield a finding for GPUs about which nothing is known. A failure of the doctor itself proves nothing about the driver."""
     if isinstance(nodes, Unknown):
         return

@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 
 from verl_doctor.checks.shared.configuration import WORKERS, number_of
-from verl_doctor.checks.shared.ray_cpus import cpus_of, told_cpus
+from verl_doctor.checks.shared.ray_cpus import cpus_of, given_cpus
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.limits import HostLimits
 from verl_doctor.toolkit.collectors.launch.environment import Variables
@@ -104,7 +104,7 @@ def registration(
     bound = cpus_of(limits.subjects[0], variables)
     given = job.get(REGISTER)
     counted = 0 if isinstance(ray, Unknown) else ray.counted
-    ray_cpus = limits.raylets[0].ray_cpus if limits.raylets else told_cpus(configuration)
+    ray_cpus = limits.raylets[0].ray_cpus if limits.raylets else given_cpus(configuration)
     workers = started_at_once(ray_cpus or counted or limits.online or 1, limits)
     needed = ray_import.seconds * max(1.0, workers / bound.amount) if bound else ray_import.seconds
     allowed = float(given) if given.isdecimal() else 60.0

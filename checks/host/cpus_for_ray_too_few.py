@@ -8,7 +8,7 @@ from dataclasses import replace
 from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, number_of
 from verl_doctor.checks.shared.job_here import HERE
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
-from verl_doctor.checks.shared.ray_cpus import NUM_CPUS, num_cpus_key, tickets_for, told_cpus
+from verl_doctor.checks.shared.ray_cpus import NUM_CPUS, given_cpus, num_cpus_key, tickets_for
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.job_here import JobHere
 from verl_doctor.toolkit.collectors.host.limits import HostLimits
@@ -92,7 +92,7 @@ def cpus_for_ray_too_few(
                 # ray.init refuses num_cpus when it joins a running Ray.
                 remedy=f"run ray stop, then ray start --num-cpus={need}",
             )
-    given = told_cpus(configuration)
+    given = given_cpus(configuration)
     if limits.raylets or (not given and isinstance(starts, RayStarts) and starts.gives("num-cpus")):
         return
     have = given or (0 if isinstance(ray, Unknown) else ray.counted)

@@ -8,7 +8,7 @@ from verl_doctor.checks.host._ray_needs import actors, files_needed, started_at_
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.job_here import HERE, gpus_used
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
-from verl_doctor.checks.shared.ray_cpus import told_cpus
+from verl_doctor.checks.shared.ray_cpus import given_cpus
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.job_here import JobHere
 from verl_doctor.toolkit.collectors.host.limits import HostLimits, Limit
@@ -65,7 +65,7 @@ def open_files_too_few(
     number = gpus_used(here, resources, configuration)
     for subject in limits.subjects:
         counted = 0 if isinstance(ray, Unknown) else ray.counted
-        started = started_at_once(subject.ray_cpus or told_cpus(configuration) or counted, limits)
+        started = started_at_once(subject.ray_cpus or given_cpus(configuration) or counted, limits)
         workers = max(started, actors(configuration, number))
         need, own = files_needed(workers), subject.files
         if own is None or own.soft is None or own.soft >= need:

@@ -10,7 +10,14 @@ from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.hidden_groups import hidden_groups
 from verl_doctor.checks.shared.job_here import HERE, hint
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
-from verl_doctor.checks.shared.ray_cpus import NUM_CPUS, Bound, cpus_of, cpus_to_tell, num_cpus_key, told_cpus
+from verl_doctor.checks.shared.ray_cpus import (
+    NUM_CPUS,
+    Bound,
+    cpus_of,
+    cpus_to_give,
+    given_cpus,
+    num_cpus_key,
+)
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.job_here import JobHere
 from verl_doctor.toolkit.collectors.host.limits import Group, HostLimits
@@ -101,7 +108,7 @@ def ray_counts_too_many_cpus(
         bound = cpus_of(subject, variables)
         if bound is None or not subject.ray_cpus:
             continue
-        right = cpus_to_tell(configuration, number, bound.amount, tickets)
+        right = cpus_to_give(configuration, number, bound.amount, tickets)
         started = started_at_once(subject.ray_cpus, limits)
         if started > right + _HARMLESS:
             yield Finding(
@@ -115,11 +122,11 @@ def ray_counts_too_many_cpus(
                 remedy=f"stop this Ray, then run ray start --num-cpus={right}",
                 severity=hint(here) or (None if started >= _HARMFUL * right else "info"),
             )
-    number_given = told_cpus(configuration) or (not isinstance(starts, Unknown) and starts.gives("num-cpus"))
+    number_given = given_cpus(configuration) or (not isinstance(starts, Unknown) and starts.gives("num-cpus"))
     bound = cpus_of(limits.shell, variables)
     if limits.raylets or number_given or isinstance(ray, Unknown) or bound is None:
         return
-    right = cpus_to_tell(configuration, number, bound.amount, tickets)
+    right = cpus_to_give(configuration, number, bound.amount, tickets)
     if ray.counted < 1 or ray.counted > right + _HARMLESS:
         yield Finding(
             f"Ray will count {counted(ray.counted, 'CPU') if ray.counted else 'no CPU'} here,"

@@ -11,7 +11,7 @@ from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.hidden_groups import hidden_groups
 from verl_doctor.checks.shared.job_here import HERE, at_most_warning, gpus_used
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
-from verl_doctor.checks.shared.ray_cpus import Bound, cpus_of, cpus_to_tell, num_cpus_key, told_cpus
+from verl_doctor.checks.shared.ray_cpus import Bound, cpus_of, cpus_to_give, given_cpus, num_cpus_key
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.job_here import JobHere
 from verl_doctor.toolkit.collectors.host.limits import Group, HostLimits, Limit, Limits
@@ -95,7 +95,7 @@ def threads_too_few(
     for subject in limits.subjects:
         bound = cpus_of(subject, variables)
         of_ray = 0 if isinstance(ray, Unknown) else ray.counted
-        prestarted = started_at_once(subject.ray_cpus or told_cpus(configuration) or of_ray, limits)
+        prestarted = started_at_once(subject.ray_cpus or given_cpus(configuration) or of_ray, limits)
         needed = max(prestarted if here.certain else 0, actors(configuration, number))
         running, lean = bool(subject.pid), _is_lean(subject, job, raylets)
         need = threads_needed(cores, needed, number, running=running, lean=lean)
@@ -103,7 +103,7 @@ def threads_too_few(
         if room is None or room.amount >= need:
             continue
         leaner = threads_needed(cores, needed, number, running=running, lean=True)
-        fewer = cpus_to_tell(configuration, number, bound.amount if bound else prestarted, tickets)
+        fewer = cpus_to_give(configuration, number, bound.amount if bound else prestarted, tickets)
         fewest = max(fewer, actors(configuration, number))
         least = threads_needed(cores, fewest, number, running=running, lean=True)
         yield Finding(

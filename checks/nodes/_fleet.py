@@ -12,7 +12,8 @@ from verl_doctor.toolkit.text import listed
 
 _NAMED = 4  # subjects, or values, that one sentence names
 _SHOWN = 12  # values that the evidence shows
-_TOLD = 8  # findings of one rule; if there are more groups of nodes, the last finding is about the rest
+# Findings of one rule. If there are more groups of nodes, the last finding is about the rest.
+_MOST_FINDINGS = 8
 _BAD: tuple[Severity | None, ...] = ("error", "warning", "info", None)
 # The subject of a finding, for each kind of comparison: its kind, its name and a detail; {} is the name of what was compared.
 _ABOUT: Mapping[str, tuple[SubjectKind, str, str]] = {
@@ -76,7 +77,7 @@ def differences(subjects: Iterable[Subject], words: Words) -> Iterator[Finding]:
     groups = sorted(
         odd.values(), key=lambda pairs: (_BAD.index(words.severity(pairs[0][0])), -pairs[0][1].count)
     )
-    shown = len(groups) if len(groups) <= _TOLD else _TOLD - 1
+    shown = len(groups) if len(groups) <= _MOST_FINDINGS else _MOST_FINDINGS - 1
     yield from (_odd_ones(pairs, words) for pairs in groups[:shown])
     if groups[shown:]:
         yield _further([pair for pairs in groups[shown:] for pair in pairs], words)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.shared.ray import ray_place
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
-from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, Place, RayAddresses
+from verl_doctor.toolkit.collectors.ray.addresses import UNDETERMINED, Place, RayAddresses
 from verl_doctor.toolkit.collectors.ray.job_nodes import option
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
@@ -33,7 +33,7 @@ def _looks(*places: Place, folder: str = "/tmp/ray") -> RayAddresses:
         Example("the job has its address", (_looks(ray_place()), _script("--temp-dir=/scratch/me"))),
         Example("auto finds its processes", (_looks(ray_place("auto")), _script("--temp-dir=/scratch/me"))),
         Example("the job is started by something else", (_looks(), _script("--temp-dir=/scratch/me", trains=False))),
-        Example("the folder that the job searches is not known", (_looks(folder=UNTOLD), _script("--temp-dir=/scratch/me"))),
+        Example("the folder that the job searches is not known", (_looks(folder=UNDETERMINED), _script("--temp-dir=/scratch/me"))),
         Example("a folder of its own", (_looks(), _script("--temp-dir", "/scratch/me")), "the job looks for it in /tmp/ray"),
     ],
 )  # fmt: skip
@@ -51,7 +51,7 @@ def head_started_out_of_sight(addresses: RayAddresses, launch: Launch) -> Iterat
     Run `export RAY_ADDRESS=` with the head's address before the job, or replace `--temp-dir` with RAY_TMPDIR
     for both.
     """
-    if launch.command is None or addresses.submitted or addresses.folder == UNTOLD:
+    if launch.command is None or addresses.submitted or addresses.folder == UNDETERMINED:
         return
     if any(place.text for place in addresses.places if place.source in ("ray.init", "RAY_ADDRESS")):
         return

@@ -19,7 +19,7 @@ _GB = 10**9
 _BY = "--object-store-memory in run.sh:3"
 _SHM = SharedMemory(1000 * _GB, 1000 * _GB)
 _DEFAULT = ObjectStore(200 * _GB, "", 75 << 20, 10 * _GB, 2000 * _GB)
-_TOLD = replace(_DEFAULT, given_by=_BY)
+_GIVEN = replace(_DEFAULT, given_by=_BY)
 _JOB = "/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7"
 # The share of the memory that Ray itself would take.
 _PART = 0.3
@@ -38,12 +38,12 @@ def _example(store: ObjectStore = _DEFAULT, shm: SharedMemory = _SHM, group: int
     examples=lambda: [
         Example("Ray decides", _example()),
         Example("a small container, where Ray decides", _example(replace(_DEFAULT, size=3 * _GB), SharedMemory(64 << 20, 64 << 20))),
-        Example("a size that fits", _example(_TOLD)),
-        Example("a large store on a disk is explicitly allowed", _example(replace(_TOLD, slow_allowed=True, size=20 * _GB), SharedMemory(16 * _GB, 16 * _GB)), "falls back to disk"),
-        Example("a size above /dev/shm", _example(replace(_TOLD, size=20 * _GB), SharedMemory(16 * _GB, 15 * _GB)), "Ray does not start"),
-        Example("a size slightly above /dev/shm", _example(replace(_TOLD, size=8 * _GB), SharedMemory(64 << 20, 64 << 20)), "falls back to disk: /dev/shm has 64.0 MiB left"),
-        Example("a size above the machine's memory", _example(replace(_TOLD, size=3000 * _GB)), "larger than the 1.8 TiB of memory"),
-        Example("gigabytes given instead of bytes", _example(replace(_TOLD, size=100)), "smaller than the 75.0 MiB"),
+        Example("a size that fits", _example(_GIVEN)),
+        Example("a large store on a disk is explicitly allowed", _example(replace(_GIVEN, slow_allowed=True, size=20 * _GB), SharedMemory(16 * _GB, 16 * _GB)), "falls back to disk"),
+        Example("a size above /dev/shm", _example(replace(_GIVEN, size=20 * _GB), SharedMemory(16 * _GB, 15 * _GB)), "Ray does not start"),
+        Example("a size slightly above /dev/shm", _example(replace(_GIVEN, size=8 * _GB), SharedMemory(64 << 20, 64 << 20)), "falls back to disk: /dev/shm has 64.0 MiB left"),
+        Example("a size above the machine's memory", _example(replace(_GIVEN, size=3000 * _GB)), "larger than the 1.8 TiB of memory"),
+        Example("gigabytes given instead of bytes", _example(replace(_GIVEN, size=100)), "smaller than the 75.0 MiB"),
         Example("Ray decides by the machine's memory in a Slurm job", _example(group=128), "the job's control group has 119 GiB left"),
     ],
 )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.shared.network_examples import ONE, TWO
 from verl_doctor.checks.shared.ray import MINE, finding_its_place, live, ray_place
-from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, Place, RayAddresses
+from verl_doctor.toolkit.collectors.ray.addresses import UNDETERMINED, Place, RayAddresses
 from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
 
@@ -21,7 +21,7 @@ _STARTS = ray_place(source="ray start --head", reply="refused")
         Example("auto, and a Ray is running", (RayAddresses((ray_place("auto"), ray_place(source="raylet"))), ONE)),
         Example("auto, and the script starts one", (RayAddresses((ray_place("auto"), _STARTS)), ONE)),
         Example("local, and one node", (RayAddresses((ray_place("local"),)), ONE)),
-        Example("a value known only at run time", (RayAddresses((ray_place(UNTOLD, host="", path="run.sh"),)), ONE)),
+        Example("a value known only at run time", (RayAddresses((ray_place(UNDETERMINED, host="", path="run.sh"),)), ONE)),
         Example("Ray's client", (RayAddresses((ray_place("ray://10.0.0.5:10001"),)), ONE)),
         Example("the address for ray job submit", (RayAddresses((ray_place("http://10.0.0.5:8265"),), submitted=True), ONE)),
         Example("auto, and no Ray is running", (RayAddresses((ray_place("auto"),)), ONE), "it finds no running Ray here"),
@@ -65,7 +65,7 @@ def ray_address_is_none(addresses: RayAddresses, nodes: JobNodes) -> Iterator[Fi
 def _wrong(place: Place, addresses: RayAddresses, nodes: JobNodes) -> tuple[str, Severity | None]:
     """What is wrong with the value, and its severity; "" if nothing is."""
     text = place.text
-    if text == UNTOLD:
+    if text == UNDETERMINED:
         return "", None
     if text == "auto":
         nothing = addresses.taken is None

@@ -13,12 +13,12 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _MEMORY = frozenset({"tmpfs", "ramfs"})
 _BY = "RAY_object_spilling_directory of this shell"
-_TOLD = Spilling(("/scratch/spill",), _BY)
+_GIVEN = Spilling(("/scratch/spill",), _BY)
 _MOUNTS = "/proc/self/mountinfo"
 _REMEDY = "set ray start --object-spilling-directory to a folder on a local disk; by default Ray uses its session's folder"
 
 
-def _example(spilling: Spilling = _TOLD, **about: object) -> tuple[object, ...]:
+def _example(spilling: Spilling = _GIVEN, **about: object) -> tuple[object, ...]:
     return (
         spilling,
         Folders((roomy(), roomy("spilled objects", "/scratch/spill", given_by=_BY, **about))),
@@ -32,7 +32,7 @@ def _example(spilling: Spilling = _TOLD, **about: object) -> tuple[object, ...]:
     examples=lambda: [
         Example("a local disk", _example()),
         Example("another storage", (Spilling(storage="smart_open", given_by=_BY), Folders((roomy(),)), HERE)),
-        Example("sessions on NFS, which HOST107 reports", (_TOLD, Folders((roomy(shared=True, kind="nfs4"),)), HERE)),
+        Example("sessions on NFS, which HOST107 reports", (_GIVEN, Folders((roomy(shared=True, kind="nfs4"),)), HERE)),
         Example("not JSON", (Spilling(wrong="it is not a JSON object", given_by="RAY_object_spilling_config of this shell"), Folders(), HERE), "Ray cannot read RAY_object_spilling_config of this shell: it is not a JSON object"),
         Example("a read-only disk", _example(writable=False, read_only=True), "Ray cannot write to /scratch/spill (spilled objects, by RAY_object_spilling_directory of this shell)"),
         Example("another user's folder", _example(writable=False), "Ray cannot write to /scratch/spill"),

@@ -9,7 +9,7 @@ from typing import Any
 from verl_doctor.checks.shared.configuration import GPUS, NODES, number_of
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
-from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, LocalRay, Place, RayAddresses, Source
+from verl_doctor.toolkit.collectors.ray.addresses import UNDETERMINED, LocalRay, Place, RayAddresses, Source
 from verl_doctor.toolkit.collectors.ray.clusters import RayCluster, RayClusters
 from verl_doctor.toolkit.collectors.ray.state import RayNode
 from verl_doctor.toolkit.facts import Unknown
@@ -28,7 +28,7 @@ def ray_place(text: str = ADDRESS, source: Source = "RAY_ADDRESS", **others: Any
         "address file": FILE,
         "raylet": "a raylet (process 77)",
     }
-    named = host not in ("auto", "local", UNTOLD)
+    named = host not in ("auto", "local", UNDETERMINED)
     found = Place(source, names.get(source, source), text, host if named else "", int(port or 0), "connected")
     return replace(found if found.address else replace(found, reply=""), **others)
 

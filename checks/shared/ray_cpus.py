@@ -38,7 +38,7 @@ def cpus_of(limits: Limits, variables: Variables) -> Bound | None:
     return min(filter(None, bounds), key=lambda bound: bound.amount, default=None)
 
 
-def cpus_to_tell(
+def cpus_to_give(
     configuration: Configuration | Unknown, gpus: int, cpus: float, tickets: RayTickets | Unknown
 ) -> int:
     """The number of CPUs to give Ray: those available, but at least as many as verl requests, or it waits forever."""
@@ -64,6 +64,6 @@ def num_cpus_key(configuration: Configuration | Unknown) -> str:
     return next((key for key in NUM_CPUS if configuration.has(key)), NUM_CPUS[0])
 
 
-def told_cpus(configuration: Configuration | Unknown) -> int:
+def given_cpus(configuration: Configuration | Unknown) -> int:
     """The number of CPUs that the launch command gives Ray; 0 if it sets none."""
     return max(number_of(configuration, key) for key in NUM_CPUS)

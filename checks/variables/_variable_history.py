@@ -71,7 +71,7 @@ class Gone:
     instead: str = ""
 
 
-_TOLD = {
+_HISTORY = {
     "RAY_num_prestart_python_workers": Gone(
         "num_prestart_python_workers is not a setting of Ray but an argument that Ray itself passes to its raylet, one for each "
         "CPU",
@@ -97,8 +97,8 @@ _INSTEAD = {
 
 def what_became_of(name: str) -> Gone | None:
     """Why nothing reads a variable any more, as far as known."""
-    if name in _TOLD:
-        return _TOLD[name]
+    if name in _HISTORY:
+        return _HISTORY[name]
     for release, names in _LAST_READ.items():
         if name in names.split():
             return Gone(f"vLLM {release} was the last release that did", _INSTEAD.get(name, ""))

@@ -18,9 +18,9 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
 from verl_doctor.toolkit.sources.python.engine_lookup import (
     ADDRESS,
     EngineLookup,
+    address_statement,
     engine_lookups,
     identified,
-    told_by,
 )
 from verl_doctor.toolkit.sources.python.source import dotted, statements, text_of, walk
 
@@ -89,7 +89,7 @@ if os.environ.get("{record}") or len({names}) != expected_actors:
         )"""
 
 
-def told_where_ray_is(finding: Finding, sources: SourceFiles, comment: str) -> list[Change] | Refusal:
+def pass_ray_address(finding: Finding, sources: SourceFiles, comment: str) -> list[Change] | Refusal:
     """The edit of the file that a finding names; the edited lines end in this comment."""
     return edited_file(finding, sources, lambda path, before: repaired(SourceText(before, path), comment))
 
@@ -99,7 +99,7 @@ def repaired(source: SourceText, comment: str) -> bytes:
 
     Raises CannotEdit for any unknown form.
     """
-    if told_by(source.tree):
+    if address_statement(source.tree):
         raise CannotEdit(f"{source.path}: the address is already passed on")
     after = source.edited(_edits(source), comment)
     tree = SourceText(after, source.path).tree
@@ -108,7 +108,7 @@ def repaired(source: SourceText, comment: str) -> bytes:
         for engine_lookup in engine_lookups(tree)
         if None in (engine_lookup.given("address"), engine_lookup.given("namespace"))
     ]
-    if told_by(tree) is None or left:
+    if address_statement(tree) is None or left:
         raise CannotEdit(f"{source.path}: the edited source would still leave the address to chance")
     return after
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verl_doctor.patches.source._engine_edit import NEEDED, RESTART, UPSTREAM, told_where_ray_is
+from verl_doctor.patches.source._engine_edit import NEEDED, RESTART, UPSTREAM, pass_ray_address
 from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.marker import Marker
@@ -19,4 +19,4 @@ from verl_doctor.toolkit.rule import Finding
 )
 def engine_keeps_namespace(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
     """Let the engine process look into the namespace of its workers."""
-    return told_where_ray_is(finding, sources, marker.comment("RAY122"))
+    return pass_ray_address(finding, sources, marker.comment("RAY122"))

@@ -41,7 +41,9 @@ def future_from_override(
     name is refused: what vLLM wants with it cannot be told.
     """
     places = {(p.path, p.line) for p in (finding.location, *finding.also) if p is not None}
-    found = [use for use in uses.uses if use.breaks and use.kind in _SAID and (use.path, use.line) in places]
+    found = [
+        use for use in uses.uses if use.breaks and use.kind in _FIXABLE and (use.path, use.line) in places
+    ]
 
     def handed_over(source: SourceText) -> bytes:
         here = [use for use in found if use.path == source.path]
@@ -51,7 +53,7 @@ def future_from_override(
     return edited_sources(paths_of(finding), sources, handed_over)
 
 
-_SAID = frozenset({"override", "result"})
+_FIXABLE = frozenset({"override", "result"})
 
 
 def _waits(use: ApiUse, uses: VllmUses, sources: SourceFiles) -> str:

@@ -14,8 +14,8 @@ from verl_doctor.toolkit.commands.report.page import (
     Listing,
     Mark,
     Page,
+    Paragraph,
     Points,
-    Said,
     Section,
     StartUp,
     Table,
@@ -79,7 +79,7 @@ def page_with(said: str, *more: str) -> Page:
     """A page with each kind of block, and these texts wherever a text can stand."""
     a, b, c = (said, *(more or (said, said)))[:3]
     blocks = (
-        Said(a),
+        Paragraph(a),
         Points((b, a)),
         Values(((a, b), (b, c))),
         Table((a, b), ((c, a), (b, c))),
@@ -87,7 +87,7 @@ def page_with(said: str, *more: str) -> Page:
         Listing((c, f"+{a}", f"-{b}", f"@@ {c}")),
         Bars(a, (Bar(b, 2.0), Bar(c, 0.0, 2))),
         StartUp(_timeline(a, b, c), (a, b, c)),
-        Fold(a, (Said(b), Table((c, b), ((a, b),)), Listing((c,)))),
+        Fold(a, (Paragraph(b), Table((c, b), ((a, b),)), Listing((c,)))),
     )
     cards = (Card(c, blocks, Mark.BAD), Card(a, blocks))
     return Page(a, Mark.BAD, b, (Section(a, blocks), Section(c, cards)), (b, c))

@@ -18,7 +18,7 @@ from pathlib import Path
 from verl_doctor.toolkit.change import CompileBytecode
 from verl_doctor.toolkit.changes import journal, safe_write
 from verl_doctor.toolkit.changes.journal import BytecodeRecord, Entry, Planned
-from verl_doctor.toolkit.system.errors import Refused, said_by
+from verl_doctor.toolkit.system.errors import Refused, os_error_text
 
 _LIMIT = 1800.0
 _FOLDER = "__pycache__"
@@ -145,7 +145,7 @@ def _cache_tag(python: str) -> str:
             [python, "-I", "-S", "-c", _ASK_TAG], capture_output=True, text=True, check=False, timeout=60
         )
     except OSError as error:
-        raise Refused(f"{said_by(error)}: this interpreter cannot be run") from None
+        raise Refused(f"{os_error_text(error)}: this interpreter cannot be run") from None
     except subprocess.TimeoutExpired:
         raise Refused(f"{python} did not answer within 60 s") from None
     tag = result.stdout.strip()

@@ -10,7 +10,7 @@ import subprocess
 from verl_doctor.toolkit.change import RunCommand
 from verl_doctor.toolkit.changes import journal
 from verl_doctor.toolkit.changes.journal import CommandRecord, Entry, Planned
-from verl_doctor.toolkit.system.errors import Refused, said_by
+from verl_doctor.toolkit.system.errors import Refused, os_error_text
 
 _OUTCOME = "outcome.json"
 _STANDARD_ERROR = 2
@@ -34,7 +34,7 @@ def run(entry: Entry, index: int, record: CommandRecord) -> None:
     try:
         done = subprocess.run(record.argv, stdin=subprocess.DEVNULL, stdout=_STANDARD_ERROR, check=False)
     except (OSError, ValueError) as error:
-        cause = said_by(error) if isinstance(error, OSError) else str(error)
+        cause = os_error_text(error) if isinstance(error, OSError) else str(error)
         raise Refused(f"`{command_line(record)}` could not be started: {cause}") from None
     journal.note(entry, index, _OUTCOME, _document(done.returncode))
     if done.returncode:

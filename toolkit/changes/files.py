@@ -20,7 +20,7 @@ from verl_doctor.toolkit.changes import journal, links, private_folder, safe_wri
 from verl_doctor.toolkit.changes.difference import unified
 from verl_doctor.toolkit.changes.journal import Entry, FileRecord, FolderRecord, Planned, Side
 from verl_doctor.toolkit.changes.private_folder import PrivateFolder
-from verl_doctor.toolkit.system.errors import Refused, said_by
+from verl_doctor.toolkit.system.errors import Refused, os_error_text
 
 _LONGEST_DIFFERENCE = 40
 # Links have no mode that could be set; this is the mode of the journal's copy.
@@ -330,7 +330,7 @@ def _real(path: Path) -> Path:
             ) from None
         raise Refused(f"{path} does not exist any more; run verl-doctor fix again for a new plan") from None
     except OSError as error:
-        raise Refused(f"{said_by(error)}; repair this path, then try again") from None
+        raise Refused(f"{os_error_text(error)}; repair this path, then try again") from None
 
 
 def _demand_writable(folder: Path) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 
-from verl_doctor.toolkit.system.errors import Refused, said_by
+from verl_doctor.toolkit.system.errors import Refused, os_error_text
 from verl_doctor.toolkit.system.secret import without_user
 from verl_doctor.toolkit.text import harmless
 
@@ -21,7 +21,7 @@ _ELSEWHERE = (
 )  # fmt: skip
 _CAUSE = re.compile(r"^\s*(?:error|caused by|cause)\b:?\s*(.+)", re.IGNORECASE)
 _FULL = re.compile(r"no space left on device|disk quota exceeded|file too large", re.IGNORECASE)
-_NOT_TOLD = "Requirement already satisfied"  # printed for each line of a lock
+_NOT_PRINTED = "Requirement already satisfied"  # printed for each line of a lock
 _KEPT = 200  # lines
 _LONGEST = 300  # characters
 
@@ -46,10 +46,10 @@ def run(argv: Sequence[str], held: int) -> None:
             for line in process.stdout or ():
                 text = without_user(line.decode("utf-8", "replace").rstrip())
                 last.append(text)
-                if sys.stderr is not None and not text.startswith(_NOT_TOLD):
+                if sys.stderr is not None and not text.startswith(_NOT_PRINTED):
                     print(harmless(text), file=sys.stderr, flush=True)
     except (OSError, ValueError) as error:
-        cause = said_by(error) if isinstance(error, OSError) else str(error)
+        cause = os_error_text(error) if isinstance(error, OSError) else str(error)
         raise Refused(f"`{shlex.join(argv)}` could not be started: {cause}") from None
     if process.returncode:
         raise Refused(f"the installer failed: {_cause(last) or f'exit code {process.returncode}'}")

@@ -29,7 +29,7 @@ import dacite
 
 from verl_doctor.toolkit.changes import safe_write
 from verl_doctor.toolkit.system import own_folders
-from verl_doctor.toolkit.system.errors import Refused, said_by
+from verl_doctor.toolkit.system.errors import Refused, os_error_text
 from verl_doctor.toolkit.system.ownership import next_step, why_any_foreign
 
 SCHEMA_VERSION = 2
@@ -431,7 +431,7 @@ def _read_entry(home: Path, number: int, state: Any, folder: Path, owner: int) -
         run = _record(Run, document.get("run", {}))
         around = tuple(_read_folder(folder) for folder in document.get("around", []))
     except OSError as error:
-        raise Refused(_unreadable(file, said_by(error))) from None
+        raise Refused(_unreadable(file, os_error_text(error))) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, dacite.DaciteError) as error:
         raise Refused(_unreadable(file, f"{type(error).__name__}: {str(error)[:100]}")) from None
     if not re.fullmatch(r"[0-9a-f]{8}", texts["token"]):

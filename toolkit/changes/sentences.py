@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from verl_doctor.toolkit.system.errors import Refused, said_by
+from verl_doctor.toolkit.system.errors import Refused, os_error_text
 from verl_doctor.toolkit.text import harmless
 
 
@@ -16,12 +16,12 @@ def sentences(beginning: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Refused(f"{beginning}: {said_by(error)}") from error
+        raise Refused(f"{beginning}: {os_error_text(error)}") from error
 
 
 def sentence(error: OSError | Refused) -> str:
     """Return the cause, as part of a sentence."""
-    return said_by(error) if isinstance(error, OSError) else str(error)
+    return os_error_text(error) if isinstance(error, OSError) else str(error)
 
 
 def announce(text: str) -> None:

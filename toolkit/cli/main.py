@@ -26,7 +26,7 @@ from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.options import completion
 from verl_doctor.toolkit.options.exit_codes import EPILOG
 from verl_doctor.toolkit.process.gc_pause import leave_it_at_exit
-from verl_doctor.toolkit.system.errors import said_by
+from verl_doctor.toolkit.system.errors import os_error_text
 from verl_doctor.toolkit.target import CannotJudgeError, UsageError
 from verl_doctor.toolkit.text import harmless
 
@@ -117,7 +117,7 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
             traceback.print_exc()
         if isinstance(error, OSError) and error.errno in _FULL | _OUT_OF_MEANS:
             give_up_stdout()
-            _stop(f"could not finish: {said_by(error)}", ExitCode.COULD_NOT_CHECK)
+            _stop(f"could not finish: {os_error_text(error)}", ExitCode.COULD_NOT_CHECK)
         where = traceback.extract_tb(error.__traceback__)[-1]
         _stop(
             f"could not check: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno}); "

@@ -33,7 +33,7 @@ _CODES: Mapping[Verdict, ExitCode] = {
     "could_not_compare": ExitCode.COULD_NOT_CHECK,
 }
 _JUDGED = frozenset({"pass", "warn", "fail"})
-_TOLD = _JUDGED | {"not_applicable"}
+_CONCLUSIVE = _JUDGED | {"not_applicable"}
 _SPEAKING = frozenset({"error", "warning"})
 
 
@@ -98,7 +98,7 @@ def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
         for result, finding in before.findings()
         if finding.severity in _SPEAKING
         and key_of(result.code, finding) not in still
-        and judged_now.get(result.code) in _TOLD
+        and judged_now.get(result.code) in _CONCLUSIVE
         and not ((check := run.registry.check(result.code)) and _lacks(check, old, new))
     }
     return Comparison(

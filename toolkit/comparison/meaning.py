@@ -32,7 +32,7 @@ _PASSING = re.compile(
 # They hold paths and names, which differ between machines.
 _PLACES = re.compile(r"(?:.*\.)?(?:experiment_name|project_name|\w*(?:path|dir|files?|folder))")
 # A value cannot be restored from these: a folder of the old machine, a secret.
-_NOT_TOLD = re.compile(r"<\w+>|\*\*\*")
+_PLACEHOLDER = re.compile(r"<\w+>|\*\*\*")
 # Names and versions that are safe in a command: they come from an untrusted file.
 _PACKAGE = re.compile(
     r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -125,7 +125,7 @@ def export(name: str, old: str, _new: str) -> str:
         return f"unset {name}"
     if old == WITHHELD:
         return f"set {name} here too"
-    return "" if _NOT_TOLD.search(old) else f"export {name}={shlex.quote(old)}"
+    return "" if _PLACEHOLDER.search(old) else f"export {name}={shlex.quote(old)}"
 
 
 def override(name: str, old: str, _new: str) -> str:

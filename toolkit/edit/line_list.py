@@ -40,7 +40,7 @@ def extended(source: bytes, path: str, key: str, entries: Sequence[str], comment
         place = node.value[-1].end_mark.line + 1
         lines[place:place] = [f"{' ' * node.start_mark.column}- {entry}  {comment}{end}" for entry in written]
     after = "".join(lines)
-    if not _says(after, {**before, key: [*(before.get(key) or ()), *entries]}):
+    if not _holds(after, {**before, key: [*(before.get(key) or ()), *entries]}):
         raise CannotEdit(f"{path}: {key} cannot be extended without changing what stands around it")
     return after.encode()
 
@@ -59,7 +59,7 @@ def _extend_line(
     lines[number : number + 1] = [f"{indent}# {old.strip()}{tail}", f"{new}{tail}"]
 
 
-def _says(text: str, wanted: Any) -> bool:
+def _holds(text: str, wanted: Any) -> bool:
     try:
         return bool(yaml.safe_load(text) == wanted)
     except (yaml.YAMLError, RecursionError):

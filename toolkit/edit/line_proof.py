@@ -74,8 +74,8 @@ def _form(node: Any, wanted: Wanted) -> Any:
 
 
 def _is_nothing(node: Simple, wanted: Wanted) -> bool:
-    says = [getattr(word, "raw", "") for word in node.words]
-    return (says == [":"] and not node.assignments) or _is_to_go(node, wanted)
+    texts = [getattr(word, "raw", "") for word in node.words]
+    return (texts == [":"] and not node.assignments) or _is_to_go(node, wanted)
 
 
 def _renamed(node: Any, words: list[tuple[str, str | None]]) -> Any:

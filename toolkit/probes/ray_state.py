@@ -29,7 +29,7 @@ COLOCATED = ".WorkerDict"
 _OF_EVERY_ROLE = "_execute_func_rank_zero"  # a method of verl's Worker; a WorkerDict has it once for each role, with the prefix ROLE_
 
 
-class Told:
+class Result:
     """The result, part by part. Printed once: by the reader at its end, or by the timer."""
 
     def __init__(self, token: str) -> None:
@@ -323,7 +323,7 @@ def connected(address: str) -> Any:
     return accessor
 
 
-def read(report: Told, address: str, limit: float) -> None:
+def read(report: Result, address: str, limit: float) -> None:
     """Read all tables, the small ones first."""
     from ray._raylet import GcsClient  # noqa: PLC0415
 
@@ -350,7 +350,7 @@ def main(token: str, question: dict[str, Any]) -> None:
     """Print the result in time: the limit starts once Ray is imported, which may take long and is not the GCS's fault."""
     import ray  # noqa: F401, PLC0415
 
-    report = Told(token)
+    report = Result(token)
     late = f"the GCS did not answer all questions within {question['limit']:g} s"
     clock = threading.Timer(question["limit"], report.end, (late,))
     clock.daemon = True

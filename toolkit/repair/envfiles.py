@@ -17,7 +17,7 @@ from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile
 from verl_doctor.toolkit.changes import safe_write
 from verl_doctor.toolkit.repair import envfile_ray, envfile_shell
 from verl_doctor.toolkit.repair.envfile import Entry
-from verl_doctor.toolkit.system.errors import Refused, said_by
+from verl_doctor.toolkit.system.errors import Refused, os_error_text
 
 SHELL_FILE = "verl-doctor.env.sh"
 RAY_FILE = "verl-doctor.runtime_env.yaml"
@@ -118,7 +118,7 @@ def _read(path: Path) -> bytes | None:
     try:
         return safe_write.read(Path(os.path.realpath(path)), _LARGEST)
     except OSError as error:
-        raise Refused(f"{said_by(error)}; name another folder with --output-env") from None
+        raise Refused(f"{os_error_text(error)}; name another folder with --output-env") from None
 
 
 def _not_ours(path: Path, why: str) -> str:

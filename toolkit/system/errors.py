@@ -9,7 +9,7 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not a defect
     """One clear sentence that names the subject, the cause and the next step."""
 
 
-def said_by(error: OSError) -> str:
+def os_error_text(error: OSError) -> str:
     """Return an operating system's error as the beginning of a sentence: the file and the cause."""
     cause = reason_of(error)
     named = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""

@@ -61,7 +61,7 @@ def residency(
     counted = _cachestat(file, start, size)
     if counted:
         return Residency(size, size, counted)
-    refused = _why_untold(file, end)
+    refused = _why_unreliable(file, end)
     if refused:
         return refused
     if counted == 0 and not _counted(file, start, size, _WINDOWS * _WINDOW).cached:
@@ -105,7 +105,7 @@ def _cachestat(file: int, start: int, size: int) -> int | None:
     raise _error()
 
 
-def _why_untold(file: int, end: int) -> Unknown | None:
+def _why_unreliable(file: int, end: int) -> Unknown | None:
     """Return whether mincore would report everything as resident, as it does to unauthorised users."""
     behind = _whole_pages(end) + _FAR_BEHIND
     try:

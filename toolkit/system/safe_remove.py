@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from verl_doctor.toolkit.system.errors import said_by
+from verl_doctor.toolkit.system.errors import os_error_text
 from verl_doctor.toolkit.system.open_folder import entries, mount_of, opened
 
 _NO_REPLACE = 1  # RENAME_NOREPLACE of renameat2(2)
@@ -43,7 +43,7 @@ def _erase(name: str, folder: int, about: os.stat_result, mount: str, failed: li
     except FileNotFoundError:
         return
     except OSError as error:
-        failed.append(said_by(error) if error.filename else f"{name}: {error.strerror}")
+        failed.append(os_error_text(error) if error.filename else f"{name}: {error.strerror}")
 
 
 def rename(old: str, new: str, folder: int) -> None:

@@ -27,7 +27,7 @@ class Room:
     limit: str = ""
 
 
-UNTOLD = Room()
+UNDETERMINED = Room()
 
 
 def room(machine: Machine) -> Room:
@@ -49,4 +49,4 @@ def least(host: HostMemory, groups: ControlGroups) -> Room:
         for group in groups.groups
         if group.memory is not None
     ]
-    return min(found, key=lambda room: room.size or 0, default=UNTOLD)
+    return min(found, key=lambda room: room.size or 0, default=UNDETERMINED)

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.warm.files import LeftOut
 from verl_doctor.toolkit.warm.reading import PAGE
 from verl_doctor.toolkit.warm.warm import Mount, Warmed
 
-_MOST_TOLD = 20  # files with trouble
+_MOST_LISTED = 20  # files with trouble
 
 Verdict = Literal["ok", "failures", "could_not_check"]
 
@@ -91,8 +91,8 @@ def summary(warmed: Warmed) -> Summary:
         room_limit=plan.room.limit,
         limit=plan.limit,
         mounts=plan.mounts,
-        troubles=tuple(troubles[:_MOST_TOLD]),
-        more_troubles=max(0, len(troubles) - _MOST_TOLD),
+        troubles=tuple(troubles[:_MOST_LISTED]),
+        more_troubles=max(0, len(troubles) - _MOST_LISTED),
     )
 
 

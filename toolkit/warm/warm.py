@@ -13,7 +13,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import file_system_of
 from verl_doctor.toolkit.warm.files import Chosen, LeftOut, WarmFile
 from verl_doctor.toolkit.warm.reading import PAGE, STRETCH, Device, ahead_of, cached, fetch, parts_with_data
-from verl_doctor.toolkit.warm.room import UNTOLD, Room
+from verl_doctor.toolkit.warm.room import UNDETERMINED, Room
 
 _THREADS = 8  # measured in tests/bench/WARM.md
 _STEP = 0.1  # seconds between two checks of the work
@@ -73,7 +73,7 @@ class Plan:
     rows: tuple[Row, ...]
     mounts: tuple[Mount, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    room: Room = UNTOLD
+    room: Room = UNDETERMINED
     limit: int | None = None
 
     @property

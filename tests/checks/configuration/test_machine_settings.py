@@ -8,12 +8,12 @@ from verl_doctor.checks.configuration._machine_settings import recommended, reli
 from verl_doctor.checks.configuration.batch_sizes_do_not_fit import batch_sizes_do_not_fit
 from verl_doctor.checks.shared.configuration import SCRIPT, configured
 from verl_doctor.toolkit.collectors.configuration.configuration import with_overrides
-from verl_doctor.toolkit.collectors.configuration.demands import _SAYINGS, Demands
+from verl_doctor.toolkit.collectors.configuration.demands import _PATTERNS, Demands
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
 from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.facts import Unknown
 
-EVERY = Demands(dict.fromkeys(_SAYINGS, "/env/verl/utils/config.py:1"))
+EVERY = Demands(dict.fromkeys(_PATTERNS, "/env/verl/utils/config.py:1"))
 
 
 def test_one_gpu() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNTOLD, lookup
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED, lookup
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 
 ROLLOUT: Final = "actor_rollout_ref.rollout"
@@ -71,7 +71,7 @@ class Settings:
             return UNCLEAR
         found = lookup(self.tree, key) if key else self.tree
         self.consulted[key] = "a section" if isinstance(found, Mapping) else repr(found)
-        return UNCLEAR if found is UNTOLD or found == "???" else found
+        return UNCLEAR if found is UNDETERMINED or found == "???" else found
 
     def answer(self, name: str) -> str:
         """The value of a key, or of a variable written `$NAME`, as stored in `consulted`."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from verl_doctor.toolkit.collectors.api.job_entries import BACKENDS, TRAINER
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, ApiUses, LibraryUses, Unread
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNTOLD, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNDETERMINED, Configuration
 from verl_doctor.toolkit.facts import Unknown
 
 _SECTION = "actor_rollout_ref"
@@ -29,7 +29,7 @@ def paths_taken(configuration: Configuration | Unknown) -> frozenset[str] | None
     if configuration.get(_SECTION) is MISSING:
         return frozenset()
     name, mode = configuration.get(_NAME), configuration.get(_MODE)
-    if name is UNTOLD or name is MISSING:
+    if name is UNDETERMINED or name is MISSING:
         return None
     if name not in BACKENDS:
         return frozenset({TRAINER})

@@ -198,9 +198,9 @@ class _Survey:
                 return Extension(**{**entry, "problem": f"{library}: {problem}"})
         missing = tuple(self._missing_libraries(closure))
         # A symbol whose version its library lacks is reported as that version.
-        told_already = {version.version for version in versions}
+        reported = {version.version for version in versions}
         symbols = () if missing else self._unresolved(path, distribution, closure)
-        symbols = tuple(symbol for symbol in symbols if symbol.version not in told_already)
+        symbols = tuple(symbol for symbol in symbols if symbol.version not in reported)
         return Extension(
             **entry,
             missing_libraries=missing,

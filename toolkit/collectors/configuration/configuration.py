@@ -10,10 +10,10 @@ from typing import Any, Literal
 from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.sources.hydra.apply import apply
 from verl_doctor.toolkit.sources.hydra.grammar import Override, OverrideError, parse_override
-from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNTOLD, lookup
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED, lookup
 
 # Stands for a value that reading the script cannot determine: an interpolation that never resolves.
-UNTOLD_VALUE = "${untold}"
+UNDETERMINED_VALUE = "${untold}"
 _KEY_WRITTEN = re.compile(r"[\"']?((?:\+{0,2}|~)[A-Za-z_][\w./@-]*)=")
 
 Fate = Literal[
@@ -33,7 +33,7 @@ Fate = Literal[
 class OverrideWord:
     """A word of the command line as an override: what it requests, and the outcome.
 
-    `sign` is "", "+", "++" or "~". `value` is a Python value, or `UNTOLD_VALUE` if reading cannot determine it.
+    `sign` is "", "+", "++" or "~". `value` is a Python value, or `UNDETERMINED_VALUE` if reading cannot determine it.
     `why` describes briefly where the word stops being a valid override. `fate` is "not told" if not even its
     key is known, and "chosen" if `key` is a group of files and `value` names one of them. A `conditional` word
     may be absent, so the value of its key is unknown. `foreseen`: verl's sources compare the key with exactly
@@ -86,7 +86,7 @@ class Configuration:
         return not self.refused and all(override.fate != "not told" for override in self.overrides)
 
     def get(self, key: str) -> Any:
-        """The value of a dotted key with interpolations resolved, `MISSING` or `UNTOLD`."""
+        """The value of a dotted key with interpolations resolved, `MISSING` or `UNDETERMINED`."""
         return lookup(self.after, key)
 
     def default(self, key: str) -> Any:
@@ -140,7 +140,7 @@ def as_override(word: Word, *, multirun: bool) -> tuple[OverrideWord, Override |
             return OverrideWord(
                 text or word.written, word.path, word.line, "not told", conditional=word.conditional
             ), None
-        text = f"{key[1]}={UNTOLD_VALUE}"
+        text = f"{key[1]}={UNDETERMINED_VALUE}"
     written = word.text if word.text is not None else word.written
     try:
         override = parse_override(text)
@@ -157,7 +157,9 @@ def as_override(word: Word, *, multirun: bool) -> tuple[OverrideWord, Override |
         conditional=word.conditional,
     )
     if override.computed or (override.several and multirun):
-        return replace(parsed, value=UNTOLD_VALUE), replace(override, value=UNTOLD_VALUE, several=False)
+        return replace(parsed, value=UNDETERMINED_VALUE), replace(
+            override, value=UNDETERMINED_VALUE, several=False
+        )
     if override.several:
         return replace(parsed, fate="several values"), None
     if override.key.split(".")[0].split("/")[0] == "hydra":
@@ -165,4 +167,4 @@ def as_override(word: Word, *, multirun: bool) -> tuple[OverrideWord, Override |
     return parsed, override
 
 
-__all__ = ["MISSING", "UNTOLD", "UNTOLD_VALUE", "Configuration", "Fate", "OverrideWord", "copied"]
+__all__ = ["MISSING", "UNDETERMINED", "UNDETERMINED_VALUE", "Configuration", "Fate", "OverrideWord", "copied"]

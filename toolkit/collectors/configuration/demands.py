@@ -26,7 +26,7 @@ _FILES = (
 _ROLLOUT_CONFIG = "workers/config/rollout.py"
 _CHANGEABLE = re.compile(rb"class RolloutConfig\b.*?_mutable_fields = \{(.*?)\}", re.DOTALL)
 _TOKENS = b'"max_num_batched_tokens"'
-_SAYINGS: Mapping[str, re.Pattern[bytes]] = {
+_PATTERNS: Mapping[str, re.Pattern[bytes]] = {
     "divisible by the GPUs": re.compile(rb"must be divisible by minimal possible batch size"),
     "divisible by model parallelism": re.compile(rb"must be divisible by model_parallel_size"),
     "at least a mini batch": re.compile(
@@ -71,8 +71,8 @@ def demands(trees: VerlTrees) -> Demands:
         source = read(path)
         if not isinstance(source, bytes):
             continue
-        for demand, saying in _SAYINGS.items():
-            match = saying.search(source)
+        for demand, pattern in _PATTERNS.items():
+            match = pattern.search(source)
             if match and demand not in found:
                 found[demand] = f"{path}:{_line(source, match.start())}"
     if not _is_frozen(Path(trees.imported.folder, _ROLLOUT_CONFIG)):

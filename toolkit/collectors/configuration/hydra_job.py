@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import (
-    UNTOLD_VALUE,
+    UNDETERMINED_VALUE,
     Configuration,
     OverrideWord,
     as_override,
 )
 from verl_doctor.toolkit.collectors.configuration.hydra_program import (
-    NotTold,
+    NotDetermined,
     Options,
     decorator_of,
     folders_of,
@@ -39,7 +39,7 @@ def composed(command: Command, verl: Path, machine: Machine, version: str) -> Co
     """Compose the configuration of the command's program. `verl` is the folder of the tree, of this version."""
     try:
         return _composed(command, verl, machine, version)
-    except NotTold as reason:
+    except NotDetermined as reason:
         return Unknown(str(reason))
 
 
@@ -131,7 +131,7 @@ def _without_secrets(tree: Any, key: str = "") -> Any:
         return [_without_secrets(inner, key) for inner in tree]
     if tree is None or isinstance(tree, bool) or not setting_is_secret(key, str(tree)):
         return tree
-    return UNTOLD_VALUE
+    return UNDETERMINED_VALUE
 
 
 def _more(

@@ -52,7 +52,7 @@ class Options:
     overrides: tuple[Word, ...] = ()
 
 
-class NotTold(Exception):  # noqa: N818 - it is an answer
+class NotDetermined(Exception):  # noqa: N818 - it is an answer
     """Raised if the command line or the source does not determine a value. The message is the reason."""
 
 
@@ -100,7 +100,7 @@ def _decorator(call: ast.Call, file: Path) -> Decorator | None:
 
 
 def options_of(words: Sequence[Word]) -> Options:
-    """Separate Hydra's options from overrides. Raises NotTold if an option's value is unknown."""
+    """Separate Hydra's options from overrides. Raises NotDetermined if an option's value is unknown."""
     options = Options()
     overrides: list[Word] = []
     place = 0
@@ -117,7 +117,7 @@ def options_of(words: Sequence[Word]) -> Options:
                 place += 1
                 value = follows.text if follows and follows.text is not None else ""
             if word.text is None or not value:
-                raise NotTold(f"the value of {option} cannot be told from the launch script")
+                raise NotDetermined(f"the value of {option} cannot be told from the launch script")
             options = _with(options, _VALUES[option], value)
         else:
             overrides.append(word)
@@ -133,13 +133,13 @@ def _with(options: Options, name: str, value: str) -> Options:
 
 
 def folders_of(decorator: Decorator, options: Options, verl: Path, cwd: Path) -> list[Path]:
-    """The folders that Hydra searches, in order. Raises NotTold if the program names none."""
+    """The folders that Hydra searches, in order. Raises NotDetermined if the program names none."""
     named = options.path if options.path is not None else decorator.config_path
     folders = [] if named is None else [_folder(named, decorator.file.parent, verl)]
     if options.extra is not None:
         folders.append(cwd / options.extra)
     if not folders:
-        raise NotTold(f"{decorator.file} names no folder of configuration files")
+        raise NotDetermined(f"{decorator.file} names no folder of configuration files")
     return [Path(os.path.normpath(folder)) for folder in folders]
 
 
@@ -152,6 +152,6 @@ def _folder(named: str, base: Path, verl: Path) -> Path:
     if named.startswith("pkg://"):
         first, *rest = named.removeprefix("pkg://").replace("/", ".").split(".")
         if first != "verl":
-            raise NotTold(f"where {named} lies is not known")
+            raise NotDetermined(f"where {named} lies is not known")
         return verl.joinpath(*rest)
     return base / named.removeprefix("file://")

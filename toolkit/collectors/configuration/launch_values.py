@@ -16,7 +16,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.sources.hydra.grammar import OverrideError, parse_override
-from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNTOLD
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED
 
 _MANDATORY = "???"  # OmegaConf: the user must set it
 _KEY = re.compile(r"\"?(?:\+\+?)?([A-Za-z_][\w.]*)=")
@@ -62,7 +62,7 @@ class LaunchValues:
             return None
         origin = self.configuration.origins.get(key, "")
         path = str(Path(self.configuration.folder, origin)) if origin else ""
-        return Given(key, None if value is UNTOLD else value, value is not UNTOLD, path)
+        return Given(key, None if value is UNDETERMINED else value, value is not UNDETERMINED, path)
 
 
 def launch_values(launch: Launch | Unknown, configuration: Configuration | Unknown) -> LaunchValues:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import (
-    UNTOLD_VALUE,
+    UNDETERMINED_VALUE,
     Configuration,
     OverrideWord,
 )
@@ -77,7 +77,9 @@ def request_of(
     if configuration.refused:
         return Unknown(f"Hydra does not compose the configuration: {configuration.refused}")
     untold = [
-        word for word in configuration.overrides if word.value == UNTOLD_VALUE and not _is_of_the_run(word)
+        word
+        for word in configuration.overrides
+        if word.value == UNDETERMINED_VALUE and not _is_of_the_run(word)
     ]
     if not configuration.complete or untold:
         what = f": {untold[0].text}" if untold else ""
@@ -115,7 +117,7 @@ def _is_of_the_run(word: OverrideWord) -> bool:
 
 def _override(word: OverrideWord) -> str:
     """A word for Hydra; an unknown name may be replaced by any name."""
-    if word.value == UNTOLD_VALUE and _is_of_the_run(word):
+    if word.value == UNDETERMINED_VALUE and _is_of_the_run(word):
         return f"{word.sign}{word.key}=untold"
     return word.text
 

@@ -71,18 +71,18 @@ def spilling(
     return replace(counts, further=tuple(further))
 
 
-Told = tuple[str, str, str]
+NamedFolder = tuple[str, str, str]
 """Which of the two settings, its text, and what sets it."""
 
 
-def _of_raylets(machine: Machine, processes: Processes | Unknown) -> Iterator[Told]:
+def _of_raylets(machine: Machine, processes: Processes | Unknown) -> Iterator[NamedFolder]:
     for raylet in () if isinstance(processes, Unknown) else processes.of("raylet"):
         named = _RAYLETS_FOLDER.search(command_of(raylet.pid, machine)) if raylet.mine else None
         if named and not _IN_A_SESSION.search(named[1]):
             yield _FOLDER, named[1], f"the raylet (process {raylet.pid})"
 
 
-def _of_commands(starts: RayStarts | Unknown) -> Iterator[Told]:
+def _of_commands(starts: RayStarts | Unknown) -> Iterator[NamedFolder]:
     for start in () if isinstance(starts, Unknown) else starts.commands:
         where = f"ray start in {start.path}:{start.line}"
         if path := start.options.get(_FOLDER.replace("_", "-")):
@@ -90,7 +90,7 @@ def _of_commands(starts: RayStarts | Unknown) -> Iterator[Told]:
         yield from _of_system(_json(start.options.get("system-config", "")), where)
 
 
-def _of_ray_init(configuration: Configuration | Unknown) -> Iterator[Told]:
+def _of_ray_init(configuration: Configuration | Unknown) -> Iterator[NamedFolder]:
     if isinstance(configuration, Unknown):
         return
     if isinstance(path := configuration.get(f"{_INIT}.{_FOLDER}"), str):
@@ -99,20 +99,20 @@ def _of_ray_init(configuration: Configuration | Unknown) -> Iterator[Told]:
     yield from _of_system(system, f"{_INIT}._system_config")
 
 
-def _of_system(system: Any, where: str) -> Iterator[Told]:
+def _of_system(system: Any, where: str) -> Iterator[NamedFolder]:
     for name in (_FOLDER, _CONFIG) if isinstance(system, dict) else ():
         if isinstance(text := system.get(name), str) and text:
             yield name, text, where
 
 
-def _of_variables(launch: Launch | Unknown, variables: Variables) -> Iterator[Told]:
+def _of_variables(launch: Launch | Unknown, variables: Variables) -> Iterator[NamedFolder]:
     for name in (_FOLDER, _CONFIG):
         found = driver_variable(f"RAY_{name}", variables.values, launch)
         if found.value:
             yield name, found.value, found.given_by
 
 
-def _of_all_lines(launch: Launch | Unknown, variables: Variables) -> Iterator[Told]:
+def _of_all_lines(launch: Launch | Unknown, variables: Variables) -> Iterator[NamedFolder]:
     """The possible present or past values of the variables."""
     for name in (_FOLDER, _CONFIG):
         for place in where_set(f"RAY_{name}", variables, launch):

@@ -80,7 +80,7 @@ _PREFIXES = (
     "VLLM_",
     "WANDB_",
 )
-_SAID_BY_USERS = "_COMMENT"  # SLURM_JOB_COMMENT is free text
+_SET_BY_USERS = "_COMMENT"  # SLURM_JOB_COMMENT is free text
 # Lists of paths and hosts, in which `@`, `token:` and the like are parts of names.
 _LISTS = re.compile(r"no_proxy|LD_PRELOAD|(?:.*_)?PATH|PYTHONPATH|PYTHONHOME", re.IGNORECASE)
 _BLANKED = "***@"
@@ -123,7 +123,7 @@ def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> V
 
 def is_listed(name: str) -> bool:
     """Whether a variable with this name may matter to a job, judging by the name."""
-    return name in _NAMES or (name.startswith(_PREFIXES) and not name.endswith(_SAID_BY_USERS))
+    return name in _NAMES or (name.startswith(_PREFIXES) and not name.endswith(_SET_BY_USERS))
 
 
 def is_harmless(name: str, value: str) -> bool:

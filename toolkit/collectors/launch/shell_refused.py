@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from verl_doctor.toolkit.collectors.launch.launch import ScriptError
 from verl_doctor.toolkit.machine import Machine
 
-_SAID = re.compile(r": line (\d+): (.+)")
+_MESSAGE = re.compile(r": line (\d+): (.+)")
 _LONGEST = 100_000  # characters: Linux allows 128 KiB in one argument
 _OTHER_SHELL = re.compile(r"#!.*\b(?!bash\b|sh\b|dash\b)(?:\w*sh|python\S*)\s*$")
 
@@ -33,5 +33,5 @@ def _syntax_error(script: Sequence[str], machine: Machine) -> tuple[int, str] | 
         answer = machine.run(("bash", "-n", *script), timeout=5, env={"LC_ALL": "C", "BASH_ENV": ""})
     except OSError:
         return None
-    match = _SAID.search(answer.stderr)
+    match = _MESSAGE.search(answer.stderr)
     return (int(match[1]), match[2]) if answer.code and match else None

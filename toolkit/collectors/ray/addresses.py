@@ -51,7 +51,7 @@ _PORT = "6379"  # default port of a head (ray/scripts/scripts.py)
 _OUTSIDE = "8.8.8.8"  # Ray takes its own address from the route there (ray/_private/services.py: get_node_ip_address); nothing is sent
 _RESOLVING, _KNOCKING = 0.8, 0.8  # seconds
 _ANYWHERE = ("", "auto")
-UNTOLD = "(not told)"
+UNDETERMINED = "(not told)"
 """The text of a place whose address cannot be determined."""
 
 _RAYLETS = {
@@ -103,7 +103,7 @@ class Place:
 
     `said_by` is for messages: "RAY_ADDRESS of this shell". `path` and `line` are where a launch file gives it. `reply`
     is the result of one TCP connection, "" if there was nothing to try, and `error` the kernel's error name. An address
-    that the launch files do not reveal is `UNTOLD`.
+    that the launch files do not reveal is `UNDETERMINED`.
     """
 
     source: Source
@@ -137,7 +137,7 @@ class Place:
 class RayAddresses:
     """All places in Ray's order of precedence; the clusters with processes here; and the file with an address.
 
-    `folder` is where Ray keeps that file: its `_temp_dir`, or `ray` below RAY_TMPDIR, TMPDIR or /tmp; `UNTOLD` if unknown. The addresses at
+    `folder` is where Ray keeps that file: its `_temp_dir`, or `ray` below RAY_TMPDIR, TMPDIR or /tmp; `UNDETERMINED` if unknown. The addresses at
     which the launch script starts or joins a head come last. `submitted`: Ray itself starts the driver (`ray job submit`) and gives it the
     address; RAY_ADDRESS is then the address of the service that accepts jobs.
     """
@@ -201,18 +201,20 @@ def ray_addresses(
     running = tuple(local_rays(processes, machine))
     values = launch_values(launch, configuration)
     temporary = given(values, *_TEMP_DIR)
-    folder = temporary.text or UNTOLD if temporary is not None else _folder(machine, launch)
+    folder = temporary.text or UNDETERMINED if temporary is not None else _folder(machine, launch)
     address = given(values, *_KEYS)
     places = []
     if target.ray_address:
         places.append(_place("--ray-address", "--ray-address", target.ray_address))
     if address is not None:
-        places.append(_place("ray.init", address.key, address.text or UNTOLD, address.path, address.line))
+        places.append(
+            _place("ray.init", address.key, address.text or UNDETERMINED, address.path, address.line)
+        )
     places += _variable(variables, launch)
-    file = _file(machine, folder) if folder != UNTOLD else None
+    file = _file(machine, folder) if folder != UNDETERMINED else None
     text = (
-        UNTOLD
-        if folder == UNTOLD
+        UNDETERMINED
+        if folder == UNDETERMINED
         else (machine.read(f"{folder}/{ADDRESS_FILE}") or "").strip()
         if file
         else ""
@@ -230,7 +232,7 @@ def ray_addresses(
 
 
 def _place(source: Source, said_by: str, text: str, path: str = "", line: int = 0) -> Place:
-    host, port = (endpoint(text) if text != UNTOLD else None) or ("", 0)
+    host, port = (endpoint(text) if text != UNDETERMINED else None) or ("", 0)
     return Place(source, said_by, without_user(text)[:200], host, port, path=path, line=line)
 
 
@@ -239,7 +241,7 @@ def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Place]
     found = driver_variable("RAY_ADDRESS", variables.values, launch)
     if found.value or not found.known:
         said_by = "RAY_ADDRESS" if found.path else "RAY_ADDRESS of this shell"
-        yield _place("RAY_ADDRESS", said_by, found.value or UNTOLD, found.path, found.line)
+        yield _place("RAY_ADDRESS", said_by, found.value or UNDETERMINED, found.path, found.line)
 
 
 def _starts(launch: Launch | Unknown) -> Iterator[Place]:
@@ -248,11 +250,11 @@ def _starts(launch: Launch | Unknown) -> Iterator[Place]:
         perhaps = any(word.conditional for word in words)
         address = option(words, "--address")
         if address is not None:
-            text = UNTOLD if perhaps else address.text or UNTOLD
+            text = UNDETERMINED if perhaps else address.text or UNDETERMINED
             yield _place("ray start --address", "ray start --address", text, address.path, address.line)
         head = next((word for word in words if word.text == "--head"), None)
         if head is not None:
-            text = UNTOLD if perhaps else _own_address(words)
+            text = UNDETERMINED if perhaps else _own_address(words)
             yield _place("ray start --head", "ray start --head", text, head.path, head.line)
 
 
@@ -261,14 +263,14 @@ def _own_address(words: tuple[Word, ...]) -> str:
     port, host = option(words, "--port"), option(words, "--node-ip-address")
     number = _PORT if port is None else port.text or ""
     own = source_towards(_OUTSIDE) or "127.0.0.1" if host is None else host.text or ""
-    return with_port(own, int(number)) if own and number.isdecimal() else UNTOLD
+    return with_port(own, int(number)) if own and number.isdecimal() else UNDETERMINED
 
 
 def _folder(machine: Machine, launch: Launch | Unknown) -> str:
     """Return Ray's folder as its driver computes it."""
     chosen = folder_for_ray(machine.environ, launch)
     if chosen.value is None:
-        return UNTOLD
+        return UNDETERMINED
     return os.path.join(machine.cwd, chosen.value, "ray")  # noqa: PTH118 - as Ray does it, which keeps "//" and links
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
-from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, Place, RayAddresses
+from verl_doctor.toolkit.collectors.ray.addresses import UNDETERMINED, Place, RayAddresses
 from verl_doctor.toolkit.collectors.ray.state import RayActor, RayGroup, RayJob, RayNode
 from verl_doctor.toolkit.collectors.ray.token import RayToken
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
@@ -146,7 +146,7 @@ def ray_clusters(
 def _choice(taken: Place | None) -> Choice:
     if taken is not None and (taken.source == "ray start --head" or taken.text == "local"):
         return "new"
-    by_chance = taken is None or taken.source in ("address file", "raylet") or taken.text == UNTOLD
+    by_chance = taken is None or taken.source in ("address file", "raylet") or taken.text == UNDETERMINED
     return "found" if by_chance else "named"
 
 

@@ -19,9 +19,9 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.engine_lookup import (
     ADDRESS,
     EngineLookup,
+    address_statement,
     engine_lookups,
     identified,
-    told_by,
 )
 from verl_doctor.toolkit.sources.python.source import (
     Unreadable,
@@ -110,7 +110,7 @@ def _of_verl(path: Path, tree: ast.Module, lookup: EngineLookup) -> EngineRay:
         lookup.kind,
         "" if address is None else text_of(address),
         "" if namespace is None else text_of(namespace),
-        address_given=told_by(tree) is not None,
+        address_given=address_statement(tree) is not None,
         also=tuple(
             statement.lineno for statement in (lookup.expected, *identified(tree)) if statement is not None
         ),
@@ -123,7 +123,7 @@ def _with_vllm(found: EngineRay, files: list[Path], why: str) -> EngineRay:
     for path in files:
         source = read(path)
         tree = parse(source, path) if isinstance(source, bytes) and ADDRESS.encode() in source else None
-        statement = told_by(tree) if isinstance(tree, ast.Module) else None
+        statement = address_statement(tree) if isinstance(tree, ast.Module) else None
         if isinstance(tree, ast.Module) and statement is not None:
             unless, after = _obstacles(tree, statement)
             return replace(found, vllm=str(path), vllm_unless=unless, vllm_after=after)

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
 _SETUP = "_private/authentication/authentication_token_setup.py"
-_WITHOUT_BEING_TOLD = "maybe_enable_token_auth_if_token_available"
+_AUTOMATIC = "maybe_enable_token_auth_if_token_available"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def ray_token(
         token_file(machine),
         "RAY_AUTH_TOKEN" in variables.withheld,
         known,
-        known and _WITHOUT_BEING_TOLD in setup.read_text("utf-8", "replace"),
+        known and _AUTOMATIC in setup.read_text("utf-8", "replace"),
     )
 
 

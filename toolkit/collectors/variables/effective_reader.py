@@ -8,7 +8,7 @@ from typing import Any
 
 from verl_doctor.toolkit.collectors.launch.environment import as_far_as_shown
 from verl_doctor.toolkit.collectors.variables.effective_environment import (
-    NOT_TOLD,
+    NOT_DETERMINED,
     WITHHELD,
     Assigned,
     Clash,
@@ -177,7 +177,7 @@ def _shown(name: str, raw: Any, why: str = "") -> Value:
         return Value()
     seen = as_far_as_shown({name: raw if isinstance(raw, str) else ""}, (name,))
     if not isinstance(raw, str) and name in seen.values:
-        return Value(untold=why or NOT_TOLD, present=raw is SOME_TEXT or bool(why))
+        return Value(untold=why or NOT_DETERMINED, present=raw is SOME_TEXT or bool(why))
     return Value(seen.values[name]) if name in seen.values else Value(untold=WITHHELD, present=True)
 
 

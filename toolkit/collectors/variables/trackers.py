@@ -74,7 +74,7 @@ def trackers(
     if target.names_no_environment:
         return Unknown("which packages the job imports is not known; name its interpreter with --python")
     there = _Environment(machine, launch)
-    said_offline = (
+    offline_variables = (
         name
         for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
         if variables.get(name) in ("1", "true", "True", "ON", "YES")
@@ -88,7 +88,7 @@ def trackers(
     ):
         place = next(_refusals(interpreter.sys_path), "")
         found = [replace(tracker, refuses=place) if tracker.name == "wandb" else tracker for tracker in found]
-    return Trackers(tuple(found), next(said_offline, ""))
+    return Trackers(tuple(found), next(offline_variables, ""))
 
 
 def _runs_here(launch: Launch | Unknown, variables: JobVariables) -> bool:

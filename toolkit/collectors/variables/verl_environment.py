@@ -17,7 +17,7 @@ from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.variables.environment_writes import writes
-from verl_doctor.toolkit.sources.hydra.lookup import UNTOLD
+from verl_doctor.toolkit.sources.hydra.lookup import UNDETERMINED
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.follow import Arrived, Follow
 from verl_doctor.toolkit.sources.python.follow_values import Class, Function, Instance, Module, Place, Table
@@ -152,7 +152,9 @@ def configured(configuration: Configuration) -> Table:
                 below = f"{key}.{name}" if key else str(name)
                 table.put(str(name), seen(inner, below), place(below))
             return table
-        return UNCLEAR if value is UNTOLD else list(value) if isinstance(value, (list, tuple)) else value
+        return (
+            UNCLEAR if value is UNDETERMINED else list(value) if isinstance(value, (list, tuple)) else value
+        )
 
     table: Table = seen(configuration.after, "")
     return table

@@ -64,7 +64,7 @@ def sleeping_engines(gpus: Gpus, machine: Machine) -> SleepingEngines | Unknown:
         return Absent("no engine of this user holds memory of a GPU")
     found, unread, read = [], [], 0
     for device, holder in engines:
-        found_log = _said_by(holder.pid, machine)
+        found_log = _log_of(holder.pid, machine)
         if found_log is None:
             if holder.role == "engine":
                 unread.append(f"{holder.title} (process {holder.pid})")
@@ -91,7 +91,7 @@ def sleeping_engines(gpus: Gpus, machine: Machine) -> SleepingEngines | Unknown:
     return SleepingEngines(tuple(found))
 
 
-def _said_by(pid: int, machine: Machine) -> tuple[str, EngineLog] | None:
+def _log_of(pid: int, machine: Machine) -> tuple[str, EngineLog] | None:
     """Return the log in which this engine reports its memory, and its values; None if there is none."""
     line = list(_line_of(pid, machine))
     for path in dict.fromkeys(_logs_of(line, machine)):

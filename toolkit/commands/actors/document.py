@@ -21,7 +21,7 @@ from verl_doctor.toolkit.text import counted, ranges
 SCHEMA_VERSION = 1
 UNKNOWN = "UNKNOWN"
 """The headline if Ray or the GPUs could not be read."""
-NOT_TOLD = "the GCS does not record who holds a handle of an actor, only who created it; Ray ends an actor once nothing refers to it, unless it is detached"
+HANDLES = "the GCS does not record who holds a handle of an actor, only who created it; Ray ends an actor once nothing refers to it, unless it is detached"
 _ORDER: tuple[State, ...] = ("alive", "starting", "waiting", "restarting", "left behind", "dead")
 
 

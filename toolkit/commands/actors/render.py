@@ -96,7 +96,7 @@ def _of_cluster(view: ClusterView, *, every: bool) -> Iterator[_Line]:
         if rest := words.other_actors(view, job.job):
             yield 3, f"{'other actors' if mine else 'actors'}: {rest}"
     if any(actor.detached and actor.state != "DEAD" for actor in cluster.actors):
-        yield 2, words.NOT_TOLD
+        yield 2, words.HANDLES
 
 
 def _job(job: RayJob) -> str:

@@ -42,7 +42,7 @@ _CODES: Mapping[Verdict, ExitCode] = {
 
 
 @dataclass(frozen=True)
-class Said:
+class Judgement:
     """One judgement of a step: a state, its evidence in sentences, and the command for what is left.
 
     A state of None gives evidence without judging.
@@ -64,15 +64,15 @@ class Step:
     do: str = ""
 
 
-def step(key: str, title: str, statements: Iterable[Said]) -> Step:
+def step(key: str, title: str, statements: Iterable[Judgement]) -> Step:
     """Combine judgements into a step: the worst counts and comes first; without any the state is unknown."""
-    witnesses = sorted(statements, key=lambda statement: _WORST.index(statement.state or "done"))
-    state: State = next((witness.state for witness in witnesses if witness.state), "unknown")
-    evidence = tuple(dict.fromkeys(sentence for witness in witnesses for sentence in witness.evidence))
+    judgements = sorted(statements, key=lambda statement: _WORST.index(statement.state or "done"))
+    state: State = next((judgement.state for judgement in judgements if judgement.state), "unknown")
+    evidence = tuple(dict.fromkeys(sentence for judgement in judgements for sentence in judgement.evidence))
     do = (
         ""
         if state == "done"
-        else next((witness.do for witness in witnesses if witness.state == state and witness.do), "")
+        else next((judgement.do for judgement in judgements if judgement.state == state and judgement.do), "")
     )
     return Step(key, title, state, evidence or ("no evidence here",), do)
 

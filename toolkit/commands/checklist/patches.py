@@ -10,7 +10,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.markers import Markers, markers_in
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
-from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Said
+from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Judgement
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
@@ -22,38 +22,40 @@ from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 from verl_doctor.toolkit.text import counted, listed
 
 
-def patches_said(old: Snapshot | None, run: Session, facts: Collection, arguments: str) -> list[Said]:
+def judge_patches(old: Snapshot | None, run: Session, facts: Collection, arguments: str) -> list[Judgement]:
     """Judge whether the imported verl contains the patches of the old tree."""
     here, trees = facts.get(Markers), facts.get(VerlTrees)
     if isinstance(here, Unknown) or isinstance(trees, Unknown):
-        return [Said("unknown", (here.reason if isinstance(here, Unknown) else "no verl was found",))]
+        return [Judgement("unknown", (here.reason if isinstance(here, Unknown) else "no verl was found",))]
     if old is not None:
         here = markers_in(here.folder, Marker(run.config.marker), _words(old))
-    statement = Said(None, (*_marked(here), f"the imported verl is {trees.imported.folder}: {trees.why}"))
+    statement = Judgement(
+        None, (*_marked(here), f"the imported verl is {trees.imported.folder}: {trees.why}")
+    )
     if old is None:
         return [
             statement,
-            Said("unknown", ("only the old cluster can show whether these are all",), WITHOUT),
+            Judgement("unknown", ("only the old cluster can show whether these are all",), WITHOUT),
         ]
     if old.patches is None:
-        return [statement, Said("unknown", (f"{old.path} does not record what was patched",), WITHOUT)]
+        return [statement, Judgement("unknown", (f"{old.path} does not record what was patched",), WITHOUT)]
     return [statement, _patches_beside(old, old.patches, here, trees, run.config.marker, arguments)]
 
 
 def _patches_beside(
     old: Snapshot, wanted: Sequence[AnyPatch], here: Markers, trees: VerlTrees, word: str, arguments: str
-) -> Said:
+) -> Judgement:
     """Search this tree for each patch of the old tree."""
     present = [patch for file in patched_files(here, word) for patch in file.patches]
     known = {patch.identity for patch in present}
     lost = [patch for patch in wanted if patch.identity not in known]
     fewer = list(_fewer(old, here, {patch.path for patch in lost}))
     if not lost and not fewer:
-        return Said("done", (f"{counted(len(wanted), 'patch', 'patches')} of the old tree in place",))
+        return Judgement("done", (f"{counted(len(wanted), 'patch', 'patches')} of the old tree in place",))
     outer = next((tree for tree in trees.others if tree.outer), None)
     if outer is not None:
         copied = f"the imported verl is a copy of {outer.folder} inside itself"
-        return Said("failed", (copied,), _import(outer))
+        return Judgement("failed", (copied,), _import(outer))
     lost_lines = [_lost_line(patch, here, present) for patch in lost]
     elsewhere = _other_tree_with(lost, trees.others, word)
     if elsewhere is not None:
@@ -62,7 +64,7 @@ def _patches_beside(
     rest = (f"and {len(lost_lines) - NAMED} more",) if len(lost_lines) > NAMED else ()
     again = f"verl-doctor patches apply {shlex.quote(old.path)} --apply{arguments}"
     do = again if lost else f"verl-doctor patches list{arguments}"
-    return Said("failed", (*lost_lines[:NAMED], *rest, *fewer), do)
+    return Judgement("failed", (*lost_lines[:NAMED], *rest, *fewer), do)
 
 
 def _lost_line(lost: AnyPatch, here: Markers, present: Sequence[AnyPatch]) -> str:

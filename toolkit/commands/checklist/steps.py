@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
-from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Said, State, Step, step
-from verl_doctor.toolkit.commands.checklist.patches import patches_said
-from verl_doctor.toolkit.commands.checklist.tree import tree_said
-from verl_doctor.toolkit.commands.checklist.trials import debug_said, quick_said, steps_logged
+from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Judgement, State, Step, step
+from verl_doctor.toolkit.commands.checklist.patches import judge_patches
+from verl_doctor.toolkit.commands.checklist.tree import judge_tree
+from verl_doctor.toolkit.commands.checklist.trials import judge_debug_run, judge_quick_test, steps_logged
 from verl_doctor.toolkit.comparison.cause import Key, key_of
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.judge import Comparison, compared
@@ -92,27 +92,27 @@ def _codes() -> frozenset[str]:
 def _step(entry: Mapping[str, Any], look: Look) -> Step:
     """Combine the step's own judgements and then the rules; if all rules that judge it do not apply, it stays unknown."""
     key: str = entry["key"]
-    statements = _WITNESSES[key](look) if key in _WITNESSES else []
+    statements = _JUDGES[key](look) if key in _JUDGES else []
     before = look.comparison.kept if look.comparison and entry.get("as_before") else frozenset()
     do = f"{entry.get('do', '')}{look.arguments}"
     rules = [_by_rules(entry.get("judged_by", ()), look.report, do, before)]
     if look.nodes is not None and "on_nodes" in entry:
         rules.append(_by_rules(entry["on_nodes"], look.nodes, do, before))
-        rules += _unheard(look.nodes)
+        rules += _missing_nodes(look.nodes)
     statements += [statement for statement in rules if statement.state is not None]
     return step(key, entry["title"], statements or [replace(rules[0], state="unknown")])
 
 
-def _unheard(report: Report) -> list[Said]:
+def _missing_nodes(report: Report) -> list[Judgement]:
     """Return the nodes that did not respond and are therefore unknown."""
     lost = report.nodes.missing if report.nodes else ()
     silent = tuple(
         f"no answer from {group.nodes or counted(group.count, 'node')}: {group.what}" for group in lost
     )
-    return [Said("unknown", silent)] if silent else []
+    return [Judgement("unknown", silent)] if silent else []
 
 
-def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[Key]) -> Said:
+def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[Key]) -> Judgement:
     """Judge by findings that are new since `before`; rules that do not apply, or that the user ignores with a reason, do not count."""
     results = [result for result in report.results if result.code in codes]
     reported = [
@@ -129,17 +129,17 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
     )
     if new:
         state: State = "failed" if any(finding.severity == "error" for _, finding in new) else "open"
-        return Said(state, (*_sentences(new), *as_before), do)
+        return Judgement(state, (*_sentences(new), *as_before), do)
     lost = [result for result in results if result.status in ("error", "skipped") and not result.deliberate]
     if lost:
         reasons = tuple(
             dict.fromkeys(f"{result.code} could not be judged: {result.reason}" for result in lost)
         )
-        return Said("unknown", (*reasons, *as_before), do)
+        return Judgement("unknown", (*reasons, *as_before), do)
     passed = [result.code for result in results if result.status == "pass"]
     if passed or as_before:
-        return Said("done", (*([f"{listed(passed, 8)} passed"] if passed else []), *as_before))
-    return Said(
+        return Judgement("done", (*([f"{listed(passed, 8)} passed"] if passed else []), *as_before))
+    return Judgement(
         None,
         tuple(dict.fromkeys(result.reason for result in results if result.reason and not result.deliberate)),
     )
@@ -155,11 +155,11 @@ def _sentences(reported: Sequence[tuple[str, Finding]]) -> Iterator[str]:
             yield f"{code}: {counted(len(findings) - _NAMED, 'more finding')}"
 
 
-def _sites_said(look: Look) -> list[Said]:
+def _judge_sites(look: Look) -> list[Judgement]:
     places = look.facts.get(SitePlaces)
     if isinstance(places, Unknown):
         do = f"verl-doctor sites import {_paths_file(look.run.machine.cwd)} --apply"
-        return [Said("open", (f'{places.reason}; a file of KEY = "path" lines can be imported',), do)]
+        return [Judgement("open", (f'{places.reason}; a file of KEY = "path" lines can be imported',), do)]
     place_lines = tuple(_place_line(place) for place in places.places if place.state == "there")
     nodes = None if look.nodes is None else look.nodes.nodes
     where = (
@@ -167,7 +167,7 @@ def _sites_said(look: Look) -> list[Said]:
         if nodes
         else "examined on this machine; --cluster examines every node"
     )
-    return [Said(None, (*place_lines, where))]
+    return [Judgement(None, (*place_lines, where))]
 
 
 def _paths_file(folder: Path) -> str:
@@ -183,31 +183,31 @@ def _place_line(place: SitePlace) -> str:
     return f"{place.name} = {place.path}: exists{mount}, {shared}{free}"
 
 
-_WITNESSES: Mapping[str, Callable[[Look], list[Said]]] = {
-    "tree": lambda look: tree_said(look.old, look.run, look.facts, look.log),
-    "patches": lambda look: patches_said(look.old, look.run, look.facts, look.tree_arguments),
-    "sites": _sites_said,
-    "environment": lambda look: environment_said(look.comparison, look.run, look.facts, look.log, _codes()),
-    "quick": lambda look: quick_said(look.run, look.facts, look.arguments),
-    "debug": lambda look: debug_said(look.run, look.facts, look.log, look.arguments),
+_JUDGES: Mapping[str, Callable[[Look], list[Judgement]]] = {
+    "tree": lambda look: judge_tree(look.old, look.run, look.facts, look.log),
+    "patches": lambda look: judge_patches(look.old, look.run, look.facts, look.tree_arguments),
+    "sites": _judge_sites,
+    "environment": lambda look: judge_environment(look.comparison, look.run, look.facts, look.log, _codes()),
+    "quick": lambda look: judge_quick_test(look.run, look.facts, look.arguments),
+    "debug": lambda look: judge_debug_run(look.run, look.facts, look.log, look.arguments),
 }
 
 
 _OF_OTHER_STEPS = frozenset({"patch", "file"})
 
 
-def environment_said(
+def judge_environment(
     found: Comparison | None, run: Session, facts: Collection, log: Path | None, judged: Container[str]
-) -> list[Said]:
+) -> list[Judgement]:
     """Judge the differences from the old cluster.
 
     A run that logged a step despite a difference settles it. Findings that other steps are `judged` by are
     not repeated.
     """
     if found is None:
-        return [Said("unknown", ("only the old cluster can show the differences",), WITHOUT)]
+        return [Judgement("unknown", ("only the old cluster can show the differences",), WITHOUT)]
     breaks, matters = (
-        [difference for difference in found.of(weight) if not _is_told_elsewhere(difference, judged)]
+        [difference for difference in found.of(weight) if not _is_judged_elsewhere(difference, judged)]
         for weight in ("breaks", "matters")
     )
     noise, nodes = len(found.of("noise")), len(found.new.nodes)
@@ -215,25 +215,25 @@ def environment_said(
     rest += [f"{counted(nodes, 'node')} compared"] if nodes else []
     do = f"verl-doctor compare {shlex.quote(found.old.path)}"
     if breaks:
-        return [Said("failed", (*_differing(breaks), *_differing(matters), *rest), breaks[0].next or do)]
+        return [Judgement("failed", (*_differing(breaks), *_differing(matters), *rest), breaks[0].next or do)]
     lost = tuple(f"not compared: {sentence}" for sentence in found.lost)
     if lost:
-        return [Said("unknown", (*lost, *_differing(matters), *rest), do)]
+        return [Judgement("unknown", (*lost, *_differing(matters), *rest), do)]
     if not matters:
-        return [Said("done", ("nothing that matters differs", *rest))]
+        return [Judgement("done", ("nothing that matters differs", *rest))]
     sentences = (*_differing(matters), *rest)
     if logged := steps_logged(run, facts, log):
         return [
-            Said(
+            Judgement(
                 "done",
                 (f"{logged}, with {counted(len(matters), 'difference')} that might matter", *sentences),
             )
         ]
     settled = "a DEBUG run that logs a step shows that they are harmless"
-    return [Said("open", (*sentences, settled), matters[0].next or do)]
+    return [Judgement("open", (*sentences, settled), matters[0].next or do)]
 
 
-def _is_told_elsewhere(difference: Difference, judged: Container[str]) -> bool:
+def _is_judged_elsewhere(difference: Difference, judged: Container[str]) -> bool:
     """Return whether another step judges it: the patches, the paths, the tree."""
     return difference.kind in _OF_OTHER_STEPS or (
         bool(difference.codes) and all(code in judged for code in difference.codes)

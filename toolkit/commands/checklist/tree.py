@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
-from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Said
+from verl_doctor.toolkit.commands.checklist.checklist import NAMED, WITHOUT, Judgement
 from verl_doctor.toolkit.commands.checklist.tree_compare import HARMLESS, Damage, alone, compare
 from verl_doctor.toolkit.commands.checklist.trials import steps_logged
 from verl_doctor.toolkit.engine.collect import Collection
@@ -22,17 +22,19 @@ from verl_doctor.toolkit.system.node_names import plain
 from verl_doctor.toolkit.text import counted, listed
 
 
-def tree_said(old: Snapshot | None, run: Session, facts: Collection, log: Path | None) -> list[Said]:
+def judge_tree(old: Snapshot | None, run: Session, facts: Collection, log: Path | None) -> list[Judgement]:
     """Judge whether every file of the original exists unchanged, except for changes by verl-doctor and a proven launch script."""
     new = facts.get(TreeManifest)
     if isinstance(new, Unknown):
-        return [Said("unknown", (new.reason,))]
+        return [Judgement("unknown", (new.reason,))]
     if old is None:
         return _tree_alone(new)
     was = old.get(TreeManifest)
     if isinstance(was, Unknown):
         return [
-            Said("unknown", (f"{old.path} does not record the contents of the tree: {was.reason}",), WITHOUT)
+            Judgement(
+                "unknown", (f"{old.path} does not record the contents of the tree: {was.reason}",), WITHOUT
+            )
         ]
     ours, scripts = _changed_by_us(run, new), _below(map(str, run.target.files), new)
     found = compare(was, new, ours)
@@ -50,10 +52,10 @@ def tree_said(old: Snapshot | None, run: Session, facts: Collection, log: Path |
     if bad:
         return [
             *statements,
-            Said("failed", (*_shown(bad), whole, *beside), _mend(bad, _origin(old, was), new)),
+            Judgement("failed", (*_shown(bad), whole, *beside), _mend(bad, _origin(old, was), new)),
         ]
     rest = "the others" if edited else "all"
-    return [*statements, Said("done", (f"{whole}: {rest} are unchanged", *beside))]
+    return [*statements, Judgement("done", (f"{whole}: {rest} are unchanged", *beside))]
 
 
 def _changed_by_us(run: Session, new: TreeManifest) -> frozenset[str]:
@@ -77,25 +79,27 @@ def _is_edited(damage: Damage, scripts: frozenset[str]) -> bool:
     return damage.path in scripts and damage.fault in ("different", "cut off")
 
 
-def _edited(scripts: list[Damage], run: Session, facts: Collection, log: Path | None) -> Said:
+def _edited(scripts: list[Damage], run: Session, facts: Collection, log: Path | None) -> Judgement:
     named = (
         ", ".join(f"{script.path}{script.detail and f' ({script.detail})'}" for script in scripts)
         + " differs from the original"
     )
     if logged := steps_logged(run, facts, log):
-        return Said("done", (f"{named}; it works as it is: {logged}",))
-    return Said("open", (f"{named}; a DEBUG run that logs a step shows that this is intended",))
+        return Judgement("done", (f"{named}; it works as it is: {logged}",))
+    return Judgement("open", (f"{named}; a DEBUG run that logs a step shows that this is intended",))
 
 
-def _tree_alone(new: TreeManifest) -> list[Said]:
+def _tree_alone(new: TreeManifest) -> list[Judgement]:
     if bad := alone(new):
-        return [Said("failed", tuple(_shown(bad)), _mend(bad, "OLD", new))]
+        return [Judgement("failed", tuple(_shown(bad)), _mend(bad, "OLD", new))]
     if new.installed:
         return [
-            Said(None, (f"{new.folder} was installed from a wheel, whose list of files the rules compare",))
+            Judgement(
+                None, (f"{new.folder} was installed from a wheel, whose list of files the rules compare",)
+            )
         ]
     sentence = f"{counted(len(new.lines), 'file')} in {new.folder}; only the old cluster can show whether that is all"
-    return [Said("unknown", (sentence,), WITHOUT)]
+    return [Judgement("unknown", (sentence,), WITHOUT)]
 
 
 def _shown(found: list[Damage]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-from verl_doctor.toolkit.commands.checklist.checklist import Said
+from verl_doctor.toolkit.commands.checklist.checklist import Judgement
 from verl_doctor.toolkit.commands.script.variant import digest_of, made_from, path_of
 from verl_doctor.toolkit.commands.smoke import trial_cache
 from verl_doctor.toolkit.commands.smoke.trial_cache import Climbed, Logged
@@ -31,45 +31,47 @@ _OVERLAP = 64
 _SHELL = (".sh", ".bash", "")
 
 
-def quick_said(run: Session, facts: Collection, arguments: str) -> list[Said]:
+def judge_quick_test(run: Session, facts: Collection, arguments: str) -> list[Judgement]:
     """Judge whether the quick test passed with the present environment."""
     do = f"verl-doctor checklist --run{arguments}"
     climb = trial_cache.recall(run, Climbed)
     rungs = {} if climb is None else {rung.number: rung for rung in climb.run.rungs}
     if climb is None or not any(number in rungs for number in QUICK):
-        return [Said("open", ("not tried here yet",), do)]
+        return [Judgement("open", ("not tried here yet",), do)]
     if since := trial_cache.changed(climb.conditions, trial_cache.conditions(run, facts)):
-        return [Said("open", (f"tried on {climb.when}, but since then {since}",), do)]
+        return [Judgement("open", (f"tried on {climb.when}, but since then {since}",), do)]
     tried = [rungs[number] for number in QUICK if number in rungs]
     for rung in tried:
         if rung.status == "failed":
             sentence = f"rung {rung.number}, {rung.name}, fails: {rung.cause} (tried on {climb.when})"
-            return [Said("failed", (sentence, *filter(None, (rung.remedy,))), do)]
+            return [Judgement("failed", (sentence, *filter(None, (rung.remedy,))), do)]
     if len(tried) < len(QUICK) or any(rung.status == "not reached" for rung in tried):
-        return [Said("open", (f"only partly tried on {climb.when}",), do)]
+        return [Judgement("open", (f"only partly tried on {climb.when}",), do)]
     on = "the GPUs" if climb.run.device == "cuda" else "the CPU"
     names = " and ".join(f"{rung.name} ({rung.status})" for rung in tried)
-    return [Said("done", (f"{names}, tried on {climb.when} on {on}; nothing has changed since",))]
+    return [Judgement("done", (f"{names}, tried on {climb.when} on {on}; nothing has changed since",))]
 
 
-def debug_said(run: Session, facts: Collection, log: Path | None, arguments: str) -> list[Said]:
+def judge_debug_run(run: Session, facts: Collection, log: Path | None, arguments: str) -> list[Judgement]:
     """Judge whether this script has a DEBUG variant, and whether its first step was logged."""
     if not run.target.files or run.target.files[0].suffix not in _SHELL:
         return [
-            Said("open", ("no launch script is named",), f"verl-doctor checklist{arguments} LAUNCH_SCRIPT")
+            Judgement(
+                "open", ("no launch script is named",), f"verl-doctor checklist{arguments} LAUNCH_SCRIPT"
+            )
         ]
     script = run.target.files[0]
     variant = path_of(script, "DEBUG")
     make = f"verl-doctor script --debug{arguments}"
     if not os.path.isfile(variant):
-        return [Said("open", (f"{variant.name} does not exist beside {script.name}",), make)]
+        return [Judgement("open", (f"{variant.name} does not exist beside {script.name}",), make)]
     try:
         origin, content = made_from(variant.read_text("utf-8", "replace")), script.read_bytes()
     except OSError as error:
-        return [Said("unknown", (f"{error.filename} cannot be read: {error.strerror}",))]
+        return [Judgement("unknown", (f"{error.filename} cannot be read: {error.strerror}",))]
     if origin is None:
         return [
-            Said(
+            Judgement(
                 "open",
                 (f"{variant.name} does not record from which {script.name} it was made",),
                 _again(variant, make),
@@ -77,20 +79,20 @@ def debug_said(run: Session, facts: Collection, log: Path | None, arguments: str
         ]
     if digest_of(content) != origin:
         return [
-            Said(
+            Judgement(
                 "open",
                 (f"{script.name} has changed since {variant.name} was made from it",),
                 _again(variant, make),
             )
         ]
-    made = Said(None, (f"{variant.name} was made from the present {script.name}",))
+    made = Judgement(None, (f"{variant.name} was made from the present {script.name}",))
     if log is not None and (fault := _fault_of(log, variant)) is not None:
         return [made, fault]
     if logged := steps_logged(run, facts, log):
-        return [made, Said("done", (logged,))]
+        return [made, Judgement("done", (logged,))]
     quoted = shlex.quote(str(variant))
     do = f"bash {quoted} 2>&1 | tee debug.log; verl-doctor checklist --log debug.log{arguments}"
-    return [made, Said("open", (_why_open(run, facts),), do)]
+    return [made, Judgement("open", (_why_open(run, facts),), do)]
 
 
 def _again(variant: Path, make: str) -> str:
@@ -149,17 +151,17 @@ def _line_of_step(read: Callable[[int], bytes]) -> int | None:
     return None
 
 
-def _fault_of(log: Path, variant: Path) -> Said | None:
+def _fault_of(log: Path, variant: Path) -> Judgement | None:
     """Return why a log does not prove that the variant made a step; None if it does."""
     again = f"bash {shlex.quote(str(variant))}"
     if log.stat().st_mtime < variant.stat().st_mtime:
-        return Said("open", (f"{log} is older than {variant.name}",), again)
+        return Judgement("open", (f"{log} is older than {variant.name}",), again)
     if first_step(log) is not None:
         return None
     reading = diagnose(sources_of((str(log),))).reading
     first: LoggedError | None = reading.causes[0] if reading.causes else reading.error
     if first is None:
-        return Said("open", (f"{log} shows neither a step nor an error",), again)
+        return Judgement("open", (f"{log} shows neither a step nor an error",), again)
     code = f"{first.signature.code}: " if first.signature and first.signature.code else ""
     sentence = f"{log} shows no step; the first error is {code}{shown(first.words)} (line {first.number})"
-    return Said("failed", (sentence,), f"verl-doctor logs {shlex.quote(str(log))}")
+    return Judgement("failed", (sentence,), f"verl-doctor logs {shlex.quote(str(log))}")

@@ -29,7 +29,7 @@ from verl_doctor.toolkit.leftover import (
     RemovePath,
 )
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.system.errors import said_by
+from verl_doctor.toolkit.system.errors import os_error_text
 
 # In the order of removal: something held by a process can go only after it. Each module has a function
 # `remove(leftovers, machine)` that proves each leftover again, removes it, and yields the `Outcome`s in the
@@ -217,18 +217,18 @@ def recorded(home: Path, leftovers: Sequence[Leftover], problems: list[str]) -> 
             journal.tidy(home)
             entry = removal_record.begin(home, leftovers)
         except OSError as error:
-            problems.append(said_by(error))
+            problems.append(os_error_text(error))
 
         def note(index: int, outcome: Outcome) -> None:
             try:
                 if entry is not None:
                     removal_record.note(entry, index, outcome)
             except OSError as error:
-                problems.append(said_by(error))
+                problems.append(os_error_text(error))
 
         yield note
         try:
             if entry is not None:
                 journal.mark(entry, "applied")
         except OSError as error:
-            problems.append(said_by(error))
+            problems.append(os_error_text(error))

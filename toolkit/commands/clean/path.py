@@ -25,7 +25,7 @@ from verl_doctor.toolkit.collectors.leftovers.files import LeftFile, LeftFiles, 
 from verl_doctor.toolkit.collectors.leftovers.places import BEING_REMOVED, DOOMED, Place, place_at
 from verl_doctor.toolkit.leftover import Kept, Leftover, Outcome, RemovePath
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.system.errors import said_by
+from verl_doctor.toolkit.system.errors import os_error_text
 from verl_doctor.toolkit.system.open_folder import reached
 from verl_doctor.toolkit.system.safe_remove import erase, rename
 from verl_doctor.toolkit.text import counted
@@ -97,7 +97,7 @@ def _recording_failure(leftover: Leftover, index: int, outcomes: dict[int, Outco
     except _Stays as stays:
         outcomes[index] = Outcome(leftover, "kept", str(stays))
     except OSError as error:
-        outcomes[index] = Outcome(leftover, "not removed", said_by(error))
+        outcomes[index] = Outcome(leftover, "not removed", os_error_text(error))
 
 
 def _move_aside(leftover: Leftover, now: LeftFiles, machine: Machine) -> _Moved:

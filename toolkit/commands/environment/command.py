@@ -25,7 +25,7 @@ from verl_doctor.toolkit.options.options import (
 from verl_doctor.toolkit.target import Options
 from verl_doctor.toolkit.text import harmless
 
-_NOT_TOLD = 3
+_NOT_CHECKED = 3
 
 
 @click.command(epilog="Exit codes: 0 the table is shown, 2 wrong usage, 3 it could not be made.")
@@ -56,7 +56,7 @@ def seen_by_workers(
         found = look.get(EffectiveEnvironment) if unusable is None else unusable
     if isinstance(found, Unknown):
         print(f"verl-doctor: {harmless(found.reason)}", file=sys.stderr)
-        return _NOT_TOLD
+        return _NOT_CHECKED
     return show(EnvironmentAnswer(found, every=verbose), form, file)
 
 

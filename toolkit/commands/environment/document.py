@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from verl_doctor.toolkit.collectors.variables.effective_environment import (
-    NOT_TOLD,
+    NOT_DETERMINED,
     WITHHELD,
     Assigned,
     Effective,
@@ -19,7 +19,7 @@ from verl_doctor.toolkit.text import counted, listed
 SCHEMA_VERSION = 1
 NOT_SET = "-"
 HIDDEN = "***"
-UNTOLD = "?"
+UNDETERMINED = "?"
 
 
 def document(environment: EffectiveEnvironment) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def circumstances(environment: EffectiveEnvironment) -> Iterator[str]:
 def cell(value: Value) -> str:
     """Return a value in a table."""
     if value.untold:
-        return HIDDEN if value.untold == WITHHELD else UNTOLD
+        return HIDDEN if value.untold == WITHHELD else UNDETERMINED
     return NOT_SET if value.text is None else value.text or '""'
 
 
@@ -103,7 +103,7 @@ def legend(rows: list[Effective]) -> str:
     meanings = {
         NOT_SET: "not set",
         HIDDEN: "set, possibly a secret",
-        UNTOLD: "unknown",
+        UNDETERMINED: "unknown",
     }
     return "; ".join(f"{sign} {meaning}" for sign, meaning in meanings.items() if sign in signs)
 
@@ -115,7 +115,7 @@ def decided_at(row: Effective, environment: EffectiveEnvironment) -> str:
 
 def notes(row: Effective, environment: EffectiveEnvironment) -> Iterator[str]:
     """Yield notes on what does not fit into the columns."""
-    if row.worker.untold not in ("", NOT_TOLD, WITHHELD):
+    if row.worker.untold not in ("", NOT_DETERMINED, WITHHELD):
         yield f"worker: {row.worker.untold}"
     if row.dropped is not None:
         where = _at(row.dropped.path, row.dropped.line, environment)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from verl_doctor.toolkit.commands.report.page import Block, Fold, Points, Rank, Said, Section, Table
+from verl_doctor.toolkit.commands.report.page import Block, Fold, Paragraph, Points, Rank, Section, Table
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.document import headline, side
@@ -21,8 +21,8 @@ def sections(seen: Seen) -> Iterator[Section]:
         return
     shown = (*compared.of("breaks"), *compared.of("matters"))
     blocks: list[Block] = [
-        Said(headline(compared)),
-        Said(f"Compared with {side(compared.old, 'another machine')}."),
+        Paragraph(headline(compared)),
+        Paragraph(f"Compared with {side(compared.old, 'another machine')}."),
     ]
     blocks += [_table(shown)] if shown else []
     if noise := compared.of("noise"):

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.commands.environment.document import (
     legend,
     worth_showing,
 )
-from verl_doctor.toolkit.commands.report.page import Block, Fold, Points, Rank, Said, Section, Table
+from verl_doctor.toolkit.commands.report.page import Block, Fold, Paragraph, Points, Rank, Section, Table
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.text import counted
@@ -33,11 +33,11 @@ def sections(seen: Seen) -> Iterator[Section]:
     shell = seen.facts.get(Variables)
     blocks: list[Block] = []
     if isinstance(found, Unknown):
-        blocks.append(Said(f"What the workers see is unknown: {found.reason}."))
+        blocks.append(Paragraph(f"What the workers see is unknown: {found.reason}."))
         named: set[str] = set()
     else:
         _, sentence = headline(found)
-        blocks += [Said(f"{sentence[:1].upper()}{sentence[1:]}."), Points(tuple(circumstances(found)))]
+        blocks += [Paragraph(f"{sentence[:1].upper()}{sentence[1:]}."), Points(tuple(circumstances(found)))]
         rows = [
             row for row in found.rows if row in worth_showing(found, every=False) or _is_relevant(row.name)
         ]
@@ -57,7 +57,7 @@ def _table(rows: list[Effective], found: EffectiveEnvironment) -> Iterator[Block
     if rows:
         yield Table(_HEAD, tuple(_row(row, found) for row in rows))
     if signs := legend(rows):
-        yield Said(signs)
+        yield Paragraph(signs)
 
 
 def _row(row: Effective, found: EffectiveEnvironment) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from verl_doctor.toolkit.commands.report.page import (
     Language,
     Listing,
     Mark,
+    Paragraph,
     Rank,
-    Said,
     Section,
     Values,
 )
@@ -70,10 +70,10 @@ def _known(finding: Finding, report: Report) -> str:
 
 
 def _repair(repair: Repair) -> Card:
-    blocks: list[Block] = [Said(repair.reason)] if repair.reason else []
-    blocks += map(Said, repair.notes)
+    blocks: list[Block] = [Paragraph(repair.reason)] if repair.reason else []
+    blocks += map(Paragraph, repair.notes)
     if repair.restart:
-        blocks.append(Said(f"restart afterwards: {repair.restart}"))
+        blocks.append(Paragraph(f"restart afterwards: {repair.restart}"))
     if lines := tuple(repair.diff.splitlines()):
         diff = Listing(lines, Language.DIFF)
         blocks.append(diff if len(lines) <= _SHORT else Fold(counted(len(lines), "line"), (diff,)))

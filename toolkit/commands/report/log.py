@@ -11,8 +11,8 @@ from verl_doctor.toolkit.commands.report.page import (
     Language,
     Listing,
     Mark,
+    Paragraph,
     Rank,
-    Said,
     Section,
     Table,
     Values,
@@ -34,7 +34,7 @@ def sections(seen: Seen) -> Iterator[Section]:
     reading = answer.reading
     word, sentence = headline(answer)
     mark = Mark.BAD if reading.first is not None else Mark.BROKEN if reading.error else Mark.HINT
-    blocks: list[Block] = [Said(f"{word}: {sentence}")]
+    blocks: list[Block] = [Paragraph(f"{word}: {sentence}")]
     blocks += [_card(cause, mark) for cause in reading.causes]
     blocks += [_card(reading.error, mark)] if reading.error is not None else []
     if steps := tuple(next_steps(answer)):
@@ -47,7 +47,7 @@ def sections(seen: Seen) -> Iterator[Section]:
         )
         table = Table(("line", "kind", "text"), rows)
         blocks.append(Fold(f"{counted(len(rows), 'line')} about something else", (table,)))
-    blocks += [Said(note) for note in answer.notes]
+    blocks += [Paragraph(note) for note in answer.notes]
     yield Section("What the logs show", tuple(blocks), Rank.VERDICT)
 
 

@@ -51,7 +51,7 @@ class Rank(Enum):
 
 
 @dataclass(frozen=True)
-class Said:
+class Paragraph:
     """One or two sentences."""
 
     text: str
@@ -120,7 +120,7 @@ class Card:
     mark: Mark | None = None
 
 
-Block = Said | Points | Values | Table | Listing | Bars | StartUp | Fold | Card
+Block = Paragraph | Points | Values | Table | Listing | Bars | StartUp | Fold | Card
 
 
 @dataclass(frozen=True)

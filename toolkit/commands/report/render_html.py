@@ -22,8 +22,8 @@ from verl_doctor.toolkit.commands.report.page import (
     Listing,
     Mark,
     Page,
+    Paragraph,
     Points,
-    Said,
     Section,
     StartUp,
     Table,
@@ -80,7 +80,7 @@ def _section(number: int, section: Section) -> Html:
 def _block(block: Block, name: str) -> Html:
     """One block. `name` is unique in the page."""
     match block:
-        case Said(text):
+        case Paragraph(text):
             return element("p", escaped(text))
         case Points(texts):
             return element("ul", *(element("li", escaped(text)) for text in texts))

@@ -17,8 +17,8 @@ from verl_doctor.toolkit.commands.report.page import (
     Fold,
     Listing,
     Page,
+    Paragraph,
     Points,
-    Said,
     Section,
     StartUp,
     Table,
@@ -83,7 +83,7 @@ def _section(section: Section, room: int) -> Iterator[str]:
 def _lines(block: Block) -> Iterator[str]:
     yield ""
     match block:
-        case Said(text):
+        case Paragraph(text):
             yield paragraph(text)
         case Points(texts):
             yield from (f"* {paragraph(text)}" for text in texts)

@@ -15,8 +15,8 @@ from verl_doctor.toolkit.commands.report.page import (
     Listing,
     Mark,
     Page,
+    Paragraph,
     Points,
-    Said,
     StartUp,
     Table,
     Values,
@@ -52,7 +52,7 @@ def render(page: Page, width: int | None) -> Iterator[Text]:
 
 def _lines(block: Block, width: int | None, indent: str) -> Iterator[Text]:
     match block:
-        case Said(text):
+        case Paragraph(text):
             yield from _wrapped(text, width, indent)
         case Points(texts):
             for text in texts:

@@ -9,9 +9,9 @@ from verl_doctor.toolkit.collectors.model.storage import ModelStorage
 from verl_doctor.toolkit.commands.report.page import (
     Bars,
     Fold,
+    Paragraph,
     Points,
     Rank,
-    Said,
     Section,
     StartUp,
     Table,
@@ -72,5 +72,5 @@ def _loading(seen: Seen) -> Iterator[Section]:
     speeds = Values(tuple((name, f"{in_bytes(rate)}/s") for name, rate in tried))
     title = "How long it takes to read all weights once"
     yield Section(
-        "How long the model takes to load", (Said(sentence), Bars(title, bars), speeds), Rank.REPAIRS
+        "How long the model takes to load", (Paragraph(sentence), Bars(title, bars), speeds), Rank.REPAIRS
     )

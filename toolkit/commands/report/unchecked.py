@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.commands.report.page import Block, Fold, Rank, Said, Section, Table
+from verl_doctor.toolkit.commands.report.page import Block, Fold, Paragraph, Rank, Section, Table
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.render.result_words import by_reason
 from verl_doctor.toolkit.text import counted
@@ -35,6 +35,6 @@ def sections(seen: Seen) -> Iterator[Section]:
     sentences = [f"{counted(others['pass'], 'rule')} passed", f"{others['not_applicable']} do not apply here"]
     sentences += [f"{left_out} were skipped on purpose or need --deep"] if left_out else []
     blocks.insert(
-        0, Said(("" if rows else "Everything that applies was checked. ") + ", ".join(sentences) + ".")
+        0, Paragraph(("" if rows else "Everything that applies was checked. ") + ", ".join(sentences) + ".")
     )
     yield Section("What could not be checked", tuple(blocks), Rank.DETAILS)

@@ -14,7 +14,7 @@ import click
 from verl_doctor.toolkit.change import Change, NewFile, ReplaceFile
 from verl_doctor.toolkit.changes import apply, links, safe_write
 from verl_doctor.toolkit.changes.difference import unified
-from verl_doctor.toolkit.collectors.configuration.configuration import UNTOLD, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import UNDETERMINED, Configuration
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.data_tables import DataTables
 from verl_doctor.toolkit.commands.script.make import Made, NoVariant, make
@@ -224,7 +224,7 @@ def _change_lines(made: Made, *, deep: bool) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
-    return "not known" if value is UNTOLD else as_written(value)
+    return "not known" if value is UNDETERMINED else as_written(value)
 
 
 __all__ = ["script"]

@@ -44,7 +44,7 @@ def shrink(changes: RecipeBuilder, rows: int | None = None, gpus: int | None = N
     of_node, gpus = gpus, _gpus(changes, gpus)
     replicas = _replicas(changes, gpus)
     if sizes is None or gpus is None or replicas is None:
-        changes.kept.append(_untold(changes, of_node))
+        changes.kept.append(_undetermined(changes, of_node))
         return
     if (
         changes.value("trainer.v1.trainer_mode") == "separate_async"
@@ -83,7 +83,7 @@ def _known(changes: RecipeBuilder, key: str) -> int | None:
     return changes.number(key) if changes.certain(key) else None
 
 
-def _untold(changes: RecipeBuilder, of_node: int | None) -> str:
+def _undetermined(changes: RecipeBuilder, of_node: int | None) -> str:
     """Return the unknown value that the sizes depend on, and how to supply it."""
     if _each(changes, of_node) is None:
         why = f"{_GPUS[0]} is not known from the script; pass --gpus N"

@@ -50,7 +50,7 @@ class RecipeBuilder:
         self._found: dict[str, ValueChange] = {}
 
     def value(self, key: str) -> Any:
-        """Return the value of a key: MISSING, UNTOLD or a value."""
+        """Return the value of a key: MISSING, UNDETERMINED or a value."""
         return lookup(self._tree, key)
 
     def certain(self, key: str) -> bool:

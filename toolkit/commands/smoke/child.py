@@ -54,7 +54,7 @@ sys.modules[name] = types.ModuleType(name)
 exec(compile(open(steps).read(), steps, "exec"), sys.modules[name].__dict__)
 exec(compile(open(path).read(), path, "exec"), globals())
 """
-TOLD = "VERL_DOCTOR_TOLD"
+DOCUMENT_PATH = "VERL_DOCTOR_TOLD"
 """Names the file to which a child writes its results, one JSON document per line."""
 
 
@@ -117,7 +117,10 @@ def run_logged(
     begun = time.monotonic()
     documents_path = log.with_suffix(".told")
     end: End | None = None
-    with log.open("wb") as file, minded(argv, {**environ, TOLD: str(documents_path)}, str(folder)) as child:
+    with (
+        log.open("wb") as file,
+        minded(argv, {**environ, DOCUMENT_PATH: str(documents_path)}, str(folder)) as child,
+    ):
         listener = _Listener(child, file.fileno())
         try:
             while end is None and not listener.has_ended(_BREATH):

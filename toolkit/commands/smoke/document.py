@@ -26,7 +26,7 @@ def verdict(run: SmokeRun, report: Report) -> Verdict:
     "could_not_check" if there is no verl, no rung holds, or a rung was not reached: the time was over, the
     test was stopped, or a fact is unknown.
     """
-    if (run.broken is not None and not _holds_no_job(run, report)) or check_says(run, report):
+    if (run.broken is not None and not _holds_no_job(run, report)) or other_findings(run, report):
         return "failures"
     if report.unexamined:
         return "could_not_check"
@@ -44,7 +44,7 @@ def _holds_no_job(run: SmokeRun, report: Report) -> bool:
 def path(run: SmokeRun, report: Report) -> PathVerdict:
     """Return the same for the job as a whole, with the phase in which it fails."""
     state = verdict(run, report)
-    striking = check_says(run, report)
+    striking = other_findings(run, report)
     if run.broken is not None and state == "failures":
         striking = [pair for pair in own_findings(report) if pair[0] == run.broken.code] + striking
     codes = tuple(dict.fromkeys(code for code, _ in striking))
@@ -70,7 +70,7 @@ def document(run: SmokeRun, report: Report) -> dict[str, Any]:
             for rung in run.rungs
         ],
         "findings": [_finding(code, finding) for code, finding in own_findings(report)],
-        "check_says": [_finding(code, finding) for code, finding in check_says(run, report)],
+        "check_says": [_finding(code, finding) for code, finding in other_findings(run, report)],
         "seconds": round(sum(rung.seconds for rung in run.rungs), 3),
     }
 
@@ -93,7 +93,7 @@ def own_findings(report: Report) -> list[tuple[str, Finding]]:
     ]
 
 
-def check_says(run: SmokeRun, report: Report) -> list[tuple[str, Finding]]:
+def other_findings(run: SmokeRun, report: Report) -> list[tuple[str, Finding]]:
     """Return what other rules found that stops a job, if a rung breaks or a script is named: possible causes.
 
     Leftovers of dead jobs and other clusters are excluded: each rung starts its own Ray.
@@ -126,7 +126,7 @@ def headline(run: SmokeRun, report: Report) -> tuple[str, str]:
         if held
         else ""
     )
-    found = [code for code, _ in check_says(run, report)]
+    found = [code for code, _ in other_findings(run, report)]
     if found:
         return WORDS[
             state

@@ -16,7 +16,7 @@ import platformdirs
 from verl_doctor.toolkit.commands.smoke.rung import Outcome, Stage
 from verl_doctor.toolkit.process.locked_folder import LOCK, abandoned, owned
 from verl_doctor.toolkit.system import own_folders
-from verl_doctor.toolkit.system.errors import said_by
+from verl_doctor.toolkit.system.errors import os_error_text
 
 _KEPT = 10  # climbs
 _LARGEST = 4 * 1024 * 1024  # bytes of one Ray file, of which the end is kept
@@ -50,7 +50,7 @@ def _new_folder(say: Callable[[str], None]) -> Path:
         return Path(tempfile.mkdtemp(prefix=begin, dir=top))
     except OSError as error:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX + begin))
-        say(f"{said_by(error)}: logs of failures go to {folder}")
+        say(f"{os_error_text(error)}: logs of failures go to {folder}")
         return folder
 
 

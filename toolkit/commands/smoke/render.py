@@ -28,7 +28,7 @@ def text_lines(run: SmokeRun, report: Report, width: int | None) -> Iterator[Tex
     for rung in run.rungs:
         yield Text("")
         yield from map(Text, _rung_lines(rung, width))
-    others = words.check_says(run, report)
+    others = words.other_findings(run, report)
     if others:
         yield Text("")
     for code, finding in others:
@@ -73,5 +73,5 @@ def markdown_lines(run: SmokeRun, report: Report) -> Iterator[str]:
         yield ""
         yield from (f"* try: {escaped(harmless(remedy))}" for remedy in [broken.remedy] if remedy)
         yield from (f"* log: {in_code(log)}" for log in [broken.log] if log)
-    for code, finding in words.check_says(run, report):
+    for code, finding in words.other_findings(run, report):
         yield f"* verl-doctor check: {code} {escaped(harmless(finding.message))}"

@@ -29,7 +29,7 @@ from verl_doctor.toolkit.engine.session import Session, without_verl
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.result import Report
-from verl_doctor.toolkit.system.errors import said_by
+from verl_doctor.toolkit.system.errors import os_error_text
 from verl_doctor.toolkit.system.supervised import NotStarted
 from verl_doctor.toolkit.target import CannotJudgeError, UsageError
 from verl_doctor.toolkit.tiny import tiny
@@ -126,7 +126,7 @@ def _places(machine: Machine, progress: Progress) -> Iterator[tuple[Path, Path]]
             folder = stack.enter_context(private_folder(machine))
         except OSError as error:
             raise UsageError(
-                f"{said_by(error)}: smoke needs a folder for temporary files; set TMPDIR to a writable one"
+                f"{os_error_text(error)}: smoke needs a folder for temporary files; set TMPDIR to a writable one"
             ) from None
         yield folder, logs
 
@@ -231,7 +231,7 @@ def _climbed(stage: Stage, rung: Rung, interpreter: Interpreter) -> Outcome:
     except NotStarted as error:
         return Outcome("failed", f"{error.filename} cannot be started: {error.strerror}", code=_CANNOT)
     except OSError as error:
-        return Outcome("failed", f"could not be tried: {said_by(error)}", code=_CANNOT)
+        return Outcome("failed", f"could not be tried: {os_error_text(error)}", code=_CANNOT)
     return outcome
 
 

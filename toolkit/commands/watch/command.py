@@ -30,7 +30,7 @@ from verl_doctor.toolkit.system.file_systems import space_of
 from verl_doctor.toolkit.target import Options, UsageError
 
 _SHORTEST = "1s"  # between two samples, each of which takes about a tenth of that
-_TOLD = click.core.ParameterSource.COMMANDLINE
+_ON_COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
 
 
 class _Clock:
@@ -39,7 +39,7 @@ class _Clock:
     def __init__(self) -> None:
         self._over = threading.Event()
 
-    def until_told(self) -> contextlib.AbstractContextManager[None]:
+    def until_signalled(self) -> contextlib.AbstractContextManager[None]:
         """Take both signals as that wish."""
         return taken((signal.SIGINT, signal.SIGTERM), lambda _: self._over.set())
 
@@ -118,7 +118,11 @@ def watch(
     from verl_doctor.toolkit.commands.watch.watch import History, stores_of  # noqa: PLC0415
     from verl_doctor.toolkit.commands.watch.watch import watch as looks  # noqa: PLC0415
 
-    if until and every > until and click.get_current_context().get_parameter_source("every") is _TOLD:
+    if (
+        until
+        and every > until
+        and click.get_current_context().get_parameter_source("every") is _ON_COMMAND_LINE
+    ):
         raise UsageError(
             "--every is longer than --for, and one sample shows no growth; shorten it, or pass --for 0s for a single sample"
         )
@@ -127,7 +131,7 @@ def watch(
         named = tuple(_disk(run.machine, path) for path in paths)
         clock = _Clock()
         begun, history = clock.now(), History()
-        with clock.until_told():
+        with clock.until_signalled():
             for history in looks(
                 lambda: stores_of(run.look(), run.machine, named),
                 clock,

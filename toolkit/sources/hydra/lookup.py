@@ -1,6 +1,6 @@
 """Reads a value from a composed configuration, following interpolations.
 
-`${a.b}` and `${oc.select:a.b,default}` are followed; other resolvers, such as `oc.env`, result in UNTOLD.
+`${a.b}` and `${oc.select:a.b,default}` are followed; other resolvers, such as `oc.env`, result in UNDETERMINED.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _LITERALS: Mapping[str, Any] = {"null": None, "true": True, "false": False, "{}"
 _DEEPEST = 20
 
 
-class Untold:
+class Undetermined:
     """A value that cannot be determined by reading."""
 
     def __repr__(self) -> str:
-        return "UNTOLD"
+        return "UNDETERMINED"
 
 
 class Missing:
@@ -31,21 +31,21 @@ class Missing:
         return "MISSING"
 
 
-UNTOLD = Untold()
+UNDETERMINED = Undetermined()
 MISSING = Missing()
 
 
 def lookup(tree: Mapping[str, Any], key: str, depth: int = 0) -> Any:
-    """Return the value of a dotted key, MISSING, or UNTOLD."""
+    """Return the value of a dotted key, MISSING, or UNDETERMINED."""
     if depth > _DEEPEST:
-        return UNTOLD
+        return UNDETERMINED
     value: Any = tree
     steps = key.split(".") if key else []
     for place, step in enumerate(steps):
         parent = ".".join(steps[:place])
         value = resolved(tree, value, parent, depth)
-        if value is UNTOLD:
-            return UNTOLD
+        if value is UNDETERMINED:
+            return UNDETERMINED
         if not isinstance(value, Mapping) or step not in value:
             return MISSING
         value = value[step]
@@ -67,16 +67,16 @@ def resolved(tree: Mapping[str, Any], value: Any, key: str, depth: int = 0) -> A
     if not re.fullmatch(r"[\w.]+", name):
         return _selected(tree, value, key, depth)
     found = lookup(tree, name, depth + 1)
-    return UNTOLD if found is MISSING else found
+    return UNDETERMINED if found is MISSING else found
 
 
 def _selected(tree: Mapping[str, Any], value: str, key: str, depth: int) -> Any:
     """`${oc.select:key,default}`, whose default may be another interpolation."""
     if not (value.startswith("${") and value.endswith("}")):
-        return UNTOLD
+        return UNDETERMINED
     match = _SELECT.fullmatch(value[2:-1].strip())
     if not match:
-        return UNTOLD
+        return UNDETERMINED
     found = lookup(tree, match[1], depth + 1)
     if found is not MISSING and found is not None:
         return found

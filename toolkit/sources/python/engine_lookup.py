@@ -65,7 +65,7 @@ def engine_lookups(tree: ast.Module) -> Iterator[EngineLookup]:
                     break
 
 
-def told_by(tree: ast.Module) -> ast.Assign | None:
+def address_statement(tree: ast.Module) -> ast.Assign | None:
     """Return the statement with which the engine process's parent passes it the address of its own Ray; None without one."""
     for node in statements(tree):
         match node:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNTOLD
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED
 from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR
 from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parse, read, walk
 
@@ -136,7 +136,7 @@ class _Frame:
 
 
 class Follower:
-    """Follows functions of several source trees. `look` returns the configuration's value for a key, `MISSING` or `UNTOLD`.
+    """Follows functions of several source trees. `look` returns the configuration's value for a key, `MISSING` or `UNDETERMINED`.
 
     `loops`: the body of a loop over unknown values is followed once. `variable` returns the value of an environment variable,
     None where it is not set, `UNCLEAR` where unknown. `modules` are those that were already read.
@@ -170,7 +170,7 @@ class Follower:
     def _taken(self, found: Any, key: str) -> Any:
         if found is MISSING:
             return MISSING
-        if found is UNTOLD or (isinstance(found, str) and "${" in found):
+        if found is UNDETERMINED or (isinstance(found, str) and "${" in found):
             return UNCLEAR
         if isinstance(found, Mapping):
             return Section(key)

@@ -8,7 +8,7 @@ from verl_doctor.checks.api._api_breaks import finding
 from verl_doctor.toolkit.collectors.api.job_entries import ASYNC, SGLANG_ASYNC, SGLANG_SYNC, SYNC, TRAINER
 from verl_doctor.toolkit.collectors.api.taken import of_libraries, of_vllm, paths_taken
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, LibraryUses, Unread, VllmUses
-from verl_doctor.toolkit.collectors.configuration.configuration import UNTOLD_VALUE, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import UNDETERMINED_VALUE, Configuration
 from verl_doctor.toolkit.collectors.installed.trees import Tree
 from verl_doctor.toolkit.facts import Absent
 
@@ -33,7 +33,7 @@ def job(
         (job(mode=None), {TRAINER, SYNC, ASYNC}),
         (job("sglang", "sync", "/recipe/one_step_off/main_ppo.py"), {TRAINER, SGLANG_SYNC, SGLANG_ASYNC}),
         (Configuration("/env/verl/trainer/sft_trainer.py", "/env", "sft_trainer", after={"data": {}}), set()),
-        (job(UNTOLD_VALUE), None),
+        (job(UNDETERMINED_VALUE), None),
         (job(None), None),
         (Configuration("", "", "", refused="no such file"), None),
         (Absent("no launch script was named"), None),

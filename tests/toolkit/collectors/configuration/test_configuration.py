@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.checks.configuration.config_value_of_wrong_type import config_value_of_wrong_type
-from verl_doctor.toolkit.collectors.configuration.configuration import UNTOLD, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import UNDETERMINED, Configuration
 from verl_doctor.toolkit.collectors.configuration.configuration_collector import configuration
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
@@ -83,4 +83,4 @@ def test_secrets_in_the_users_own_files_are_not_told(tmp_path: Path) -> None:
     assert found.get("trainer.n_token") == 5
     assert found.get("data.prompt_key") == "prompt"
     assert found.get("data.my_question_key") == "question"
-    assert found.get("trainer.wandb_key") is UNTOLD
+    assert found.get("trainer.wandb_key") is UNDETERMINED

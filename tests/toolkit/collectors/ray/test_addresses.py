@@ -13,7 +13,13 @@ from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, Tree
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting, Word
 from verl_doctor.toolkit.collectors.processes.processes import Process, Processes
-from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, Place, RayAddresses, Source, ray_addresses
+from verl_doctor.toolkit.collectors.ray.addresses import (
+    UNDETERMINED,
+    Place,
+    RayAddresses,
+    Source,
+    ray_addresses,
+)
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
@@ -120,15 +126,15 @@ def test_what_reading_the_script_cannot_tell_is_not_guessed(tmp_path: Path) -> N
     ):
         found = look(tmp_path, Launch((), (one,)), RAY_ADDRESS="127.0.0.1:2")
         assert found.taken is not None
-        assert (found.taken.text, found.taken.address, found.taken.reply) == (UNTOLD, "", "")
+        assert (found.taken.text, found.taken.address, found.taken.reply) == (UNDETERMINED, "", "")
     found = look(tmp_path, Launch((), (Setting("RAY_TMPDIR", None, "run.sh", 3),)))
-    assert (found.folder, found.file) == (UNTOLD, None)
+    assert (found.folder, found.file) == (UNDETERMINED, None)
     assert found.taken is not None
-    assert found.taken.text == UNTOLD
+    assert found.taken.text == UNDETERMINED
     words = (Word(None, "run.sh", 7, "ray_kwargs.ray_init.address=$HEAD"),)
     found = look(tmp_path, Launch((), command=Command("verl.trainer.main_ppo", words, "run.sh", 6)))
     assert found.taken is not None
-    assert (found.taken.source, found.taken.text) == ("ray.init", UNTOLD)
+    assert (found.taken.source, found.taken.text) == ("ray.init", UNDETERMINED)
 
 
 def test_what_the_command_and_ray_start_are_told(tmp_path: Path) -> None:
@@ -156,8 +162,8 @@ def test_a_head_that_is_perhaps_started_is_not_counted_on(tmp_path: Path) -> Non
     )
     found = look(tmp_path, Launch((), ray_starts=starts))
     assert found.taken is not None
-    assert (found.taken.source, found.taken.text, found.head) == ("ray start --head", UNTOLD, None)
-    assert [place.text for place in found.places if place.source == "ray start --address"] == [UNTOLD]
+    assert (found.taken.source, found.taken.text, found.head) == ("ray start --head", UNDETERMINED, None)
+    assert [place.text for place in found.places if place.source == "ray start --address"] == [UNDETERMINED]
 
 
 def test_the_processes_of_one_cluster_are_one_entry(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.environments import interpreter
 
-from verl_doctor.toolkit.collectors.ray.addresses import UNTOLD, LocalRay, Place, RayAddresses, Source
+from verl_doctor.toolkit.collectors.ray.addresses import UNDETERMINED, LocalRay, Place, RayAddresses, Source
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters, ray_clusters
 from verl_doctor.toolkit.collectors.ray.token import RayToken
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -85,8 +85,8 @@ def test_a_cluster_becomes_a_fact_without_secrets() -> None:
         ("address file", {}, "found", 2),
         ("ray.init", {"text": "local", "host": "", "port": 0, "reply": ""}, "new", 0),
         ("ray start --head", {}, "new", 0),
-        ("ray start --head", {"text": UNTOLD}, "new", 0),
-        ("RAY_ADDRESS", {"text": UNTOLD}, "found", 2),
+        ("ray start --head", {"text": UNDETERMINED}, "new", 0),
+        ("RAY_ADDRESS", {"text": UNDETERMINED}, "found", 2),
     ],
 )
 def test_what_runs_in_another_ray_than_the_jobs_concerns_nobody(

@@ -11,7 +11,7 @@ from support.schemas import validate
 from verl_doctor.toolkit.commands.checklist import checklist
 from verl_doctor.toolkit.commands.checklist.checklist import (
     Checklist,
-    Said,
+    Judgement,
     State,
     Step,
     document,
@@ -46,7 +46,7 @@ STEPS = (
     ],
 )
 def test_the_worst_witness_counts(states: tuple[State | None, ...], state: State) -> None:
-    said = [Said(one, (f"said {one}",), f"do {one}") for one in states]
+    said = [Judgement(one, (f"said {one}",), f"do {one}") for one in states]
     found = step("key", "title", said)
     assert found.state == state
     assert found.evidence

@@ -45,9 +45,11 @@ COUNTED = Effective(
     "the driver",
     later=(Assigned(Value("0"), "rollout servers", "/env/lib/verl/workers/server.py", 8),),
 )
-UNTOLD = Effective("RANK", Value("0"), (Value(),), (Value(untold="each has its own", present=True),), "verl")
+UNDETERMINED = Effective(
+    "RANK", Value("0"), (Value(),), (Value(untold="each has its own", present=True),), "verl"
+)
 STANDING = EffectiveEnvironment(
-    (SAME, TOKEN, COUNTED, GIVEN, UNTOLD, LOST),
+    (SAME, TOKEN, COUNTED, GIVEN, UNDETERMINED, LOST),
     (RayletHere(7, "10.0.0.2"),),
     "10.0.0.1:6379",
     "/env/lib/verl/trainer/main_ppo.py",

@@ -21,8 +21,8 @@ from verl_doctor.toolkit.commands.report.page import (
     Listing,
     Mark,
     Page,
+    Paragraph,
     Rank,
-    Said,
     Section,
     Table,
     mapped,
@@ -110,17 +110,17 @@ def test_the_policy_lets_nothing_but_our_own_styles_pass() -> None:
 
 def long_page() -> Page:
     many = tuple((f"name {number}", "value " * 10) for number in range(2000))
-    cards = tuple(Card(f"finding {number}", (Said("because " * 20),), Mark.BAD) for number in range(400))
+    cards = tuple(Card(f"finding {number}", (Paragraph("because " * 20),), Mark.BAD) for number in range(400))
     return Page(
         "FAIL",
         Mark.BAD,
         "much",
         (
-            Section("Top", (Said("first"),), Rank.VERDICT),
+            Section("Top", (Paragraph("first"),), Rank.VERDICT),
             Section("Long", (Fold("rows", (Table(("a", "b"), many),)),)),
             Section("Lines", (Listing(tuple("`" * 3 + "x" * 100 for _ in range(2000))),), Rank.REPAIRS),
             Section("Cards", cards, Rank.FINDINGS),
-            Section("End", (Said("last"),), Rank.VERDICT),
+            Section("End", (Paragraph("last"),), Rank.VERDICT),
         ),
     )
 

@@ -11,7 +11,7 @@ import pytest
 from verl_doctor.toolkit.sources.hydra.compose import Composed, Sources, compose
 from verl_doctor.toolkit.sources.hydra.defaults import CompositionError, NotFollowedError
 from verl_doctor.toolkit.sources.hydra.grammar import parse_override
-from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNTOLD, lookup
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED, lookup
 
 FILES = {
     "main": """\
@@ -114,9 +114,9 @@ def test_interpolations_are_followed_or_not_told(tmp_path: Path) -> None:
     tree = composed(tmp_path, "job.actor.lr=2").after
     assert lookup(tree, "copy") == 2
     assert lookup(tree, "chosen") == 7
-    assert lookup(tree, "where") is UNTOLD
+    assert lookup(tree, "where") is UNDETERMINED
     assert lookup({"a": "${.b}", "b": {"c": "${..d}"}, "d": 1}, "b.c") == 1
-    assert lookup({"a": "${a}"}, "a") is UNTOLD
+    assert lookup({"a": "${a}"}, "a") is UNDETERMINED
 
 
 @pytest.mark.parametrize(

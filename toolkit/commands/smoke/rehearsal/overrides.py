@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNTOLD, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNDETERMINED, Configuration
 from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.commands.smoke.rehearsal.requirements import RequiredValue
 from verl_doctor.toolkit.sources.hydra.words import word
@@ -77,5 +77,5 @@ def _change(configuration: Configuration, key: str, required: RequiredValue) -> 
     if required.most and old is None:
         return None
     return Replaced(
-        key, None if old is MISSING or old is UNTOLD else old, required.value, required.why, from_script
+        key, None if old is MISSING or old is UNDETERMINED else old, required.value, required.why, from_script
     )

@@ -67,7 +67,7 @@ def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str]
     return None
 
 
-def weights_said(moved: Weights | None, numbers: Mapping[str, float]) -> list[str]:
+def describe_weights(moved: Weights | None, numbers: Mapping[str, float]) -> list[str]:
     """Describe what the step did to the weights."""
     gradient = numbers.get("actor/grad_norm")
     norm = "" if gradient is None else f" (actor/grad_norm {gradient:.3g})"

@@ -20,7 +20,12 @@ from verl_doctor.toolkit.commands.smoke.rehearsal.overrides import Replaced
 from verl_doctor.toolkit.commands.smoke.rehearsal.refused import Refused
 from verl_doctor.toolkit.commands.smoke.rehearsal.waits import waits_in
 from verl_doctor.toolkit.commands.smoke.rehearsal.watch import Watcher, plain
-from verl_doctor.toolkit.commands.smoke.rehearsal.weights import metrics, weights, weights_said, weights_wrong
+from verl_doctor.toolkit.commands.smoke.rehearsal.weights import (
+    describe_weights,
+    metrics,
+    weights,
+    weights_wrong,
+)
 from verl_doctor.toolkit.commands.smoke.rung import Outcome, Stage, Step
 from verl_doctor.toolkit.logs.first_cause import Cause, first_cause
 
@@ -98,7 +103,7 @@ def judged(job: Job, ran: Ran, watcher: Watcher, begun: float) -> Outcome:
             steps=steps,
             notes=notes,
         )
-    notes = (*weights_said(moved, metrics(text)), *dropped(text), *notes)
+    notes = (*describe_weights(moved, metrics(text)), *dropped(text), *notes)
     return Outcome("passed", log=ran.log, steps=steps, notes=notes)
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from verl_doctor.toolkit.commands.smoke.rehearsal.weights import (
     Weights,
+    describe_weights,
     metrics,
     weights,
-    weights_said,
     weights_wrong,
 )
 
@@ -49,7 +49,7 @@ def test_tensors_that_the_rollout_has_in_other_pieces_are_new_there() -> None:
     moved = weights([loads[0], BEFORE, AFTER, loads[1]])
     assert moved == Weights(3, 2, 2, 0, 2)
     assert weights_wrong(moved, own_reward=True) is None
-    assert "2 tensors of the rollout are new since then" in weights_said(moved, {})[1]
+    assert "2 tensors of the rollout are new since then" in describe_weights(moved, {})[1]
 
 
 def test_a_rollout_that_has_what_it_had_got_nothing() -> None:

@@ -9,7 +9,7 @@ from verl_doctor.toolkit.commands.smoke.child import End, Ran
 from verl_doctor.toolkit.commands.smoke.rehearsal.job import Job
 from verl_doctor.toolkit.commands.smoke.rehearsal.overrides import Replaced, Words
 from verl_doctor.toolkit.commands.smoke.rehearsal.watch import Watcher
-from verl_doctor.toolkit.commands.smoke.rehearsal.weights import Weights, weights_said, weights_wrong
+from verl_doctor.toolkit.commands.smoke.rehearsal.weights import Weights, describe_weights, weights_wrong
 from verl_doctor.toolkit.commands.smoke.rung import Outcome, Step
 from verl_doctor.toolkit.commands.smoke.rungs.verl import judged, steps_of
 
@@ -158,17 +158,17 @@ def test_parts_of_the_step_come_from_the_witness() -> None:
 
 def test_a_run_without_a_witness_passes_without_a_proof() -> None:
     assert weights_wrong(None, own_reward=False) is None
-    assert weights_said(None, {"actor/grad_norm": 1.0}) == [
+    assert describe_weights(None, {"actor/grad_norm": 1.0}) == [
         "whether the weights moved could not be seen (actor/grad_norm 1)"
     ]
 
 
 def test_a_warm_up_that_begins_with_nothing_is_said() -> None:
-    said = weights_said(Weights(9, 0, 0, 0), {"actor/lr": 0.0, "actor/grad_norm": 1.0})
+    said = describe_weights(Weights(9, 0, 0, 0), {"actor/lr": 0.0, "actor/grad_norm": 1.0})
     assert said == [
         "the weights did not move (actor/grad_norm 1): the learning rate of the first step is 0, as a warm-up begins"
     ]
 
 
 def test_a_change_too_small_for_the_rollout_is_said() -> None:
-    assert "too small" in weights_said(Weights(9, 9, 0, 0), {})[1]
+    assert "too small" in describe_weights(Weights(9, 9, 0, 0), {})[1]

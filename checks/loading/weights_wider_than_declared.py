@@ -30,7 +30,7 @@ def _saying(dtype: str) -> Model:
         Example("twice the bytes", (_saying("bfloat16"), _WIDE), "28.0 GiB of weights are stored as float32"),
     ],
 )  # fmt: skip
-def weights_wider_than_said(model: Model, files: ModelFiles) -> Iterator[Finding]:
+def weights_wider_than_declared(model: Model, files: ModelFiles) -> Iterator[Finding]:
     """The weights take twice the bytes that the model's configuration implies.
 
     ## Why it matters

@@ -39,7 +39,7 @@ def _used(amount: int, *holders: Holder, mig: bool = False) -> Device:
         Example("a process that cannot end", (node(_used(130_000)), _ALL, _HUNG), "VLLM::EngineCor (process 4711) was killed but has not ended"),
     ],
 )  # fmt: skip
-def gpu_memory_of_nobody(
+def gpu_memory_without_process(
     gpus: Gpus, visible: VisibleDevices | Unknown, processes: DyingProcesses
 ) -> Iterator[Finding]:
     """GPU memory is in use, but no visible process holds it.

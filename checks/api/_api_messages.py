@@ -89,7 +89,7 @@ def _missing_attribute(group: list[ApiUse], uses: ApiUses) -> Finding:
 
 
 def _missing(
-    uses: ApiUses, kind: str, say: Callable[[list[ApiUse], ApiUses], Finding], does: str, lacks: str
+    uses: ApiUses, kind: str, finding_of: Callable[[list[ApiUse], ApiUses], Finding], does: str, lacks: str
 ) -> Iterator[Finding]:
     """Yield the findings about names of one kind.
 
@@ -100,7 +100,7 @@ def _missing(
     yield from judged(
         breaks(uses, kind),
         lambda use: use.name,
-        lambda group: say(group, uses),
+        lambda group: finding_of(group, uses),
         lambda every: (
             f"verl {does.format(len(every))} that {there} {lacks}: "
             f"{listed((use.last for use in every), SHOWN)}"

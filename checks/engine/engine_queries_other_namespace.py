@@ -27,7 +27,7 @@ _REACH = EngineReach(told_by=ENGINE.vllm)
         Example("the kind of rollout is not known", (_NAMELESS, _REACH, NO_JOB), "in a namespace of its own"),
     ],
 )  # fmt: skip
-def engine_asks_other_namespace(
+def engine_queries_other_namespace(
     engine: EngineRay, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
     """The engine process of the async rollout would look for its workers in its own namespace.
