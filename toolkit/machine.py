@@ -17,9 +17,12 @@ from pathlib import Path
 
 from verl_doctor.toolkit.process.collector_lock import TURNS
 from verl_doctor.toolkit.process.dialogue import Dialogue
-from verl_doctor.toolkit.process.group import Answer, run_group, started
+from verl_doctor.toolkit.process.group import Output, run_group, started
 
-__all__ = ["Answer", "Machine", "Runner"]
+__all__ = ["Answer", "Machine", "Output", "Runner"]
+
+Answer = Output
+"""The name of `Output` in 0.1, for plugins."""
 
 # Caches of a child go to a private folder, so that inspecting an environment leaves no trace in the user's home.
 _PRIVATE_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "TMPDIR")
@@ -30,7 +33,7 @@ _NO_TEMPORARY_FOLDER = (
     "no folder for temporary files can be written (TMPDIR, /tmp, /var/tmp): set TMPDIR to one"
 )
 
-Runner = Callable[[Sequence[str], Mapping[str, str], float], Answer]
+Runner = Callable[[Sequence[str], Mapping[str, str], float], Output]
 
 
 def _current_folder() -> Path:
@@ -117,7 +120,7 @@ class Machine:
                 done = "/"
         return done
 
-    def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Answer:
+    def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Output:
         """Run a program as the user's job would be run, in a private folder, without writing bytecode.
 
         It and all that it started are killed after `timeout` seconds, or as soon as it has ended. Raises OSError when it
@@ -127,7 +130,7 @@ class Machine:
             return (self.runner or partial(run_group, folder=private))(argv, environment, timeout)
 
     @contextlib.contextmanager
-    def speak(
+    def open_dialogue(
         self,
         argv: Sequence[str],
         order: bytes,
@@ -147,6 +150,8 @@ class Machine:
             let_go.callback(dialogue.close)
             stack.callback(dialogue.stop, patience)
             yield dialogue
+
+    speak = open_dialogue  # its name in 0.1, for plugins
 
     @contextlib.contextmanager
     def _private(self, env: Mapping[str, str] | None) -> Iterator[tuple[str, dict[str, str]]]:

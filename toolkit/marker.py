@@ -88,7 +88,7 @@ def foreign_words(text: str, marker: Marker) -> frozenset[str]:
     return frozenset(
         word
         for word in words
-        if word.lower() not in _ORDINARY and word != marker.word and not _spoken_of(text, word)
+        if word.lower() not in _ORDINARY and word != marker.word and not _is_named(text, word)
     )
 
 
@@ -119,7 +119,7 @@ def _replaced(lines: list[str], number: int, word: str) -> bool:
     return False
 
 
-def _spoken_of(text: str, word: str) -> bool:
+def _is_named(text: str, word: str) -> bool:
     """Return whether code has a name like this word: then comments may refer to that name. Strings do not count."""
     try:
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)

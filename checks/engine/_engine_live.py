@@ -54,7 +54,7 @@ def lost_engines(clusters: RayClusters) -> Iterator[LostEngine]:
     read = [
         cluster_read
         for cluster_read in clusters.clusters
-        if cluster_read.knows("actors") and cluster_read.knows("jobs")
+        if cluster_read.has_read("actors") and cluster_read.has_read("jobs")
     ]
     for joined in read:
         others = [cluster_read for cluster_read in read if cluster_read is not joined]

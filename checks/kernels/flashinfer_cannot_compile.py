@@ -107,8 +107,8 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
         )
     if toolkit.targets and capability not in toolkit.targets:
         unknown = f"nvcc {toolkit.release} does not support GPUs of capability {capability}"
-        knows = f"it supports {', '.join(toolkit.targets)}"
-        yield _Problem(unknown, toolkit.nvcc, knows, Subject("file", toolkit.nvcc, capability))
+        supported = f"it supports {', '.join(toolkit.targets)}"
+        yield _Problem(unknown, toolkit.nvcc, supported, Subject("file", toolkit.nvcc, capability))
     if toolkit.release and cuda and toolkit.release.split(".")[0] != cuda.split(".", maxsplit=1)[0]:
         # Code linked with one CUDA's library may find it next to the other's.
         differs = f"nvcc is of CUDA {toolkit.release}, and torch of {cuda}"

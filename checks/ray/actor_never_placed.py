@@ -48,7 +48,7 @@ def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
     names are case-sensitive: `GPU` and `gpu` are different.
     """
     for cluster in clusters.concerned:
-        if not cluster.knows("nodes") or not cluster.knows("actors"):
+        if not cluster.has_read("nodes") or not cluster.has_read("actors"):
             continue
         for actor in cluster.actors:
             job = cluster.job(actor.job)

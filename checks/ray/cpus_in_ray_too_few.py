@@ -54,7 +54,7 @@ def cpus_in_ray_too_few(
     """
     cluster = clusters.chosen
     nodes, each = requested_of_ray(configuration)
-    if cluster is None or not nodes or not cluster.knows("nodes"):
+    if cluster is None or not nodes or not cluster.has_read("nodes"):
         return
     need = tickets_for(configuration, nodes * each, tickets)
     have, idle = total(cluster.alive, "CPU"), free(cluster.alive, "CPU")

@@ -67,18 +67,18 @@ def gpus_in_ray_too_few(
     """
     cluster = clusters.chosen
     nodes, each = requested_of_ray(configuration)
-    if cluster is None or not nodes or not cluster.knows("nodes"):
+    if cluster is None or not nodes or not cluster.has_read("nodes"):
         return
     if len(cluster.alive) == 1 and _fewer_here(resources, each):
         return
     want, have = nodes * each, total(cluster.alive, "GPU")
     enough = [node for node in cluster.alive if node.resources.get("GPU", 0) >= each]
-    asks = f"the job requests {counted(want, 'GPU')} ({counted(nodes, 'node')} with {each} each), but"
+    beginning = f"the job requests {counted(want, 'GPU')} ({counted(nodes, 'node')} with {each} each), but"
     wanted = f"{NODES}={nodes}, {GPUS}={each}"
     at = f"the GCS at {cluster.address}"
     if have < want:
         yield Finding(
-            f"{asks} the Ray at {cluster.address} has {have:g}",
+            f"{beginning} the Ray at {cluster.address} has {have:g}",
             Evidence(_nodes(cluster), wanted, at),
             subject=Subject("resource", "GPU"),
             remedy=_remedy(cluster),
@@ -86,7 +86,7 @@ def gpus_in_ray_too_few(
     elif len(enough) < nodes:
         some = f"only {len(enough)} of {len(cluster.alive)} nodes" if enough else "no node"
         yield Finding(
-            f"{asks} {some} of the Ray at {cluster.address} has {each}",
+            f"{beginning} {some} of the Ray at {cluster.address} has {each}",
             Evidence(_nodes(cluster), wanted, at),
             subject=Subject("resource", "GPU"),
             remedy=f"set {NODES} and {GPUS} to what the nodes have",
@@ -96,7 +96,7 @@ def gpus_in_ray_too_few(
         left = [holder for holder in found if holder.left]
         severity: Severity | None = None if left or not found else "warning"
         yield Finding(
-            f"{asks} {idle:g} of {have:g} are free in the Ray at {cluster.address}",
+            f"{beginning} {idle:g} of {have:g} are free in the Ray at {cluster.address}",
             Evidence(in_words(found, "GPU") or "Ray does not report who holds them", wanted, at),
             subject=Subject("resource", "GPU"),
             remedy="run verl-doctor clean to see what finished jobs left behind"

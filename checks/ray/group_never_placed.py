@@ -63,7 +63,7 @@ def group_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
     number. A custom resource must be spelled exactly as in `ray start --resources`.
     """
     for cluster in clusters.concerned:
-        if not cluster.knows("nodes") or not cluster.knows("groups"):
+        if not cluster.has_read("nodes") or not cluster.has_read("groups"):
             continue
         for group in cluster.groups:
             job = cluster.job(group.job)

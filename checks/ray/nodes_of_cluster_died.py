@@ -44,7 +44,7 @@ def nodes_of_cluster_died(clusters: RayClusters) -> Iterator[Finding]:
     start --address=` there. Its log is `raylet.out` in its session folder.
     """
     cluster = clusters.chosen
-    if cluster is None or not cluster.knows("nodes"):
+    if cluster is None or not cluster.has_read("nodes"):
         return
     back = {node.address for node in cluster.alive}
     lost = [

@@ -49,7 +49,7 @@ def _held(bundles: list[Mapping[str, float]], resource: str) -> float:
 
 def _left(cluster: RayCluster, job: str) -> bool:
     found = cluster.job(job)
-    return cluster.knows("jobs") and (found is None or found.finished)
+    return cluster.has_read("jobs") and (found is None or found.finished)
 
 
 def _job(cluster: RayCluster, job: str) -> str:

@@ -45,7 +45,7 @@ def runs(*actors: RayActor, finished: bool = False, **changes: Any) -> RayCluste
 def running_groups(clusters: RayClusters) -> Iterator[tuple[RayCluster, WorkerGroup]]:
     """Yield the worker groups of running jobs with at least one actor that is not dead, in the clusters that concern this target."""
     for cluster in clusters.concerned:
-        if cluster.knows("actors") and cluster.knows("jobs"):
+        if cluster.has_read("actors") and cluster.has_read("jobs"):
             ended = ended_jobs(cluster)
             for group in worker_groups(cluster):
                 if not group.over and group.job not in ended:

@@ -54,7 +54,7 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
     or more memory. Then restart the job.
     """
     for cluster in clusters.concerned:
-        if not cluster.knows("actors") or not cluster.knows("jobs"):
+        if not cluster.has_read("actors") or not cluster.has_read("jobs"):
             continue
         there = {(actor.namespace, actor.name) for actor in cluster.actors if actor.state != "DEAD"}
         running = {job.job for job in cluster.jobs if not job.finished}

@@ -76,13 +76,13 @@ def worker_group_waits(clusters: RayClusters, launch: Launch | Unknown) -> Itera
     jobs left behind, `verl-doctor clean` shows and removes.
     """
     for cluster in clusters.concerned:
-        if all(map(cluster.knows, ("nodes", "jobs", "groups", "actors"))):
+        if all(map(cluster.has_read, ("nodes", "jobs", "groups", "actors"))):
             ended = ended_jobs(cluster)
             for group in cluster.groups:
                 if group.state == "PENDING" and group.job not in ended:
                     yield from _unplaced(group, cluster, launch)
     for cluster, members in running_groups(clusters):
-        if cluster.knows("groups"):
+        if cluster.has_read("groups"):
             yield from _crowded(members, cluster, launch)
 
 

@@ -128,8 +128,8 @@ def _edits(source: SourceText) -> Iterator[Edit]:
     for parent in parents:
         _refuse_unless_alone(source, parent)
         _refuse_shadowed(source, parent, frozenset({"os"}))
-        tell = f'{_imports(source, "os")}os.environ["{ADDRESS}"] = ray.get_runtime_context().gcs_address\n'
-        yield Edit(source.start(parent), source.start(parent), source.indented(tell, parent))
+        passing = f'{_imports(source, "os")}os.environ["{ADDRESS}"] = ray.get_runtime_context().gcs_address\n'
+        yield Edit(source.start(parent), source.start(parent), source.indented(passing, parent))
     for lookup in lookups:
         _refuse_shadowed(source, lookup.assigned, _OWN_NAMES)
         yield _joins(source, lookup)

@@ -82,9 +82,9 @@ def _read(answer: Path) -> Construction | None:
     from verl_doctor.toolkit.collectors.construction.child import events_of, stages_of
     from verl_doctor.toolkit.collectors.construction.construction import Construction
     from verl_doctor.toolkit.collectors.construction.world import read
-    from verl_doctor.toolkit.machine import Answer
+    from verl_doctor.toolkit.machine import Output
 
-    said = Answer(0, answer.read_text() if answer.exists() else "", "", 0.0)
+    said = Output(0, answer.read_text() if answer.exists() else "", "", 0.0)
     events = events_of(said, TOKEN)
     if not events or events[-1]["event"] != "whole":
         return None

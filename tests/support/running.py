@@ -51,8 +51,8 @@ def _index_handed_on(folder: Path) -> Iterator[None]:
             _index.update({file.name: file.read_bytes() for file in folder.glob("*.json")})
 
 
-_really_ask = interpreter._ask
-_really_ask_nvml = nvml.ask_nvml
+_really_ask = interpreter._query
+_really_ask_nvml = nvml.query_nvml
 _answers: dict[frozenset[tuple[str, str]], Any] = {}
 
 
@@ -95,8 +95,8 @@ def _is_this_machine(machine: Machine) -> bool:
 def machine_asked_once() -> Iterator[None]:
     """Have the Python that runs the tests describe itself once, and NVML queried once: in the same environment they answer the same."""
     with (
-        mock.patch.object(interpreter, "_ask", _asked_once),
-        mock.patch.object(nvml, "ask_nvml", _nvml_asked_once),
+        mock.patch.object(interpreter, "_query", _asked_once),
+        mock.patch.object(nvml, "query_nvml", _nvml_asked_once),
     ):
         yield
 

@@ -13,15 +13,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 
 
 def seen_by_a_child(**machine: object) -> Mapping[str, str]:
     found: dict[str, str] = {}
 
-    def runner(_: Sequence[str], environ: Mapping[str, str], __: float) -> Answer:
+    def runner(_: Sequence[str], environ: Mapping[str, str], __: float) -> Output:
         found.update(environ)
-        return Answer(0, "", "", 0.0)
+        return Output(0, "", "", 0.0)
 
     Machine(runner=runner, **machine).run(["x"], timeout=1)  # type: ignore[arg-type]
     return found

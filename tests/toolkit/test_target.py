@@ -19,7 +19,7 @@ from verl_doctor.toolkit.collectors.installed.trees import (
     vllm_tree,
 )
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.system.restore import restored
 from verl_doctor.toolkit.target import Options, Target, UsageError, discover, journal_home, journal_homes
 
@@ -296,15 +296,15 @@ def test_packages_of_another_environment_on_pythonpath_are_not_its_own(tmp_path:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Answer(None, "", "", 10.0), "did not answer within"),
-        (Answer(1, "", "Fatal Python error: init_fs_encoding\n", 0.1), "Fatal Python error"),
-        (Answer(0, "hello\n", "", 0.1), "is no Python interpreter"),
-        (Answer(0, '{"version": "3.11"}\n', "", 0.1), "is no Python interpreter"),
-        (Answer(0, "", "", 0.1), "is no Python interpreter"),
+        (Output(None, "", "", 10.0), "did not answer within"),
+        (Output(1, "", "Fatal Python error: init_fs_encoding\n", 0.1), "Fatal Python error"),
+        (Output(0, "hello\n", "", 0.1), "is no Python interpreter"),
+        (Output(0, '{"version": "3.11"}\n', "", 0.1), "is no Python interpreter"),
+        (Output(0, "", "", 0.1), "is no Python interpreter"),
     ],
 )
 def test_an_interpreter_that_answers_strangely_is_unknown(
-    tmp_path: Path, answer: Answer, reason: str
+    tmp_path: Path, answer: Output, reason: str
 ) -> None:
     machine = Machine(cwd=tmp_path, runner=lambda *_: answer)
     said = interpreter.collect(machine, TARGET)

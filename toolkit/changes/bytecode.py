@@ -25,7 +25,7 @@ _FOLDER = "__pycache__"
 _LARGEST_MANIFEST = 256 * 1024 * 1024
 _HALF_WRITTEN = re.compile(r".+\.pyc\.[0-9]+")
 _ABSENT, _WRITTEN = "absent.json.gz", "written.json.gz"
-_ASK_TAG = "import sys; print(sys.implementation.cache_tag)"
+_PRINT_TAG = "import sys; print(sys.implementation.cache_tag)"
 # Reads the sources to compile from a manifest and distributes them over one process per core. Standard input is a pipe that closes when
 # the doctor ends, however it ends: no cache is written after that. Sources that do not compile are ignored; the first disk error is
 # reported.
@@ -142,7 +142,7 @@ def remaining(entry: Entry, index: int, record: BytecodeRecord) -> Remaining:
 def _cache_tag(python: str) -> str:
     try:
         result = subprocess.run(
-            [python, "-I", "-S", "-c", _ASK_TAG], capture_output=True, text=True, check=False, timeout=60
+            [python, "-I", "-S", "-c", _PRINT_TAG], capture_output=True, text=True, check=False, timeout=60
         )
     except OSError as error:
         raise Refused(f"{os_error_text(error)}: this interpreter cannot be run") from None

@@ -51,7 +51,7 @@ class Gathering:
         self._comparison = Comparison()
         self._names: list[str] = []
         self._addresses: list[str] = []
-        self._answered: set[str] = set()
+        self._responded: set[str] = set()
         self._missing: dict[str, str] = {}
         self._environments: Counter[tuple[int, ...]] = Counter()
         self._one_with: dict[tuple[int, ...], NodeFacts] = {}
@@ -59,13 +59,13 @@ class Gathering:
     def add(self, response: NodeResponse) -> None:
         """Judge one node. Of a node that is queried again the first response counts."""
         node = plain(response.node)
-        if node in self._answered:
+        if node in self._responded:
             return
         if response.missing or not response.facts:
             self._missing[node] = response.missing or "it answered without any fact"
             return
         self._missing.pop(node, None)
-        self._answered.add(node)
+        self._responded.add(node)
         number = len(self._names)
         self._names.append(node)
         self._addresses.append(response.address)

@@ -82,7 +82,7 @@ def node_responses(
     order = json.dumps(plan).encode("ascii") + b"\n" + sent
     text = Path(cluster.__file__).read_text("utf-8")
     variables = {"PYTHONDONTWRITEBYTECODE": "1", **driver.variables}
-    with machine.speak(
+    with machine.open_dialogue(
         [driver.python, "-c", text, token], order, env=variables, patience=_LEAVING
     ) as dialogue:
         yield from _NodeTable(watch, only).responses(dialogue, token, deadline + _LATE, driver.address)

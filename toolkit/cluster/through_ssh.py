@@ -83,7 +83,7 @@ def _response(
     order = parcel.order(max(left - _LATE, 1.0), detached=False)
     response = ""
     try:
-        with machine.speak(
+        with machine.open_dialogue(
             command(via, host, python, text, token), order, env=_home(machine), patience=1.0
         ) as dialogue:
             for line in dialogue.lines(deadline):

@@ -78,8 +78,8 @@ def headline(of: Comparison) -> str:
 
 def side(snapshot: Snapshot, otherwise: str) -> str:
     """Describe the origin of a snapshot in one line."""
-    asker = f" asked from {snapshot.machine}" if snapshot.machine else ""
-    nodes = f"{counted(len(snapshot.nodes), 'node')}{asker}" if snapshot.nodes else snapshot.machine
+    queried_from = f" asked from {snapshot.machine}" if snapshot.machine else ""
+    nodes = f"{counted(len(snapshot.nodes), 'node')}{queried_from}" if snapshot.nodes else snapshot.machine
     parts = (nodes, snapshot.taken.replace("T", " ").replace("Z", " UTC"), snapshot.path)
     return ", ".join(filter(None, parts)) or otherwise
 

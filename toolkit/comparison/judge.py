@@ -34,7 +34,7 @@ _CODES: Mapping[Verdict, ExitCode] = {
 }
 _JUDGED = frozenset({"pass", "warn", "fail"})
 _CONCLUSIVE = _JUDGED | {"not_applicable"}
-_SPEAKING = frozenset({"error", "warning"})
+_VERDICT_STATUSES = frozenset({"error", "warning"})
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def compared(old: Snapshot, new: Snapshot, run: Session) -> Comparison:
     gone = {
         key_of(result.code, finding): (result.code, finding.message)
         for result, finding in before.findings()
-        if finding.severity in _SPEAKING
+        if finding.severity in _VERDICT_STATUSES
         and key_of(result.code, finding) not in still
         and judged_now.get(result.code) in _CONCLUSIVE
         and not ((check := run.registry.check(result.code)) and _lacks(check, old, new))

@@ -99,7 +99,7 @@ def nothing(_name: str, _old: str, _new: str) -> str:
     return ""
 
 
-def say(step: str) -> Step:
+def fixed_step(step: str) -> Step:
     """Return the same step for all, with `{name}` and `{old}`, if there was an old value."""
     return lambda name, old, _: step.format(name=name, old=old) if old else ""
 

@@ -41,7 +41,7 @@ from verl_doctor.toolkit.comparison.meaning import Matters, Step
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.text import in_bytes
 
-_FOLDER = meaning.say("let its variable name a folder on {old}")
+_FOLDER = meaning.fixed_step("let its variable name a folder on {old}")
 
 LEAD = (
     "verl", "vllm", "torch", "ray", "transformers", "flash-attn", "flashinfer-python", "triton",
@@ -353,34 +353,34 @@ READERS: tuple[Reader, ...] = (
     Reader(_packages, "the job imports it", step=meaning.install),
     Reader(
         fleet_subjects.read_edited_files, "it is not as its package brought it", meaning.edited,
-        step=meaning.say("verl-doctor patches export FILE there, patches apply FILE here"),
+        step=meaning.fixed_step("verl-doctor patches export FILE there, patches apply FILE here"),
     ),
-    Reader(_python, "compiled packages are built for it", step=meaning.say("an environment with {name} {old}")),
-    Reader(_torch, "other compiled packages must be built for the same", step=meaning.say("the {name} {old}")),
+    Reader(_python, "compiled packages are built for it", step=meaning.fixed_step("an environment with {name} {old}")),
+    Reader(_torch, "other compiled packages must be built for the same", step=meaning.fixed_step("the {name} {old}")),
     Reader(
         _found_in, "another copy of verl may be the one that runs",
-        step=meaning.say("see which one is imported: verl-doctor check --select PKG"),
+        step=meaning.fixed_step("see which one is imported: verl-doctor check --select PKG"),
     ),
-    Reader(_gpus, "batch sizes and parallelism are made for the GPUs", step=meaning.say("let the launch script be judged: verl-doctor check run.sh")),
-    Reader(_driver, "it decides which CUDA runs here", step=meaning.say("request {old} or later"), both=True),
+    Reader(_gpus, "batch sizes and parallelism are made for the GPUs", step=meaning.fixed_step("let the launch script be judged: verl-doctor check run.sh")),
+    Reader(_driver, "it decides which CUDA runs here", step=meaning.fixed_step("request {old} or later"), both=True),
     Reader(_libcuda, "processes load this one", both=True),
-    Reader(_gpu_settings, "speed and memory depend on it", step=meaning.say("request {old}, as before"), both=True),
-    Reader(_toolkit, "kernels are compiled with it when the job starts", step=meaning.say("an image with {name} {old}"), both=True),
+    Reader(_gpu_settings, "speed and memory depend on it", step=meaning.fixed_step("request {old}, as before"), both=True),
+    Reader(_toolkit, "kernels are compiled with it when the job starts", step=meaning.fixed_step("an image with {name} {old}"), both=True),
     Reader(_job_variables, "the job's processes have it", meaning.variable, step=meaning.export, requires="script"),
     Reader(_variables, "the job's processes have it", meaning.variable, step=meaning.export),
     Reader(_configuration, "the launch script composes to it", meaning.setting, step=meaning.override, requires="script"),
     Reader(fleet_subjects.read_limits, "less than the job had before", meaning.less, step=meaning.ulimit),
     Reader(
         _control_group, "the container gives less than the job had before", meaning.less,
-        step=meaning.say("ask the scheduler for as much as before"),
+        step=meaning.fixed_step("ask the scheduler for as much as before"),
     ),
     Reader(
         fleet_subjects.read_cpus, "fewer than the job had before", meaning.less,
-        step=meaning.say("ask the scheduler for {old}"),
+        step=meaning.fixed_step("ask the scheduler for {old}"),
     ),
     Reader(
         fleet_subjects.read_memory, "less than the job had before", meaning.less, fleet_subjects.BYTES,
-        meaning.say("ask the scheduler for as much as before"),
+        meaning.fixed_step("ask the scheduler for as much as before"),
     ),
     Reader(
         fleet_subjects.read_shared_memory, "less than the job had before", meaning.less, fleet_subjects.BYTES,
@@ -388,21 +388,21 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         _mounts, "what lies there is not the same", meaning.mount,
-        step=meaning.say("mount it here too, or name another folder in the launch script"),
+        step=meaning.fixed_step("mount it here too, or name another folder in the launch script"),
     ),
     Reader(_folders, "speed and safety of what is written there depend on it", step=_FOLDER, both=True),
     Reader(_caches, "speed and safety of what is compiled depend on it", step=_FOLDER, both=True),
     Reader(
         fleet_subjects.read_job_files, "the job reads it", meaning.lost,
-        step=meaning.say("copy {name} here"), requires="files",
+        step=meaning.fixed_step("copy {name} here"), requires="files",
     ),
-    Reader(_ray, "the job joins it", step=meaning.say("a cluster with {name} {old}")),
+    Reader(_ray, "the job joins it", step=meaning.fixed_step("a cluster with {name} {old}")),
     Reader(_job_nodes, "the job is spread over them", requires="script"),
     Reader(_backends, "the rollout can choose among them only", both=True),
     Reader(fleet_subjects.read_rdma, "traffic between nodes goes through it"),
     Reader(
         _network, "NCCL and gloo choose among them by name",
-        step=meaning.say("let NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name one that is here"),
+        step=meaning.fixed_step("let NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name one that is here"),
     ),
     Reader(_clock, "logs and time-outs of several nodes are compared by it", meaning.clock),
     Reader(_system, "drivers and containers depend on it"),

@@ -44,7 +44,7 @@ class Progress:
             sys.stderr.write("\r\x1b[2K")
             sys.stderr.flush()
 
-    def say(self, doing: str) -> None:
+    def show(self, doing: str) -> None:
         """Show the current step."""
         self._doing = doing
 

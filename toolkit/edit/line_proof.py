@@ -50,11 +50,11 @@ def _is_to_go(node: Simple, wanted: Wanted) -> bool:
     """Return whether a command only sets the variable that is to be removed."""
     name, instead = wanted.get(node.line, ("", ""))
     set_here = [*node.assignments, *(word for word in node.words if isinstance(word, Assignment))]
-    spoken = [word.raw for word in node.words if isinstance(word, Written)]
+    written = [word.raw for word in node.words if isinstance(word, Written)]
     return (
         instead is None
         and [assignment.name for assignment in set_here] == [name]
-        and spoken in ([], ["export"])
+        and written in ([], ["export"])
         and not any(isinstance(part, Substitution) for part in below(set_here[0]))
     )
 

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Unknown
 
 _OTHERWISE = "use the address that its ray start --head printed, or remove --ray-address"
-_ASKS = "--python names the environment whose Ray asks"
+_CALLS = "--python names the environment whose Ray asks"
 
 
 def queried_clusters(address: str, facts: Facts) -> RayClusters | Unknown:
@@ -23,7 +23,7 @@ def queried_clusters(address: str, facts: Facts) -> RayClusters | Unknown:
     if place is not None and place.trouble:
         return Unknown(f"no Ray answers at --ray-address: {place.trouble}; {_OTHERWISE}")
     if isinstance(clusters, Unknown):
-        return Unknown(f"the Ray at {address} cannot be read: {clusters.reason}; {_ASKS}")
+        return Unknown(f"the Ray at {address} cannot be read: {clusters.reason}; {_CALLS}")
     named = clusters.at(place.address if place is not None else address)
     if named is None or named.refused:
         why = "it was not read" if named is None else named.refused

@@ -72,7 +72,7 @@ class PackageIndex:
         with self._lock:
             if project not in self._known:
                 try:
-                    self._known[project] = self._ask(project)
+                    self._known[project] = self._query(project)
                 except NoListing as error:
                     self._known[project] = str(error)
             known = self._known[project]
@@ -80,7 +80,7 @@ class PackageIndex:
             raise NoListing(known)
         return known
 
-    def _ask(self, project: str) -> Listing:
+    def _query(self, project: str) -> Listing:
         wheels: dict[str, WheelFile] = {}
         taken, silent, answered = 0.0, [], 0
         for place in self._places(project):

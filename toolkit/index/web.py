@@ -115,7 +115,7 @@ class Web:
 
     def page(self, url: str, accept: str, most: int) -> Page:
         """Fetch a page of at most `most` bytes. Raises WebError."""
-        exchange = self._ask(url, {"Accept": accept}, _LONGEST_PAGE)
+        exchange = self._query(url, {"Accept": accept}, _LONGEST_PAGE)
         try:
             if exchange.response.status != http.client.OK:
                 raise _refused(exchange)
@@ -132,7 +132,7 @@ class Web:
         A server without range support returns the whole file: that exchange is returned, to be read further
         or ended.
         """
-        exchange = self._ask(url, {"Range": f"bytes={span}"}, _LONGEST_PART)
+        exchange = self._query(url, {"Range": f"bytes={span}"}, _LONGEST_PART)
         if exchange.response.status == http.client.OK:
             return exchange
         try:
@@ -159,7 +159,7 @@ class Web:
         with self._lock:
             self._idle.setdefault((where.scheme, where.netloc), []).append(connection)
 
-    def _ask(self, url: str, headers: Mapping[str, str], limit: float) -> Exchange:
+    def _query(self, url: str, headers: Mapping[str, str], limit: float) -> Exchange:
         """Send a request, and follow redirects."""
         for _ in range(_MOST_REDIRECTS):
             exchange = self._sent(url, headers, limit)

@@ -131,7 +131,7 @@ class Rank:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def hear(selector: selectors.BaseSelector, seconds: float) -> None:
+def receive(selector: selectors.BaseSelector, seconds: float) -> None:
     """Read what is available, after waiting at most this long."""
     for key, _ in selector.select(timeout=seconds):
         data = os.read(key.fd, 65536)
@@ -154,7 +154,7 @@ def attempt(backend: str, world: int, limit: float) -> dict[str, Any]:
             for descriptor, take in rank.sources.items():
                 selector.register(descriptor, selectors.EVENT_READ, take)
         while time.monotonic() < deadline and not all(rank.finished for rank in ranks):
-            hear(selector, 0.1)
+            receive(selector, 0.1)
             for rank in ranks:
                 rank.look()
             if any(rank.ended is not None for rank in ranks):
@@ -162,7 +162,7 @@ def attempt(backend: str, world: int, limit: float) -> dict[str, Any]:
         for rank in ranks:
             rank.end()
         for _ in range(64):  # their last output; a continuing flood is cut off
-            hear(selector, 0)
+            receive(selector, 0)
     return {
         "seconds": time.monotonic() - started,
         "ranks": [

@@ -42,28 +42,28 @@ def main(token: str, name: str) -> None:
     """Load the library, initialise it, count devices."""
     report: dict[str, Any] = {"file": ""}
 
-    def tell(**more: Any) -> None:
+    def emit(**more: Any) -> None:
         report.update(more)
         print(f"\n{token}{json.dumps(report)}", flush=True)
 
-    tell()
+    emit()
     try:
         library = ctypes.CDLL(name)
     except OSError as error:
-        tell(refused=str(error))
+        emit(refused=str(error))
         return
-    tell(file=mapped_libcuda())
+    emit(file=mapped_libcuda())
     version, count, text = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_char_p()
     if library.cuDriverGetVersion(ctypes.byref(version)) == 0:
-        tell(cuda=version.value)
+        emit(cuda=version.value)
     code = library.cuInit(0)
-    tell(code=code)
+    emit(code=code)
     if code == 0:
-        tell(code=library.cuDeviceGetCount(ctypes.byref(count)), devices=count.value)
+        emit(code=library.cuDeviceGetCount(ctypes.byref(count)), devices=count.value)
         return
-    tell(refused_devices=refused_devices())
+    emit(refused_devices=refused_devices())
     if library.cuGetErrorName(code, ctypes.byref(text)) == 0 and text.value:
-        tell(name=text.value.decode("ascii", "replace"))
+        emit(name=text.value.decode("ascii", "replace"))
 
 
 if __name__ == "__main__":

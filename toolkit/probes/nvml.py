@@ -67,8 +67,8 @@ def processes(nvml: Any, device: Any) -> list[list[int | None]]:
     for kind in ("Graphics", "Compute"):
         for version in ("v2", "v3"):  # the newer version counts; drivers before 510 have the older one
             with contextlib.suppress(nvml.NVMLError, AttributeError):
-                ask = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{version}")
-                found.update((process.pid, process.usedGpuMemory) for process in ask(device))
+                read = getattr(nvml, f"nvmlDeviceGet{kind}RunningProcesses_{version}")
+                found.update((process.pid, process.usedGpuMemory) for process in read(device))
     return [[pid, size] for pid, size in found.items()]
 
 
@@ -158,15 +158,15 @@ def describe(nvml: Any, device: Any, into: dict[str, Any]) -> None:
     """Query everything about one GPU. What it does not support is left out; other errors are kept under `errors`."""
     for name, call in CALLS.items():
         keep(nvml, into, name, call, device)
-    for ask in LONGER:
-        keep(nvml, into, ask.__name__, ask, nvml, device)
+    for read in LONGER:
+        keep(nvml, into, read.__name__, read, nvml, device)
 
 
 def keep(nvml: Any, into: dict[str, Any], name: str, call: str | Callable[..., Any], *arguments: Any) -> None:
     """Keep one result, or NVML's error number and message."""
     try:
-        ask = getattr(nvml, call) if isinstance(call, str) else call
-        into[name] = text(ask(*arguments))
+        read = getattr(nvml, call) if isinstance(call, str) else call
+        into[name] = text(read(*arguments))
     except nvml.NVMLError as error:
         if getattr(error, "value", None) not in _NOT_SUPPORTED:
             into.setdefault("errors", {})[name] = [getattr(error, "value", None), str(error)]
@@ -211,8 +211,8 @@ def survey(nvml: Any, patience: float = SURVEY_TIMEOUT) -> dict[str, Any]:
     deadline = started + patience
     side_by_side(describe_device, range(count), deadline)
     found["gpus"] = [dict(mine) for mine in devices_found]
-    answering = dict(devices)
-    side_by_side(lambda _: found.update(peers=list(peers(nvml, answering))), range(1), deadline)
+    responding = dict(devices)
+    side_by_side(lambda _: found.update(peers=list(peers(nvml, responding))), range(1), deadline)
     return found
 
 

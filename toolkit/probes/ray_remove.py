@@ -21,7 +21,7 @@ _PAUSE = 0.05
 _DYING = 10.0  # seconds for ended actors and groups to disappear
 
 
-def say(token: str, answer: dict[str, Any]) -> None:
+def print_result(token: str, answer: dict[str, Any]) -> None:
     """Print the result after the token, which other output cannot contain, and stop."""
     sys.stdout.write(f"\n{token}{json.dumps(answer)}\n")
     sys.stdout.flush()
@@ -145,10 +145,10 @@ def attempt(cluster: Cluster, end: Callable[[str], str], identity: str) -> str:
 def main(token: str, question: dict[str, Any]) -> None:
     """Print the result in time."""
     late = {"refused": f"Ray did not do it within {question['limit']:g} s"}
-    clock = threading.Timer(question["limit"], say, (token, late))
+    clock = threading.Timer(question["limit"], print_result, (token, late))
     clock.daemon = True
     clock.start()
-    say(token, work(question))
+    print_result(token, work(question))
 
 
 if __name__ == "__main__":

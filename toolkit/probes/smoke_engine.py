@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any
 
-from verl_doctor.toolkit.probes.smoke_steps import step, tell
+from verl_doctor.toolkit.probes.smoke_steps import emit, step
 
 TOKENS = 16
 PROMPTS = ["1 + 1 =", "The capital of France is"]
@@ -32,16 +32,16 @@ def main(model: str, device: str, more: str) -> None:
         engine = engine_class(model=model, **asleep, **json.loads(more))
     generate(engine, sampling, "generate")
     if device != "cuda":
-        tell(left_out="sleep and wake: memory of GPUs only is given back")
+        emit(left_out="sleep and wake: memory of GPUs only is given back")
         return
     awake = used(device)
     with step("sleep"):
         engine.sleep(level=1)
     asleep_now = used(device)
     if before is None or awake is None or asleep_now is None:
-        tell(left_out="how much memory sleep gives back: NVML does not tell it here")
+        emit(left_out="how much memory sleep gives back: NVML does not tell it here")
     else:
-        tell(took=awake - before, given_back=awake - asleep_now)
+        emit(took=awake - before, given_back=awake - asleep_now)
     with step("wake"):
         engine.wake_up()
     generate(engine, sampling, "generate again")

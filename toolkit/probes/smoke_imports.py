@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from verl_doctor.toolkit.probes.smoke_steps import step, tell
+from verl_doctor.toolkit.probes.smoke_steps import emit, step
 
 
 def main(device: str, *modules: str) -> None:
@@ -22,8 +22,8 @@ def main(device: str, *modules: str) -> None:
         if name == "torch" and device == "cuda":
             with step("start CUDA"):
                 module.cuda.init()
-                tell(gpus=module.cuda.device_count())
-    tell(cpu=time.process_time())
+                emit(gpus=module.cuda.device_count())
+    emit(cpu=time.process_time())
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

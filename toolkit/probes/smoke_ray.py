@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-from verl_doctor.toolkit.probes.smoke_steps import step, tell
+from verl_doctor.toolkit.probes.smoke_steps import emit, step
 
 NAMESPACE = "verl_doctor_smoke"
 STORE = 100 * 1024 * 1024  # bytes of shared memory; Ray needs 75 MB at least
@@ -39,7 +39,7 @@ def main(gpus: int, cpus: int) -> None:
     with step("a placement group"):
         placed(ray, gpus)
     if importlib.util.find_spec("verl") is None:
-        tell(left_out="a worker group of verl's: verl is not installed")
+        emit(left_out="a worker group of verl's: verl is not installed")
     else:
         with step("a worker group of verl's"):
             group(ray, gpus)
@@ -59,10 +59,10 @@ def actor(ray: Any) -> None:
 
     made = ray.remote(Echo).options(name="echo", num_cpus=0).remote()
     found = ray.get_actor("echo", namespace=NAMESPACE)
-    heard = ray.get(found.variable.remote(WORD))
-    if heard != "heard":
+    value = ray.get(found.variable.remote(WORD))
+    if value != "heard":
         raise RuntimeError(
-            f"the actor has {WORD}={heard!r}: Ray does not hand on the env_vars of a runtime_env"
+            f"the actor has {WORD}={value!r}: Ray does not hand on the env_vars of a runtime_env"
         )
     if len(ray.get(found.many.remote())) != 2 * 1024 * 1024:
         raise RuntimeError("an object comes back from the object store shorter than it was")
@@ -90,7 +90,7 @@ def placed(ray: Any, gpus: int) -> None:
         for index in range(gpus)
     ]
     devices = ray.get(tasks)
-    tell(devices=devices)
+    emit(devices=devices)
     if len({*devices}) != gpus and not any(name.startswith("RAY_EXPERIMENTAL_NOSET_") for name in os.environ):
         raise RuntimeError(f"{gpus} tasks with a GPU each were given CUDA_VISIBLE_DEVICES {devices}")
     ray.util.remove_placement_group(group)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def tell(**what: Any) -> None:
+def emit(**what: Any) -> None:
     """Write one line to a channel without other output."""
     with open(os.environ["VERL_DOCTOR_TOLD"], "a", encoding="utf-8") as file:  # noqa: PTH123 - the target's Python may be old
         file.write(json.dumps(what) + "\n")
@@ -19,7 +19,7 @@ def tell(**what: Any) -> None:
 @contextlib.contextmanager
 def step(name: str) -> Iterator[None]:
     """Report that a step begins, and how long it took if it succeeded."""
-    tell(begun=name)
+    emit(begun=name)
     clock, cpu = time.monotonic(), time.process_time()
     yield
-    tell(step=name, seconds=round(time.monotonic() - clock, 3), cpu=round(time.process_time() - cpu, 3))
+    emit(step=name, seconds=round(time.monotonic() - clock, 3), cpu=round(time.process_time() - cpu, 3))

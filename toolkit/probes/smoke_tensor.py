@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-from verl_doctor.toolkit.probes.smoke_steps import step, tell
+from verl_doctor.toolkit.probes.smoke_steps import emit, step
 
 SIZE = 256
 
@@ -26,7 +26,7 @@ def main(kind: str) -> None:
                     f"it computes wrongly: {SIZE} is wanted, {product.min()} to {product.max()} came out"
                 )
         if kind == "cuda":
-            tell(device=name, called=torch.cuda.get_device_name(name))
+            emit(device=name, called=torch.cuda.get_device_name(name))
 
 
 if __name__ == "__main__":

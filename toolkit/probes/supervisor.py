@@ -41,8 +41,8 @@ def main() -> None:
             )  # they are meant for the program; ignoring them would be inherited
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    talk = socket.socket(fileno=os.dup(0))
-    with talk.makefile("rb") as order:
+    channel = socket.socket(fileno=os.dup(0))
+    with channel.makefile("rb") as order:
         wanted = json.loads(order.readline())
     try:
         program = subprocess.Popen(
@@ -52,12 +52,12 @@ def main() -> None:
             start_new_session=True,  # some programs kill their whole process group
         )
     except OSError as error:
-        _say(talk, error.errno or errno.EIO)
+        _report(channel, error.errno or errno.EIO)
         os._exit(1)
     os.close(1)  # readers of the output must see where the program's output ends
     os.close(2)
-    _say(talk, 0)
-    status = _watch(program.pid, talk)
+    _report(channel, 0)
+    status = _watch(program.pid, channel)
     if status is None:
         with contextlib.suppress(OSError):
             os.killpg(program.pid, signal.SIGKILL)
@@ -65,25 +65,25 @@ def main() -> None:
     _end_as(status or 0)
 
 
-def _say(talk: socket.socket, number: int) -> None:
+def _report(channel: socket.socket, number: int) -> None:
     with contextlib.suppress(OSError):  # the other end is closed
-        talk.sendall(b"%d\n" % number)
+        channel.sendall(b"%d\n" % number)
 
 
-def _watch(program: int, talk: socket.socket) -> int | None:
+def _watch(program: int, channel: socket.socket) -> int | None:
     """Report when the program ends, and wait until the other end closes. Return its status, None if it still runs."""
     status = None
     with contextlib.ExitStack() as stack:
-        waited = [talk.fileno()]
+        waited = [channel.fileno()]
         with contextlib.suppress(AttributeError, OSError):
             end = os.pidfd_open(program)
             stack.callback(os.close, end)
             waited.append(end)
-        while talk.fileno() not in select.select(waited, [], [], _LOOK)[0]:
+        while channel.fileno() not in select.select(waited, [], [], _LOOK)[0]:
             for pid, how in _ended():
                 if pid == program:
                     status, waited = how, waited[:1]
-                    _say(talk, how)
+                    _report(channel, how)
     return status
 
 

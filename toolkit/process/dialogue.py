@@ -34,7 +34,7 @@ class Dialogue:
             selector.register(self._err, selectors.EVENT_READ)
             if self._order:
                 selector.register(self._in, selectors.EVENT_WRITE)
-            while self._hears(selector) and (left := deadline - time.monotonic()) > 0:
+            while self._has_more(selector) and (left := deadline - time.monotonic()) > 0:
                 for key, _ in selector.select(left):
                     if key.fileobj is self._in:
                         if not self._write():
@@ -69,7 +69,7 @@ class Dialogue:
         lines = self._complaint.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else "it printed nothing"
 
-    def _hears(self, selector: selectors.BaseSelector) -> bool:
+    def _has_more(self, selector: selectors.BaseSelector) -> bool:
         """Whether more output may come."""
         return any(key.events & selectors.EVENT_READ for key in selector.get_map().values())
 

@@ -28,7 +28,7 @@ _GET_CHILD_SUBREAPER = 37
 
 
 @dataclass(frozen=True)
-class Answer:
+class Output:
     """The output of a child process. `code` is None when it ran out of time and was killed.
 
     A child that wrote without end was killed, too, and is `flooded`: its `code` is the signal's, and its error output ends
@@ -48,7 +48,7 @@ class Answer:
         return lines[-1].strip() if lines else "it printed nothing"
 
 
-def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, folder: str) -> Answer:
+def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, folder: str) -> Output:
     """Run a child in `folder` until it ends, writes too much, or reaches its `timeout` in seconds; then end all that it started.
 
     Raises OSError when it cannot be started.
@@ -68,7 +68,7 @@ def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, f
     flooded = any(stream.is_too_long for stream in streams)
     if flooded:
         err += f"\nit was killed after {_MOST_READ // 1024 // 1024} MB of output"
-    return Answer(code, out, err, time.monotonic() - begun, flooded)
+    return Output(code, out, err, time.monotonic() - begun, flooded)
 
 
 @contextlib.contextmanager
@@ -223,10 +223,10 @@ _orphans = _Orphans()
 def _is_subreaper() -> int:
     import ctypes  # noqa: PLC0415 - a few milliseconds that only a child is worth
 
-    answer = ctypes.c_int(0)
+    output = ctypes.c_int(0)
     with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
-    return answer.value
+        ctypes.CDLL(None).prctl(_GET_CHILD_SUBREAPER, ctypes.byref(output), 0, 0, 0)
+    return output.value
 
 
 def _become_subreaper(value: int) -> bool:

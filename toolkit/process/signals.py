@@ -10,7 +10,7 @@ from typing import NoReturn
 
 @contextlib.contextmanager
 def taken(
-    numbers: Iterable[signal.Signals], tell: Callable[[signal.Signals], None], *, once: bool = False
+    numbers: Iterable[signal.Signals], handle: Callable[[signal.Signals], None], *, once: bool = False
 ) -> Iterator[None]:
     """Report these signals instead of ending; `once`: only the first. An ignored signal, such as SIGHUP under `nohup`, stays ignored."""
     before = {
@@ -21,13 +21,13 @@ def taken(
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def heard(number: int, _: object) -> None:
+    def on_signal(number: int, _: object) -> None:
         if once:
             put_back()
-        tell(signal.Signals(number))
+        handle(signal.Signals(number))
 
     for number in before:
-        signal.signal(number, heard)
+        signal.signal(number, on_signal)
     try:
         yield
     finally:

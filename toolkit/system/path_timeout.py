@@ -14,9 +14,9 @@ T = TypeVar("T")
 PATH_TIMEOUT = 5  # seconds
 
 
-def in_time(ask: Callable[[], T], patience: float | None = None) -> T | None:
+def in_time(query: Callable[[], T], patience: float | None = None) -> T | None:
     """Return the result of a check of a path; None when it timed out."""
-    return all_in_time([ask], patience)[0]
+    return all_in_time([query], patience)[0]
 
 
 def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = None) -> list[T | None]:
@@ -27,10 +27,12 @@ def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = N
     """
     answers: list[T | None] = [None] * len(questions)
 
-    def ask(number: int) -> None:
+    def query(number: int) -> None:
         answers[number] = questions[number]()
 
-    threads = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(len(questions))]
+    threads = [
+        threading.Thread(target=query, args=(number,), daemon=True) for number in range(len(questions))
+    ]
     try:
         for thread in threads:
             thread.start()

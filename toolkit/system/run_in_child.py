@@ -19,7 +19,7 @@ from verl_doctor.toolkit.machine import Machine
 R = TypeVar("R")
 
 # Both files lie in a folder that only this user may enter, and are written by this code.
-_ASKED, _ANSWERED = "asked", "answered"
+_REQUEST, _RESULT = "asked", "answered"
 _CHILD = """
 import pickle, sys
 sys.path[:] = pickle.loads(bytes.fromhex(sys.argv[2]))
@@ -36,12 +36,12 @@ def aside(work: Callable[[], R], limit: float) -> R:
     """
     if _cores() > 1:
         with TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as folder:
-            Path(folder, _ASKED).write_bytes(pickle.dumps(work))
+            Path(folder, _REQUEST).write_bytes(pickle.dumps(work))
             child = [sys.executable, "-c", _CHILD, folder, pickle.dumps(sys.path).hex()]
             ended = Machine().run(child, timeout=limit)
-            answered = Path(folder, _ANSWERED)
-            if os.path.isfile(answered):
-                return pickle.loads(answered.read_bytes())  # type: ignore[no-any-return] # noqa: S301 - see above
+            result = Path(folder, _RESULT)
+            if os.path.isfile(result):
+                return pickle.loads(result.read_bytes())  # type: ignore[no-any-return] # noqa: S301 - see above
             if ended.code is None:
                 raise TimeoutError(f"reading took longer than {limit:.0f} s")
     return work()
@@ -49,10 +49,10 @@ def aside(work: Callable[[], R], limit: float) -> R:
 
 def answer(folder: str) -> None:
     """Run in the child: read the work, and write the result whole or not at all."""
-    work = pickle.loads(Path(folder, _ASKED).read_bytes())  # noqa: S301 - see above
+    work = pickle.loads(Path(folder, _REQUEST).read_bytes())  # noqa: S301 - see above
     unfinished = Path(folder, "unfinished")
     unfinished.write_bytes(pickle.dumps(work()))
-    unfinished.replace(Path(folder, _ANSWERED))
+    unfinished.replace(Path(folder, _RESULT))
 
 
 def _cores() -> int:

@@ -27,20 +27,20 @@ class NotStarted(OSError):  # noqa: N818 - an answer, not a defect
 class Minded:
     """A running program. `minder` is its topmost process, `output` the pipe that it writes into."""
 
-    def __init__(self, minder: Popen[bytes], talk: socket.socket) -> None:
+    def __init__(self, minder: Popen[bytes], channel: socket.socket) -> None:
         if minder.stdout is None:
             raise ValueError("a program that is listened to needs its output as a pipe")
         self.minder, self.output = minder, minder.stdout
-        self._talk = talk
+        self._channel = channel
 
     def fileno(self) -> int:
         """Return what can be read when the program has ended."""
-        return self._talk.fileno()
+        return self._channel.fileno()
 
     def has_ended(self) -> bool:
         """Return whether the program has ended, or its minder was killed. What it left still runs."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._talk, selectors.EVENT_READ)
+            selector.register(self._channel, selectors.EVENT_READ)
             return bool(selector.select(0))
 
     @property
@@ -70,10 +70,10 @@ def minded(argv: Sequence[str], environ: Mapping[str, str], folder: str) -> Iter
             _wait_for(minder.pid)
 
 
-def _start(talk: socket.socket, order: bytes, program: str) -> None:
+def _start(channel: socket.socket, order: bytes, program: str) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        talk.sendall(order + b"\n")
-    with talk.makefile("rb", buffering=0) as answer:  # not beyond the first line
+        channel.sendall(order + b"\n")
+    with channel.makefile("rb", buffering=0) as answer:  # not beyond the first line
         error = int(answer.readline() or errno.ECHILD)
     if error:
         raise NotStarted(error, os.strerror(error), program)

@@ -10,21 +10,21 @@ Reply = Literal["connected", "refused", "silence", "no route", "no such name"]
 
 
 @dataclass(frozen=True)
-class Answered:
+class Connection:
     """The result of one attempt. `error` is the kernel's name for it."""
 
     reply: Reply
     error: str = ""
 
 
-def knock(address: str, port: int, limit: float) -> Answered:
+def knock(address: str, port: int, limit: float) -> Connection:
     """Try for `limit` seconds. `address` is numeric: resolving a name has no time limit."""
     try:
         socket.create_connection((address, port), timeout=limit).close()
     except ConnectionRefusedError as error:
-        return Answered("refused", error.strerror or "")
+        return Connection("refused", error.strerror or "")
     except TimeoutError:
-        return Answered("silence", f"no answer within {limit:g} s")
+        return Connection("silence", f"no answer within {limit:g} s")
     except OSError as error:
-        return Answered("no route", error.strerror or str(error))
-    return Answered("connected")
+        return Connection("no route", error.strerror or str(error))
+    return Connection("connected")

@@ -18,7 +18,7 @@ _REQUEST_ALL = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 _ERROR, _DONE = 2, 3
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _REQUEST = struct.Struct("=BBHIIIII")  # family, protocol, pad, states, inode, what to show, cookie
-_ANSWER = struct.Struct("=BBBBIII")  # family, type, state, pad, inode, cookie
+_MESSAGE = struct.Struct("=BBBBIII")  # family, type, state, pad, inode, cookie
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
 _NUMBER = struct.Struct("=I")
 _ANY = 0xFFFFFFFF
@@ -83,38 +83,38 @@ def unix_diagnoses() -> tuple[Diagnosis, ...] | None:
     body = _REQUEST.pack(socket.AF_UNIX, 0, 0, _ANY, 0, _SHOW_PEER | _SHOW_CLIENTS | _SHOW_QUEUE, _ANY, _ANY)
     request = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST_ALL, 1, 0) + body
     try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as asking:
-            asking.settimeout(_KERNEL_TIMEOUT)
-            asking.send(request)
-            return tuple(_answers(asking))
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as connection:
+            connection.settimeout(_KERNEL_TIMEOUT)
+            connection.send(request)
+            return tuple(_messages(connection))
     except (OSError, struct.error):
         return None
 
 
-def _answers(asking: socket.socket) -> Iterator[Diagnosis]:
+def _messages(connection: socket.socket) -> Iterator[Diagnosis]:
     """Query the kernel. Raises OSError when it refuses."""
     while True:
-        heard = asking.recv(_BUFFER)
+        received = connection.recv(_BUFFER)
         place = 0
-        while place < len(heard):
-            length, kind, *_ = _HEADER.unpack_from(heard, place)
+        while place < len(received):
+            length, kind, *_ = _HEADER.unpack_from(received, place)
             if kind == _DONE:
                 return
             if kind == _ERROR or length < _HEADER.size:
                 raise OSError("the kernel does not answer sock_diag")
-            yield _diagnosis(heard, place + _HEADER.size, place + length)
+            yield _diagnosis(received, place + _HEADER.size, place + length)
             place += _aligned(length)
 
 
-def _diagnosis(heard: bytes, place: int, end: int) -> Diagnosis:
-    inode: int = _ANSWER.unpack_from(heard, place)[4]
-    place += _ANSWER.size
+def _diagnosis(received: bytes, place: int, end: int) -> Diagnosis:
+    inode: int = _MESSAGE.unpack_from(received, place)[4]
+    place += _MESSAGE.size
     numbers: dict[int, tuple[int, ...]] = {}
     while place < end:
-        length, kind = _ATTRIBUTE.unpack_from(heard, place)
+        length, kind = _ATTRIBUTE.unpack_from(received, place)
         if kind in (_PEER, _CLIENTS, _QUEUE):
             count = max(length - _ATTRIBUTE.size, 0) // _NUMBER.size
-            numbers[kind] = struct.unpack_from(f"={count}I", heard, place + _ATTRIBUTE.size)
+            numbers[kind] = struct.unpack_from(f"={count}I", received, place + _ATTRIBUTE.size)
         place += max(_aligned(length), _ATTRIBUTE.size)
     peer, queue = (numbers.get(kind, (0,))[0] for kind in (_PEER, _QUEUE))
     return Diagnosis(inode, peer, queue, numbers.get(_CLIENTS, ()))

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.tiny.columns import Columns
 Kind = Literal["text", "multi-turn", "image"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-_ASK = 'Think step by step and put the answer behind "####".'
+_INSTRUCTION = 'Think step by step and put the answer behind "####".'
 _COLOURS = {"red": (224, 32, 32), "green": (32, 160, 64), "blue": (32, 64, 224)}
 _SIDES = (56, 84)  # pixels: height and width; multiples of two patches, so that no release scales the picture
 
@@ -36,7 +36,7 @@ class _Sum:
 
     @property
     def question(self) -> str:
-        return f"Ann has {self.left} apples and buys {self.right} more. How many apples has Ann now? {_ASK}"
+        return f"Ann has {self.left} apples and buys {self.right} more. How many apples has Ann now? {_INSTRUCTION}"
 
     @property
     def answer(self) -> str:
@@ -120,22 +120,22 @@ def _rewarded(columns: Columns, kind: Kind, exercise: _Sum, index: int, split: s
 def _supervised(columns: Columns, kind: Kind, exercise: _Sum) -> Row:
     names = columns.supervised
     question = {"role": "user", "content": exercise.question}
-    answered = {"role": "assistant", "content": exercise.solution}
+    reply = {"role": "assistant", "content": exercise.solution}
     if kind == "multi-turn":
         arguments, result = columns.tool.called(exercise.left, exercise.right)
         call = {"type": "function", "function": {"name": columns.tool.name, "arguments": arguments}}
-        talk = [
+        messages = [
             {**question, "tool_calls": None},
             {"role": "assistant", "content": "", "tool_calls": [call]},
             {"role": "tool", "content": result, "tool_calls": None},
-            {**answered, "tool_calls": None},
+            {**reply, "tool_calls": None},
         ]
         tools = {names["tools_key"]: [columns.tool.schema]} if "tools_key" in names else {}
-        return {names["messages_key"]: talk, **tools}
+        return {names["messages_key"]: messages, **tools}
     if kind == "image" and "image_key" in names:
         seen = {"role": "user", "content": f"<image>What colour is this? {exercise.question}"}
-        return {names["messages_key"]: [seen, answered], columns.pictures: [_picture(exercise)]}
-    row: Row = {names["messages_key"]: [question, answered]} if "messages_key" in names else {}
+        return {names["messages_key"]: [seen, reply], columns.pictures: [_picture(exercise)]}
+    row: Row = {names["messages_key"]: [question, reply]} if "messages_key" in names else {}
     if "response_key" in names:  # of the data set for one question and its response, until verl 0.7.0
         row |= {names["prompt_key"]: exercise.question, names["response_key"]: exercise.solution}
     return row

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import tiny
 from verl_doctor.toolkit.process.locked_folder import abandoned, owned
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 from verl_doctor.toolkit.tiny import rows as tiny_rows
 from verl_doctor.toolkit.tiny import tokenizer as tiny_tokenizer
 from verl_doctor.toolkit.tiny import weights
@@ -88,7 +88,7 @@ def make(
     try:
         with _whole(folder) as unfinished:
             (unfinished / "model").mkdir()
-            _ask(machine, interpreter.executable, unfinished, {"tables": tables, "pictures": read.pictures})
+            _query(machine, interpreter.executable, unfinished, {"tables": tables, "pictures": read.pictures})
             _write_model(unfinished / "model", chosen)
             if kind == "multi-turn" and read.tool.file:
                 (unfinished / read.tool.file).write_text(read.tool.content, encoding="utf-8")
@@ -183,7 +183,7 @@ def _whole(folder: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _ask(machine: Machine, python: str, folder: Path, data: dict[str, Any]) -> None:
+def _query(machine: Machine, python: str, folder: Path, data: dict[str, Any]) -> None:
     """Let the child write the tables and the tokenizer. Raises _NotMade."""
     tokenizer: dict[str, Any] = {
         "texts": tiny_rows.texts(),
@@ -196,13 +196,13 @@ def _ask(machine: Machine, python: str, folder: Path, data: dict[str, Any]) -> N
     request = {"model": "model", "tokenizer": tokenizer, "files": files, **data}
     order.write_text(json.dumps(request), encoding="utf-8")
     paths = (os.path.abspath(folder), os.path.abspath(order))
-    heard = ask_child(machine, python, tiny, *paths, timeout=_LIMIT, variables=_VARIABLES)
+    result = run_probe(machine, python, tiny, *paths, timeout=_LIMIT, variables=_VARIABLES)
     order.unlink()
-    if isinstance(heard, Unknown):
-        raise _NotMade(heard.reason)
-    answer, reported = heard
+    if isinstance(result, Unknown):
+        raise _NotMade(result.reason)
+    output, reported = result
     if not isinstance(reported, dict):
-        raise _NotMade(f"the tiny files could not be made: {ending(answer, _LIMIT)}")
+        raise _NotMade(f"the tiny files could not be made: {ending(output, _LIMIT)}")
     if lacking := reported.get("lacks"):
         raise _NotMade(f"{python} has no {lacking}, with which the tiny files are made; install it there")
     if error := reported.get("error"):

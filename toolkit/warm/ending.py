@@ -24,7 +24,7 @@ class Ending:
 
     def at_signals(self) -> contextlib.AbstractContextManager[None]:
         """Treat the first Ctrl-C, SIGTERM or SIGHUP as a request to end; the second has its usual effect."""
-        return taken((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), self._tell, once=True)
+        return taken((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), self._end, once=True)
 
-    def _tell(self, number: signal.Signals) -> None:
+    def _end(self, number: signal.Signals) -> None:
         self._reason = f"{number.name} ended it"

@@ -26,7 +26,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def shown(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, *, wait: bool) -> str:
     monkeypatch.setattr(sys, "stderr", stream)
     with Progress() as line:
-        line.say("reading \x1b[31mvllm")
+        line.show("reading \x1b[31mvllm")
         deadline = time.monotonic() + 120
         while wait and not stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -49,7 +49,7 @@ def test_a_pipe_is_never_bothered(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     with Progress() as line:
-        line.say("reading")
+        line.show("reading")
         time.sleep(0.1)
     assert stream.getvalue() == ""
 
@@ -58,6 +58,6 @@ def test_a_pipe_is_never_bothered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_behind_us_stays(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
     with Progress() as line:
-        line.say("reading")
+        line.show("reading")
         line.done("read \x1b[31mvllm")
     assert "read \\x1b[31mvllm\n" in stream.getvalue()

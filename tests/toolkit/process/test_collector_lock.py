@@ -13,7 +13,7 @@ from support.trying import unless_disturbed
 from verl_doctor.toolkit.engine import collect
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.facts import collector
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.process.collector_lock import TURNS, Turns
 
 _LONG = 60.0  # seconds: no test waits that long
@@ -133,9 +133,9 @@ def test_a_time_limit_begins_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_child_runs_while_others_work() -> None:
     free = []
 
-    def runner(*_: object) -> Answer:
+    def runner(*_: object) -> Output:
         free.append(TURNS._holder is None)
-        return Answer(0, "", "", 0.0)
+        return Output(0, "", "", 0.0)
 
     with TURNS.turn():
         Machine(runner=runner).run(["true"], timeout=1)

@@ -16,7 +16,7 @@ LONG = b"x" * 1_000_000  # more than a pipe holds
 
 
 def said(script: str, order: bytes = b"", seconds: float = 120) -> tuple[list[bytes], str]:
-    with Machine().speak([sys.executable, "-c", script], order, patience=0.5) as dialogue:
+    with Machine().open_dialogue([sys.executable, "-c", script], order, patience=0.5) as dialogue:
         lines = list(dialogue.lines(time.monotonic() + seconds))
         return lines, dialogue.complaint
 
@@ -52,7 +52,7 @@ def test_time_is_up() -> None:
     speaks = ["sh", "-c", "echo so far; exec sleep 60"]
     lines = []
     for seconds in (1.0, *LIMITS):
-        with Machine().speak(speaks, b"", patience=0.5) as dialogue:
+        with Machine().open_dialogue(speaks, b"", patience=0.5) as dialogue:
             lines = list(dialogue.lines(time.monotonic() + seconds))
         if lines:  # on a busy machine it has not even spoken in so few
             break
@@ -63,7 +63,7 @@ def test_it_is_told_to_stop_and_may_clear_away(tmp_path: Path) -> None:
     """The end of its input is the order to stop; only who does not obey is killed."""
     away = tmp_path / "away"
     script = f"import sys; print('ready', flush=True); sys.stdin.read(); open({str(away)!r}, 'w').close()"
-    with Machine().speak([sys.executable, "-c", script], b"", patience=120) as dialogue:
+    with Machine().open_dialogue([sys.executable, "-c", script], b"", patience=120) as dialogue:
         assert next(dialogue.lines(time.monotonic() + 120)) == b"ready"
     assert away.exists()
 

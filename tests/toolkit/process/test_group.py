@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from support.trying import LIMITS
 
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.process import group
 from verl_doctor.toolkit.system.child import ending
 
 SLEEP = "import time; time.sleep(600)"
 
 
-def run(script: str, *, timeout: float = 120, **environ: str) -> Answer:
+def run(script: str, *, timeout: float = 120, **environ: str) -> Output:
     machine = Machine(environ={"PATH": os.environ["PATH"], **environ})
     return machine.run([sys.executable, "-c", script], timeout=timeout)
 
@@ -142,7 +142,7 @@ def test_nobody_elses_child_is_touched() -> None:
 
 @pytest.mark.slow
 def test_children_of_several_threads_do_not_end_each_other() -> None:
-    answers: list[Answer] = []
+    answers: list[Output] = []
     threads = [
         threading.Thread(target=lambda: answers.append(run("import time; time.sleep(0.5); print('mine')")))
         for _ in range(4)

@@ -25,7 +25,7 @@ from support.running import Doctor
 
 from verl_doctor.toolkit.commands.tiny import render
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.sources.hydra.grammar import parse_override
 from verl_doctor.toolkit.tiny import picture, tokenizer, weights
 from verl_doctor.toolkit.tiny import rows as tiny_rows
@@ -262,13 +262,13 @@ def verl(tmp_path: Path) -> Path:
 def child(act: Callable[[Path], Any], code: int | None = 0) -> Machine:
     """A machine on which the child does this with its folder, and tells what it gives."""
 
-    def run(argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Answer:
+    def run(argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Output:
         token, folder, order = argv[3:]
         assert environ["HF_HUB_OFFLINE"] == "1"
         assert json.loads(Path(order).read_text("utf-8"))["tables"]
         told = act(Path(folder))
         said = "" if told is None else f"noise\n{token}{json.dumps(told)}\n"
-        return Answer(code, said, "", 0.1)
+        return Output(code, said, "", 0.1)
 
     return Machine(runner=run)
 

@@ -111,7 +111,7 @@ class Decisions:
                 return known
             if (
                 isinstance(node, ast.Call)
-                and (answer := self.reader.answered(node, scope, self)) is not UNCLEAR
+                and (answer := self.reader.return_value(node, scope, self)) is not UNCLEAR
             ):
                 return answer
         match node:

@@ -29,7 +29,7 @@ _CATCHES = {
     "TypeError": frozenset({"TypeError", "Exception", "BaseException"}),
 }
 # Functions and attributes with which a program detects what exists.
-_ASKS = frozenset(
+_TESTS = frozenset(
     {"__dict__", "dir", "find_spec", "getfullargspec", "hasattr", "model_fields", "signature", "vars"}
 )
 _ANYTHING = frozenset({"Exception", "BaseException"})
@@ -238,7 +238,7 @@ def _mentions_a_probe(test: ast.expr) -> bool:
     """Whether an undecided condition tests what the package offers: its version, a signature, an attribute."""
     for node in walk(test):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        if name in _ASKS or "version" in name.lower():
+        if name in _TESTS or "version" in name.lower():
             return True
     return False
 
@@ -248,7 +248,7 @@ def is_universal(text: str) -> bool:
     return any(pattern.fullmatch(text) for pattern in (_ALWAYS_SOMEWHERE, _ROLE, _HERE))
 
 
-def asks_for_none(test: ast.expr) -> bool:
+def is_none_test(test: ast.expr) -> bool:
     """Whether the condition is `x is None`."""
     return (
         isinstance(test, ast.Compare)

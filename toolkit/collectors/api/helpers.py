@@ -41,7 +41,7 @@ class Helpers:
         found = self._inside(module)
         return found is not None and Decisions(found[0]).is_unbound(found[2].body, name, found[1])
 
-    def answered(self, call: ast.Call, scope: Scope, by: Decisions) -> Any:
+    def return_value(self, call: ast.Call, scope: Scope, by: Decisions) -> Any:
         """The return value of a helper for these arguments, if all of them are known."""
         callee = self.reader.value(call.func, scope)
         if not isinstance(callee, Function) or callee.module.partition(".")[0] in self.reader.versions:
@@ -98,7 +98,7 @@ class Helpers:
         reader = Reader(sources, module, self.reader.versions, self.reader.around)
         scopes = Scopes(reader)
         deeper = Helpers(reader, tree, self.depth + 1)
-        reader.flag, reader.answered = deeper.flag, deeper.answered
+        reader.flag, reader.return_value = deeper.flag, deeper.return_value
         return reader, scopes.of_module(tree, list(walk(tree))), tree
 
 

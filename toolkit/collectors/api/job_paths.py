@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.collectors.api.use import Import, Uses
 
-_ASKS_FOR_METHOD = re.compile(r"(?P<name>\w+) (?P<is>==|!=) '(?P<method>\w+)'")
+_METHOD_TEST = re.compile(r"(?P<name>\w+) (?P<is>==|!=) '(?P<method>\w+)'")
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ def unmet(when: tuple[str, ...], sent: Collection[str]) -> tuple[str, ...]:
     """
     if not when or not sent:
         return when
-    tests = [match for condition in when if (match := _ASKS_FOR_METHOD.fullmatch(condition))]
+    tests = [match for condition in when if (match := _METHOD_TEST.fullmatch(condition))]
     methods = {
         test["name"]: test["method"] for test in tests if test["is"] == "==" and test["method"] in sent
     }

@@ -10,10 +10,10 @@ from verl_doctor.toolkit.collectors.api.calls import keyword_fit, places_fit
 from verl_doctor.toolkit.collectors.api.decided import Decisions
 from verl_doctor.toolkit.collectors.api.forwarded import forwarded
 from verl_doctor.toolkit.collectors.api.guards import (
-    asks_for_none,
     error_of,
     exits,
     handler_of,
+    is_none_test,
     judge,
     opposite,
     suppressing,
@@ -64,7 +64,7 @@ def read_uses(
     scopes = Scopes(reader)
     reader.elsewhere = scopes.constant
     helpers, flags = Helpers(reader, tree), Decisions(reader)
-    reader.flag, reader.answered = helpers.flag, helpers.answered
+    reader.flag, reader.return_value = helpers.flag, helpers.return_value
     reader.by_flags, reader.is_none = flags.holds, flags.is_none
     if around.settings is not None:
         reader.by_settings = Decisions(reader, around.settings).holds
@@ -112,7 +112,7 @@ class _Walker:
         return (
             raises
             and taken(node.test, self.reader, context.scope) is not True
-            and not _asks_release(node.test, self.reader, context)
+            and not _tests_release(node.test, self.reader, context)
         )
 
     def statement(self, node: ast.stmt, context: Context) -> None:
@@ -228,7 +228,7 @@ class _Walker:
     def _if(self, node: ast.If, context: Context) -> None:
         self.expression(node.test, context)
         verdict = judge(node.test, self.reader, context.scope)
-        if self.reader.around.called and verdict.holds is False and asks_for_none(node.test):
+        if self.reader.around.called and verdict.holds is False and is_none_test(node.test):
             self._unnamed(node, context)
         other = opposite(node.test)
         if verdict.holds is not False:
@@ -509,7 +509,7 @@ def _is_rare(test: ast.expr) -> bool:
     return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and len(test.values) >= _MANY
 
 
-def _asks_release(test: ast.expr, reader: Reader, context: Context) -> bool:
+def _tests_release(test: ast.expr, reader: Reader, context: Context) -> bool:
     """Whether a condition tests what a library offers."""
     return judge(test, reader, context.scope).probe
 

@@ -73,7 +73,7 @@ class Reader:
         self.is_none: Callable[[ast.expr, Scope], bool] = lambda _node, _scope: False
         self.is_unbound: Callable[[str, Scope], bool] = lambda _name, _scope: False
         self.flag: Callable[[str, str], Any] = lambda _module, _name: UNCLEAR
-        self.answered: Callable[[ast.Call, Scope, Any], Any] = lambda _call, _scope, _by: UNCLEAR
+        self.return_value: Callable[[ast.Call, Scope, Any], Any] = lambda _call, _scope, _by: UNCLEAR
         self.off: set[tuple[str, str]] = set()
         self._active: set[int] = set()
         self._bound: dict[int, frozenset[str]] = {}

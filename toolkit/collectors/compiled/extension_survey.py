@@ -70,7 +70,7 @@ _SHOWN = 6  # missing symbols that are explained; the others are counted
 _SIMILAR = 4
 # Libraries of torch, of CUDA, and of the X and GL systems that server images lack: files that need them are
 # examined.
-_TELLING = re.compile(
+_INFORMATIVE = re.compile(
     r"lib(torch|c10|aoti|shm\.|cuda|cudart|cudnn|cublas|cufft|cufile|curand|cusparse|cusolver|cupti|nccl|nvrtc|nvJitLink|nvshmem"
     r"|nvToolsExt|nvjpeg|nvidia|numa|ibverbs|rdmacm|mlx|GL|EGL|SM\.|ICE\.|Xext|Xrender|gthread|glib)[\w-]*\.so"
 )
@@ -168,9 +168,9 @@ class _Survey:
             return None
         header = self._memory.header(path)
         versions = tuple(self._missing_versions(path))
-        telling = [name for name in header.needed if _TELLING.match(name)]
+        informative = [name for name in header.needed if _INFORMATIVE.match(name)]
         damaged = bool(header.problem and (_MODULE.search(path) or path in self._torch))
-        if not telling and not versions and not damaged:
+        if not informative and not versions and not damaged:
             return None
         entry: dict[str, Any] = {
             "path": path,
@@ -178,9 +178,9 @@ class _Survey:
             "version": distribution.version,
             "machine": header.machine,
             "problem": f"{path}: {header.problem}" if header.problem else "",
-            "uses_torch": any(name.startswith(("libtorch", "libc10")) for name in telling),
-            "cuda": any(_CUDA.match(name) for name in telling),
-            "cuda_runtimes": tuple(name for name in telling if name.startswith("libcudart.so")),
+            "uses_torch": any(name.startswith(("libtorch", "libc10")) for name in informative),
+            "cuda": any(_CUDA.match(name) for name in informative),
+            "cuda_runtimes": tuple(name for name in informative if name.startswith("libcudart.so")),
             "missing_versions": versions,
             "built_for_torch": _built_for(distribution) or _named_torch(path),
             "before_torch": 0 < _time_of(distribution) < self._torch_time,
@@ -215,12 +215,12 @@ class _Survey:
 
     def _missing_libraries(self, closure: Closure) -> Iterator[MissingLibrary]:
         """Libraries that are not found. As a rule, a library of another package is loaded by that package's own code."""
-        for name, asker in closure.missing:
+        for name, requirer in closure.missing:
             if _DRIVER.match(name):
                 continue
             there = self._by_name.get(name, [])
             if all(_LATER.search(path) for path in there):
-                yield MissingLibrary(name, asker, there[0] if there else "")
+                yield MissingLibrary(name, requirer, there[0] if there else "")
 
     def _unresolved(self, path: str, distribution: Distribution, closure: Closure) -> tuple[Undefined, ...]:
         """Symbols exported neither by its dependencies, nor by torch, nor by what its package may load before it.

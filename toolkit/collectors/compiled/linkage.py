@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.collectors.compiled.elf_memory import ElfMemory
 from verl_doctor.toolkit.sources.elf.elf import ElfFile, Undefined
-from verl_doctor.toolkit.sources.elf.loader import Asker, Loader
+from verl_doctor.toolkit.sources.elf.loader import Loader, Requirer
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Process:
     loaded: dict[str, str] = field(default_factory=dict)
     everybody: list[str] = field(default_factory=list)
     fallback: tuple[str, ...] = ()
-    _found: dict[tuple[str, tuple[Asker, ...]], str | None] = field(default_factory=dict)
+    _found: dict[tuple[str, tuple[Requirer, ...]], str | None] = field(default_factory=dict)
     _open: dict[str, ElfFile] = field(default_factory=dict)
 
     def load(self, path: str) -> Closure:
@@ -55,16 +55,16 @@ class Process:
         known = dict(self.loaded if loaded is None else loaded)
         self._enter(known, path)
         paths, missing = [path], []
-        queue: list[tuple[str, tuple[Asker, ...]]] = [(path, ())]
+        queue: list[tuple[str, tuple[Requirer, ...]]] = [(path, ())]
         for current, above in queue:
             header = self.memory.header(current)
             # Only the folder of the requesting file matters, so files in one folder share the results.
             folder = os.path.dirname(current)  # noqa: PTH120 - thousands of names
-            askers = (Asker(f"{folder}/", header.rpath, header.runpath), *above)
+            requirers = (Requirer(f"{folder}/", header.rpath, header.runpath), *above)
             for name in header.needed:
                 there = known.get(name)
                 if there is None:
-                    there = self._find(name, askers)
+                    there = self._find(name, requirers)
                     if there is None:
                         missing.append((name, current))
                         continue
@@ -72,7 +72,7 @@ class Process:
                     self._enter(known, there)
                 if there not in paths:
                     paths.append(there)
-                    queue.append((there, askers))
+                    queue.append((there, requirers))
         return Closure(tuple(paths), tuple(missing))
 
     def unresolved(self, path: str, closure: Closure, more: Iterable[str] = ()) -> tuple[Undefined, ...]:
@@ -119,12 +119,14 @@ class Process:
         if soname := self.memory.header(path).soname:
             loaded.setdefault(soname, path)
 
-    def _find(self, name: str, askers: tuple[Asker, ...]) -> str | None:
-        searching = tuple(dict.fromkeys(asker for asker in askers if asker.rpath or asker.runpath))
+    def _find(self, name: str, requirers: tuple[Requirer, ...]) -> str | None:
+        searching = tuple(
+            dict.fromkeys(requirer for requirer in requirers if requirer.rpath or requirer.runpath)
+        )
         # An RPATH counts only if the requesting file has no RUNPATH.
-        key = (name, searching[:1] if askers[0].runpath else searching)
+        key = (name, searching[:1] if requirers[0].runpath else searching)
         if key not in self._found:
-            candidate = self.loader.find(name, askers)
+            candidate = self.loader.find(name, requirers)
             self._found[key] = candidate.path if candidate else self._fall_back(name)
         return self._found[key]
 

@@ -96,7 +96,7 @@ def _parts(paths: Iterable[Path]) -> RolloutServers | Unknown:
         tree = parse(source, path)
         if isinstance(tree, Unreadable):
             return Unknown(tree.reason)
-        ends = END.encode() in source and _asks_for_the_end(tree)
+        ends = END.encode() in source and _calls_cleanup(tree)
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 managers += _manager(node, str(path))
@@ -156,7 +156,7 @@ def _holder(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:
         yield ServingClass(path, node.lineno, node.name, method_of(node, END) is not None)
 
 
-def _asks_for_the_end(tree: ast.Module) -> bool:
+def _calls_cleanup(tree: ast.Module) -> bool:
     """Whether a function of the module mentions both the manager and its `cleanup`, as attributes or strings."""
     functions = (node for node in walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     return any({MANAGER, END} <= _words(function) for function in functions)

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import proxied as proxied_probe
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _NAMES = tuple(spelled for name in (*_PROXIES, "no_proxy") for spelled in (name, name.upper()))
@@ -65,7 +65,9 @@ def proxied(
     if untold:
         return Unknown(f"the value of {untold} in the launch script cannot be told by reading it")
     hosts = _hosts(network, nodes)
-    reported = _ask(machine, interpreter.executable, {k: v for k, v in given.items() if v is not None}, hosts)
+    reported = _query(
+        machine, interpreter.executable, {k: v for k, v in given.items() if v is not None}, hosts
+    )
     if isinstance(reported, Unknown):
         return reported
     exceptions = {name: value for name, value in given.items() if _is_list(name) and value is not None}
@@ -109,23 +111,23 @@ def _url(host: str) -> str:
     return f"http://[{host}]:8000/" if ":" in host else f"http://{host}:8000/"
 
 
-def _ask(
+def _query(
     machine: Machine, python: str, variables: Mapping[str, str], hosts: tuple[str, ...]
 ) -> dict[str, Any] | Unknown:
     question = json.dumps({"variables": variables, "urls": [_url(host) for host in hosts]})
-    heard = ask_child(machine, python, proxied_probe, question, timeout=_LIMIT)
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+    result = run_probe(machine, python, proxied_probe, question, timeout=_LIMIT)
+    if isinstance(result, Unknown):
+        return result
+    output, reported = result
     if not isinstance(reported, dict):
-        return Unknown(f"the HTTP clients could not be asked about proxies: {ending(answer, _LIMIT)}")
+        return Unknown(f"the HTTP clients could not be asked about proxies: {ending(output, _LIMIT)}")
     return reported
 
 
 def _clients(reported: Mapping[str, Any], hosts: tuple[str, ...]) -> Iterator[Client]:
     """The installed clients."""
-    for name, answer in reported.items():
-        if answer:
-            urls = answer.get("proxied", ())
+    for name, output in reported.items():
+        if output:
+            urls = output.get("proxied", ())
             through = tuple(host for host in hosts if _url(host) in urls)
-            yield Client(name, through, str(answer.get("failed", ""))[:200])
+            yield Client(name, through, str(output.get("failed", ""))[:200])

@@ -13,7 +13,7 @@ from typing import Any
 from verl_doctor.toolkit.collectors.construction.construction import Built, Construction, Frame
 from verl_doctor.toolkit.collectors.construction.world import read
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.probes import construct
 from verl_doctor.toolkit.system.child import ending
 
@@ -35,17 +35,17 @@ def constructed(
         left = limit - (time.monotonic() - begun)
         if left < 1:
             break
-        answer = _run(machine, python, {**request, "skip": skip}, left)
-        if isinstance(answer, Unknown):
-            return answer
-        events = events_of(*answer)
-        stages = stages_of(events, answer[0], left)
+        output = _run(machine, python, {**request, "skip": skip}, left)
+        if isinstance(output, Unknown):
+            return output
+        events = events_of(*output)
+        stages = stages_of(events, output[0], left)
         for built in stages:
             if ended.get(built.stage, built).ended in ("ok", "not reached") or built.stage not in ended:
                 ended[built.stage] = built
         last = stages[-1] if stages else None
         if last is None:
-            return Unknown(f"the job could not be built: {ending(answer[0], left)}")
+            return Unknown(f"the job could not be built: {ending(output[0], left)}")
         if _is_whole(events):
             own, reported = events[-1]["own"], events[-1].get("world")
             break
@@ -55,7 +55,7 @@ def constructed(
 
 def _run(
     machine: Machine, python: str, request: Mapping[str, Any], limit: float
-) -> tuple[Answer, str] | Unknown:
+) -> tuple[Output, str] | Unknown:
     text = Path(construct.__file__).read_text("utf-8")
     token = f"verl-doctor {secrets.token_hex(8)} "
     order = json.dumps({**request, "package": str(_PACKAGE)})
@@ -69,10 +69,10 @@ def _run(
         return Unknown(f"{python} cannot be started: {error.strerror}")
 
 
-def events_of(answer: Answer, token: str) -> list[Mapping[str, Any]]:
+def events_of(output: Output, token: str) -> list[Mapping[str, Any]]:
     """The events that a child printed after its token. A truncated line is left out."""
     found = []
-    for line in answer.stdout.splitlines():
+    for line in output.stdout.splitlines():
         if line.startswith(token):
             with contextlib.suppress(ValueError):
                 found.append(json.loads(line.removeprefix(token)))
@@ -84,7 +84,7 @@ def _is_whole(events: list[Mapping[str, Any]]) -> bool:
     return bool(events) and events[-1]["event"] == "whole"
 
 
-def stages_of(events: list[Mapping[str, Any]], answer: Answer, limit: float) -> list[Built]:
+def stages_of(events: list[Mapping[str, Any]], output: Output, limit: float) -> list[Built]:
     """The stages that finished, followed by the stage in which the child ended."""
     users: dict[str, bool] = {}
     found: list[Built] = []
@@ -96,16 +96,16 @@ def stages_of(events: list[Mapping[str, Any]], answer: Answer, limit: float) -> 
     open_ = [name for name in users if name not in {built.stage for built in found}]
     if open_ and not _is_whole(events):
         name = open_[-1]
-        found.append(_last(name, answer, limit, users=users[name]))
+        found.append(_last(name, output, limit, users=users[name]))
     return found
 
 
-def _last(stage: str, answer: Answer, limit: float, *, users: bool) -> Built:
+def _last(stage: str, output: Output, limit: float, *, users: bool) -> Built:
     """The stage in which the child ended or was killed."""
-    if answer.code is None:
-        return Built(stage, "hangs", text=ending(answer, limit), users=users)
-    kind = f"signal {-answer.code}" if answer.code < 0 else ""
-    return Built(stage, "crashes", kind=kind, text=answer.stderr.strip()[:_SHOWN], users=users)
+    if output.code is None:
+        return Built(stage, "hangs", text=ending(output, limit), users=users)
+    kind = f"signal {-output.code}" if output.code < 0 else ""
+    return Built(stage, "crashes", kind=kind, text=output.stderr.strip()[:_SHOWN], users=users)
 
 
 def _built(event: Mapping[str, Any], *, users: bool) -> Built:

@@ -10,7 +10,7 @@ from typing import Any
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import collective
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 
 Remedy = tuple[tuple[str, str], ...]
 
@@ -47,7 +47,7 @@ _MOST_LINES = 6
 _LONGEST_LINE = 300
 # The relevant lines of a rank's output: NCCL's warnings, and the last line of a Python traceback, without the
 # leading time, host and process.
-_TELLING = re.compile(r"(?:.*?(NCCL WARN .*)|(\w+(?:\.\w+)*(?:Error|Exception)\b.*))")
+_INFORMATIVE = re.compile(r"(?:.*?(NCCL WARN .*)|(\w+(?:\.\w+)*(?:Error|Exception)\b.*))")
 _BEFORE_NCCL = ("starting", "importing torch", "opening the GPU")
 
 
@@ -55,7 +55,7 @@ def try_collective(
     machine: Machine, python: str, backend: str, world: int, environ: Mapping[str, str], limit: float
 ) -> Mapping[str, Any] | Unknown:
     """Run `world` ranks, each for `limit` seconds at most; see `probes.collective` for their results."""
-    heard = ask_child(
+    result = run_probe(
         replace(machine, environ=environ),
         python,
         collective,
@@ -64,16 +64,16 @@ def try_collective(
         str(limit),
         timeout=limit + GRACE,
     )
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+    if isinstance(result, Unknown):
+        return result
+    output, reported = result
     if not isinstance(reported, dict):
-        return Unknown(f"a collective could not be tried: {ending(answer, limit + GRACE)}")
+        return Unknown(f"a collective could not be tried: {ending(output, limit + GRACE)}")
     for rank in reported["ranks"]:
         stage = rank.get("stage", "starting")
         if stage in _BEFORE_NCCL:
             how = "took too long" if rank["ended"] is None else "failed"
-            last_line = "".join(f": {line}" for line in list(_telling(rank["printed"]))[-1:])
+            last_line = "".join(f": {line}" for line in list(_informative(rank["printed"]))[-1:])
             return Unknown(f"a collective could not be tried: {stage} {how}{last_line}")
     return reported
 
@@ -83,7 +83,7 @@ def trial_of(variables: Remedy, reported: Mapping[str, Any]) -> Trial:
     ranks: Sequence[Mapping[str, Any]] = reported["ranks"]
     wrong = any(rank.get("wrong") for rank in ranks)
     behind = [rank for rank in ranks if rank["stage"] != "done"]
-    messages = dict.fromkeys(line for rank in ranks for line in _telling(rank["printed"]))
+    messages = dict.fromkeys(line for rank in ranks for line in _informative(rank["printed"]))
     return Trial(
         variables,
         works=not behind and not wrong,
@@ -97,7 +97,7 @@ def trial_of(variables: Remedy, reported: Mapping[str, Any]) -> Trial:
     )
 
 
-def _telling(printed: str) -> Iterator[str]:
+def _informative(printed: str) -> Iterator[str]:
     for line in printed.splitlines():
-        if match := _TELLING.fullmatch(line.strip()):
+        if match := _INFORMATIVE.fullmatch(line.strip()):
             yield (match[1] or match[2])[:_LONGEST_LINE]

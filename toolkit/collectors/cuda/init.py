@@ -15,7 +15,7 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import cuda_init as cuda_init_probe
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LIMIT = 15.0  # seconds: without persistence mode eight GPUs take about three
@@ -73,15 +73,15 @@ def cuda_init(
         return Absent("there is no NVIDIA GPU here")
     environ = child_environ(machine, variables, job)
     python = interpreter.executable
-    as_job = _ask(machine, environ, python, SONAME)
+    as_job = _query(machine, environ, python, SONAME)
     if isinstance(as_job, Unknown):
         return as_job
     visible = environ.pop(VISIBLE, None)
     if as_job.works or as_job.hangs:  # do not wait a second time for a driver that hangs
         return CudaInit(as_job, visible)
-    all_devices = _ask(machine, environ, python, SONAME) if visible is not None else None
+    all_devices = _query(machine, environ, python, SONAME) if visible is not None else None
     own = None if isinstance(libcuda, Unknown) else libcuda.drivers_own
-    own_file = _ask(machine, environ, python, own.real) if own and own.real != as_job.file else None
+    own_file = _query(machine, environ, python, own.real) if own and own.real != as_job.file else None
     return CudaInit(
         as_job,
         visible,
@@ -90,15 +90,15 @@ def cuda_init(
     )
 
 
-def _ask(machine: Machine, environ: Mapping[str, str], python: str, library: str) -> CudaAnswer | Unknown:
-    heard = ask_child(replace(machine, environ=environ), python, cuda_init_probe, library, timeout=_LIMIT)
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+def _query(machine: Machine, environ: Mapping[str, str], python: str, library: str) -> CudaAnswer | Unknown:
+    result = run_probe(replace(machine, environ=environ), python, cuda_init_probe, library, timeout=_LIMIT)
+    if isinstance(result, Unknown):
+        return result
+    output, reported = result
     if not isinstance(reported, dict):
-        return Unknown(f"{python} could not ask the driver's library: {ending(answer, _LIMIT)}")
-    understood = _understood(reported, str(reported.get("refused", "")) or ending(answer, _LIMIT))
-    return replace(understood, hangs=answer.code is None and understood.code is None)
+        return Unknown(f"{python} could not ask the driver's library: {ending(output, _LIMIT)}")
+    understood = _understood(reported, str(reported.get("refused", "")) or ending(output, _LIMIT))
+    return replace(understood, hangs=output.code is None and understood.code is None)
 
 
 def _understood(reported: Mapping[str, Any], otherwise: str) -> CudaAnswer:

@@ -11,9 +11,9 @@ from verl_doctor.toolkit.machine import Machine
 @collector(timeout=15)
 def gpus(machine: Machine) -> Gpus | Unknown:
     """Query NVML in a child, and join the processes that it names with the process table."""
-    from verl_doctor.toolkit.collectors.gpu.nvml import LIBRARY_NOT_FOUND, NO_DRIVER, ask_nvml, understood  # noqa: PLC0415
+    from verl_doctor.toolkit.collectors.gpu.nvml import LIBRARY_NOT_FOUND, NO_DRIVER, query_nvml, understood  # noqa: PLC0415
 
-    reported = ask_nvml(machine)
+    reported = query_nvml(machine)
     if isinstance(reported, Unknown):
         return reported if has_device_nodes(machine) else Absent("there is no NVIDIA GPU here")
     code, refused = reported.get("refused") or (None, "")

@@ -27,7 +27,7 @@ from verl_doctor.toolkit.collectors.gpu.holders import holders_of, openers
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import nvml
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 
 _LIMIT = 8.0  # seconds; the child gives its GPUs five
 _MIB = 1024 * 1024
@@ -74,21 +74,21 @@ _FABRIC_TROUBLES = {
 }
 
 
-def ask_nvml(machine: Machine) -> dict[str, Any] | Unknown:
+def query_nvml(machine: Machine) -> dict[str, Any] | Unknown:
     """The child's report. Under `refused`: NVML's error number, or 0, and its text."""
     bindings = find_spec("pynvml")
     if bindings is None or bindings.origin is None:
         return Unknown("NVIDIA's bindings of NVML (nvidia-ml-py) are not installed beside the doctor")
-    heard = ask_child(machine, sys.executable, nvml, str(Path(bindings.origin).parent), timeout=_LIMIT)
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+    result = run_probe(machine, sys.executable, nvml, str(Path(bindings.origin).parent), timeout=_LIMIT)
+    if isinstance(result, Unknown):
+        return result
+    output, reported = result
     if isinstance(reported, dict):
         return reported
-    by_the_driver = answer.code is None or answer.code < 0  # the script itself neither waits nor crashes
+    by_the_driver = output.code is None or output.code < 0  # the script itself neither waits nor crashes
     if by_the_driver:
-        return {"refused": (0, f"NVML was queried, and {ending(answer, _LIMIT)}")}
-    return Unknown(f"NVML could not be queried: {ending(answer, _LIMIT)}")
+        return {"refused": (0, f"NVML was queried, and {ending(output, _LIMIT)}")}
+    return Unknown(f"NVML could not be queried: {ending(output, _LIMIT)}")
 
 
 def understood(reported: Mapping[str, Any]) -> Gpus:

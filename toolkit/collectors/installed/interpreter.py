@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.machine import Answer, Machine
-from verl_doctor.toolkit.system.child import ask_text
+from verl_doctor.toolkit.machine import Machine, Output
+from verl_doctor.toolkit.system.child import run_probe_text
 from verl_doctor.toolkit.system.secret import list_may_hold_secret
 from verl_doctor.toolkit.target import LIBRARIES, Target
 
@@ -110,12 +110,12 @@ def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
     If that fails, query it again without the user's settings.
     """
     python = str(target.python)
-    heard = _ask(machine, [python], _LIMIT)
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+    result = _query(machine, [python], _LIMIT)
+    if isinstance(result, Unknown):
+        return result
+    output, reported = result
     if reported is None:
-        return _why_not(machine, python, answer)
+        return _why_not(machine, python, output)
     if "too_old" in reported:
         return Unknown(
             f"{python} is Python {reported['too_old']}, which is too old to be examined and for any verl; name a Python 3"
@@ -126,23 +126,23 @@ def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
         reported["libraries"] = tuple((name, folder) for name, folder in reported["libraries"])
         return Interpreter(**reported)
     except (KeyError, TypeError):
-        return Unknown(f"{python} is no Python interpreter: it answered {answer.stdout[:60]!r}")
+        return Unknown(f"{python} is no Python interpreter: it answered {output.stdout[:60]!r}")
 
 
-def _ask(
+def _query(
     machine: Machine, command: list[str], limit: float
-) -> tuple[Answer, dict[str, Any] | None] | Unknown:
+) -> tuple[Output, dict[str, Any] | None] | Unknown:
     """Run the query. A result counts whatever else is printed, and however the process ends."""
-    heard = ask_text(machine, command, _QUESTION, *LIBRARIES, timeout=limit)
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
-    return answer, reported if isinstance(reported, dict) else None
+    result = run_probe_text(machine, command, _QUESTION, *LIBRARIES, timeout=limit)
+    if isinstance(result, Unknown):
+        return result
+    output, reported = result
+    return output, reported if isinstance(reported, dict) else None
 
 
-def _why_not(machine: Machine, python: str, answer: Answer) -> Unknown:
-    failed = _failure(answer, _LIMIT)
-    again = _ask(machine, [python, "-I", "-S"], _LIMIT_ISOLATED)
+def _why_not(machine: Machine, python: str, output: Output) -> Unknown:
+    failed = _failure(output, _LIMIT)
+    again = _query(machine, [python, "-I", "-S"], _LIMIT_ISOLATED)
     if isinstance(again, Unknown):
         return again
     isolated, reported = again
@@ -154,8 +154,8 @@ def _why_not(machine: Machine, python: str, answer: Answer) -> Unknown:
             + (f" (set here: {set_here})" if set_here else ""),
             kind="sound when isolated",
         )
-    if answer.code == 0:
-        return Unknown(f"{python} is no Python interpreter: it answered {answer.stdout[:60]!r}")
+    if output.code == 0:
+        return Unknown(f"{python} is no Python interpreter: it answered {output.stdout[:60]!r}")
     other = _failure(isolated, _LIMIT_ISOLATED)
     reason = f"{python} {failed}; isolated (-I -S) it fails as well" + (
         f": {other}" if other != failed else ""
@@ -166,14 +166,14 @@ def _why_not(machine: Machine, python: str, answer: Answer) -> Unknown:
     return Unknown(reason, kind="no more processes" if short else "")
 
 
-def _failure(answer: Answer, limit: float) -> str:
-    if answer.code is None:
+def _failure(output: Output, limit: float) -> str:
+    if output.code is None:
         return f"did not answer within {limit:.0f} s"
-    if answer.stderr.strip() or answer.stdout.strip():
-        return f"failed: {answer.last_line}"
-    if answer.code < 0:
-        return f"was ended by {_signal(-answer.code)}"
-    return f"ended with exit code {answer.code} and said nothing"
+    if output.stderr.strip() or output.stdout.strip():
+        return f"failed: {output.last_line}"
+    if output.code < 0:
+        return f"was ended by {_signal(-output.code)}"
+    return f"ended with exit code {output.code} and said nothing"
 
 
 def _signal(number: int) -> str:

@@ -21,7 +21,7 @@ _VERSION = re.compile(
 # `pkg/third_party/verl`.
 _VENDOR_DEPTH = 3
 # The folders by which verl, and a copy of it, is recognised.
-_TELLING = ("workers", "trainer")
+_PACKAGE_PARTS = ("workers", "trainer")
 NAMED = "--verl"
 HERE = "the current folder"
 OFF_THE_PATH = "the current folder, which PYTHONSAFEPATH keeps off the path"
@@ -282,7 +282,7 @@ def _nested(folder: Path) -> Iterator[Tree]:
 def _is_copy(inner: Path, outer: Path) -> bool:
     """Whether a folder is a copy rather than a part named verl too: most of a copy's contents are in the outer tree as well."""
     held, around = _sub_folders(inner), _sub_folders(outer) - {"verl"}
-    return bool(held & around & set(_TELLING)) and 2 * len(held & around) >= len(held - {"verl"})
+    return bool(held & around & set(_PACKAGE_PARTS)) and 2 * len(held & around) >= len(held - {"verl"})
 
 
 def _sub_folders(folder: Path) -> set[str]:
@@ -312,7 +312,7 @@ def _is_verl(folder: Path) -> bool:
     """Whether a folder is verl and not just named so: it has an `__init__` and workers or a trainer."""
     try:
         return os.path.isfile(folder / "__init__.py") and any(
-            os.path.isdir(folder / part) for part in _TELLING
+            os.path.isdir(folder / part) for part in _PACKAGE_PARTS
         )
     except OSError:
         return False

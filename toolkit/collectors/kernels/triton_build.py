@@ -19,7 +19,7 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import triton_build as triton_build_probe
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 
 LIBCUDA_PATH = triton_build_probe.VARIABLE
 _LIMIT = 30.0  # seconds: half a dozen runs of the compiler, perhaps over a network file system
@@ -73,10 +73,10 @@ def triton_build(
     environ = child_environ(machine, variables, job, rollout)
     child = replace(machine, environ=environ)
     arguments = (str(folder), str(_COMPILER_TIMEOUT))
-    heard = ask_child(child, interpreter.executable, triton_build_probe, *arguments, timeout=_LIMIT)
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+    result = run_probe(child, interpreter.executable, triton_build_probe, *arguments, timeout=_LIMIT)
+    if isinstance(result, Unknown):
+        return result
+    answer, reported = result
     if not isinstance(reported, dict):
         return Unknown(f"what Triton would compile could not be tried: {ending(answer, _LIMIT)}")
     if "unknown" in reported:

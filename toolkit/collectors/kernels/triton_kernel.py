@@ -15,7 +15,7 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import triton_kernel as triton_kernel_probe
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 
 _LIMIT = 60.0  # seconds: importing torch without bytecode caches takes ten and more
 
@@ -56,10 +56,10 @@ def triton_kernel(
         if not is_on_path(package, interpreter.sys_path):
             return Absent(f"{package} is not installed")
     child = replace(machine, environ=child_environ(machine, variables, job, rollout))
-    heard = ask_child(child, interpreter.executable, triton_kernel_probe, timeout=_LIMIT)
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+    result = run_probe(child, interpreter.executable, triton_kernel_probe, timeout=_LIMIT)
+    if isinstance(result, Unknown):
+        return result
+    answer, reported = result
     if not isinstance(reported, dict):
         return Unknown(f"no kernel could be tried: {ending(answer, _LIMIT)}")
     step = str(reported.get("step", ""))

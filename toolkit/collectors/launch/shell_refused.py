@@ -30,8 +30,8 @@ def refused_text(text: str, machine: Machine) -> tuple[int, str] | None:
 
 def _syntax_error(script: Sequence[str], machine: Machine) -> tuple[int, str] | None:
     try:
-        answer = machine.run(("bash", "-n", *script), timeout=5, env={"LC_ALL": "C", "BASH_ENV": ""})
+        output = machine.run(("bash", "-n", *script), timeout=5, env={"LC_ALL": "C", "BASH_ENV": ""})
     except OSError:
         return None
-    match = _MESSAGE.search(answer.stderr)
-    return (int(match[1]), match[2]) if answer.code and match else None
+    match = _MESSAGE.search(output.stderr)
+    return (int(match[1]), match[2]) if output.code and match else None

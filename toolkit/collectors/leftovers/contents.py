@@ -59,7 +59,7 @@ class Contents:
             if _UNPACKED.search(path):
                 self._unpacked.append((about.st_ctime_ns, path))
 
-    def ask(self, path: str, answer: InUse) -> None:
+    def add(self, path: str, answer: InUse) -> None:
         """Record whether one entry is in use."""
         if answer == "yes":
             self.used = self.used or path
@@ -99,10 +99,10 @@ def _look(
     if depth and expected and not expected.fullmatch(path.partition("/")[2]):
         found.strange = found.strange or path
     if stat.S_ISREG(about.st_mode):
-        found.ask(path, open_anywhere(name, folder))
+        found.add(path, open_anywhere(name, folder))
     elif stat.S_ISSOCK(about.st_mode):
         found.sockets += 1
-        found.ask(path, bound_anywhere(name, folder))
+        found.add(path, bound_anywhere(name, folder))
     elif stat.S_ISDIR(about.st_mode):
         if node := _NODE.fullmatch(name):
             found.nodes.add(node[1])

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles,
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import data
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 
 SOURCE_KEY = "data_source"
 _LIMIT = 30.0  # seconds: importing pyarrow takes about one
@@ -73,7 +73,7 @@ def data_tables(
         return Absent("none of the data files can be opened")
     source = text_of(launch_values(launch, configuration), "data.reward_fn_key") or SOURCE_KEY
     paths = list(dict.fromkeys(file.path for file in sound))
-    reported = _ask(machine, interpreter.executable, source, paths)
+    reported = _query(machine, interpreter.executable, source, paths)
     if isinstance(reported, Unknown):
         return reported
     by_path = dict(zip(paths, reported, strict=True))
@@ -83,11 +83,11 @@ def data_tables(
     return DataTables(tuple(_table(file, by_path[file.path]) for file in sound))
 
 
-def _ask(machine: Machine, python: str, source: str, paths: list[str]) -> list[dict[str, Any]] | Unknown:
-    heard = ask_child(machine, python, data, source, *paths, timeout=_LIMIT)
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+def _query(machine: Machine, python: str, source: str, paths: list[str]) -> list[dict[str, Any]] | Unknown:
+    result = run_probe(machine, python, data, source, *paths, timeout=_LIMIT)
+    if isinstance(result, Unknown):
+        return result
+    answer, reported = result
     if not isinstance(reported, list) or len(reported) != len(paths):
         return Unknown(f"the data files could not be described: {ending(answer, _LIMIT)}")
     return reported

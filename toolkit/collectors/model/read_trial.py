@@ -19,7 +19,7 @@ from typing import Any
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import read_speed
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 from verl_doctor.toolkit.system.page_cache import Residency, residency
 from verl_doctor.toolkit.text import in_bytes
 
@@ -91,10 +91,10 @@ def _measured(machine: Machine, pieces: Mapping[str, Any]) -> Mapping[str, Any] 
     """Return the child's result, or why it failed."""
     order = {"seconds": _LIMIT, "pieces": {**pieces, "again": pieces["mapped"]}}
     limit = _LIMIT * (len(pieces) + 1) + _GRACE
-    heard = ask_child(machine, sys.executable, read_speed, json.dumps(order), timeout=limit)
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+    result = run_probe(machine, sys.executable, read_speed, json.dumps(order), timeout=limit)
+    if isinstance(result, Unknown):
+        return result
+    answer, reported = result
     if not isinstance(reported, dict):
         return Unknown(f"how fast the weights are read could not be measured: {ending(answer, limit)}")
     return reported

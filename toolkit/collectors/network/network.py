@@ -125,7 +125,7 @@ def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
     """Resolve a name as a job would, for at most `limit` seconds: a dead name server takes long to time out."""
     answer: list[Resolved] = []
 
-    def ask() -> None:
+    def query() -> None:
         try:
             found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
@@ -135,7 +135,7 @@ def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
             answer.append(Resolved(name, tuple(dict.fromkeys(filter(is_address, spelled)))))
 
     started = time.monotonic()
-    thread = threading.Thread(target=ask, name=f"resolve {name}", daemon=True)
+    thread = threading.Thread(target=query, name=f"resolve {name}", daemon=True)
     thread.start()
     with TURNS.waiting():
         thread.join(limit)

@@ -27,7 +27,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.text import canonical
 
 # Avoids parsing the many requirements of extras that were not requested.
-_ASKS_FOR_EXTRA = re.compile(r";.*\bextra\b")
+_NAMES_EXTRA = re.compile(r";.*\bextra\b")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class _Walk:
     def _of(self, owner: Distribution, extra: str) -> Iterator[Requirement]:
         """Yield the requirements that apply on this target; with an extra, only those that it adds."""
         for text in owner.requires:
-            if bool(_ASKS_FOR_EXTRA.search(text)) is not bool(extra):
+            if bool(_NAMES_EXTRA.search(text)) is not bool(extra):
                 continue
             requirement = parsed(text)
             if requirement is None:

@@ -38,7 +38,7 @@ from verl_doctor.toolkit.collectors.packages.install_request import (
 from verl_doctor.toolkit.collectors.packages.installer_errors import Complaint, understood
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.system.secret import without_user
 from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.text import canonical
@@ -359,24 +359,22 @@ def _run(
     environ = as_the_user(machine, folder)
     try:
         with _without_trace(installer):
-            answer = machine.run(
+            output = machine.run(
                 [*installer.command, _WHEELS_ONLY, *arguments, *options, *dry], timeout=_LIMIT, env=environ
             )
     except OSError as error:
         return Unknown(f"{installer.command[0]} cannot be started: {error.strerror}")
-    if answer.code == 0:
-        changes = _uv_changes(answer) if installer.is_uv else _pip_changes(answer)
+    if output.code == 0:
+        changes = _uv_changes(output) if installer.is_uv else _pip_changes(output)
         command = (*installer.typed, _WHEELS_ONLY, *arguments)
         words = tuple(_in_words(changes, packages))
         return Resolution(command, request.keeps, "resolved", words, versions=tuple(sorted(changes.items())))
-    if answer.code is None:
+    if output.code is None:
         return _not_verified(typed, request, f"no index answered within {_LIMIT:.0f} s")
-    output = without_user(f"{answer.stderr}\n{answer.stdout}")
-    found = understood(output)
+    text = without_user(f"{output.stderr}\n{output.stdout}")
+    found = understood(text)
     if found.outcome == "unsatisfiable":
-        sdist = (
-            _sdist_for_uv(output) if installer.is_uv else _sdist_for_pip(machine, installer, found, environ)
-        )
+        sdist = _sdist_for_uv(text) if installer.is_uv else _sdist_for_pip(machine, installer, found, environ)
         if sdist:
             why = f"{sdist} has no wheel; the installer would build it, which runs its setup code"
             return _not_verified(typed, request, why)
@@ -436,15 +434,15 @@ def _sdist_for_pip(
     try:
         wanted = Requirement(found.not_offered)
         pip = installer.command[: installer.command.index("install")]
-        answer = machine.run(
+        output = machine.run(
             [*pip, "index", "versions", wanted.name, "--pre", "--no-input", *_PIP_SOON],
             timeout=_LIMIT_VERSIONS,
             env=environ,
         )
     except (InvalidRequirement, ValueError, OSError):
         return ""
-    listed = _PIP_VERSIONS.search(answer.stdout)
-    versions = listed[1].split(", ") if listed and answer.code == 0 else []
+    listed = _PIP_VERSIONS.search(output.stdout)
+    versions = listed[1].split(", ") if listed and output.code == 0 else []
     return found.not_offered if any(_meets(wanted, version) for version in versions) else ""
 
 
@@ -498,17 +496,17 @@ def _made_by_uv(prefix: Path) -> bool:
     return re.search(r"^uv\s*=", text, re.MULTILINE) is not None
 
 
-def _uv_changes(answer: Answer) -> dict[str, str]:
-    found = _UV_CHANGE.findall(answer.stderr + answer.stdout)
+def _uv_changes(output: Output) -> dict[str, str]:
+    found = _UV_CHANGE.findall(output.stderr + output.stdout)
     return {canonical(name): version for sign, name, version in found if sign == "+"}
 
 
-def _pip_changes(answer: Answer) -> dict[str, str]:
+def _pip_changes(output: Output) -> dict[str, str]:
     """Parse the report, which is mixed with pip's messages."""
-    output = "\n" + answer.stdout
-    start = output.find("\n{")
+    text = "\n" + output.stdout
+    start = text.find("\n{")
     try:
-        report, _ = json.JSONDecoder().raw_decode(output, max(start, 0) + 1)
+        report, _ = json.JSONDecoder().raw_decode(text, max(start, 0) + 1)
         metadata = [entry["metadata"] for entry in report["install"]]
         return {canonical(entry["name"]): str(entry["version"]) for entry in metadata}
     except (ValueError, KeyError, TypeError, AttributeError):

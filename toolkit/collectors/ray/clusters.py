@@ -20,7 +20,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import ray_state
 from verl_doctor.toolkit.process.collector_lock import TURNS
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 from verl_doctor.toolkit.system.secret import may_hold_secret
 
 _MOST = 4  # clusters; each costs a process that imports Ray
@@ -76,7 +76,7 @@ class RayCluster:
         """Return the job with this number."""
         return next((job for job in self.jobs if job.job == identity), None)
 
-    def knows(self, part: str) -> bool:
+    def has_read(self, part: str) -> bool:
         """Whether a table ("nodes", "jobs", "actors", "groups") was read: if not, its being empty means nothing."""
         return not self.refused and part not in self.unread
 
@@ -162,20 +162,20 @@ def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:
 
 def read_cluster(machine: Machine, python: str, address: str, token: RayToken) -> RayCluster:
     """Query without a token first, and with one only if the cluster requires it: this shows whether it does."""
-    reported = _ask(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
+    reported = _query(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
     wants = any(word in str(reported.get("refused", "")) for word in _NOT_LET_IN)
     if wants and token.there:
         path = {"RAY_AUTH_TOKEN_PATH": token.path} if token.path else {}
-        reported = _ask(machine, python, address, {"RAY_AUTH_MODE": "token", **path})
+        reported = _query(machine, python, address, {"RAY_AUTH_MODE": "token", **path})
     return replace(_restored(address, reported), token=wants)
 
 
-def _ask(machine: Machine, python: str, address: str, variables: Mapping[str, str]) -> dict[str, Any]:
+def _query(machine: Machine, python: str, address: str, variables: Mapping[str, str]) -> dict[str, Any]:
     question = json.dumps({"address": address, "limit": _READING})
-    heard = ask_child(machine, python, ray_state, question, timeout=_LIMIT, variables=variables)
-    if isinstance(heard, Unknown):
-        return {"refused": heard.reason}
-    answer, reported = heard
+    result = run_probe(machine, python, ray_state, question, timeout=_LIMIT, variables=variables)
+    if isinstance(result, Unknown):
+        return {"refused": result.reason}
+    answer, reported = result
     return reported if isinstance(reported, dict) else {"refused": ending(answer, _LIMIT)}
 
 

@@ -69,7 +69,7 @@ def _in_doubt(cluster: RayCluster, now: float, *, mine: bool) -> str:
     """Return why everything in a cluster is kept, "" if nothing requires that."""
     if not mine:
         return "another user started this Ray, or it runs on other machines alone: it is theirs to clean"
-    if not all(map(cluster.knows, ("jobs", "actors", "groups"))):
+    if not all(map(cluster.has_read, ("jobs", "actors", "groups"))):
         return "not all of what is in this Ray could be read"
     drivers = [job for job in cluster.jobs if not job.finished and not job.namespace.startswith(_INTERNAL)]
     if drivers:

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch, WorkingDir, whe
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import ray_package as ray_package_probe
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 
 VARIABLES = (
     "RAY_RUNTIME_ENV_IGNORE_GITIGNORE",
@@ -81,7 +81,7 @@ def ray_package(
         return Unknown("Ray is not installed in this environment, and it decides what is packed")
     order = {"folder": folder, "excludes": named.excludes, "limit": _WALK}
     given = {name: value for name in VARIABLES if (value := _value(name, variables, launch))}
-    heard = ask_child(
+    result = run_probe(
         machine,
         interpreter.executable,
         ray_package_probe,
@@ -89,11 +89,11 @@ def ray_package(
         timeout=_LIMIT,
         variables=given,
     )
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+    if isinstance(result, Unknown):
+        return result
+    output, reported = result
     if not isinstance(reported, dict):
-        return Unknown(f"Ray did not say what it would pack: {ending(answer, _LIMIT)}")
+        return Unknown(f"Ray did not say what it would pack: {ending(output, _LIMIT)}")
     return _package(reported, folder, named, submitted=launch.submitted or bool(named.listed_in))
 
 

@@ -82,7 +82,7 @@ def _write(node: ast.stmt, path: Path, within: str, function: ast.AST | None) ->
             targets=[ast.Subscript(value=owner, slice=ast.Constant(value=str(name)))], value=value
         ) if dotted(owner) == _ENVIRON:
             text = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
-            requested = function is not None and _asks_for(function, name)
+            requested = function is not None and _reads(function, name)
             return Write(name, text, str(path), node.lineno, within, asked_first=requested)
         case ast.Expr(
             value=ast.Call(
@@ -95,7 +95,7 @@ def _write(node: ast.stmt, path: Path, within: str, function: ast.AST | None) ->
     return None
 
 
-def _asks_for(function: ast.AST, name: str) -> bool:
+def _reads(function: ast.AST, name: str) -> bool:
     return any(
         isinstance(node, ast.Call)
         and dotted(node.func) in (f"{_ENVIRON}.get", "os.getenv")

@@ -40,7 +40,7 @@ _ENUMERATIONS = (
 )
 _PLATFORMS = ("cuda", "rocm", "xpu", "tpu", "cpu")
 # These accept any class that reports support; the others recognise a few names.
-_ASK_THE_CLASS = ("cuda", "rocm")
+_BY_CLASS = ("cuda", "rocm")
 _CHOOSES = "get_attn_backend_cls"
 _V1_NAMES = "V1_BACKENDS"
 
@@ -328,7 +328,7 @@ def _members(enumeration: ast.ClassDef) -> Iterator[Backend]:
 def _where(backend: Backend, platforms: tuple[str, ...], *, registry: bool) -> tuple[str, ...]:
     """Assign a registered class that no platform mentions to the platform in its prefix, or to those that query the class."""
     named = tuple(name for name in _PLATFORMS if backend.name.startswith(f"{name.upper()}_"))
-    return platforms or named or (_ASK_THE_CLASS if registry else ())
+    return platforms or named or (_BY_CLASS if registry else ())
 
 
 def _class(tree: ast.Module, name: str) -> ast.ClassDef | None:

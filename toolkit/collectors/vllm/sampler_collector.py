@@ -40,7 +40,7 @@ def vllm_sampler(
         read_from=reader.path,
         flashinfer=chosen,
         with_processed=reader.takes_flashinfer(value, processed=True) is True,
-        second_runner=chosen and reader.second_runner_asks(),
+        second_runner=chosen and reader.second_runner_requires(),
         can_be_switched=reader.takes_flashinfer("0", processed=False) is False,
         wanted_by_verl="" if isinstance(verl, Unknown) else _default_of_verl(Path(verl.imported.folder)),
     )

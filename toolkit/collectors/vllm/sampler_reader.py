@@ -30,7 +30,7 @@ from verl_doctor.toolkit.sources.python.source import (
 SAMPLER = "v1.sample.ops.topk_topp_sampler"
 _SECOND_RUNNER = "v1.worker.gpu.sample.sampler"
 _BACKEND = "v1.attention.backends.flashinfer"
-_ASKS = "flashinfer_sampler_supported"
+_CALLS = "flashinfer_sampler_supported"
 _METHODS = ("forward_native", "forward_cuda", "forward_cpu", "forward_tpu", "forward_hip", "forward_xpu")
 # FlashInfer 0.7 refuses GPUs with no more than 16 multiprocessors; of GPUs used for training only a Jetson is so small.
 _MULTIPROCESSORS = 64
@@ -68,11 +68,11 @@ class SamplerReader:
         chosen = returned(_Chooses(processed).made_of(init), self._names(switch), self._call(switch))
         return chosen == "forward_cuda" if isinstance(chosen, str) else None
 
-    def second_runner_asks(self) -> bool:
+    def second_runner_requires(self) -> bool:
         """Whether a second model runner requires FlashInfer's sampler, whatever the log probabilities."""
         runner = self._module(_SECOND_RUNNER)
         return runner is not None and any(
-            isinstance(node, ast.Call) and dotted(node.func) == _ASKS for node in walk(runner)
+            isinstance(node, ast.Call) and dotted(node.func) == _CALLS for node in walk(runner)
         )
 
     def _switch(self, value: str | None) -> Any:
@@ -102,8 +102,8 @@ class SamplerReader:
             owner, _, method = name.rpartition(".")
             if owner == "current_platform" and method.startswith("is_"):
                 return method == "is_cuda"
-            if method == _ASKS:
-                function = self._sampler and _function(self._sampler, _ASKS)
+            if method == _CALLS:
+                function = self._sampler and _function(self._sampler, _CALLS)
                 return returned(function, self._names(switch), call) if function else UNCLEAR
             match method:
                 case "get_device_capability":

@@ -92,7 +92,7 @@ def check(
     with nothing_on_stdout(), Progress() as progress:
         run = announced_session(options, rules, view, facts)
         with remembering(run) if as_usual else nullcontext(run) as run:
-            found = examine(Request(run, source_of(facts, nodes)), progress.say)
+            found = examine(Request(run, source_of(facts, nodes)), progress.show)
         taken = all_facts(run, found.facts) if save_facts is not None else ""
         planned = view.form == "sarif" and nodes is None and not facts
         report = _with_plans(found) if planned else found.report
@@ -115,7 +115,7 @@ def _check_each(options: Options, rules: Rules, view: View, *, strict: bool) -> 
     with nothing_on_stdout(), Progress() as progress:
         common = replace(options, launch=())
         run = open_session(common, select=rules.select, ignore=rules.ignore, deep=rules.deep)
-        report = examine(Request(run, EachLaunchFile(common, options.launch)), progress.say).report
+        report = examine(Request(run, EachLaunchFile(common, options.launch)), progress.show).report
     code = report.exit_code(strict=strict)
     answer = EachAnswer(report, code, view.verbose, run.registry.checks, run.machine.cwd)
     show(answer, view.form, view.output)

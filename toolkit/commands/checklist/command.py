@@ -71,9 +71,9 @@ def checklist(
             raise UsageError(f"--log {log}: no such file; expected the log of the DEBUG run")
         if run_them:
             _climb(run, progress)
-        found = examine(Request(run), progress.say)
+        found = examine(Request(run), progress.show)
         others, now = (None, None) if nodes is None else _examined_nodes(nodes, run, progress)
-        progress.say("judging the steps")
+        progress.show("judging the steps")
         done = steps(Look(run, found.facts, found.report, others, now, before, log))
     these = Checklist(done, found.report, "" if before is None else _snapshot_title(before))
     return show(ChecklistAnswer(these), form, file)
@@ -87,8 +87,8 @@ def _examined_nodes(nodes: RequestedNodes, run: Session, progress: Progress) -> 
     """The results of all nodes, queried once and judged together with this machine."""
     from verl_doctor.toolkit.snapshot.examination import KeptNodes  # noqa: PLC0415 - a checklist of one machine does without
 
-    seen = snapshot.look(run, nodes, progress.say)
-    return examine(Request(run, KeptNodes(seen.nodes)), progress.say).report, seen
+    seen = snapshot.look(run, nodes, progress.show)
+    return examine(Request(run, KeptNodes(seen.nodes)), progress.show).report, seen
 
 
 def _climb(run: Session, progress: Progress) -> None:

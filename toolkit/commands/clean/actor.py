@@ -10,7 +10,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.leftover import KillActor, Leftover, Outcome, RemoveGroup
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import ray_remove
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 
 _ENDING, _LIMIT = 60.0, 75.0  # seconds: for the child's work, and until it is killed
 
@@ -54,7 +54,7 @@ def _reasons(
     mode = (
         {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token} if token else {"RAY_AUTH_MODE": "disabled"}
     )
-    heard = ask_child(machine, python, ray_remove, json.dumps(question), timeout=_LIMIT, variables=mode)
+    heard = run_probe(machine, python, ray_remove, json.dumps(question), timeout=_LIMIT, variables=mode)
     if isinstance(heard, Unknown):
         return {"": heard.reason}
     answer, reported = heard

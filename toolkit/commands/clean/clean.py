@@ -160,7 +160,7 @@ def chosen(found: Found, kinds: Collection[Kind], older_than: float) -> Found:
 
 
 def remove_all(
-    look: Callable[[], Found], machine: Machine, home: Path, say: Callable[[str], None]
+    look: Callable[[], Found], machine: Machine, home: Path, show: Callable[[str], None]
 ) -> Cleaned:
     """Remove what was found, then what that released. `home` has the journal that records it. Raises Refused."""
     found = look()
@@ -169,7 +169,7 @@ def remove_all(
     problems: list[str] = []
     due = found.leftovers
     for _ in range(_LOOKS):
-        done = _remove(due, machine, home, problems, say)
+        done = _remove(due, machine, home, problems, show)
         outcomes += done
         if not any(outcome.state == "removed" and outcome.leftover.kind in _HOLDERS for outcome in done):
             break
@@ -181,7 +181,7 @@ def remove_all(
 
 
 def _remove(
-    due: Sequence[Leftover], machine: Machine, home: Path, problems: list[str], say: Callable[[str], None]
+    due: Sequence[Leftover], machine: Machine, home: Path, problems: list[str], show: Callable[[str], None]
 ) -> list[Outcome]:
     """Remove the leftovers, each with the module for its kind."""
     ordered = sorted(due, key=lambda leftover: _ORDER.index(type(leftover.removal)))
@@ -191,7 +191,7 @@ def _remove(
     with recorded(home, ordered, problems) as note:
         for module, some in groupby(ordered, key=lambda leftover: _REMOVERS[type(leftover.removal)]):
             same = list(some)
-            say(f"removing leftovers: {same[0].kind} {same[0].name}")
+            show(f"removing leftovers: {same[0].kind} {same[0].name}")
             remover = importlib.import_module(f"verl_doctor.toolkit.commands.clean.{module}")
             for outcome in remover.remove(same, machine):
                 note(len(outcomes), outcome)

@@ -111,7 +111,7 @@ def clean(
     wanted = tuple(kind for some in kinds for kind in some)
     run: Run | None = None
     with nothing_on_stdout(), Progress() as progress:
-        progress.say("looking for leftovers")
+        progress.show("looking for leftovers")
         session = open_session(options)
 
         def found_in(facts: Facts) -> Found:
@@ -129,7 +129,7 @@ def clean(
         except OSError as error:
             raise UsageError(f"{command[0]} cannot be started: {error.strerror}") from None
     with nothing_on_stdout(), Progress() as progress:
-        progress.say("looking for leftovers")
+        progress.show("looking for leftovers")
         if run_it:
             run, left = job.completed(ended)
             if apply_them and (left.leftovers or left.kept):
@@ -138,7 +138,7 @@ def clean(
             look = job.left
         try:
             cleaned = (
-                remove_all(look, session.machine, journal_homes(session.target)[1], progress.say)
+                remove_all(look, session.machine, journal_homes(session.target)[1], progress.show)
                 if apply_them
                 else Cleaned(left if run_it else look())
             )

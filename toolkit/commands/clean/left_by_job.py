@@ -34,9 +34,9 @@ class Job:
         self._known = {(entry.kind, entry.name) for entry in before.everything}
         self._before = tuple(_totals(before, facts))
 
-    def run(self, command: Sequence[str], say: Callable[[str], None]) -> Run:
+    def run(self, command: Sequence[str], show: Callable[[str], None]) -> Run:
         """Run the job to its end. Raises OSError if it cannot be started."""
-        ended = run(command, self._traces, say)
+        ended = run(command, self._traces, show)
         return Run(tuple(command), ended, self._before)
 
     def left(self) -> Found:

@@ -64,11 +64,11 @@ def compare(
         run = open_session(replace(options, launch=()) if new else options, deep=deep)
         before = snapshot.read(old, run.registry.collectors)
         after = (
-            snapshot.look(run, nodes, progress.say)
+            snapshot.look(run, nodes, progress.show)
             if new is None
             else snapshot.read(new, run.registry.collectors)
         )
-        progress.say("comparing")
+        progress.show("comparing")
         found = compared(before, after, run)
     return show(ComparisonAnswer(found, every=verbose), form, file)
 

@@ -85,17 +85,17 @@ def fix(
         run = announced_session(options, rules, view)
         job = job_environment.begin_from(run.machine, output_env)
         # The first node of a cluster is this machine: it is examined, and the others when all repairs are done.
-        found = examine(Request(run if job is None else run.started_anew(job.as_found)), progress.say)
+        found = examine(Request(run if job is None else run.started_anew(job.as_found)), progress.show)
         report, collection = found.report, found.facts
         if nodes is not None:
             from verl_doctor.toolkit.cluster import repair as cluster_repair  # noqa: PLC0415 - few repairs are of many nodes
 
             if apply_them:
                 report, left = cluster_repair.carry_out(
-                    nodes, run, collection, report, unsafe=unsafe, watch=progress.say
+                    nodes, run, collection, report, unsafe=unsafe, watch=progress.show
                 )
             else:
-                cluster_repair.show(nodes, run, collection, progress.say)
+                cluster_repair.show(nodes, run, collection, progress.show)
                 report = repair.show(run, collection, report, through_links=through_links, in_place=True)
         elif apply_them:
             report = repair.carry_out(

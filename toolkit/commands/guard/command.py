@@ -127,9 +127,9 @@ def guard(
 
         show(answer, form, None)
     if verbose:
-        _tell_all(opened, answer.terms)
+        _announce_all(opened, answer.terms)
     if answer.verdict != "ok":
-        _tell(_why(answer.terms, answer.verdict, when_unsure, refused, opened, options))
+        _announce(_why(answer.terms, answer.verdict, when_unsure, refused, opened, options))
     code = answer.exit_code()
     if code == 0 and program:
         _become(program, command)
@@ -152,7 +152,7 @@ def _brought_back(opened: Gate, wait: float) -> list[str]:
                     if opened.lock
                     else "according to this environment's journal"
                 )
-                _tell(f"restored {', '.join(map(str, outcome.written))}, {by}")
+                _announce(f"restored {', '.join(map(str, outcome.written))}, {by}")
             return list(outcome.refused)
         repair.wait_for(lambda: not opened.lost(), wait)
     except Refused as error:
@@ -215,15 +215,15 @@ def _agree(options: Options, lock: Path | None, *, verbose: bool) -> int:
         seen = observe(Request(run))
         agreement = guard_agree.agreement_here(run, seen, bases)
         if why := session.without_verl(seen) if guard_agree.is_empty(agreement) else "":
-            _tell(f"{WORDS['could_not_check']}  {why}; {path} was not written")
+            _announce(f"{WORDS['could_not_check']}  {why}; {path} was not written")
             return ExitCode.COULD_NOT_CHECK
     output.write(path, dump(agreement, session.version()))
-    _tell(f"agreed in {path}: {', '.join(_agreed(agreement))}; keep it in git, beside the launch scripts")
+    _announce(f"agreed in {path}: {', '.join(_agreed(agreement))}; keep it in git, beside the launch scripts")
     if secret := guard_agree.not_agreed(seen):
-        _tell(f"not agreed, because their values may be secrets: {', '.join(secret)}")
+        _announce(f"not agreed, because their values may be secrets: {', '.join(secret)}")
     if verbose:
         opened = guard_gate.opened(options, path, in_image=False)
-        _tell_all(opened, opened.judged())
+        _announce_all(opened, opened.judged())
     return ExitCode.OK
 
 
@@ -262,12 +262,12 @@ def _become(program: str, command: Sequence[str]) -> NoReturn:
         raise UsageError(f"{command[0]} cannot be started: {error.strerror}") from None
 
 
-def _tell_all(opened: Gate, terms: Iterable[Term]) -> None:
+def _announce_all(opened: Gate, terms: Iterable[Term]) -> None:
     for term in terms:
-        _tell(f"{term.status.replace('_', ' ')}: {term}")
+        _announce(f"{term.status.replace('_', ' ')}: {term}")
     for name, file in opened.outweighed.items():
-        _tell(f"{name} is required by {file}, which overrides the agreement")
+        _announce(f"{name} is required by {file}, which overrides the agreement")
 
 
-def _tell(sentence: str) -> None:
+def _announce(sentence: str) -> None:
     print(f"verl-doctor guard: {harmless(sentence)}", file=sys.stderr)

@@ -76,7 +76,7 @@ def logs(
     notes: list[str] = []
     with Progress() as progress:
         sources = sources_of(named, notes.append)
-        answer = reading.diagnose(sources, notes, progress.say)
+        answer = reading.diagnose(sources, notes, progress.show)
     if not answer.files:
         why = "; ".join(answer.notes) or "there is nothing to read"
         if sources:

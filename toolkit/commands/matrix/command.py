@@ -71,7 +71,7 @@ def _answer(request: Request, progress: Progress) -> Answer:
     def announce(sentence: str) -> None:
         print(f"verl-doctor: {harmless(sentence)}", file=sys.stderr, flush=True)
 
-    callbacks = matrix_request.Callbacks(progress.say, announce)
+    callbacks = matrix_request.Callbacks(progress.show, announce)
     study = matrix_request.study_for(request, Machine(), callbacks)
     try:
         if request.following is None:

@@ -165,7 +165,7 @@ class Study:
     sources: WheelSources
     machine: Machine
     projects: tuple[str, ...] = ("vllm",)
-    say: Callable[[str], None] = lambda _: None
+    show: Callable[[str], None] = lambda _: None
     _facts: Collection = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -220,7 +220,7 @@ class Study:
 
     def side(self, release: Release) -> Side:
         """Return the sources of a release. Raises WheelError."""
-        self.say(f"reading {release.project} {release.version}")
+        self.show(f"reading {release.project} {release.version}")
         unpacked = self.sources.of(release.wheel)
         package = "verl" if release.project == "verl" else "vllm"
         folder = unpacked.folder / package
@@ -254,14 +254,14 @@ class Study:
 
             def read(release: Release) -> tuple[Side, Pending]:
                 side = self.side(release)
-                self.say(f"judging {release.project} {release.version}")
+                self.show(f"judging {release.project} {release.version}")
                 return side, pool.start(self._question(subject, side, other))
 
             begun = [(release, readers.submit(read, release)) for release in chosen]
             try:
                 for number, (release, reading) in enumerate(begun, 1):
                     yield self._row(subject, release, other, reading)
-                    self.say(f"{number} of {len(begun)} judged")
+                    self.show(f"{number} of {len(begun)} judged")
             finally:
                 for _, reading in begun:
                     reading.cancel()

@@ -49,9 +49,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Progress callbacks: `say` while working, `announce` before a large download."""
+    """Progress callbacks: `show` while working, `announce` before a large download."""
 
-    say: Callable[[str], None] = lambda _: None
+    show: Callable[[str], None] = lambda _: None
     announce: Callable[[str], None] = lambda _: None
 
 
@@ -71,7 +71,7 @@ def study_for(request: Request, machine: Machine, callbacks: Callbacks) -> Study
         index=PackageIndex(settings, web, offline=request.offline),
         sources=WheelSources(web, callbacks.announce, request.offline, request.download),
         machine=machine,
-        say=callbacks.say,
+        show=callbacks.show,
     )
 
 

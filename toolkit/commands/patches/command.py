@@ -82,9 +82,9 @@ def verify(*, options: Options, words: tuple[str, ...], file: Path | None) -> in
     """
     wanted = None if file is None else patchset.load(file)
     with nothing_on_stdout(), Progress() as progress:
-        progress.say("reading the tree")
+        progress.show("reading the tree")
         found = _look(options, words, wanted or ())
-        progress.say("judging the code without its patches")
+        progress.show("judging the code without its patches")
         there = needs(found.session, found.folder, found.files)
     if wanted is None:
         lost = _journalled(found.session)

@@ -120,7 +120,7 @@ def report(
             deep=rules.deep,
             facts_file=facts[0] if facts else None,
         )
-        seen = look(run, LookRequest(nodes, facts, logs, old, network), progress.say)
+        seen = look(run, LookRequest(nodes, facts, logs, old, network), progress.show)
         made = view.make(seen, run.machine, masked=not full)
     if page is not None:
         output.write(page, render_html.render(made.page))

@@ -27,7 +27,7 @@ from verl_doctor.toolkit.text import counted, in_bytes, ranges
 _MIB = 2**20
 _REQUESTED = (VLLM_NAMES, ("sglang",), ("ray",), ("torch",))
 # Other packages that decide whether a verl job runs.
-_TELLING = (
+_OTHER_PACKAGES = (
     "transformers", "tensordict", "triton", "flash-attn", "flashinfer-python", "numpy", "pyarrow", "peft", "accelerate",
     "megatron-core", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13",
 )  # fmt: skip
@@ -101,7 +101,7 @@ def _packages(seen: Seen) -> _Rows:
         found = packages.get(*names)
         other = f" ({found.name})" if found and found.name != names[0] else ""
         yield names[0], found.version + other if found else "not found"
-    for name in _TELLING:
+    for name in _OTHER_PACKAGES:
         if more := packages.get(name):
             yield more.name, more.version
 

@@ -26,13 +26,13 @@ _PREFIX = "verl-doctor-smoke-"
 
 
 @contextlib.contextmanager
-def log_folder(say: Callable[[str], None]) -> Iterator[Path]:
+def log_folder(show: Callable[[str], None]) -> Iterator[Path]:
     """Return a folder for the logs of this climb, removed if nothing is kept. The oldest logs of completed climbs are removed.
 
     On some machines the doctor's state folder is not writable: then it is among temporary files, which is
     reported. Raises OSError if there is no place for those either.
     """
-    folder = _new_folder(say)
+    folder = _new_folder(show)
     with owned(folder):
         try:
             yield folder
@@ -41,7 +41,7 @@ def log_folder(say: Callable[[str], None]) -> Iterator[Path]:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _new_folder(say: Callable[[str], None]) -> Path:
+def _new_folder(show: Callable[[str], None]) -> Path:
     top = platformdirs.user_state_path("verl-doctor") / "smoke"
     begin = f"{time.strftime('%Y-%m-%dT%H-%M-%S')}-{platform.node()}-"
     try:
@@ -50,7 +50,7 @@ def _new_folder(say: Callable[[str], None]) -> Path:
         return Path(tempfile.mkdtemp(prefix=begin, dir=top))
     except OSError as error:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX + begin))
-        say(f"{os_error_text(error)}: logs of failures go to {folder}")
+        show(f"{os_error_text(error)}: logs of failures go to {folder}")
         return folder
 
 

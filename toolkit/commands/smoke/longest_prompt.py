@@ -10,7 +10,7 @@ from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import prompts
-from verl_doctor.toolkit.system.child import ask_child
+from verl_doctor.toolkit.system.child import run_probe
 
 _LIMIT = 20.0  # seconds
 _OF_TEMPLATE = 512  # tokens that a chat template adds, such as a system prompt
@@ -37,15 +37,15 @@ def most_tokens(machine: Machine, facts: Facts, there: Configuration) -> int | N
         return None
     read = {file.path: file for file in files.files if file.role != "named"}
     columns = {column.name for table in tables.tables for column in table.columns}
-    telling = not files.elsewhere and all(
+    readable = not files.elsewhere and all(
         file.kind == "parquet" and not file.trouble for file in read.values()
     )
-    if not read or not telling or any(there.get(key) in columns for key in _PICTURES):
+    if not read or not readable or any(there.get(key) in columns for key in _PICTURES):
         return None
     if any(value is not MISSING and value for value in map(there.get, _ADDITIONS)):
         return None
     column = str(there.get("data.prompt_key"))
-    heard = ask_child(machine, interpreter.executable, prompts, column, *read, timeout=_LIMIT)
+    heard = run_probe(machine, interpreter.executable, prompts, column, *read, timeout=_LIMIT)
     reported = None if isinstance(heard, Unknown) else heard[1]
     if not isinstance(reported, list) or None in reported:
         return None

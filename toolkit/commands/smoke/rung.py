@@ -75,7 +75,7 @@ class Stage:
     own_model: bool = False
     begun: float = field(default_factory=time.monotonic)
     budget: float = _LONGEST
-    say: Callable[[str], None] = field(default=lambda _: None)
+    show: Callable[[str], None] = field(default=lambda _: None)
     look: Callable[[Collection[tuple[int, int]]], None] = field(default=lambda _: None)
 
     @property
@@ -117,7 +117,7 @@ class Stage:
             found = builds.found
             compiled = f"nvcc compiles {found.what}" if found and found.going_on else ""
             if text := ", ".join(filter(None, (step, compiled))):
-                self.say(text)
+                self.show(text)
 
         ran = run_logged(
             argv,

@@ -105,15 +105,15 @@ def climb(run: Session, request: SmokeRequest, progress: Progress) -> tuple[Smok
             budget=request.budget,
             look=Traces(folder / NOTE, run.machine).look,
         )
-        rungs = tuple(_with_progress(_rungs(stage, request, interpreter, progress.say), progress))
+        rungs = tuple(_with_progress(_rungs(stage, request, interpreter, progress.show), progress))
     if rungs and (reason := _script_without_verl(run, facts)):
         rungs = (replace(rungs[0], notes=(reason, *rungs[0].notes)), *rungs[1:])
     climbed = SmokeRun(device, chosen_by, rungs, str(own or ""))
     trial_cache.keep_climb(run, facts, climbed)
-    progress.say("running check")
+    progress.show("running check")
     codes = () if climbed.broken is not None or run.target.files else ("SMOKE",)
     again = run.narrowed(codes) if codes else run
-    report = examine(Request(again, known={SmokeRun: climbed}), progress.say).report
+    report = examine(Request(again, known={SmokeRun: climbed}), progress.show).report
     return climbed, replace(report, unexamined=without_verl(facts))
 
 
@@ -166,7 +166,7 @@ def _with_progress(rungs: Iterator[SmokeRung], progress: Progress) -> Iterator[S
 
 
 def _rungs(
-    stage: Stage, request: SmokeRequest, interpreter: Interpreter, say: Callable[[str], None]
+    stage: Stage, request: SmokeRequest, interpreter: Interpreter, show: Callable[[str], None]
 ) -> Iterator[SmokeRung]:
     broken: SmokeRung | None = None
     for rung in RUNGS:
@@ -179,9 +179,9 @@ def _rungs(
             yield SmokeRung(rung.number, rung.name, "not reached", cause="the time limit of --budget is over")
             continue
         doing = f"rung {rung.number} of {len(RUNGS)}, {rung.name}"
-        say(doing)
+        show(doing)
         begun = time.monotonic()
-        here = replace(stage, logs=stage.logs / f"rung-{rung.number}", say=partial(_say, say, doing))
+        here = replace(stage, logs=stage.logs / f"rung-{rung.number}", show=partial(_show, show, doing))
         try:
             outcome = with_own_tree(stage.folder, _climbed(here, rung, interpreter))
         except KeyboardInterrupt:
@@ -214,8 +214,8 @@ def _stopped(request: SmokeRequest, rung: Rung, seconds: float) -> Iterator[Smok
             yield SmokeRung(above.number, above.name, "not reached", cause="stopped before it")
 
 
-def _say(say: Callable[[str], None], doing: str, step: str) -> None:
-    say(f"{doing}: {step}")
+def _show(show: Callable[[str], None], doing: str, step: str) -> None:
+    show(f"{doing}: {step}")
 
 
 def _climbed(stage: Stage, rung: Rung, interpreter: Interpreter) -> Outcome:
@@ -245,7 +245,7 @@ def _with_a_model(stage: Stage, interpreter: Interpreter) -> Stage | Outcome:
             folder / "model", folder / "train.parquet", folder / "validation.parquet", ""
         )
     else:
-        stage.say("writing a tiny model")
+        stage.show("writing a tiny model")
         made = tiny.make(stage.machine, interpreter, folder, verl=stage.target.verl)
     if isinstance(made, Unknown):
         return Outcome("failed", made.reason, "name a model with --model and data with --data", _CANNOT)

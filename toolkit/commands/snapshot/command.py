@@ -47,7 +47,7 @@ def snapshot(*, file: Path, options: Options, nodes: RequestedNodes | None, deep
 
     with nothing_on_stdout(), Progress() as progress:
         run = open_session(options, deep=deep)
-        seen = kept.look(run, nodes, progress.say)
+        seen = kept.look(run, nodes, progress.show)
         text = kept.dump(seen, run.registry.collectors)
     output.write(file, text, private=True)
     return show(SnapshotAnswer(seen, file, len(text)), form, None)

@@ -89,7 +89,7 @@ def tiny(
     if kind == "image" and not SHAPES[chosen]().sees:
         raise UsageError(f"--kind image: {chosen} does not accept images; remove --model-shape")
     with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
-        progress.say(f"writing {folder}")
+        progress.show(f"writing {folder}")
         run = open_session(Options(python=python, verl=verl))
         made = _make(run, folder, chosen, kind, rows)
     if isinstance(made, Unknown):

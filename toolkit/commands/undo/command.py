@@ -175,10 +175,10 @@ def _undone_on(nodes: RequestedNodes, options: Options, *, everything: bool) -> 
     from verl_doctor.toolkit.cluster import undo as cluster_undo  # noqa: PLC0415 - few repairs are of many nodes
 
     with nothing_on_stdout(), Progress() as progress:
-        others = cluster_undo.others(nodes, options, progress.say)
+        others = cluster_undo.others(nodes, options, progress.show)
     code = _undone(_meant(_history(options), None, everything=everything), _trees(options))
     with nothing_on_stdout(), Progress() as progress:
-        outcomes = cluster_undo.take_back(others, everything=everything, watch=progress.say)
+        outcomes = cluster_undo.take_back(others, everything=everything, watch=progress.show)
     for line in outcomes.lines:
         print(harmless(line))
     for sentence in (*outcomes.refused, *outcomes.unknown):

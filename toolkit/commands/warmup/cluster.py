@@ -46,7 +46,7 @@ def warm_nodes(
     with Progress() as progress:
         look = warm_parcel(run, replace(warm_request, dry_run=True), _LOOK)
         with contextlib.closing(
-            way.query(look, watch=progress.say, longest=min(nodes.budget, _LOOK))
+            way.query(look, watch=progress.show, longest=min(nodes.budget, _LOOK))
         ) as responses:
             heard = {_key(answer): answer for answer in responses}
         found = {key: _node(answer) for key, answer in heard.items()}
@@ -66,7 +66,7 @@ def warm_nodes(
             with (
                 as_ctrl_c(signal.SIGTERM, signal.SIGHUP),
                 contextlib.suppress(KeyboardInterrupt),
-                contextlib.closing(way.query(parcel, only, progress.say, longest, sharing)) as responses,
+                contextlib.closing(way.query(parcel, only, progress.show, longest, sharing)) as responses,
             ):
                 for answer in responses:
                     found[_key(answer)] = _node(answer)

@@ -27,23 +27,23 @@ def timeline(readers: Iterable[TimelineReader]) -> Timeline:
     every = list(readers)
     for reader in every:
         reader.close()
-    heard = [reader for reader in every if reader.spans or any(reader.gaps.silences())]
-    if not heard:
+    with_times = [reader for reader in every if reader.spans or any(reader.gaps.silences())]
+    if not with_times:
         return Timeline()
     # Logs that count from their own beginning share no time with others.
-    placed = [reader for reader in heard if not reader.is_elapsed] or heard[:1]
+    placed = [reader for reader in with_times if not reader.is_elapsed] or with_times[:1]
     zero = min((reader.gaps.first for reader in placed if reader.gaps.first is not None), default=None)
     who = _known(every)
     spans: dict[Key, list[Span]] = {key: [] for key in who}
     silences: list[tuple[Key, Span]] = []
-    for reader in heard:
+    for reader in with_times:
         at = zero if reader in placed else None
         for key, span in reader.spans:
             if not (reader.gaps.disagree and span.how == "silence"):
                 spans[key].append(_moved(span, at))
         if not reader.gaps.disagree:
             silences += [(key, _moved(span, at)) for key, span in reader.gaps.silences()]
-    end, has_step = _end(heard, placed, zero)
+    end, has_step = _end(with_times, placed, zero)
     for is_named in (True, False):  # a silence with a known reason covers others too
         all_spans = [span for several in spans.values() for span in several]
         for key, span in silences:
@@ -51,17 +51,17 @@ def timeline(readers: Iterable[TimelineReader]) -> Timeline:
                 spans[key].extend(without_covered([span], all_spans))
     return Timeline(
         _workers(who, spans),
-        tuple(_placed(reader, moment, placed, zero) for reader in heard for moment in reader.moments),
+        tuple(_placed(reader, moment, placed, zero) for reader in with_times for moment in reader.moments),
         end,
         has_step,
-        _notes(heard),
+        _notes(with_times),
     )
 
 
-def _known(heard: Sequence[TimelineReader]) -> dict[Key, Process]:
+def _known(readers: Sequence[TimelineReader]) -> dict[Key, Process]:
     """Return all processes, each by the best name that any log has for it."""
     who: dict[Key, Process] = {}
-    for reader in heard:
+    for reader in readers:
         for key, worker in reader.processes.items():
             if is_nameless(who.setdefault(key, worker).name):
                 who[key] = worker
@@ -69,10 +69,10 @@ def _known(heard: Sequence[TimelineReader]) -> dict[Key, Process]:
 
 
 def _end(
-    heard: Sequence[TimelineReader], placed: Sequence[TimelineReader], zero: float | None
+    readers: Sequence[TimelineReader], placed: Sequence[TimelineReader], zero: float | None
 ) -> tuple[float | None, bool]:
     """Return when the start was over: with the first step, else with the log or, for an engine alone, once it was ready."""
-    has_step = any(reader.has_step for reader in heard)
+    has_step = any(reader.has_step for reader in readers)
     if zero is None:
         return None, has_step
     ends = [
@@ -84,7 +84,7 @@ def _end(
         for _, span in reader.spans
         if span.phase == "engine" and span.end is not None
     ]
-    is_engine = bool(ready) and not has_step and not any(reader.moments for reader in heard)
+    is_engine = bool(ready) and not has_step and not any(reader.moments for reader in readers)
     return max(ready if is_engine else ends, default=zero) - zero, has_step
 
 
@@ -124,21 +124,23 @@ def _moved(span: Span, zero: float | None) -> Span:
     return replace(span, start=None if span.start is None or zero is None else span.start - zero)
 
 
-def _notes(heard: Sequence[TimelineReader]) -> tuple[str, ...]:
+def _notes(readers: Sequence[TimelineReader]) -> tuple[str, ...]:
     notes = []
-    if any(reader.gaps.disagree for reader in heard):
+    if any(reader.gaps.disagree for reader in readers):
         notes.append(
             "the clocks in these logs do not agree, or one was set back: only durations within single lines are counted"
         )
-    quiet = next((reader.quiet for reader in heard if reader.quiet is not None), None)
-    if quiet is not None and not any(span.phase in _OF_VLLM for reader in heard for _, span in reader.spans):
+    quiet = next((reader.quiet for reader in readers if reader.quiet is not None), None)
+    if quiet is not None and not any(
+        span.phase in _OF_VLLM for reader in readers for _, span in reader.spans
+    ):
         notes.append(
             f"vLLM logs warnings only ({quiet.source}:{quiet.number}), so its loading and compiling times are unknown; "
             "+ray_kwargs.ray_init.runtime_env.env_vars.VLLM_LOGGING_LEVEL=INFO shows them"
         )
-    if any(reader.is_cut for reader in heard):
+    if any(reader.is_cut for reader in readers):
         notes.append("a log is too long to be read up to its first step")
-    again = sum(reader.starts for reader in heard)
+    again = sum(reader.starts for reader in readers)
     if again:
         notes.append(f"{counted(again + 1, 'start')} are in these logs; this is the last one")
     return tuple(notes)

@@ -87,7 +87,7 @@ class Run:
         self._private_home, self._home = json.dumps(home_in(job.private))[1:-1], json.dumps(home)[1:-1]
         self.states: dict[str, str] = {}
 
-    def tell(self, **event: Any) -> None:
+    def emit(self, **event: Any) -> None:
         """Print one complete event."""
         text = json.dumps(event).replace(
             self._private_home, self._home
@@ -99,7 +99,7 @@ class Run:
         for stage in STAGES.values():
             self._run_stage(stage)
         own = sorted(files_of_user(self.isolation.executed, self.job.folder))
-        self.tell(event="whole", own=own, world=self.job.notes.get("world"))
+        self.emit(event="whole", own=own, world=self.job.notes.get("world"))
 
     def _run_stage(self, stage: Stage) -> None:
         if stage.name in self.skip:
@@ -110,7 +110,7 @@ class Run:
             ended = "not needed" if self.states.get(missing) == "not needed" else "not reached"
             self._end(stage.name, ended, 0.0, text=missing)
             return
-        self.tell(event="begin", stage=stage.name, users=stage.users)
+        self.emit(event="begin", stage=stage.name, users=stage.users)
         begun = time.monotonic()
         more: dict[str, Any] = {}
         self.isolation.taken()
@@ -128,7 +128,7 @@ class Run:
 
     def _end(self, name: str, state: str, seconds: float, **more: Any) -> None:
         self.states[name] = state
-        self.tell(event="end", stage=name, state=state, seconds=round(seconds, 2), **more)
+        self.emit(event="end", stage=name, state=state, seconds=round(seconds, 2), **more)
 
     def _over(self, stage: Stage, begun: float) -> None:
         """End the process: the stage does not react to its time limit."""

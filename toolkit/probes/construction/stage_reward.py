@@ -30,7 +30,7 @@ def reward(job: Job) -> None:
     if any(job.value(f"{key}.enable", default=False) for key in ("reward.reward_model", "reward_model")):
         raise NotJudgedError("a reward model scores the answers, and it needs a GPU")
     manager = job.notes["reward"]
-    data = _answered(job)
+    data = _with_responses(job)
     if hasattr(manager, "run_single"):
         asyncio.run(_single(manager, data))
     else:
@@ -59,7 +59,7 @@ def _number(value: Any) -> Any:
         return value
 
 
-def _answered(job: Job) -> Any:
+def _with_responses(job: Job) -> Any:
     """Return the first rows with responses, as the rollout passes them to the reward."""
     import torch
 

@@ -62,7 +62,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Asker:
+class Requirer:
     """A file that requires libraries, or that loaded such a file, with the folders that it names."""
 
     path: str
@@ -87,20 +87,20 @@ class Loader:
             raise NoSuchLoader(f"{program} is linked statically")
         if "ld-musl" in header.interpreter:
             raise NoSuchLoader(f"{program} is for musl, whose loader searches in another way")
-        self.program = Asker(path, header.rpath, header.runpath)
+        self.program = Requirer(path, header.rpath, header.runpath)
 
-    def find(self, soname: str, askers: Iterable[Asker] = ()) -> Candidate | None:
+    def find(self, soname: str, requirers: Iterable[Requirer] = ()) -> Candidate | None:
         """Return the file that would be loaded; None when the search ends with nothing, or with an error."""
-        first = next((candidate for candidate in self.all(soname, askers) if candidate.ends_search), None)
+        first = next((candidate for candidate in self.all(soname, requirers) if candidate.ends_search), None)
         return first if first and not first.trouble else None
 
-    def all(self, soname: str, askers: Iterable[Asker] = ()) -> Iterator[Candidate]:
+    def all(self, soname: str, requirers: Iterable[Requirer] = ()) -> Iterator[Candidate]:
         """Yield every candidate in the order of the search: the first without trouble is loaded.
 
-        `askers` are the requesting file and those that loaded it, from the inside out; the program is added. Without them the
+        `requirers` are the requesting file and those that loaded it, from the inside out; the program is added. Without them the
         program itself is the requester.
         """
-        chain = [asker for asker in askers if asker.path != self.program.path]
+        chain = [requirer for requirer in requirers if requirer.path != self.program.path]
         if "/" in soname:
             yield from self._file(self._expanded(soname, [*chain, self.program][0]), "path", soname)
             return
@@ -143,12 +143,12 @@ class Loader:
         there = [folder for folder in multiarch if os.path.isdir(self._machine.at(folder))]
         return (*there, *_DEFAULT)
 
-    def _folders(self, chain: list[Asker]) -> Iterator[tuple[str, How, str]]:
+    def _folders(self, chain: list[Requirer]) -> Iterator[tuple[str, How, str]]:
         """Yield what is searched before the cache: an RPATH counts when the requesting file has no RUNPATH."""
         if not chain[0].runpath:
-            for asker in chain:
-                for entry in () if asker.runpath else _split(asker.rpath, ":"):
-                    yield self._expanded(entry, asker), "RPATH", entry
+            for requirer in chain:
+                for entry in () if requirer.runpath else _split(requirer.rpath, ":"):
+                    yield self._expanded(entry, requirer), "RPATH", entry
         # An empty entry means the current folder.
         for entry in _split(self._environ.get("LD_LIBRARY_PATH", ""), "[:;]"):
             yield self._expanded(entry, self.program), "LD_LIBRARY_PATH", entry
@@ -214,13 +214,13 @@ class Loader:
         folder, name = os.path.split(path)
         return self._machine.at(f"{self._machine.real(folder)}/{name}").is_symlink()
 
-    def _expanded(self, entry: str, asker: Asker) -> str:
+    def _expanded(self, entry: str, requirer: Requirer) -> str:
         """Return a path with `$ORIGIN`, `$LIB` and `$PLATFORM` replaced."""
         if "$" not in entry:
             return entry
         multiarch = next((folder for folder in self.default_folders if folder.endswith("-linux-gnu")), "")
         meaning = {
-            "ORIGIN": os.path.dirname(asker.path),  # noqa: PTH120
+            "ORIGIN": os.path.dirname(requirer.path),  # noqa: PTH120
             "LIB": f"lib/{os.path.basename(multiarch)}" if multiarch else "lib64",  # noqa: PTH119
             "PLATFORM": self.header.machine,
         }

@@ -159,7 +159,7 @@ def _value(node: ast.expr, known: Mapping[str, Value], depth: int = 0) -> Value:
 def _called(function: ast.expr, arguments: list[ast.expr], inner: Callable[[ast.expr], Value]) -> Value:
     name = dotted(function)
     last = name.rpartition(".")[2]
-    if last in ("getenv", "get") and _asks_environment(name):
+    if last in ("getenv", "get") and _reads_environment(name):
         if len(arguments) == 1 and isinstance(arguments[0], ast.Constant):
             return f"${arguments[0].value!s}"
         raise NotPlainError("it asks the environment first")
@@ -191,7 +191,7 @@ def _is_module(name: str) -> bool:
     return name.startswith(("os.", "pathlib.", "path.", "osp."))
 
 
-def _asks_environment(name: str) -> bool:
+def _reads_environment(name: str) -> bool:
     return name in ("os.getenv", "getenv", "os.environ.get", "environ.get")
 
 

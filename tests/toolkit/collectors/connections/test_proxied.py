@@ -23,7 +23,7 @@ from verl_doctor.toolkit.collectors.variables.effective_environment import (
 )
 from verl_doctor.toolkit.collectors.variables.job_variables import job_variables
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 
 HERE = Network(
     Resolved("node1"), (Interface("eth0", "ethernet", up=True, addresses=("10.0.0.5", "fe80::5")),)
@@ -142,10 +142,10 @@ def test_a_list_that_reading_cannot_tell() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [Answer(None, "", "", 8.0), Answer(-11, "", "", 0.1), Answer(0, "noise", "", 0.1)]
+    "answer", [Output(None, "", "", 8.0), Output(-11, "", "", 0.1), Output(0, "noise", "", 0.1)]
 )
-def test_a_child_that_does_not_answer(answer: Answer) -> None:
-    def run(_argv: Sequence[str], _env: Mapping[str, str], _limit: float) -> Answer:
+def test_a_child_that_does_not_answer(answer: Output) -> None:
+    def run(_argv: Sequence[str], _env: Mapping[str, str], _limit: float) -> Output:
         return answer
 
     found = seen({}, machine=Machine(environ={"http_proxy": "http://proxy:1"}, runner=run))

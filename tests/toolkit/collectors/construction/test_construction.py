@@ -21,7 +21,7 @@ from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 
 PYTHON = Interpreter(sys.executable, "3.11", "CPython", "", "", "", (), (), "Linux", "x86_64", "", "", "")
 
@@ -34,14 +34,14 @@ class Child:
         self.orders: list[dict[str, Any]] = []
         self.environs: list[Mapping[str, str]] = []
 
-    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], _timeout: float) -> Answer:
+    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], _timeout: float) -> Output:
         token, order = argv[-2:]
         self.orders.append(json.loads(order))
         self.environs.append(environ)
         events = self.passes[len(self.orders) - 1]
         text = "".join(f"noise\n{token}{json.dumps(event)}\n" for event in events)
         whole = bool(events) and events[-1]["event"] == "whole"
-        return Answer(0 if whole else self.code, text, "Fatal Python error", 1.0)
+        return Output(0 if whole else self.code, text, "Fatal Python error", 1.0)
 
 
 def begin(stage: str) -> dict[str, Any]:

@@ -18,21 +18,21 @@ from support.trying import unless_disturbed
 from verl_doctor.toolkit.collectors.gpu.gpus import Bus, Fabric, Gpus, Health, Memory, MigDevice, Peers
 from verl_doctor.toolkit.collectors.gpu.gpus_collector import gpus
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.probes import nvml as nvml_probe
 
 
-def machine(root: Path, *, answer: Answer | Exception, nodes: int = 1) -> Machine:
+def machine(root: Path, *, answer: Output | Exception, nodes: int = 1) -> Machine:
     """One with device files, whose child answers so. `TOKEN` in the answer is the word that it was given."""
     (root / "dev").mkdir()
     for number in range(nodes):
         (root / "dev" / f"nvidia{number}").touch()
 
-    def run(argv: Sequence[str], _environ: Mapping[str, str], _limit: float) -> Answer:
+    def run(argv: Sequence[str], _environ: Mapping[str, str], _limit: float) -> Output:
         if isinstance(answer, Exception):
             raise answer
         token = argv[3]
-        return Answer(answer.code, answer.stdout.replace("TOKEN", token), answer.stderr, 0.1)
+        return Output(answer.code, answer.stdout.replace("TOKEN", token), answer.stderr, 0.1)
 
     return Machine(environ={}, runner=run, root=root)
 
@@ -40,7 +40,7 @@ def machine(root: Path, *, answer: Answer | Exception, nodes: int = 1) -> Machin
 def seen(root: Path, nvml: Nvml, patience: float = 5.0) -> Gpus:
     """The fact, with this NVML asked in place of the driver's."""
     said = json.dumps(nvml_probe.survey(nvml, patience))
-    found = gpus.collect(machine(root, answer=Answer(0, f"noise\nTOKEN{said}\n", "", 0.1)))
+    found = gpus.collect(machine(root, answer=Output(0, f"noise\nTOKEN{said}\n", "", 0.1)))
     assert isinstance(found, Gpus)
     return found
 
@@ -201,13 +201,13 @@ def test_what_draws_holds_memory_too(tmp_path: Path) -> None:
 
 def test_without_a_gpu_there_is_nothing_to_judge(tmp_path: Path) -> None:
     said = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
-    found = gpus.collect(machine(tmp_path, answer=Answer(0, f"TOKEN{said}", "", 0.1), nodes=0))
+    found = gpus.collect(machine(tmp_path, answer=Output(0, f"TOKEN{said}", "", 0.1), nodes=0))
     assert isinstance(found, Absent)
 
 
 def test_a_container_with_devices_but_without_the_library(tmp_path: Path) -> None:
     said = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
-    found = gpus.collect(machine(tmp_path, answer=Answer(0, f"TOKEN{said}", "", 0.1)))
+    found = gpus.collect(machine(tmp_path, answer=Output(0, f"TOKEN{said}", "", 0.1)))
     assert isinstance(found, Unknown)
     assert not isinstance(found, Absent)
     assert "utility" in found.reason
@@ -216,13 +216,13 @@ def test_a_container_with_devices_but_without_the_library(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("answer", "refused"),
     [
-        (Answer(0, 'TOKEN{"refused": [18, "RM has detected an NVML/RM version mismatch."]}', "", 0.1), "version mismatch"),
-        (Answer(None, "", "", 8.0), "did not end within 8 s"),
-        (Answer(-11, "", "", 0.1), "ended by signal 11"),
+        (Output(0, 'TOKEN{"refused": [18, "RM has detected an NVML/RM version mismatch."]}', "", 0.1), "version mismatch"),
+        (Output(None, "", "", 8.0), "did not end within 8 s"),
+        (Output(-11, "", "", 0.1), "ended by signal 11"),
     ],
 )  # fmt: skip
 def test_nvml_that_gives_no_answer_although_there_are_devices(
-    tmp_path: Path, answer: Answer, refused: str
+    tmp_path: Path, answer: Output, refused: str
 ) -> None:
     found = gpus.collect(machine(tmp_path, answer=answer))
     assert isinstance(found, Gpus)
@@ -233,13 +233,13 @@ def test_nvml_that_gives_no_answer_although_there_are_devices(
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Answer(1, "TOKEN{broken", "ImportError: no ctypes", 0.1), "no ctypes"),
-        (Answer(0, "", "", 0.1), "ended with status 0 before it had answered"),
+        (Output(1, "TOKEN{broken", "ImportError: no ctypes", 0.1), "no ctypes"),
+        (Output(0, "", "", 0.1), "ended with status 0 before it had answered"),
         (FileNotFoundError(2, "No such file"), "cannot be started"),
     ],
 )
 def test_a_doctor_that_cannot_ask_does_not_blame_the_driver(
-    tmp_path: Path, answer: Answer | Exception, why: str
+    tmp_path: Path, answer: Output | Exception, why: str
 ) -> None:
     found = gpus.collect(machine(tmp_path, answer=answer))
     assert type(found) is Unknown

@@ -10,7 +10,7 @@ import pytest
 from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus
 from verl_doctor.toolkit.collectors.gpu.xid import Xid, Xids, xids
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 
 GPUS = Gpus((Device(0),))
 KMSG = """\
@@ -23,14 +23,14 @@ KMSG = """\
 DMESG = "[ 3600.000001] NVRM: Xid (PCI:0000:c6:00): 79, pid=11\n[    5.0] eth0: up\n"
 
 
-def machine(root: Path, *, kmsg: str | None = None, dmesg: Answer | None = None) -> Machine:
+def machine(root: Path, *, kmsg: str | None = None, dmesg: Output | None = None) -> Machine:
     (root / "dev").mkdir()
     (root / "proc").mkdir()
     (root / "proc" / "uptime").write_text("7300.25 99.0\n", "ascii")
     if kmsg is not None:
         (root / "dev" / "kmsg").write_text(kmsg, "utf-8")
 
-    def run(argv: Sequence[str], _environ: Mapping[str, str], _limit: float) -> Answer:
+    def run(argv: Sequence[str], _environ: Mapping[str, str], _limit: float) -> Output:
         if dmesg is None:
             raise FileNotFoundError
         assert argv == ["dmesg"]
@@ -50,7 +50,7 @@ def test_records_of_the_kernel(tmp_path: Path) -> None:
 
 
 def test_dmesg_where_the_records_are_closed(tmp_path: Path) -> None:
-    found = xids.collect(machine(tmp_path, dmesg=Answer(0, DMESG, "", 0.1)), GPUS)
+    found = xids.collect(machine(tmp_path, dmesg=Output(0, DMESG, "", 0.1)), GPUS)
     assert found == Xids((Xid(79, "0000:c6:00", 3700.25),))
 
 
@@ -62,9 +62,9 @@ def test_only_the_last_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "dmesg", [None, Answer(1, "", "dmesg: read kernel buffer failed: Operation not permitted", 0.1), Answer(None, "", "", 3)]
+    "dmesg", [None, Output(1, "", "dmesg: read kernel buffer failed: Operation not permitted", 0.1), Output(None, "", "", 3)]
 )  # fmt: skip
-def test_what_may_not_be_read_is_not_known(tmp_path: Path, dmesg: Answer | None) -> None:
+def test_what_may_not_be_read_is_not_known(tmp_path: Path, dmesg: Output | None) -> None:
     found = xids.collect(machine(tmp_path, dmesg=dmesg), GPUS)
     assert isinstance(found, Unknown)
     assert "may not be read" in found.reason

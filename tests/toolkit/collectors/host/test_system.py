@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit.collectors.host.system import Processors, System, system
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 
 X86 = """processor	: {0}
 vendor_id	: GenuineIntel
@@ -58,16 +58,16 @@ def test_the_distribution(tmp_path: Path, said: str) -> None:
 
 
 def test_what_lscpu_says_is_kept_as_it_is(tmp_path: Path) -> None:
-    def runner(argv: Sequence[str], environ: Mapping[str, str], limit: float) -> Answer:
+    def runner(argv: Sequence[str], environ: Mapping[str, str], limit: float) -> Output:
         assert (tuple(argv), environ["LC_ALL"]) == (("lscpu",), "C")
-        return Answer(0, "Architecture: x86_64\nCPU(s): 2\n", "", 0.0)
+        return Output(0, "Architecture: x86_64\nCPU(s): 2\n", "", 0.0)
 
     answer = system.collect(Machine(root=tmp_path, runner=runner))
     assert answer.lscpu == ("Architecture: x86_64", "CPU(s): 2")
 
 
 def test_a_system_without_lscpu(tmp_path: Path) -> None:
-    def runner(*_: object) -> Answer:
+    def runner(*_: object) -> Output:
         raise FileNotFoundError("lscpu")
 
     assert system.collect(Machine(root=tmp_path, runner=runner)).lscpu == ()

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.kernels.cuda_toolkit import CudaToolkit, cud
 from verl_doctor.toolkit.collectors.kernels.flashinfer import FlashInfer
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 
 SAID = {
     "--version": {
@@ -59,8 +59,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def look(root: Path, flashinfer: FlashInfer | Unknown = NO_FLASHINFER, **variables: str) -> CudaToolkit:
-    def answer(argv: Sequence[str], _env: Mapping[str, str], _timeout: float) -> Answer:
-        return Answer(0, SAID[argv[1]].get(Path(argv[0]).name, ""), "", 0.0)
+    def answer(argv: Sequence[str], _env: Mapping[str, str], _timeout: float) -> Output:
+        return Output(0, SAID[argv[1]].get(Path(argv[0]).name, ""), "", 0.0)
 
     found = cuda_toolkit.collect(
         Machine(environ={}, runner=answer, root=root),

@@ -30,7 +30,7 @@ from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables,
 from verl_doctor.toolkit.collectors.model.datasets_features import DatasetsFeatures, datasets_features
 from verl_doctor.toolkit.collectors.model.model import LFS_MARK
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.probes import data as data_probe
 from verl_doctor.toolkit.target import Target
 
@@ -98,9 +98,9 @@ def test_what_is_elsewhere_or_cannot_be_told_is_no_finding(tmp_path: Path) -> No
     assert isinstance(data_files.collect(machine, TARGET, NO_LAUNCH, NOT_COMPOSED), Absent)
 
 
-def told(answer: Any, code: int = 0) -> Callable[[Sequence[str], Mapping[str, str], float], Answer]:
-    def run(argv: Sequence[str], _environ: Mapping[str, str], _timeout: float) -> Answer:
-        return Answer(code, f"noise\n{argv[3]}{json.dumps(answer)}\nnoise", "ModuleNotFoundError: x", 0.1)
+def told(answer: Any, code: int = 0) -> Callable[[Sequence[str], Mapping[str, str], float], Output]:
+    def run(argv: Sequence[str], _environ: Mapping[str, str], _timeout: float) -> Output:
+        return Output(code, f"noise\n{argv[3]}{json.dumps(answer)}\nnoise", "ModuleNotFoundError: x", 0.1)
 
     return run
 

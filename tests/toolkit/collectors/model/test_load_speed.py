@@ -17,7 +17,7 @@ from verl_doctor.toolkit.collectors.model.files import ModelFiles, WeightFile
 from verl_doctor.toolkit.collectors.model.load_speed import LoadSpeed, Speed, load_speed
 from verl_doctor.toolkit.collectors.model.storage import ModelStorage, model_storage
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.probes import read_speed
 from verl_doctor.toolkit.system.page_cache import Residency, residency
 
@@ -65,15 +65,15 @@ def cached(files: ModelFiles) -> list[int]:
     return found
 
 
-def answering(*answers: Answer) -> tuple[Machine, list[Sequence[str]]]:
+def answering(*answers: Output) -> tuple[Machine, list[Sequence[str]]]:
     """A machine whose child answers so, and what it was asked."""
     heard: list[Sequence[str]] = []
     waiting = iter(answers)
 
-    def run(argv: Sequence[str], _environ: object, _timeout: float) -> Answer:
+    def run(argv: Sequence[str], _environ: object, _timeout: float) -> Output:
         heard.append(argv)
         answer = next(waiting)
-        return Answer(answer.code, argv[3] + answer.stdout, answer.stderr, 0.0)
+        return Output(answer.code, argv[3] + answer.stdout, answer.stderr, 0.0)
 
     return Machine(environ={}, runner=run), heard
 
@@ -99,7 +99,7 @@ def test_what_the_user_has_cached_stays_there_and_is_not_measured(files: ModelFi
     opened = os.open(Path(files.folder, "a.safetensors"), os.O_RDONLY)
     os.pread(opened, 8 * MIB, 0)
     os.close(opened)
-    machine, heard = answering(Answer(0, "{}", "", 0.0))
+    machine, heard = answering(Output(0, "{}", "", 0.0))
     look(files, machine)
     (argv,) = heard
     asked = json.loads(argv[4])["pieces"]
@@ -109,7 +109,7 @@ def test_what_the_user_has_cached_stays_there_and_is_not_measured(files: ModelFi
 
 
 def test_no_byte_is_read_twice(files: ModelFiles) -> None:
-    machine, heard = answering(Answer(0, "{}", "", 0.0))
+    machine, heard = answering(Output(0, "{}", "", 0.0))
     look(files, machine)
     asked = json.loads(heard[0][4])["pieces"]
     assert asked.pop("again") == asked["mapped"]
@@ -121,7 +121,7 @@ def test_no_byte_is_read_twice(files: ModelFiles) -> None:
 
 def test_the_answer_becomes_speeds(files: ModelFiles) -> None:
     told = {"mapped": [100, 2.0, 100], "parallel": [300, 1.0, 300], "direct": None, "again": [0, 1.0, 0]}
-    found = look(files, answering(Answer(0, json.dumps(told), "", 0.0))[0])
+    found = look(files, answering(Output(0, json.dumps(told), "", 0.0))[0])
     assert found == LoadSpeed(files.folder, mapped=Speed(100, 2.0), parallel=Speed(300, 1.0))
     assert isinstance(found, LoadSpeed)
     assert found.best == 300.0
@@ -129,7 +129,7 @@ def test_the_answer_becomes_speeds(files: ModelFiles) -> None:
 
 
 def test_a_share_that_does_not_answer(files: ModelFiles) -> None:
-    found = look(files, answering(Answer(None, "", "", 9.0))[0])
+    found = look(files, answering(Output(None, "", "", 9.0))[0])
     assert isinstance(found, Unknown)
     assert "did not end within" in found.reason
 
@@ -148,7 +148,7 @@ def test_where_the_kernel_does_not_tell_only_what_was_fetched_counts(files: Mode
         "direct": [300, 1.0, 300],
         "again": [100, 1.0, 0],
     }
-    found = look(files, answering(Answer(0, json.dumps(told), "", 0.0))[0])
+    found = look(files, answering(Output(0, json.dumps(told), "", 0.0))[0])
     assert isinstance(found, LoadSpeed)
     assert (found.mapped, found.parallel) == (Speed(100, 2.0), None)
     assert (found.direct, found.warm) == (Speed(300, 1.0), Speed(100, 1.0))
@@ -158,7 +158,7 @@ def test_where_the_kernel_does_not_tell_only_what_was_fetched_counts(files: Mode
 @pytest.mark.parametrize("fetched", [0, None])
 def test_what_came_from_memory_says_nothing_about_a_disk(files: ModelFiles, fetched: int | None) -> None:
     told = {"mapped": [100, 2.0, fetched], "again": [100, 1.0, 0]}
-    found = look(files, answering(Answer(0, json.dumps(told), "", 0.0))[0])
+    found = look(files, answering(Output(0, json.dumps(told), "", 0.0))[0])
     assert isinstance(found, Unknown)
     assert "the kernel tells nobody, and what was read was there already" in found.reason
 

@@ -23,7 +23,7 @@ from verl_doctor.toolkit.collectors.packages.install_request import InstallReque
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet, requirements
 from verl_doctor.toolkit.collectors.packages.resolution import Resolution, resolution
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.machine import Answer, Machine, Runner
+from verl_doctor.toolkit.machine import Machine, Output, Runner
 from verl_doctor.toolkit.target import Target
 
 UV_CHANGES = """Resolved 120 packages in 300ms
@@ -56,11 +56,11 @@ class Installer:
     """An installer that gives one answer and remembers the question."""
 
     def __init__(self, code: int | None, *, stdout: str = "", stderr: str = "") -> None:
-        self.answer = Answer(code, stdout, stderr, 0.1)
+        self.answer = Output(code, stdout, stderr, 0.1)
         self.argv: list[str] = []
         self.environ: Mapping[str, str] = {}
 
-    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Answer:
+    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Output:
         assert timeout <= 60
         self.argv, self.environ = list(argv), environ
         return self.answer
@@ -126,10 +126,10 @@ def asked_in(site: Path, home: Path, **environ: str) -> dict[str, str]:
     """The variables that pip is given when the user's home is this one, and what its configuration says."""
     told: dict[str, str] = {}
 
-    def pip(_: Sequence[str], given: Mapping[str, str], __: float) -> Answer:
+    def pip(_: Sequence[str], given: Mapping[str, str], __: float) -> Output:
         config = Path(given.get("PIP_CONFIG_FILE", ""))
         told.update(given, config=config.read_text() if config.is_file() else "")
-        return Answer(0, '{"install": []}', "", 0.1)
+        return Output(0, '{"install": []}', "", 0.1)
 
     machine = Machine(environ={"PATH": "", "HOME": str(home), **environ}, cwd=home, runner=pip)
     packages = look_at(site)
@@ -224,11 +224,11 @@ def test_the_resolvers_complaint_is_understood(site: Path) -> None:
 def test_what_stops_the_job_is_resolved_alone_where_no_index_has_the_rest(site: Path) -> None:
     questions: list[Sequence[str]] = []
 
-    def pip(argv: Sequence[str], _: Mapping[str, str], __: float) -> Answer:
+    def pip(argv: Sequence[str], _: Mapping[str, str], __: float) -> Output:
         questions.append(argv)
         if "--no-deps" in argv:
-            return Answer(0, PIP_TALKS, "", 0.1)
-        return Answer(1, "", PIP_UNSATISFIABLE, 0.1)
+            return Output(0, PIP_TALKS, "", 0.1)
+        return Output(1, "", PIP_UNSATISFIABLE, 0.1)
 
     found = ask(site, pip)
     assert isinstance(found, Resolution)
@@ -464,17 +464,17 @@ class Index:
 
     def __init__(self, refused: str = "", **packages: str) -> None:
         install = [{"metadata": {"name": name, "version": version}} for name, version in packages.items()]
-        self.answer, self.refused = Answer(0, json.dumps({"install": install}), "", 0.1), refused
+        self.answer, self.refused = Output(0, json.dumps({"install": install}), "", 0.1), refused
         self.questions: list[list[str]] = []
         self.constraints = ""
 
-    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Answer:
+    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Output:
         self.questions.append(list(argv))
         if "-c" in argv:
             self.constraints = Path(argv[argv.index("-c") + 1]).read_text()
         if self.refused and any(self.refused in word for word in argv):
             said = "ERROR: Cannot install verl and torch because these package versions have conflicting dependencies.\n"
-            return Answer(1, "", said, 0.1)
+            return Output(1, "", said, 0.1)
         return self.answer
 
 

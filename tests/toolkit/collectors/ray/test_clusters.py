@@ -15,7 +15,7 @@ from verl_doctor.toolkit.collectors.ray.addresses import UNDETERMINED, LocalRay,
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters, ray_clusters
 from verl_doctor.toolkit.collectors.ray.token import RayToken
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 
 ANSWER = {
     "cluster": "ab12",
@@ -37,7 +37,7 @@ class Child:
         self.answers = list(answers)
         self.asked: list[tuple[str, str, str]] = []
 
-    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Answer:
+    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Output:
         del timeout
         token, question = argv[3], json.loads(argv[4])
         asked = (
@@ -46,7 +46,7 @@ class Child:
             environ.get("RAY_AUTH_TOKEN_PATH", ""),
         )
         self.asked.append(asked)
-        return Answer(0, f"noise\n{token}{json.dumps(self.answers.pop(0))}\n", "", 0.1)
+        return Output(0, f"noise\n{token}{json.dumps(self.answers.pop(0))}\n", "", 0.1)
 
 
 def place(address: str, source: Source = "RAY_ADDRESS", **others: Any) -> Place:
@@ -55,7 +55,7 @@ def place(address: str, source: Source = "RAY_ADDRESS", **others: Any) -> Place:
 
 
 def read(
-    child: Child, addresses: RayAddresses, token: RayToken | None = None, answer: Answer | None = None
+    child: Child, addresses: RayAddresses, token: RayToken | None = None, answer: Output | None = None
 ) -> RayClusters | Unknown:
     runner = child if answer is None else lambda *_: answer
     machine = Machine(environ={"HOME": "/home/me"}, runner=runner)
@@ -117,7 +117,7 @@ def test_without_a_token_nothing_is_tried_a_second_time() -> None:
     assert isinstance(found, RayClusters)
     assert (found.clusters[0].token, len(child.asked)) == (True, 1)
     assert "InvalidAuthToken" in found.clusters[0].refused
-    assert not found.clusters[0].knows("actors")
+    assert not found.clusters[0].has_read("actors")
 
 
 def test_two_spellings_of_one_cluster() -> None:
@@ -146,7 +146,7 @@ def test_what_could_not_be_learned_is_said() -> None:
     told = {**ANSWER, "actors": None, "untold": ["actors: AttributeError: get_actor_table"]}
     found = read(Child(told), RayAddresses((place("10.0.0.1:6379"),)))
     assert isinstance(found, RayClusters)
-    assert (found.clusters[0].knows("nodes"), found.clusters[0].knows("actors")) == (True, False)
+    assert (found.clusters[0].has_read("nodes"), found.clusters[0].has_read("actors")) == (True, False)
 
 
 def test_who_answers_and_is_no_gcs() -> None:
@@ -158,6 +158,6 @@ def test_who_answers_and_is_no_gcs() -> None:
 
 
 def test_a_reader_that_fails_says_nothing_of_the_gcs() -> None:
-    found = read(Child(), RayAddresses((place("10.0.0.1:6379"),)), answer=Answer(None, "", "", 20.0))
+    found = read(Child(), RayAddresses((place("10.0.0.1:6379"),)), answer=Output(None, "", "", 20.0))
     assert isinstance(found, RayClusters)
     assert (found.clusters[0].refused, found.clusters[0].silent) == ("it did not end within 20 s", False)

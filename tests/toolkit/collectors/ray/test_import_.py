@@ -16,15 +16,15 @@ from verl_doctor.toolkit.collectors.ray.cpus import RayCpus
 from verl_doctor.toolkit.collectors.ray.import_ import RayImport, ray_import
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.repair.plan import with_reason
 from verl_doctor.toolkit.rule import Evidence, Finding
 
 RAY = LibraryTrees((Tree("/env/ray", "ray", "2.49.2", ""),))
 
 
-def look(answer: Answer) -> RayImport | Unknown:
-    def run(argv: Sequence[str], _env: Mapping[str, str], _timeout: float) -> Answer:
+def look(answer: Output) -> RayImport | Unknown:
+    def run(argv: Sequence[str], _env: Mapping[str, str], _timeout: float) -> Output:
         assert argv[1:] == ["-c", "import ray"]
         return answer
 
@@ -32,12 +32,12 @@ def look(answer: Answer) -> RayImport | Unknown:
 
 
 def test_seconds() -> None:
-    assert look(Answer(0, "", "", 0.789)) == RayImport(0.79)
-    assert look(Answer(None, "", "", 45.0)) == RayImport(45.0, ended=False)
+    assert look(Output(0, "", "", 0.789)) == RayImport(0.79)
+    assert look(Output(None, "", "", 45.0)) == RayImport(45.0, ended=False)
 
 
 def test_what_cannot_be_imported() -> None:
-    found = look(Answer(1, "", "ImportError: no", 0.1))
+    found = look(Output(1, "", "ImportError: no", 0.1))
     assert isinstance(found, Unknown)
     assert "ImportError: no" in found.reason
     assert isinstance(ray_import.collect(interpreter(), LibraryTrees(()), Machine(environ={})), Absent)

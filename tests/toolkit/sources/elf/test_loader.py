@@ -12,7 +12,7 @@ import pytest
 from support.elf_files import AARCH64, LOADER, cache, elf, place
 
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.elf.loader import Asker, Loader, NoSuchLoader
+from verl_doctor.toolkit.sources.elf.loader import Loader, NoSuchLoader, Requirer
 
 NAME = "libx.so.1"
 PYTHON = "/env/bin/python"
@@ -36,8 +36,8 @@ def machine(
     return Machine(environ=environ, cwd=Path("/job"), root=root)
 
 
-def taken(machine: Machine, soname: str = NAME, *askers: Asker) -> tuple[str, str] | None:
-    found = Loader(machine, PYTHON).find(soname, askers)
+def taken(machine: Machine, soname: str = NAME, *requirers: Requirer) -> tuple[str, str] | None:
+    found = Loader(machine, PYTHON).find(soname, requirers)
     return (found.path, found.how) if found else None
 
 
@@ -45,7 +45,7 @@ def test_each_place_comes_before_the_next(tmp_path: Path) -> None:
     program = elf(interpreter=LOADER, rpath="$ORIGIN/../lib")
     here = machine(tmp_path, "/env/lib", "/a", "/run", "/cached", "/lib64", program=program, search="/a")
     place(tmp_path, "/etc/ld.so.cache", cache([(NAME, f"/cached/{NAME}")]))
-    asker = Asker("/run/caller.so", runpath="$ORIGIN")
+    requirer = Requirer("/run/caller.so", runpath="$ORIGIN")
     seen = []
     for gone in ("/env/lib", "/a", "/cached", "/lib64"):
         seen.append(taken(here))
@@ -57,7 +57,7 @@ def test_each_place_comes_before_the_next(tmp_path: Path) -> None:
         (f"/lib64/{NAME}", "default folder"),
     ]
     assert taken(here) is None
-    assert taken(here, NAME, asker) == (f"/run/{NAME}", "RUNPATH")
+    assert taken(here, NAME, requirer) == (f"/run/{NAME}", "RUNPATH")
 
 
 def test_all_are_told_in_order(tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ def test_an_rpath_does_not_count_beside_a_runpath(tmp_path: Path) -> None:
 
 def test_rpaths_of_those_who_loaded_the_asker_count_and_runpaths_do_not(tmp_path: Path) -> None:
     here = machine(tmp_path, "/a", "/b", program=elf(interpreter=LOADER, rpath="/b"))
-    inner, outer = Asker("/i.so"), Asker("/o.so", rpath="/a")
+    inner, outer = Requirer("/i.so"), Requirer("/o.so", rpath="/a")
     assert taken(here, NAME, inner, outer) == (f"/a/{NAME}", "RPATH")
-    assert taken(here, NAME, inner, Asker("/o.so", runpath="/a")) == (f"/b/{NAME}", "RPATH")
-    assert taken(here, NAME, Asker("/i.so", runpath="/nowhere"), outer) is None
+    assert taken(here, NAME, inner, Requirer("/o.so", runpath="/a")) == (f"/b/{NAME}", "RPATH")
+    assert taken(here, NAME, Requirer("/i.so", runpath="/nowhere"), outer) is None
 
 
 def test_an_empty_entry_is_the_current_folder_and_an_empty_value_is_none(tmp_path: Path) -> None:

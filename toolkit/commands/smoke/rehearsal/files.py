@@ -17,7 +17,7 @@ from verl_doctor.toolkit.commands.smoke.rung import Outcome, Stage
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import first_rows as first_rows_probe
-from verl_doctor.toolkit.system.child import ask_child, ending
+from verl_doctor.toolkit.system.child import ending, run_probe
 from verl_doctor.toolkit.tiny import tiny
 
 _SEEING = "qwen2.5-vl"  # the shape of tiny models that accept pictures
@@ -141,7 +141,7 @@ def first_rows(
     if not pairs:
         return tuple(map(Rows, paths))
     folder.mkdir(parents=True, exist_ok=True)
-    heard = ask_child(machine, python, first_rows_probe, str(ROWS), *pairs, timeout=_LIMIT)
+    heard = run_probe(machine, python, first_rows_probe, str(ROWS), *pairs, timeout=_LIMIT)
     if isinstance(heard, Unknown):
         return heard
     answer, reported = heard

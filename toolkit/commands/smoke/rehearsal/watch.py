@@ -79,7 +79,7 @@ class Watcher:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._waits_for, self._wanted, self._clock = waits_for, wanted, clock
-        self._begun = self._spoke = clock()
+        self._begun = self._last_event = clock()
         self._length = self._read_to = 0
         self._failed = False
         self._queried = self._begun
@@ -94,7 +94,7 @@ class Watcher:
         now = self._clock()
         if len(text) > self._length:
             end = text.rfind("\n") + 1
-            self._length, self._spoke = len(text), now
+            self._length, self._last_event = len(text), now
             new, self._read_to = _COLOUR.sub("", text[self._read_to : end]), end
             if end_of_run := self._read(new, now):
                 return end_of_run
@@ -144,13 +144,13 @@ class Watcher:
         return any(reached.name == name for reached in self.reached)
 
     def _silence(self, now: float) -> End | None:
-        quiet = now - self._spoke
+        quiet = now - self._last_event
         if self._works():
             return None
         if self._failed and quiet > _QUIET_AFTER_FAILURE:
             silence = f"nothing was heard for {quiet:.0f} s: the trainer waits for it without end"
             return End("process failed", f"{FAILED}: vLLM's engine, and {silence}")
-        if now - max(self._spoke, self._queried) > _QUIET:
+        if now - max(self._last_event, self._queried) > _QUIET:
             self._queried = now
             if waits := self._waits_for():
                 return End(waits.kind, f"nothing was heard for {quiet:.0f} s: {waits.sentence}")

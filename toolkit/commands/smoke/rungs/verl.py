@@ -70,7 +70,7 @@ def climb(stage: Stage) -> Outcome:
         stage.look(kin)
         watcher.look(kin)
         if watcher.part:
-            stage.say(watcher.part)
+            stage.show(watcher.part)
 
     argv = ["env", f"--chdir={stage.machine.cwd}", *job.argv]
     begun = time.time()
