@@ -82,7 +82,7 @@ def gpu_memory_taken(
     proven = _proven(left)
     who = _who(held, proven)
     remainder = not who and all(device.memory and device.memory.used < CONTEXT for device in held)
-    by = f": held by {who or _nobody(gpus.openers, proven)}" if not remainder else ""
+    by = f": held by {who or _without_process(gpus.openers, proven)}" if not remainder else ""
     yield Finding(
         f"{named(held)}: {_UTILISATION.rpartition('.')[2]}={share:g} asks for {gib(_wanted(most, share))}, and "
         f"{gib(_missing(most, share))} of it are missing{by}",
@@ -118,7 +118,7 @@ def _stays(device: Device, share: float, proven: Collection[int]) -> bool:
     return held >= CONTEXT and _missing(device, share) > 0
 
 
-def _nobody(openers: tuple[Holder, ...], proven: Collection[int]) -> str:
+def _without_process(openers: tuple[Holder, ...], proven: Collection[int]) -> str:
     """A phrase for memory without a known process. Processes that have a GPU open may hold it, or merely monitor the GPU."""
     described = (_described(holder, proven) for holder in openers)
     found = f"; these have a GPU open: {listed(described, _SHOWN)}" if openers else ""

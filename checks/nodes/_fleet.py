@@ -121,16 +121,16 @@ def _finding(message: str, pairs: list[tuple[Subject, ReportedValue]], nodes: st
 def _divided(subjects: list[Subject], words: Words) -> Finding:
     """One finding for subjects without a majority that divide the nodes in the same way."""
     subject = subjects[0]
-    answers = [
+    values = [
         f"{reported.named} {_have(reported.count)} {words.phrase(subject, reported.value)}"
         for reported in subject.answers
     ]
-    message = f"there is no majority{_of_a_kind(subject)}: {listed(answers, _NAMED)}"
+    message = f"there is no majority{_of_a_kind(subject)}: {listed(values, _NAMED)}"
     if more := [other.name for other in subjects[1:]]:
         message += f"; they differ in {words.more(more)}"
     return Finding(
         message,
-        Evidence(listed(answers, _SHOWN), f"one {words.singular} on all nodes", words.read_from),
+        Evidence(listed(values, _SHOWN), f"one {words.singular} on all nodes", words.read_from),
         subject=_about(subject),
         remedy=words.remedy,
         severity=words.severity(subject),

@@ -60,7 +60,7 @@ def value_text(value: Value) -> str:
     return text or "empty"
 
 
-def who_starts(environment: EffectiveEnvironment) -> str:
+def raylet_names(environment: EffectiveEnvironment) -> str:
     """The parent raylets of the workers: "the raylet (pid 7)"."""
     numbers = ", ".join(str(raylet.pid) for raylet in environment.raylets)
     several = len(environment.raylets) > 1

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from verl_doctor.checks.shared.effective import (
     CONSTANTS,
     own,
+    raylet_names,
     row,
     script,
     set_at,
     standing,
     value_text,
-    who_starts,
 )
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
@@ -72,7 +72,7 @@ def default_of_verl_lost(
             f"{variable.name}: verl leaves its default {value_text(variable.dropped.value)} out because the driver sets it, {gets}",
             Evidence(
                 f"driver {value_text(variable.driver)} ({where}), workers {seen}",
-                f"{value_text(variable.driver)} in the environment of {who_starts(environment)}",
+                f"{value_text(variable.driver)} in the environment of {raylet_names(environment)}",
                 str(default),
             ),
             location=location or default,

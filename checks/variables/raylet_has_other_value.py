@@ -8,13 +8,13 @@ from verl_doctor.checks.shared.effective import (
     dead,
     is_for_workers,
     own,
+    raylet_names,
     read_from,
     row,
     script,
     set_at,
     standing,
     value_text,
-    who_starts,
 )
 from verl_doctor.toolkit.collectors.gpu.gpus import Device, Gpus
 from verl_doctor.toolkit.collectors.launch.environment import Variables
@@ -82,7 +82,7 @@ def raylet_has_other_value(
             f"{variable.name} is {value_text(variable.driver)} for the driver, but {sees}",
             Evidence(
                 f"{value_text(variable.driver)} in {where}",
-                f"the same in {who_starts(environment)}: {value_text(variable.raylet)}",
+                f"the same in {raylet_names(environment)}: {value_text(variable.raylet)}",
                 read_from(environment),
             ),
             location=location,

@@ -8,13 +8,13 @@ from verl_doctor.checks.shared.effective import (
     dead,
     lost_on_the_way,
     own,
+    raylet_names,
     read_from,
     row,
     script,
     set_at,
     shell,
     standing,
-    who_starts,
 )
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
@@ -96,7 +96,7 @@ def _finding(
         f"the workers do not get {names}, which {'is' if len(rows) == 1 else 'are'} set for the driver only",
         Evidence(
             f"set in {listed(dict.fromkeys(words for _, words in places), 3)}",
-            f"{counted(len(rows), 'variable')} in the environment of {who_starts(environment)}, which was started without",
+            f"{counted(len(rows), 'variable')} in the environment of {raylet_names(environment)}, which was started without",
             read_from(environment),
         ),
         location=locations[0] if locations else None,

@@ -30,7 +30,7 @@ import dacite
 from verl_doctor.toolkit.changes import safe_write
 from verl_doctor.toolkit.system import own_folders
 from verl_doctor.toolkit.system.errors import Refused, os_error_text
-from verl_doctor.toolkit.system.ownership import next_step, why_any_foreign
+from verl_doctor.toolkit.system.ownership import next_step, why_any_not_ours
 
 SCHEMA_VERSION = 2
 _READ = (1, SCHEMA_VERSION)
@@ -232,7 +232,7 @@ def demand_own(home: Path, *, to_read: bool = False) -> int:
     """
     owner = home.parent.stat().st_uid if to_read and os.path.isdir(home) else 0
     folders = (home, *(home / found.string for found in _folders(home)))
-    if why := why_any_foreign(folders, group_counts=True, trusted=owner):
+    if why := why_any_not_ours(folders, group_counts=True, trusted=owner):
         raise Refused(_disobeyed(home, why))
     return owner
 

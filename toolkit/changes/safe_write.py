@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from verl_doctor.toolkit.system.errors import Refused
-from verl_doctor.toolkit.system.ownership import next_step, why_status_foreign
+from verl_doctor.toolkit.system.ownership import next_step, why_status_not_ours
 
 _NO_XATTRS = {errno.ENOTSUP, errno.ENODATA}
 # Labels that the kernel sets by its own policy; an ordinary user may not copy them.
@@ -42,7 +42,7 @@ def read(file: Path, largest: int | None = None, *, owner: int | None = None) ->
         seen = os.fstat(descriptor)
         if not stat.S_ISREG(seen.st_mode):
             raise Refused(f"{file} is not a regular file; the doctor changes nothing else")
-        if owner is not None and (why := why_status_foreign(file, seen, trusted=owner, opened=descriptor)):
+        if owner is not None and (why := why_status_not_ours(file, seen, trusted=owner, opened=descriptor)):
             raise Refused(
                 f"{file} is not obeyed, because another user could have written it: {why}; {next_step(file)}"
             )

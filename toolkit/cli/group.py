@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from verl_doctor.toolkit.console.streams import NOBODY_READS, give_up_stdout
+from verl_doctor.toolkit.console.streams import NO_READER, give_up_stdout
 from verl_doctor.toolkit.options.helpful_group import HelpfulGroup
 from verl_doctor.toolkit.options.hints import replaced
 
@@ -48,7 +48,7 @@ class Group(HelpfulGroup):
             return super().invoke(ctx)
         except BrokenPipeError:
             give_up_stdout()
-            ctx.exit(NOBODY_READS)
+            ctx.exit(NO_READER)
 
     def visible(self) -> Mapping[str, str]:
         """Return the commands that the help lists, each with its help line."""

@@ -16,7 +16,7 @@ from verl_doctor.toolkit.cli.group import Group, help_command
 from verl_doctor.toolkit.cluster.node_request import CouldNotQuery
 from verl_doctor.toolkit.console.masked import masked_streams
 from verl_doctor.toolkit.console.streams import (
-    NOBODY_READS,
+    NO_READER,
     CannotPrintError,
     end_stdout,
     give_up_stdout,
@@ -109,7 +109,7 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
         _stop(_STOPPED, 130)
     except BrokenPipeError:
         give_up_stdout()
-        sys.exit(NOBODY_READS)
+        sys.exit(NO_READER)
     except Exception as error:  # noqa: BLE001 - a defect of the doctor must not look like a finding
         if isinstance(error.__cause__, KeyboardInterrupt):  # in the body of a class, before Python 3.12
             _stop(_STOPPED, 130)

@@ -156,7 +156,7 @@ class _Context:
         self._decided = frozenset.intersection(
             *(subjects.decided_elsewhere(side.get(Variables), side.get(JobVariables)) for side in sides)
         )
-        self._dead = subjects.read_by_nobody(*(side.get(VariableReaders) for side in sides))
+        self._dead = subjects.unread_variables(*(side.get(VariableReaders) for side in sides))
 
     def matters(self, reader: Reader, kind: str, name: str, old: str, new: str) -> bool:
         if kind == "package":

@@ -213,7 +213,7 @@ def _without_places(text: str, places: Mapping[str, str]) -> str:
     return text
 
 
-def read_by_nobody(*sides: VariableReaders | Unknown) -> frozenset[str]:
+def unread_variables(*sides: VariableReaders | Unknown) -> frozenset[str]:
     """Return the variables that no installed package reads, on every side where that is known."""
     known = [variable for side in sides if not isinstance(side, Unknown) for variable in side.variables]
     return frozenset(reading.name for reading in known if reading.dead) - {
@@ -409,4 +409,4 @@ READERS: tuple[Reader, ...] = (
     Reader(_details, "", meaning.never),
 )  # fmt: skip
 
-__all__ = ["LEAD", "READERS", "REQUIRED", "Reader", "read_by_nobody", "required"]
+__all__ = ["LEAD", "READERS", "REQUIRED", "Reader", "required", "unread_variables"]

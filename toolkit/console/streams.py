@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 
-NOBODY_READS = 128 + signal.SIGPIPE
+NO_READER = 128 + signal.SIGPIPE
 """The exit code after the reader of stdout is gone: a shell's code for a command ended by the signal, and no result of ours."""
 
 

@@ -114,17 +114,17 @@ def _at(file: str, finding: Finding) -> Finding:
 
 
 def _merged(reports: Sequence[Report]) -> Report:
-    answers: Mapping[str, list[CheckResult]] = defaultdict(list)
+    results_by_code: Mapping[str, list[CheckResult]] = defaultdict(list)
     for report in reports:
         for result in report.results:
-            answers[result.code].append(result)
+            results_by_code[result.code].append(result)
     results = (
         replace(
             min(found, key=lambda result: _ORDER.index(result.status)),
             findings=tuple(finding for result in found for finding in result.findings),
             seconds=sum(result.seconds for result in found),
         )
-        for found in answers.values()
+        for found in results_by_code.values()
     )
     seconds = sum(report.seconds for report in reports)
     return replace(reports[0], results=tuple(results), seconds=seconds, not_asked={})

@@ -92,8 +92,8 @@ class Collection:
 
     def lacking(self, needs: Iterable[Need]) -> Unknown | None:
         """Return the first of these facts that is required and unavailable. No class of a fact is imported for it."""
-        answers = (self._future(need.reference).result() for need in needs if not need.tolerant)
-        return next((answer for answer in answers if isinstance(answer, Unknown)), None)
+        outcomes = (self._future(need.reference).result() for need in needs if not need.tolerant)
+        return next((outcome for outcome in outcomes if isinstance(outcome, Unknown)), None)
 
     def has(self, fact: type | FactReference) -> bool:
         """Return whether a fact was already requested."""
@@ -129,12 +129,12 @@ class Collection:
         """Set a result in any case: callers wait without a limit."""
         try:
             self.start(need.reference for need in collector.needs)
-            answer = self.lacking(collector.needs) or self._answer(collector)
+            outcome = self.lacking(collector.needs) or self._collect(collector)
         except BaseException as error:  # noqa: BLE001 - see above
-            answer = _broke(collector, error)
-        future.set_result(answer)
+            outcome = _broke(collector, error)
+        future.set_result(outcome)
 
-    def _answer(self, collector: Collector) -> Any:
+    def _collect(self, collector: Collector) -> Any:
         """Return the collector's result. Its module is imported before its time limit starts."""
         function_of(collector.collect)
         arguments = arguments_from(collector.needs, self.get)
@@ -158,7 +158,7 @@ def _circular(collectors: Mapping[FactReference, Collector]) -> dict[FactReferen
 
 def _within_time(collector: Collector, arguments: Mapping[str, Any], memory: Memory | None) -> Any:
     """Run a collector when its turn comes, and stop waiting for it after its time limit."""
-    answer: Future[Any] = Future()
+    outcome: Future[Any] = Future()
     begun = threading.Event()
 
     def work() -> None:
@@ -166,9 +166,9 @@ def _within_time(collector: Collector, arguments: Mapping[str, Any], memory: Mem
             with TURNS.turn(), memory.looking(collector) if memory is not None else nullcontext():
                 begun.set()
                 found = collector.collect(**arguments)
-            answer.set_result(found)
+            outcome.set_result(found)
         except BaseException as error:  # noqa: BLE001 - whatever a collector raises becomes a result
-            answer.set_result(_broke(collector, error))
+            outcome.set_result(_broke(collector, error))
             begun.set()
 
     try:
@@ -178,7 +178,7 @@ def _within_time(collector: Collector, arguments: Mapping[str, Any], memory: Mem
     begun.wait()
     started = time.monotonic()
     try:
-        return answer.result(timeout=collector.timeout)
+        return outcome.result(timeout=collector.timeout)
     except FutureTimeout:
         waited = time.monotonic() - started
         return Broken(f"reading {collector.name} took longer than {waited:.0f} s")

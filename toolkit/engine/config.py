@@ -26,7 +26,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit.system.ownership import warn_once, why_foreign
+from verl_doctor.toolkit.system.ownership import warn_once, why_not_ours
 from verl_doctor.toolkit.system.sites import Site, amount, is_for_output
 from verl_doctor.toolkit.target import UsageError
 
@@ -93,7 +93,7 @@ def load(folder: Path) -> Config:
 
 def _passed_over(path: Path) -> bool:
     """Return whether a file may be another user's. It could silence rules and gates, so this is reported, once."""
-    why = why_foreign(path, group_counts=False)
+    why = why_not_ours(path, group_counts=False)
     if why:
         warn_once(f"{path} is skipped: {why}; a configuration must be writable only by you or root")
     return bool(why)

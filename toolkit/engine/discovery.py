@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.system.ownership import why_foreign
+from verl_doctor.toolkit.system.ownership import why_not_ours
 from verl_doctor.toolkit.target import Environment, Options, Target
 from verl_doctor.toolkit.target import discover as target_of
 
@@ -88,7 +88,7 @@ def _beside(cwd: Path, passed_over: list[str]) -> Iterator[_Candidate]:
     for folder in (cwd, *cwd.parents):
         python = folder / ".venv" / "bin" / "python"
         if os.path.exists(python):
-            if why := why_foreign(folder / ".venv", group_counts=False):
+            if why := why_not_ours(folder / ".venv", group_counts=False):
                 passed_over.append(f"{folder / '.venv'} is not used: {why}")
             else:
                 yield _Candidate(python, ".venv")

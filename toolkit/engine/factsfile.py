@@ -49,18 +49,18 @@ class NotHeld(Unknown):
     """A fact that a file does not hold: it was not collected, or the verl-doctor that wrote the file lacked it."""
 
 
-def dump(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
+def dump(facts: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> str:
     """Return the portable facts among the collected ones as JSON text."""
     # ASCII, because a file name that is not UTF-8 is decoded to text that UTF-8 cannot encode.
-    return json.dumps(masked(document(answers, collectors, version)), indent=1) + "\n"
+    return json.dumps(masked(document(facts, collectors, version)), indent=1) + "\n"
 
 
-def document(answers: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> dict[str, Any]:
+def document(facts: Mapping[type, Any], collectors: Iterable[Collector], version: str) -> dict[str, Any]:
     """Return the portable facts among the collected ones as JSON types."""
     return {
         "schema_version": SCHEMA_VERSION,
         "verl_doctor": version,
-        "facts": entries(answers, collectors),
+        "facts": entries(facts, collectors),
     }
 
 
@@ -88,24 +88,24 @@ def _text(path: Path) -> str:
         return ""
 
 
-def entries(answers: Mapping[type, Any], collectors: Iterable[Collector]) -> dict[str, Any]:
+def entries(facts: Mapping[type, Any], collectors: Iterable[Collector]) -> dict[str, Any]:
     """Return the portable facts, by name."""
-    facts = {
-        collector.name: entry(answers[collector.fact])
+    by_name = {
+        collector.name: entry(facts[collector.fact])
         for collector in collectors
-        if not collector.local and collector.fact in answers
+        if not collector.local and collector.fact in facts
     }
-    return dict(sorted(facts.items()))
+    return dict(sorted(by_name.items()))
 
 
-def entry(answer: Any) -> dict[str, Any]:
+def entry(fact: Any) -> dict[str, Any]:
     """Return a fact as a file stores it: its value under "is", or the reason under the kind of its absence."""
-    if isinstance(answer, Unknown):
+    if isinstance(fact, Unknown):
         names = {unknown: name for name, unknown in _KINDS.items()}
         # The nearest kind: a plugin may have its own.
-        kind = next(names[parent] for parent in type(answer).__mro__ if parent in names)
-        return {kind: answer.reason, **({"kind": answer.kind} if answer.kind else {})}
-    return {"is": asdict(answer) if is_dataclass(answer) and not isinstance(answer, type) else answer}
+        kind = next(names[parent] for parent in type(fact).__mro__ if parent in names)
+        return {kind: fact.reason, **({"kind": fact.kind} if fact.kind else {})}
+    return {"is": asdict(fact) if is_dataclass(fact) and not isinstance(fact, type) else fact}
 
 
 def load(path: Path, collectors: Iterable[Collector]) -> dict[type, Any]:

@@ -68,15 +68,15 @@ def _tried(entry_point: EntryPoint) -> ImportedWell | Unknown:
         entry_point.value,
     ]
     try:
-        answer = Machine().run(command, timeout=LIMIT, env={"PYTHONDONTWRITEBYTECODE": "1", "HOME": _home()})
+        output = Machine().run(command, timeout=LIMIT, env={"PYTHONDONTWRITEBYTECODE": "1", "HOME": _home()})
     except OSError as error:
         return Unknown(f"its import could not be tried: {error.strerror or error}")
-    _, imported, rest = answer.stdout.partition(token)
+    _, imported, rest = output.stdout.partition(token)
     if not imported:
-        if answer.code is None:
+        if output.code is None:
             return Unknown(f"its import did not end within {LIMIT:.0f} s")
-        how = ending(answer, LIMIT) if answer.code < 0 else f"with status {answer.code}"
-        return Unknown(f"its import ends the process {how}" if answer.code >= 0 else f"at its import {how}")
+        how = ending(output, LIMIT) if output.code < 0 else f"with status {output.code}"
+        return Unknown(f"its import ends the process {how}" if output.code >= 0 else f"at its import {how}")
     left = json.loads(rest.partition("\n")[0])
     if left:
         return Unknown(f"its import leaves behind what goes on: {listed(left, 3)}")

@@ -24,7 +24,7 @@ from verl_doctor.toolkit.facts import Collector
 from verl_doctor.toolkit.process.gc_pause import collection_put_off
 from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.system.own_files import TOOLKIT
-from verl_doctor.toolkit.system.ownership import next_step, why_any_foreign
+from verl_doctor.toolkit.system.ownership import next_step, why_any_not_ours
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -80,7 +80,7 @@ def load(disabled: Iterable[str] = ()) -> Registry:
             distribution = entry_point.dist.name if entry_point.dist else "unknown"
             if distribution in disabled:
                 continue
-            if why := _why_foreign(entry_point):
+            if why := _why_not_ours(entry_point):
                 problems.append(PluginProblem(entry_point.name, distribution, f"it is not loaded: {why}"))
                 continue
             from verl_doctor.toolkit.engine.plugin_trial import why_unusable  # noqa: PLC0415 - few have a plugin
@@ -205,7 +205,7 @@ def _names_a_group(folder: Path) -> bool:
     return any(group.encode("ascii") in text for group in _GROUPS)
 
 
-def _why_foreign(entry_point: EntryPoint) -> str:
+def _why_not_ours(entry_point: EntryPoint) -> str:
     """Return why an entry-points file may be another user's, "" when it is not: any user may own a folder on the path.
 
     The owner of the doctor's own code is trusted anyway.
@@ -215,7 +215,7 @@ def _why_foreign(entry_point: EntryPoint) -> str:
         return ""
     owner = TOOLKIT.stat().st_uid
     places = (folder / "entry_points.txt", folder)
-    why = why_any_foreign(places, group_counts=True, trusted=owner)
+    why = why_any_not_ours(places, group_counts=True, trusted=owner)
     return f"another user could have written its list of plug-ins: {why}; {next_step(folder)}" if why else ""
 
 

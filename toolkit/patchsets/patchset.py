@@ -21,7 +21,7 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
 from verl_doctor.toolkit.sources.python.match import Step, digest, enclosing, follow, matches, steps_to
 from verl_doctor.toolkit.sources.python.restore import Hunk, Restored
 from verl_doctor.toolkit.sources.python.source import walk
-from verl_doctor.toolkit.system.ownership import why_named_foreign
+from verl_doctor.toolkit.system.ownership import why_named_not_ours
 from verl_doctor.toolkit.system.secret import may_hold_secret
 from verl_doctor.toolkit.target import UsageError
 
@@ -202,7 +202,7 @@ def dump(patches: Iterable[AnyPatch], verl: str, doctor: str) -> str:
 
 def load(path: Path) -> list[AnyPatch]:
     """Read a file of patches. Raises UsageError if it is invalid, of another version, or may be another user's work."""
-    if os.path.isfile(path) and (why := why_named_foreign(path)):
+    if os.path.isfile(path) and (why := why_named_not_ours(path)):
         raise UsageError(
             f"{path} is not obeyed, because another user could have written it: {why}; read it, and if you trust it name a copy "
             f"of your own"

@@ -188,9 +188,9 @@ def _place(path: str, report: Report) -> str:
 def _broken(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
     for reason, results in by_reason(report, "error").items():
         codes = [result.code for result in results]
-        who = codes[0] if len(codes) == 1 else f"{len(codes)} rules"
+        rules = codes[0] if len(codes) == 1 else f"{len(codes)} rules"
         yield Text()
-        yield from lines(f"{who} could not check: {reason}", width, indent=_LABEL, style="magenta")
+        yield from lines(f"{rules} could not check: {reason}", width, indent=_LABEL, style="magenta")
         if len(codes) > 1:
             named = ", ".join(codes) if verbose else listed(codes, _NAMED)
             yield from lines(named, width, indent=_LABEL + 2, first=f"  {'rules':<{_LABEL}}")

@@ -64,7 +64,7 @@ class Blame:
             return True
         return subject.name in self.variables.values()
 
-    def answers_for(self, check: Check, finding: Finding, before: Collection, after: Collection) -> bool:
+    def is_responsible(self, check: Check, finding: Finding, before: Collection, after: Collection) -> bool:
         """Return whether the repair is responsible for a new finding. Where fields do not decide, it is, if it may have caused it."""
         if self.is_about(finding):
             return True

@@ -407,7 +407,7 @@ class _Look:
             result.code
             for result, finding in report.findings()
             if finding.severity == "error"
-            and self._answers_for(result.code, finding)
+            and self._is_responsible(result.code, finding)
             and not _has_remedy(self.session, collection, result.code, finding, unsafe=self.unsafe)
         )
 
@@ -426,9 +426,9 @@ class _Look:
                 return f"{result.code} could not be judged after it: {result.reason}"
         return ""
 
-    def _answers_for(self, code: str, finding: Finding) -> bool:
+    def _is_responsible(self, code: str, finding: Finding) -> bool:
         check = self.session.registry.check(code)
-        return check is None or self.blame.answers_for(check, finding, self.before, self.after)
+        return check is None or self.blame.is_responsible(check, finding, self.before, self.after)
 
 
 def _has_remedy(

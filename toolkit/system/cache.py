@@ -17,7 +17,7 @@ import platformdirs
 
 from verl_doctor.toolkit.system import own_folders
 from verl_doctor.toolkit.system.own_folders import ForeignFolderError
-from verl_doctor.toolkit.system.ownership import next_step, warn_once, why_any_foreign, why_status_foreign
+from verl_doctor.toolkit.system.ownership import next_step, warn_once, why_any_not_ours, why_status_not_ours
 
 _MODE = 0o600
 
@@ -59,7 +59,7 @@ def _bytes(file: Path, largest: int) -> bytes | None:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_size > largest:
             return None
-        if why := why_any_foreign(_folders(file), group_counts=True) or why_status_foreign(
+        if why := why_any_not_ours(_folders(file), group_counts=True) or why_status_not_ours(
             file, about, opened=descriptor
         ):
             _warn(why, file)

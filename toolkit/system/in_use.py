@@ -16,7 +16,7 @@ from typing import Literal
 
 InUse = Literal["no", "yes", "not told"]
 
-_NOBODY = {errno.ECONNREFUSED}
+_NOT_LISTENING = {errno.ECONNREFUSED}
 
 
 def open_anywhere(name: str, folder: int) -> InUse:
@@ -56,7 +56,7 @@ def bound_anywhere(name: str, folder: int) -> InUse:
             # A socket address holds 107 bytes, and a session's path is longer.
             trying.connect(f"/proc/self/fd/{folder}/{name}")
         except OSError as error:
-            if error.errno in _NOBODY:
+            if error.errno in _NOT_LISTENING:
                 return "no"
             return "not told" if error.errno in {errno.EACCES, errno.EPERM, errno.ENOENT} else "yes"
         except ValueError:

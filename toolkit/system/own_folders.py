@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from verl_doctor.toolkit.system.ownership import why_status_foreign
+from verl_doctor.toolkit.system.ownership import why_status_not_ours
 
 _MODE = stat.S_IRWXU
 
@@ -23,7 +23,7 @@ def made(folder: Path) -> Path:
     for missing in reversed([parent for parent in (folder, *folder.parents) if not os.path.lexists(parent)]):
         _make(missing)
     about = folder.stat()
-    if why := why_status_foreign(folder, about):
+    if why := why_status_not_ours(folder, about):
         raise ForeignFolderError(why)
     if about.st_uid == os.geteuid() and stat.S_IMODE(about.st_mode) != _MODE:
         folder.chmod(_MODE)

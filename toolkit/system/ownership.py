@@ -22,32 +22,32 @@ from verl_doctor.toolkit.text import harmless
 _ACL_HEAD, _ACL_USER, _ACL_GROUP, _ACL_WRITE = 4, 0x02, 0x08, 0x02
 
 
-def why_foreign(file: Path, *, group_counts: bool) -> str:
+def why_not_ours(file: Path, *, group_counts: bool) -> str:
     """Return why a file, or a folder in which it could be replaced, may be another user's; "" when it is this user's or root's.
 
     `group_counts`: nor may a group have write permission, unless it is this user's own, without other members.
     """
     real = Path(os.path.realpath(file))
-    return why_any_foreign((file, file.parent, real, real.parent), group_counts=group_counts)
+    return why_any_not_ours((file, file.parent, real, real.parent), group_counts=group_counts)
 
 
-def why_named_foreign(file: Path) -> str:
+def why_named_not_ours(file: Path) -> str:
     """Do the same for a file that the user named; in a folder such as /tmp other users cannot replace it."""
     real = Path(os.path.realpath(file))
     folders = [folder for folder in (file.parent, real.parent) if not _is_sticky(folder)]
-    return why_any_foreign((file, real, *folders), group_counts=True)
+    return why_any_not_ours((file, real, *folders), group_counts=True)
 
 
-def why_any_foreign(paths: Iterable[Path], *, group_counts: bool, trusted: int = 0) -> str:
+def why_any_not_ours(paths: Iterable[Path], *, group_counts: bool, trusted: int = 0) -> str:
     """Do the same for only these paths, each by itself. `trusted` is one more trusted user."""
     for path in dict.fromkeys(paths):
         with contextlib.suppress(OSError):  # reading reports what is absent or unreadable
-            if why := why_status_foreign(path, path.stat(), group_counts=group_counts, trusted=trusted):
+            if why := why_status_not_ours(path, path.stat(), group_counts=group_counts, trusted=trusted):
                 return why
     return ""
 
 
-def why_status_foreign(
+def why_status_not_ours(
     path: Path,
     about: os.stat_result,
     *,

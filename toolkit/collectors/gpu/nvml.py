@@ -103,12 +103,12 @@ def understood(reported: Mapping[str, Any]) -> Gpus:
             Peers(first, second, _word(_PEERS, read), nvlink == 0)
             for first, second, read, nvlink in reported.get("peers", ())
         ),
-        openers=openers() if any(map(_held_by_nobody, devices)) else (),
+        openers=openers() if any(map(_held_without_process, devices)) else (),
         seconds=round(float(reported.get("seconds", 0.0)), 3),
     )
 
 
-def _held_by_nobody(device: Device) -> bool:
+def _held_without_process(device: Device) -> bool:
     return device.unattributed > CONTEXT and not any(holder.seen for holder in device.holders)
 
 

@@ -25,7 +25,7 @@ def code_of(pid: int, machine: Machine) -> frozenset[str]:
     return frozenset(package for folder, package in folders if _is_package(pid, folder, machine))
 
 
-def why_foreign(pid: int, command: str, machine: Machine) -> str:
+def why_unrecognised(pid: int, command: str, machine: Machine) -> str:
     """Return why a process with this command line is not known to belong to vLLM, SGLang or Ray; "" if it does.
 
     Any process can use the title VLLM::EngineCore. The program must be Python's and run code of the package to which

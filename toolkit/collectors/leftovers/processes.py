@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
-from verl_doctor.toolkit.collectors.leftovers.origin import code_of, why_foreign
+from verl_doctor.toolkit.collectors.leftovers.origin import code_of, why_unrecognised
 from verl_doctor.toolkit.collectors.leftovers.orphans import (
     Around,
     is_called_helper,
@@ -76,7 +76,7 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
             session=lambda row: is_session_alive(row, table, machine),
             debugger=lambda row: _number(_TRACER, row.pid, machine),
             elsewhere=lambda row: _elsewhere(row.pid, machine),
-            foreign=lambda row: why_foreign(row.pid, row.command, machine),
+            foreign=lambda row: why_unrecognised(row.pid, row.command, machine),
             abandoned=lambda row: lost_ends(row.pid, machine) > 0,
             life=lambda row: signs_of_life(row.pid, machine),
             activity=lambda pids: watch(pids, machine),

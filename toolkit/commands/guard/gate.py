@@ -18,7 +18,7 @@ from verl_doctor.toolkit.engine.discovery import discover
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.system.errors import Refused
-from verl_doctor.toolkit.system.ownership import why_foreign
+from verl_doctor.toolkit.system.ownership import why_not_ours
 from verl_doctor.toolkit.target import Options, Target, UsageError, own_journal
 
 LOST = frozenset({"lost", "gone", "changed"})
@@ -108,7 +108,7 @@ def _why_unread(path: Path, *, named: bool) -> str:
     Raises UsageError if it is not a file, or was `named` and does not exist. A named one is trusted, whoever
     wrote it.
     """
-    if not named and (why := why_foreign(path, group_counts=True)):
+    if not named and (why := why_not_ours(path, group_counts=True)):
         return f"{path} is ignored: {why}; if you trust it, pass --lock {shlex.quote(str(path))}"
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would block
@@ -129,7 +129,7 @@ def new_lock(machine: Machine, lock: Path | None) -> Path:
     if lock is not None:
         return machine.cwd / lock
     if there := nearest(machine.cwd):
-        if why := why_foreign(there, group_counts=True):
+        if why := why_not_ours(there, group_counts=True):
             raise UsageError(f"{there} is not overwritten: {why}; name a file after --agree")
         return there
     configured = config.load(machine.cwd).path

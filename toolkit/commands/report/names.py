@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.host.system import System
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.network.network import Network
-from verl_doctor.toolkit.commands.report.pseudonyms import Names, people_in
+from verl_doctor.toolkit.commands.report.pseudonyms import Names, users_in
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.engine.examination import HERE
@@ -23,7 +23,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.node_names import expand
 
 _WORD = re.compile(r"[a-z]+")
-_PEOPLE = ("USER", "LOGNAME", "SUDO_USER", "SLURM_JOB_USER", "USERNAME")
+_USERS = ("USER", "LOGNAME", "SUDO_USER", "SLURM_JOB_USER", "USERNAME")
 _HOSTS = ("HOSTNAME", "SLURMD_NODENAME", "SLURM_SUBMIT_HOST", "MASTER_ADDR")
 _LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_STEP_NODELIST")
 _OTHERS = {
@@ -42,8 +42,8 @@ def names_in(seen: Seen, machine: Machine, texts: Iterable[str]) -> Names:
     home = machine.home
     return Names(
         folders=frozenset({home}),
-        people=frozenset(
-            {environ.get(name, "") for name in _PEOPLE} | {posixpath.basename(home)} | people_in(texts)
+        users=frozenset(
+            {environ.get(name, "") for name in _USERS} | {posixpath.basename(home)} | users_in(texts)
         ),
         hosts=frozenset(_hosts(seen, environ)),
         others={environ[name]: word for name, word in _OTHERS.items() if environ.get(name)},

@@ -111,7 +111,7 @@ _ACCOUNTS = (
     "linux",
 )
 _MACHINES = ("localhost", "node", "host", "head", "worker", "master", "server", "gpu", "machine", "cluster")
-_NOBODY = frozenset((*_ACCOUNTS, *_MACHINES))
+_NOT_USERS = frozenset((*_ACCOUNTS, *_MACHINES))
 _BEFORE_A_PATH = r"(?<![\w.~-])"
 _HOME_OF_ROOT = re.compile(r"(?<![\w./~-])/root(?![\w.-])")
 _HOME = re.compile(r"(?<![\w.-])((?:/[\w.-]+)*?/(?:home/users|home|[Uu]sers))/([^/\s:;,'\"()\[\]<>|*?$`\\]+)")
@@ -142,7 +142,7 @@ class Names:
     """
 
     folders: frozenset[str] = frozenset()
-    people: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
     others: Mapping[str, str] = field(default_factory=dict)
     words: frozenset[str] = frozenset()
@@ -159,8 +159,8 @@ class Masks:
             names.folders - {"", "/", "/root"}, _BEFORE_A_PATH, r"(?=/|$|[\s:;,'\"()\[\]])"
         )
         self._home_of_root = "/root" in names.folders
-        self._people = any_of(
-            filter(self._may_be_found, names.people), r"(?<![A-Za-z0-9.])", r"(?![A-Za-z0-9])"
+        self._users = any_of(
+            filter(self._may_be_found, names.users), r"(?<![A-Za-z0-9.])", r"(?![A-Za-z0-9])"
         )
         self._others = any_of(
             filter(self._may_be_found, names.others), r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])"
@@ -187,8 +187,8 @@ class Masks:
         text = self._hosts(text)
         text = _MAIL.sub(lambda found: found[0] if found[0].startswith("git@") else "USER@HOST", text)
         text = _LOGIN.sub(self._login, text)
-        if self._people is not None:
-            text = self._people.sub("USER", text)
+        if self._users is not None:
+            text = self._users.sub("USER", text)
         if self._others is not None:
             text = self._others.sub(lambda found: self._names.others[found[0]], text)
         text = _MAC.sub(lambda found: self._stand_ins.of("mac", found[0].lower()), text)
@@ -196,10 +196,10 @@ class Masks:
         return _V6.sub(self._address, _V4.sub(self._address, text))
 
     def _home(self, found: re.Match[str]) -> str:
-        return found[0] if found[2].lower() in _NOBODY else f"{found[1]}/USER"
+        return found[0] if found[2].lower() in _NOT_USERS else f"{found[1]}/USER"
 
     def _login(self, found: re.Match[str]) -> str:
-        return found[0] if found[0][:-1] in _NOBODY else "USER@"
+        return found[0] if found[0][:-1] in _NOT_USERS else "USER@"
 
     def _address(self, found: re.Match[str]) -> str:
         text = found[0]
@@ -217,17 +217,17 @@ class Masks:
 
     def _may_be_found(self, name: str) -> bool:
         """Return whether a name can be searched as a word: it is long enough and has no other meaning."""
-        return len(name) >= _SHORTEST and name.lower() not in _NOBODY | self._names.words
+        return len(name) >= _SHORTEST and name.lower() not in _NOT_USERS | self._names.words
 
 
-def people_in(texts: Iterable[str]) -> frozenset[str]:
+def users_in(texts: Iterable[str]) -> frozenset[str]:
     """Return the users whose home folders or addresses appear: alice@corp.example, alice@gpu-7."""
-    people = set()
+    users = set()
     for text in texts:
-        people |= {found[2] for found in _HOME.finditer(text)}
+        users |= {found[2] for found in _HOME.finditer(text)}
         addresses = (*_MAIL.findall(text), *_LOGIN_AT_HOST.findall(text))
-        people |= {address.partition("@")[0] for address in addresses}
-    return frozenset(people - _NO_PERSON)
+        users |= {address.partition("@")[0] for address in addresses}
+    return frozenset(users - _NO_PERSON)
 
 
 def _within(

@@ -12,7 +12,7 @@ from rich.text import Text
 from verl_doctor.toolkit import result
 from verl_doctor.toolkit.commands.report import render_markdown, render_text
 from verl_doctor.toolkit.commands.report.names import names_in
-from verl_doctor.toolkit.commands.report.page import Page, StartUp, mapped, texts_in
+from verl_doctor.toolkit.commands.report.page import Page, Paragraph, StartUp, mapped, texts_in
 from verl_doctor.toolkit.commands.report.pseudonyms import Masks
 from verl_doctor.toolkit.commands.report.report import page_of
 from verl_doctor.toolkit.commands.report.seen import Seen
@@ -23,6 +23,8 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.secret import without_secrets
 
 SCHEMA_VERSION = 1
+
+_PARAGRAPH = "said"  # the kind of a paragraph in the documents of 0.1
 
 
 def document(seen: Seen, page: Page, *, masked: bool) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def _block(block: Any) -> dict[str, Any]:
     if isinstance(block, StartUp):  # all of it is in `log`
         return {"kind": "startup", "chart": list(block.chart)}
     return {
-        "kind": type(block).__name__.lower(),
+        "kind": _PARAGRAPH if isinstance(block, Paragraph) else type(block).__name__.lower(),
         **{field.name: _value(getattr(block, field.name)) for field in fields(block)},
     }
 

@@ -33,8 +33,8 @@ def timeline(readers: Iterable[TimelineReader]) -> Timeline:
     # Logs that count from their own beginning share no time with others.
     placed = [reader for reader in with_times if not reader.is_elapsed] or with_times[:1]
     zero = min((reader.gaps.first for reader in placed if reader.gaps.first is not None), default=None)
-    who = _known(every)
-    spans: dict[Key, list[Span]] = {key: [] for key in who}
+    processes = _known(every)
+    spans: dict[Key, list[Span]] = {key: [] for key in processes}
     silences: list[tuple[Key, Span]] = []
     for reader in with_times:
         at = zero if reader in placed else None
@@ -50,7 +50,7 @@ def timeline(readers: Iterable[TimelineReader]) -> Timeline:
             if (span.phase != "silence") == is_named and not _is_small(span, end):
                 spans[key].extend(without_covered([span], all_spans))
     return Timeline(
-        _workers(who, spans),
+        _workers(processes, spans),
         tuple(_placed(reader, moment, placed, zero) for reader in with_times for moment in reader.moments),
         end,
         has_step,
@@ -60,12 +60,12 @@ def timeline(readers: Iterable[TimelineReader]) -> Timeline:
 
 def _known(readers: Sequence[TimelineReader]) -> dict[Key, Process]:
     """Return all processes, each by the best name that any log has for it."""
-    who: dict[Key, Process] = {}
+    processes: dict[Key, Process] = {}
     for reader in readers:
         for key, worker in reader.processes.items():
-            if is_nameless(who.setdefault(key, worker).name):
-                who[key] = worker
-    return who
+            if is_nameless(processes.setdefault(key, worker).name):
+                processes[key] = worker
+    return processes
 
 
 def _end(
@@ -95,12 +95,12 @@ def _is_small(span: Span, end: float | None) -> bool:
     return span.start >= end or (span.phase == "silence" and span.seconds < _SMALL * end)
 
 
-def _workers(who: dict[Key, Process], spans: dict[Key, list[Span]]) -> tuple[Worker, ...]:
+def _workers(processes: dict[Key, Process], spans: dict[Key, list[Span]]) -> tuple[Worker, ...]:
     order = {phase: at for at, phase in enumerate(PHASES)}
     every = [
         Worker(
-            who[key].name,
-            who[key].node,
+            processes[key].name,
+            processes[key].node,
             tuple(sorted(several, key=lambda span: (_start(span), order[span.phase]))),
         )
         for key, several in spans.items()

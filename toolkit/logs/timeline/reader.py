@@ -179,16 +179,16 @@ class TimelineReader:
 
     def _known(self, line: Line, labels: str) -> Key | None:
         """Return the process of a line; a new process is registered, unless there are too many."""
-        who = printer_of(line, labels, self._file.worker)
-        key, bare = who.key, self._bare
+        printer = printer_of(line, labels, self._file.worker)
+        key, bare = printer.key, self._bare
         if key == UNNAMED and bare is not None and bare[0] == line.number - 1:
             key = bare[1]  # a bar starts a new line after the name of its process
         self._bare = (line.number, key) if key != UNNAMED and not line.text.strip() else None
         process = self.processes.get(key)
         if process is None and len(self.processes) < _PROCESSES:
-            self.processes[key] = Process(who.name, who.node, who.parent)
-        elif process is not None and is_nameless(process.name) and key == who.key:
-            process.name = who.name
+            self.processes[key] = Process(printer.name, printer.node, printer.parent)
+        elif process is not None and is_nameless(process.name) and key == printer.key:
+            process.name = printer.name
         return key if key in self.processes else None
 
     def _started(self, line: Line, time: float | None) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.trying import cases
 
-from verl_doctor.toolkit.commands.report.pseudonyms import Masks, Names, people_in
+from verl_doctor.toolkit.commands.report.pseudonyms import Masks, Names, users_in
 
 PIECES = (
     " ",
@@ -34,7 +34,7 @@ PIECES = (
 )
 NAMES = Names(
     folders=frozenset({"/data/home/annette"}),
-    people=frozenset({"annette", "li", "torch"}),
+    users=frozenset({"annette", "li", "torch"}),
     hosts=frozenset({"gpu-a100-007.cluster.uni.example", "gpu-a100-012", "r2d2", "login", "vm"}),
     others={"nlp-group": "ACCOUNT"},
     words=frozenset({"torch", "vllm", "ray"}),
@@ -121,7 +121,7 @@ def test_a_second_row_of_hosts_has_a_name_of_its_own() -> None:
 
 
 def test_users_are_found_by_their_home_folders() -> None:
-    assert people_in(["in /home/bert/x", "and /Users/carla", "nobody"]) == {"bert", "carla"}
+    assert users_in(["in /home/bert/x", "and /Users/carla", "nobody"]) == {"bert", "carla"}
 
 
 def test_users_are_found_by_their_addresses() -> None:
@@ -129,7 +129,7 @@ def test_users_are_found_by_their_addresses() -> None:
         "mail alice@corp.example",
         "ssh dora@gpu-7 then git@github.com, noreply@x.example, torch@2.9 gcc@12",
     ]
-    assert people_in(texts) == {"alice", "dora"}
+    assert users_in(texts) == {"alice", "dora"}
 
 
 def test_a_machine_that_is_called_node_garbles_no_sentence() -> None:
@@ -145,7 +145,7 @@ def test_its_domain_gives_it_away_all_the_same() -> None:
 
 
 def test_names_of_one_letter_never_fall_on_words() -> None:
-    masks = Masks(Names(people=frozenset({"a"}), hosts=frozenset({"n"})))
+    masks = Masks(Names(users=frozenset({"a"}), hosts=frozenset({"n"})))
     assert masks("a node has n GPUs") == "a node has n GPUs"
 
 
