@@ -145,15 +145,20 @@ def discover(options: Options, machine: Machine) -> Target:
     )
 
 
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml")
+
+
 def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...], tuple[str, ...]]:
     """Separate the files that start the job from the arguments after them, or from a command line without files."""
     files: list[Path] = []
     for index, word in enumerate(given):
         path = machine.cwd / word
         if os.path.isdir(path):
-            raise UsageError(f"{word}: this is a folder; name a launch script, or a command behind --")
+            raise UsageError(
+                f"{word}: this is a folder; name a launch script, or a complete command after --"
+            )
         if not os.path.exists(path):
-            if not files and len(given) == 1 and "=" not in word:
+            if not files and "=" not in word and (len(given) == 1 or word.endswith(_SCRIPTS)):
                 _demand_access(path, word)
                 raise UsageError(
                     f"{word}: no such file; name a launch script, or a complete command after --"

@@ -144,10 +144,11 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
         (["check", "--select", ""], "it does not name a rule"),
         (["check", "--select", "VLLM", "--ignore", "VLLM"], "no rule is left to run"),
         (["check", "--facts", "old.json", "--python", sys.executable], "can be named with it"),
-        (["fix", "--unsafe"], "no effect without --apply"),
+        (["fix", "--unsafe"], "--unsafe needs --apply"),
         (["undo", "7", "--all"], "choose one of ID, --list and --all"),
         (["explain", "NOPE999"], "unknown rule or topic NOPE999"),
-        (["explain", "VLLM999"], "similar codes: VLLM101"),
+        (["explain", "VLLM999"], "explain VLLM for those of that family"),
+        (["check", "a.sh", "b.sh"], "a.sh: no such file"),
         (["explain", "card", "more"], "remove more"),
         (["explain", "--completion", "tcsh"], "Invalid value"),
     ],
@@ -274,6 +275,8 @@ def test_every_rule_can_be_explained(here: Doctor, tmp_path: Path) -> None:
     listed = here("explain", "--list", cwd=tmp_path).stdout.splitlines()
     of_rules = [code for line in listed if not (code := line.split("\t")[0]).startswith("LOG")]
     assert of_rules == [check.code for check in registry.load().checks]
+    family = [line for line in listed if line.startswith("VLLM")]
+    assert here("explain", "vllm", cwd=tmp_path).stdout.splitlines() == family != []
     page = here("explain", "vllm101", cwd=tmp_path).stdout
     assert "## Why it matters" in page
     assert "vllm-log-requests" in page

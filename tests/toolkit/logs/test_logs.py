@@ -303,7 +303,7 @@ def test_a_fault_of_logs_alone_has_a_page_and_rules_that_may_confirm_it(here: Do
     assert "* CUDA141: " in page
     assert "CUDA out of memory. Tried to allocate" in page
     assert "LOG110\terror\tlogs\t" in here("rules", cwd=tmp_path).stdout
-    assert "similar codes: LOG101" in here("explain", "LOG999", cwd=tmp_path).stderr
+    assert "explain LOG for those of that family" in here("explain", "LOG999", cwd=tmp_path).stderr
 
 
 def test_a_rule_says_how_logs_show_its_fault(here: Doctor, tmp_path: Path) -> None:

@@ -57,17 +57,18 @@ class PageAnswer(_Explanation):
 
 @dataclass(frozen=True)
 class RulesAnswer(_Explanation):
-    """All rules."""
+    """All rules, or those of one family."""
 
     known: Registry
+    family: str = ""
 
     def document(self) -> Sequence[Mapping[str, Any]]:
         """Return an object for each rule."""
-        return [dict(zip(_KEYS, row, strict=True)) for row in documentation.rows(self.known)]
+        return [dict(zip(_KEYS, row, strict=True)) for row in documentation.rows(self.known, self.family)]
 
     def text_lines(self, width: int | None) -> Iterable[Text | str]:
         """Return a table on a terminal, and columns between tabs in a pipe."""
-        rows = documentation.rows(self.known)
+        rows = documentation.rows(self.known, self.family)
         if width is None:
             return (
                 f"{code}\t{severity}\t{cost}\t{title}\t{fixes}" for code, severity, cost, fixes, title in rows
@@ -81,7 +82,7 @@ class RulesAnswer(_Explanation):
 
     def markdown_lines(self) -> Iterable[str]:
         """Return the table of the documentation."""
-        return documentation.table(self.known)
+        return documentation.table(self.known, self.family)
 
 
 @dataclass(frozen=True)

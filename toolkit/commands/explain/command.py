@@ -113,7 +113,7 @@ def explain(
 ) -> int:
     """Explain a rule or a topic: why it matters and how to fix it.
 
-    CODE may also name a fault that only logs show. Without a subject, the card of common errors is shown.
+    CODE may also name a fault that only logs show. The letters of a code, such as CFG, list the rules of that family. Without a subject, the card of common errors is shown.
 
     `explain variables` lists the variables that the installed packages read. With a launch script, `explain variables run.sh`
     shows the value of each in the workers of that job, and what decides it.
@@ -131,9 +131,13 @@ def explain(
         return seen_by_workers(options, facts, form, file, verbose=verbose)
     if options.launch:
         raise UsageError(f"{subject} takes no further argument: remove {options.launch[0]}")
-    from verl_doctor.toolkit.commands.explain.answer import PageAnswer  # noqa: PLC0415 - a TAB does without
+    from verl_doctor.toolkit.commands.explain.answer import PageAnswer, RulesAnswer  # noqa: PLC0415 - a TAB does without
     from verl_doctor.toolkit.console.view import show  # noqa: PLC0415 - it loads rich
 
+    if subject.isalpha() and topic not in TOPICS:
+        rules = RulesAnswer(_registry(), subject.upper())
+        if rules.document():
+            return show(rules, form, file)
     page = _variables(options) if topic == _VARIABLES else _page(subject, topic)
     return show(PageAnswer(topic if topic in TOPICS else subject.upper(), page), form, file)
 
@@ -187,10 +191,11 @@ def _rule(code: str) -> str:
         else documentation.explain(check, known)
     )
     if page is None:
-        family = code.upper().rstrip("0123456789")
-        near = [other for other, *_ in documentation.rows(known) if other.rstrip("0123456789") == family]
-        hint = f"similar codes: {', '.join(near)}" if near else "run verl-doctor explain --list for all"
-        raise UsageError(f"unknown rule or topic {code}; {hint}; topics: {', '.join(TOPICS)}")
+        family = documentation.family_of(code.upper())
+        hint = f"{family} for those of that family" if documentation.rows(known, family) else "--list for all"
+        raise UsageError(
+            f"unknown rule or topic {code}; run verl-doctor explain {hint}; topics: {', '.join(TOPICS)}"
+        )
     return documentation.with_address(page, code.upper()) if _is_built_in(check) else page
 
 

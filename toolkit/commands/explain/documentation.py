@@ -28,26 +28,35 @@ _CERTAIN = {
 }
 
 
-def rows(known: Registry) -> list[tuple[str, str, str, str, str]]:
-    """Yield code, severity, cost, fix and title of each rule, then of faults that only `verl-doctor logs` reports."""
-    return [
+def family_of(code: str) -> str:
+    """Return the letters of a code."""
+    return code.rstrip("0123456789")
+
+
+def rows(known: Registry, family: str = "") -> list[tuple[str, str, str, str, str]]:
+    """Return code, severity, cost, fix and title of each rule, then of faults that only `verl-doctor logs` reports.
+
+    With `family`, the letters of a code, only of that family.
+    """
+    all_rows = [
         *(
             (check.code, check.severity, check.cost, _fixes(check, known), check.title)
             for check in known.checks
         ),
         *((signature.code, "error", "logs", "", signature.title) for signature in of_logs_alone()),
     ]
+    return [row for row in all_rows if not family or family_of(row[0]) == family]
 
 
 def _fixes(check: Check, known: Registry) -> str:
     return ", ".join(f"{fix.id} ({fix.safety})" for fix in known.fixes if check.code in fix.repairs)
 
 
-def table(known: Registry) -> Iterator[str]:
-    """Yield the lines of the rules as a Markdown table."""
+def table(known: Registry, family: str = "") -> Iterator[str]:
+    """Yield the lines of the rules, or of those of one family, as a Markdown table."""
     yield "| code | severity | what it finds | fix |"
     yield "|---|---|---|---|"
-    for code, severity, _, fixes, title in rows(known):
+    for code, severity, _, fixes, title in rows(known, family):
         yield f"| {code} | {severity} | {title} | {fixes} |"
 
 
