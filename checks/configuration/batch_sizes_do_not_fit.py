@@ -86,6 +86,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
             "32 samples of a mini batch on each GPU are not a multiple of 5",
         ),
         Example("groups that GPUs do not fill", (*configured(f"{_ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
+        Example("groups wider than the job", (*configured(f"+{_ROLLOUT}.data_parallel_size=16"), _EVERY), "rollout groups of"),
         Example(
             "sequence parallelism with padding",
             (*configured(f"{_ACTOR}.ulysses_sequence_parallel_size=2", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY),
@@ -171,7 +172,10 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
         if there.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
             yield from _mini_batch(there, gpus)
     tensor = there.number(f"{_ROLLOUT}.tensor_model_parallel_size")
-    if gpus and tensor and gpus % tensor and there.get("actor_rollout_ref.hybrid_engine") is not False:
+    hybrid = there.get("actor_rollout_ref.hybrid_engine") is not False
+    if gpus and tensor and gpus % tensor == 0 and hybrid:
+        yield from _wide_groups(there, gpus, tensor)
+    if gpus and tensor and gpus % tensor and hybrid:
         yield _Broken(
             _GROUPS,
             f"{counted(int(gpus), 'GPU')} cannot be divided into rollout groups of {tensor:g}",
@@ -233,6 +237,22 @@ def _dynamic_batches(there: Configuration, *, padded: bool) -> Iterator[_Broken]
                 values={key: -(-int(row) // int(sequence))},
                 why=f"a row has {prompt:g} + {response:g} = {row:g} tokens, on {sequence:g} GPUs",
             )
+
+
+def _wide_groups(there: Configuration, gpus: float, tensor: float) -> Iterator[_Broken]:
+    """A rollout group holds each of its data-parallel and pipeline-parallel parts."""
+    more = [f"{_ROLLOUT}.{name}" for name in ("data_parallel_size", "pipeline_model_parallel_size")]
+    wide = [key for key in more if (there.number(key) or 0) > 1]
+    size = tensor * math.prod(there.number(key) or 1 for key in more)
+    if wide and gpus % size:
+        yield _Broken(
+            _GROUPS,
+            f"{counted(int(gpus), 'GPU')} cannot be divided into rollout groups of {size:g}",
+            (*wide, f"{_ROLLOUT}.tensor_model_parallel_size", *_GPUS),
+            f"Set {wide[0]}=1, or choose sizes whose product divides the number of GPUs",
+            values=dict.fromkeys(wide, 1),
+            why="each group is one engine on as many GPUs as it has parts",
+        )
 
 
 def _whole_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:

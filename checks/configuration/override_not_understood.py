@@ -17,6 +17,10 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Loc
 from verl_doctor.toolkit.text import listed
 
 _FEW = 8  # options of a group that a sentence names
+_RESOLVER = re.compile(r"\$\{([A-Za-z_][\w.]*):")
+_RESOLVERS = frozenset({
+    "oc.create", "oc.decode", "oc.deprecated", "oc.dict.keys", "oc.dict.values", "oc.env", "oc.select", "hydra", "now", "python_version",
+})  # fmt: skip
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 
 
@@ -33,6 +37,8 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
         Example("two values", configured("trainer.logger=console,wandb"), "[console,wandb]"),
         Example("a list with a space", configured("trainer.logger=[console,", "wandb]"), "a space inside a list"),
         Example("an option", configured("--config=mine"), "Hydra has no option --config"),
+        Example("interpolations", configured("+trainer.run=${oc.env:USER,me}-${now:%H}-${trainer.nnodes}")),
+        Example("a resolver that does not exist", configured("+trainer.run=${date:%H}"), "nothing resolves ${date:...}"),
         Example("nothing to delete", configured("~trainer.mine"), "deletes a key that does not exist"),
         Example(
             "a folder that does not exist",
@@ -67,6 +73,15 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
                 subject=Subject("setting", word.key or word.text or "''"),
                 **_healed(word, configuration.overrides[index + 1 :], configuration),
             )
+        elif resolver := _unknown_resolver(word, configuration):
+            yield Finding(
+                f"nothing resolves ${{{resolver}:...}} in {word.key}",
+                Evidence(found=word.text, wanted=f"one of {', '.join(sorted(_RESOLVERS))}"),
+                location=place(word),
+                remedy=f"Let the shell fill in the value, or use one of {', '.join(sorted(_RESOLVERS))}",
+                subject=Subject("setting", word.key),
+                phase="workers",
+            )
     if folder := configuration.missing_folder:
         yield Finding(
             f"the folder {folder} does not exist, and Hydra looks for {configuration.name} there",
@@ -90,6 +105,13 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
                 _other_option(configuration) or _without_option(launch, ("--config-name", "-cn")),
             ),
         )
+
+
+def _unknown_resolver(word: OverrideWord, there: Configuration) -> str:
+    """The first resolver of an interpolation that neither OmegaConf nor Hydra has. A program of the user's own may register others."""
+    if "/verl/" not in there.program or word.fate != "applied":
+        return ""
+    return next((name for name in _RESOLVER.findall(word.text) if name not in _RESOLVERS), "")
 
 
 def _chooser(there: Configuration) -> OverrideWord | None:

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
+from verl_doctor.checks.shared.made_first import unless_made
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.own_files import OwnFile, OwnFiles, Trouble
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 
 _TOOLS = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
@@ -37,7 +40,9 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
         Example("a class without a base", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a data set"),
     ],
 )  # fmt: skip
-def own_file_unusable(configuration: Configuration, own: OwnFiles) -> Iterator[Finding]:
+def own_file_unusable(
+    configuration: Configuration, own: OwnFiles, launch: Launch | Unknown
+) -> Iterator[Finding]:
     """A file that the job's settings name is missing or unusable.
 
     ## Why it matters
@@ -53,7 +58,7 @@ def own_file_unusable(configuration: Configuration, own: OwnFiles) -> Iterator[F
     for file in own.files:
         word = configuration.override_of(file.key)
         message, wanted = _WORDS[file.trouble]
-        yield Finding(
+        found = Finding(
             message.format(path=file.path, name=file.name, error=file.error),
             Evidence(found=word.text if word else f"{file.key}={configuration.get(file.key)}", wanted=wanted),
             location=place(word) if word else None,
@@ -63,6 +68,7 @@ def own_file_unusable(configuration: Configuration, own: OwnFiles) -> Iterator[F
             phase=file.phase,
             **healed("CFG126", _correction(configuration, file)),
         )
+        yield unless_made(found, file.path, launch) if file.trouble == "missing" else found
 
 
 def _correction(there: Configuration, own_file: OwnFile) -> Correction | None:

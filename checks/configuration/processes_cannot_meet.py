@@ -10,6 +10,7 @@ from verl_doctor.checks.shared.configuration import SCRIPT, configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
+from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
@@ -19,6 +20,7 @@ from verl_doctor.toolkit.text import counted
 _RANKS = ("RANK", "WORLD_SIZE")
 _LOOPBACK = re.compile(r"(?:localhost|127\.[\d.]+|\[?::1\]?)(?::\d+)?")
 _VARIABLES = re.compile(r"PET_\w+")
+_LAST_PORT = 65535
 _DEVICES = frozenset({"gpu", "cpu", "auto", "xpu", "npu"})
 _OTHERS = frozenset(
     {"srun", "mpirun", "mpiexec", "ray"}
@@ -51,6 +53,8 @@ _GPUS = Resources((Gpu("NVIDIA H200", 143771),) * 4, 16, 128 << 30)
         Example("two nodes, and no address", (*configured(), _launch("torchrun"), _run(nnodes="2"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
         Example("more processes than GPUs", (*configured(), _launch("torchrun"), _run(nproc_per_node="8"), _GPUS, JobVariables()), "torchrun starts 8 processes on this node, which has 4 GPUs"),
         Example("no number of processes", (*configured(), _launch("torchrun"), _run(nproc_per_node="all"), JobVariables()), "torchrun has no number of processes all"),
+        Example("a port that does not exist", (*configured(), _launch("torchrun"), _run(master_port="295000"), JobVariables()), "there is no port 295000"),
+        Example("etcd without its package", (*configured(), _launch("torchrun"), _run(rdzv_backend="etcd", rdzv_endpoint="10.0.0.4:2379"), JobVariables(), Packages(())), "needs the package python-etcd"),
         Example("an option of another launcher", (*configured(), _launch("torchrun"), JobProcesses(True, "torchrun", unknown=("--num_gpus",), known=("nnodes", "nproc_per_node")), JobVariables()), "torchrun has no option --num_gpus"),
     ],
 )  # fmt: skip
@@ -60,6 +64,7 @@ def processes_cannot_meet(
     processes: JobProcesses,
     resources: Resources | Unknown,
     variables: JobVariables,
+    packages: Packages | Unknown,
 ) -> Iterator[Finding]:
     """The processes of the job are not started, or wait for others that never come.
 
@@ -101,6 +106,7 @@ def processes_cannot_meet(
     if processes.untold or processes.unknown or any(map(_VARIABLES.fullmatch, variables.values)):
         return
     yield from _waiting(launch, processes)
+    yield from _rendezvous(command, processes, packages)
     yield from _too_many(configuration, launch, processes, resources, variables)
 
 
@@ -123,6 +129,39 @@ def _waiting(launch: Launch, processes: JobProcesses) -> Iterator[Finding]:
             address,
             "an address of the first node that the others can reach",
             "Name the first node in --master_addr, or ask for one node",
+            "import",
+        )
+
+
+def _rendezvous(command: Command, processes: JobProcesses, packages: Packages | Unknown) -> Iterator[Finding]:
+    """Yield findings for a port that does not exist, and for etcd without its package."""
+    options = processes.options
+    if "standalone" in options:
+        return
+    backend = options.get("rdzv_backend") or "static"
+    own = backend == "static" and "rdzv_endpoint" not in options
+    port = options.get("master_port") if own else (options.get("rdzv_endpoint") or "").rpartition(":")[2]
+    if port and port.lstrip("-").isdigit() and not 0 <= int(port) <= _LAST_PORT:
+        name = "--master_port" if own else "--rdzv_endpoint"
+        yield _finding(
+            command,
+            f"there is no port {port}, which {name} names",
+            port,
+            f"a port up to {_LAST_PORT}",
+            f"Write a port up to {_LAST_PORT} in {name}",
+            "import",
+        )
+    if (
+        backend in ("etcd", "etcd-v2")
+        and isinstance(packages, Packages)
+        and packages.get("python-etcd") is None
+    ):
+        yield _finding(
+            command,
+            f"--rdzv_backend={backend} needs the package python-etcd, which is not installed",
+            backend,
+            "c10d, or python-etcd",
+            "Write --rdzv_backend=c10d, or install python-etcd",
             "import",
         )
 

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.made_first import unless_made
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.reward_function import RewardFunction
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import listed
 
@@ -31,7 +34,9 @@ _THERE = RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there"
         Example("another name in the file", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there", False, ("compute_scores",))), "has no compute_score; did you mean compute_scores?"),
     ],
 )  # fmt: skip
-def reward_function_missing(configuration: Configuration, reward: RewardFunction) -> Iterator[Finding]:
+def reward_function_missing(
+    configuration: Configuration, reward: RewardFunction, launch: Launch | Unknown
+) -> Iterator[Finding]:
     """The job's reward function does not exist.
 
     ## Why it matters
@@ -68,7 +73,7 @@ def reward_function_missing(configuration: Configuration, reward: RewardFunction
         return
     word = configuration.override_of(key) or configuration.override_of(f"{reward.key}.path")
     certain = reward.state != "unseen"
-    yield Finding(
+    found = Finding(
         message,
         Evidence(
             found=word.text if word else f"{key}={configuration.get(key)}",
@@ -83,6 +88,7 @@ def reward_function_missing(configuration: Configuration, reward: RewardFunction
         phase="start",
         **healed("CFG122", _correction(configuration, reward)),
     )
+    yield unless_made(found, reward.path, launch) if reward.state == "missing" else found
 
 
 def _correction(there: Configuration, reward: RewardFunction) -> Correction | None:

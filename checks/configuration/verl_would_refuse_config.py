@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place, release
 from verl_doctor.checks.shared.corrections import healed, settings
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 
@@ -53,7 +53,7 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
     """
     for raised in _distinct(validation.raised):
         words = [word for key in raised.keys if (word := configuration.override_of(key)) is not None]
-        shown = [f"{key}={_shown(configuration.get(key))}" for key in raised.keys[:6]]
+        shown = [_setting(configuration, key) for key in raised.keys[:6]]
         correction = _correction(configuration, raised)
         yield Finding(
             f"{release(configuration)} refuses {', '.join(shown) or 'these values'}: {_error_text(raised)}",
@@ -103,5 +103,8 @@ def _error_text(raised: Raised) -> str:
     return f"the assertion {raised.condition} fails" if raised.raised == "AssertionError" else raised.raised
 
 
-def _shown(value: object) -> str:
-    return "null" if value is None else str(value)
+def _setting(there: Configuration, key: str) -> str:
+    value = there.get(key)
+    if value is MISSING:
+        return f"a configuration without {key}"
+    return f"{key}=null" if value is None else f"{key}={value}"

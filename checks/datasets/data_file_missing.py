@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.datasets._data import files, location
 from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.checks.shared.launch_examples import FILES
+from verl_doctor.checks.shared.made_first import unless_made
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
@@ -23,9 +26,16 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Sub
             "nor is its folder", (files("missing", reason="there is no folder /data"),), "no folder /data"
         ),
         Example("a folder", (files("folder"),), "is a folder"),
+        Example(
+            "made first",
+            (files("missing"), Launch(FILES, made=("/data",))),
+            "unless a command of the script creates it first",
+        ),
     ],
 )
-def data_file_missing(data: DataFiles, configuration: Configuration | Unknown) -> Iterator[Finding]:
+def data_file_missing(
+    data: DataFiles, configuration: Configuration | Unknown, launch: Launch | Unknown
+) -> Iterator[Finding]:
     """A data file does not exist.
 
     ## Why it matters
@@ -42,7 +52,7 @@ def data_file_missing(data: DataFiles, configuration: Configuration | Unknown) -
         if file.trouble not in {"missing", "folder"}:
             continue
         what = "is a folder, not a file" if file.trouble == "folder" else "does not exist"
-        yield Finding(
+        found = Finding(
             f"{file.path} {what}" + (f": {file.reason}" if file.reason else ""),
             Evidence(file.trouble, "a data file", file.named_by),
             location=location(file),
@@ -50,6 +60,7 @@ def data_file_missing(data: DataFiles, configuration: Configuration | Unknown) -
             subject=Subject("file", file.path),
             **healed("DATA101", _correction(data, file, configuration)),
         )
+        yield unless_made(found, file.path, launch) if file.trouble == "missing" else found
 
 
 def _correction(data: DataFiles, file: DataFile, there: Configuration | Unknown) -> Correction | None:

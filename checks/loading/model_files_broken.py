@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.made_first import unless_made
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.model import BadFile, Model
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
@@ -52,7 +54,9 @@ def _with(*bad: BadFile) -> Model:
         Example("no weights at all", (replace(_FINE, without_weights=True),), "no weights"),
     ],
 )
-def model_files_broken(model: Model, configuration: Configuration | Unknown) -> Iterator[Finding]:
+def model_files_broken(
+    model: Model, configuration: Configuration | Unknown, launch: Launch | Unknown
+) -> Iterator[Finding]:
     """Files of the model are missing, Git LFS pointers, or damaged.
 
     ## Why it matters
@@ -99,7 +103,8 @@ def model_files_broken(model: Model, configuration: Configuration | Unknown) -> 
                 else f"correct {model.named_by}, or download the model to that folder"
             )
             found = _finding(model, about, what, "a model folder", remedy)
-            yield replace(found, **healed("LOAD101", _correction(model, configuration)))
+            found = replace(found, **healed("LOAD101", _correction(model, configuration)))
+            yield unless_made(found, f"{model.folder}/{file.name}".rstrip("/"), launch)
         elif file.trouble == "damaged":
             message = f"{model.folder}/{file.name} cannot be used: {file.reason}"
             yield _finding(model, about, message, "a readable file", "download the file again")

@@ -17,9 +17,11 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, F
 from verl_doctor.toolkit.text import in_bytes
 
 _STORE = "object_store_memory"
+_LEVELS = ("CRITICAL", "FATAL", "ERROR", "WARN", "WARNING", "INFO", "DEBUG", "NOTSET")
 _TAKES = RayInitArguments(
     ("address", "num_cpus", "num_gpus", _STORE, "runtime_env"), "/env/ray/_private/worker.py:1446", 75 << 20
 )
+_ACCEPTS_MORE = replace(_TAKES, names=(*_TAKES.names, "namespace", "logging_level"))
 _GONE = replace(_TAKES, missing_folder="/home/me/gone")
 
 
@@ -34,6 +36,9 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
         Example("a Ray that already runs", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),)))),
         Example("verl 0.5 and older, which hand on num_cpus alone", (*configured("+ray_init.timeline_json_file=/t.json"), _TAKES, RayAddresses())),
         Example("a missing folder", (*configured(f"+{KEY}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to upload, does not exist"),
+        Example("a level of logging", (*configured(f"+{KEY}.logging_level=warning", f"+{KEY}.namespace=mine"), _ACCEPTS_MORE, RayAddresses())),
+        Example("an unknown level", (*configured(f"+{KEY}.logging_level=verbose"), _ACCEPTS_MORE, RayAddresses()), "Ray has no level of logging verbose"),
+        Example("a namespace that is a number", (*configured(f"+{KEY}.namespace=7"), _ACCEPTS_MORE, RayAddresses()), "a namespace must be text"),
         Example("a variable as text", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS='4'"), _TAKES, RayAddresses())),
         Example("a variable as a number", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS=4"), _TAKES, RayAddresses()), "must be text, but ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS is 4"),
     ],
@@ -79,6 +84,8 @@ def ray_init_refuses(
             f"set at least {least} bytes, or remove the setting",
             settings(configuration, {f"{KEY}.{_STORE}": least}, f"Ray requires at least {least} bytes"),
         )
+    for name, words, remedy in _refused_values(given):
+        yield _finding(words, configuration, f"{KEY}.{name}", arguments.read_from, remedy)
     for key, value in _not_texts(given):
         yield _finding(
             f"variables of Ray's runtime environment must be text, but {key} is {value}",
@@ -96,6 +103,20 @@ def ray_init_refuses(
             "",
             "name a folder that exists",
         )
+
+
+def _refused_values(given: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Yield arguments with a value that `ray.init()` raises for: name, fault and remedy."""
+    namespace, level = given.get("namespace"), given.get("logging_level")
+    if isinstance(namespace, (bool, int, float)):
+        yield (
+            "namespace",
+            f"a namespace must be text, but ray.init() gets {namespace}",
+            f"quote it twice: \"{KEY}.namespace='{namespace}'\"",
+        )
+    if isinstance(level, str) and "${" not in level and level.upper() not in _LEVELS:
+        near = next(iter(difflib.get_close_matches(level.lower(), map(str.lower, _LEVELS), 1)), "info")
+        yield "logging_level", f"Ray has no level of logging {level}", f"Write {KEY}.logging_level={near}"
 
 
 def _keys(given: Mapping[str, object]) -> list[str]:

@@ -77,6 +77,9 @@ def value_refused(
     LLMEngine, but envs.VLLM_USE_V1=False` for `VLLM_USE_V1=0` where only the V1 engine is left. NCCL 2.24 and later stop at an
     algorithm that they do not know: `invalid usage`, with the reason in `NCCL_DEBUG=WARN` alone.
 
+    Python ends before it runs anything where `PYTHONHASHSEED` is a word or `PYTHONHOME` names no Python, and verl at a level
+    of logging that does not exist.
+
     vLLM converts its variables to numbers and choices, and Ray some of its own; a word such as `true`, `10min` or `95%` in place
     of a number ends the process that reads it.
 

@@ -60,7 +60,7 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
     read, overrides = _read(options)
     sources = Sources(searched)
     try:
-        sources.folders = [*searched, *_more(sources, name, overrides, verl, machine.cwd)]
+        sources.folders = [*searched, *_more(sources, name, read, verl, machine.cwd)]
         tree = compose(sources, name, [override for override in overrides if override is not None])
     except CompositionError as problem:
         here = options.extra is not None and not options.extra.startswith("/")
@@ -134,9 +134,7 @@ def _without_secrets(tree: Any, key: str = "") -> Any:
     return UNDETERMINED_VALUE
 
 
-def _more(
-    sources: Sources, name: str, overrides: Sequence[Override | None], verl: Path, cwd: Path
-) -> list[Path]:
+def _more(sources: Sources, name: str, words: Sequence[OverrideWord], verl: Path, cwd: Path) -> list[Path]:
     """The folders that `hydra.searchpath` adds, in the primary file or on the command line."""
     primary = sources.load(name)
     entries = (
@@ -144,9 +142,9 @@ def _more(
         if primary and isinstance(primary.content, dict)
         else MISSING
     )
-    for override in overrides:
-        if override is not None and override.key == "hydra.searchpath":
-            entries = override.value
+    for word in words:
+        if word.key == "hydra.searchpath":
+            entries = word.value
     sources.read.clear()
     return search_path(entries, verl, cwd) if isinstance(entries, list) else []
 

@@ -115,6 +115,10 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
         if not any(isinstance(node, ast.Raise) for node in own):
             yield f"has a {function.name} that returns nothing"
         return
+    kinds = [_no_score(node.value) for node in returned]
+    if returned and all(kinds):
+        yield f"has a {function.name} that returns {kinds[0]}, and verl takes a number or a dictionary with a score"
+        return
     for node in returned:
         match node.value:
             case ast.Dict(keys=keys) if keys and all(isinstance(key, ast.Constant) for key in keys):
@@ -123,6 +127,18 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
             case _:
                 return
     yield f"has a {function.name} that returns a dictionary without score"
+
+
+def _no_score(value: ast.expr | None) -> str:
+    """What a `return` yields if that is certainly no score; "" otherwise."""
+    match value:
+        case ast.Tuple():
+            return "a tuple"
+        case ast.List() | ast.ListComp():
+            return "a list"
+        case ast.JoinedStr() | ast.Constant(value=str()):
+            return "text"
+    return ""
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
@@ -15,10 +16,11 @@ def validation(
     trees: VerlTrees,
     vllm: VllmTree | Unknown,
     interpreter: Interpreter | Unknown,
+    processes: JobProcesses | Unknown,
 ) -> Validation | Unknown:
     """Evaluate the validation of the job's program with the job's values."""
     if not configuration.complete:
         return Absent("a part of the command is not known, so other values may be set")
     from verl_doctor.toolkit.collectors.configuration.validation_reader import read_validation  # noqa: PLC0415 - only where a configuration was composed
 
-    return read_validation(configuration, trees, vllm, interpreter)
+    return read_validation(configuration, trees, vllm, interpreter, processes)

@@ -6,6 +6,7 @@ vLLM's sampling parameters and torch's optimizer are followed with the arguments
 from __future__ import annotations
 
 import ast
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import with_nearest
 from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -21,6 +23,7 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
+from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.refusals import (
     ClassNode,
     Follower,
@@ -42,12 +45,31 @@ _ACTOR = "actor_rollout_ref.actor"
 _MODE = "trainer.v1.trainer_mode"
 _IN_REWARD = "algorithm.use_kl_in_reward"
 _ALGORITHMS = "verl.trainer.ppo.core_algos"
+_TRAINERS = ("Trainer", "Rollouter")
 _OLD_TRAINER = "verl.trainer.ppo.ray_trainer.RayPPOTrainer"
 _SAMPLING = "vllm.sampling_params.SamplingParams"
 _SAMPLED = ("temperature", "top_p", "top_k")
+_ENGINE = "verl.workers.engine.fsdp.transformer_impl.FSDPEngine"
+_STRATEGIES = ("fsdp", "fsdp2")
+_ENGINE_METHODS: tuple[tuple[str, Phase], ...] = (
+    ("__init__", "workers"),
+    ("_build_module", "workers"),
+    ("_build_fsdp_module", "workers"),
+    ("_build_lr_scheduler", "workers"),
+    ("optimizer_step", "first update"),
+)
+# Whose arguments verl takes from the configuration, and the library that checks them.
+_LIBRARIES = (
+    ("torch.optim", "torch/optim"),
+    ("torch.utils.data", "torch/utils/data"),
+    ("torchdata", "torchdata"),
+)
+_MODEL = "actor_rollout_ref.model"
+_WORLD = ("torch.distributed.get_world_size", "dist.get_world_size")
 # What a trainer does with its configuration, and where the job is then.
 _METHODS: tuple[tuple[str, Phase], ...] = (
     ("__init__", "workers"),
+    ("_validate_config", "workers"),
     ("_build_config", "workers"),
     ("_init_dataloader", "workers"),
     ("_init_resource_pool_mgr", "workers"),
@@ -68,7 +90,11 @@ Step = tuple[Callable[[Follower], object], Phase]
 
 
 def read_validation(
-    there: Configuration, trees: VerlTrees, vllm: VllmTree | Unknown, interpreter: Interpreter | Unknown
+    there: Configuration,
+    trees: VerlTrees,
+    vllm: VllmTree | Unknown,
+    interpreter: Interpreter | Unknown,
+    processes: JobProcesses | Unknown,
 ) -> Validation:
     """Follow the program's file: its calls, the classes it instantiates, then what the job calls later."""
     verl = SourceTree(Path(trees.imported.folder), trees.imported.module, "verl")
@@ -76,8 +102,9 @@ def read_validation(
     if not isinstance(vllm, Unknown):
         sources.append(SourceTree(Path(vllm.tree.folder), "vllm"))
     if not isinstance(interpreter, Unknown):
-        folders = (Path(entry, "torch", "optim") for entry in interpreter.sys_path)
-        sources += [SourceTree(folder, "torch.optim") for folder in folders if os.path.isdir(folder)][:1]
+        for library, inner in _LIBRARIES:
+            folders = (Path(entry, inner) for entry in interpreter.sys_path)
+            sources += [SourceTree(folder, library) for folder in folders if os.path.isdir(folder)][:1]
     program = Path(there.program)
     module = verl.name_of(program)
     source = read(program)
@@ -88,6 +115,7 @@ def read_validation(
     nearest: dict[Raised, Raised] = {}
     modules: dict[str, tuple[Path, ast.Module] | None] = {}
     before = list(_steps(tree, module, there))
+    removed = frozenset(word.key for word in there.overrides if word.sign == "~" and word.fate == "applied")
     for place, (step, phase) in enumerate([*before, *_later(tree, module, verl, there)]):
 
         def judge(
@@ -96,7 +124,11 @@ def read_validation(
             phase: Phase = phase,
             needed: bool = place < len(before),
         ) -> Raised | None:
-            follower = Follower(sources, changed.get, loops=not needed, modules=modules)
+            world = _world(changed, processes)
+            calls = dict.fromkeys(_WORLD, world) if world else {}
+            follower = Follower(
+                sources, changed.get, loops=not needed, modules=modules, calls=calls, removed=removed
+            )
             return _raised(follower, step, phase, needed=needed)
 
         raised = judge(there)
@@ -150,11 +182,15 @@ def _data_set(follower: Follower) -> None:
 
 def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> Iterator[Step]:
     """What is called once the configuration has been validated."""
-    if any(map(_is_unusual, there.overrides, repeat(there))):
-        trainer = _trainer(tree, module, verl, there)
-        parts = [(trainer, method, {"config": ""}, phase) for method, phase in _METHODS]
+    trainers = _trainers(tree, module, verl, there)
+    beside = not module.startswith("verl.trainer.")  # trainers that verl's defaults are not made for
+    if beside or any(map(_is_unusual, there.overrides, repeat(there))):
+        parts = [(name, method, {"config": ""}, phase) for name in trainers for method, phase in _METHODS]
         for name, method, fields, phase in [*parts, *(_PARTS if there.has(_ROLLOUT) else _TUNING)]:
             yield partial(_method, name=name, method=method, fields=fields), phase
+    for section, optim in _engines(there):
+        for method, phase in _ENGINE_METHODS if optim else _ENGINE_METHODS[:3]:
+            yield partial(_engine, section=section, optim=optim, method=method), phase
     for section in ("optim", f"{_ACTOR}.optim", "critic.optim"):
         used = isinstance(there.get(section), dict) and (section != "critic.optim" or _has_critic(there))
         if used and any(_is_unusual_argument(word, section) for word in there.overrides):
@@ -177,11 +213,27 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
             yield (lambda follower: _sampling(follower, f"{_ROLLOUT}.val_kwargs")), "first validation"
 
 
+def _world(there: Configuration, processes: JobProcesses | Unknown) -> int:
+    """The number of the trainer's processes; 0 if it is unknown."""
+    counts: list[Any] = []
+    if there.has(_ROLLOUT):
+        counts = [there.get("trainer.nnodes"), there.get("trainer.n_gpus_per_node")]
+    elif isinstance(processes, JobProcesses) and processes.launcher in ("torchrun", "torch.distributed.run"):
+        options = processes.options
+        given = [options.get("nnodes") or "1", options.get("nproc_per_node") or ""]
+        counts = [int(text) if text.isdigit() else None for text in given if not processes.untold]
+    if not counts or any(type(count) is not int or count < 1 for count in counts):
+        return 0
+    return math.prod(counts)
+
+
 def _is_unusual(word: OverrideWord, there: Configuration) -> bool:
-    """Whether verl's code may not expect a setting: null, zero, negative, or of another type than the default."""
+    """Whether verl's code may not expect a setting: removed, null, zero, negative, or of another type than the default."""
     if word.fate != "applied" or not word.key:
         return False
     value, default = word.value, there.default(word.key)
+    if word.sign == "~" or isinstance(value, list):
+        return True
     if value is None or isinstance(value, bool):
         return value is None is not default
     if isinstance(value, (int, float)):
@@ -207,19 +259,63 @@ def _has_critic(there: Configuration) -> bool:
     return enabled is True or (enabled is None and there.get("algorithm.adv_estimator") == "gae")
 
 
-def _trainer(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> str:
-    """The class that trains: registered under the job's mode, or the program's own class with a `fit`."""
-    mode = there.get(_MODE)
-    if isinstance(mode, str) and there.get("trainer.use_v1") is not False:
-        for path in sorted(verl.folder.glob("trainer/ppo/v1/trainer_*.py")):
-            for node in _registrations(path, "register_trainer", mode):
-                return f"{verl.name_of(path)}.{node.name}"
-        return ""
+def _engines(there: Configuration) -> Iterator[tuple[str, str]]:
+    """The sections of FSDP engines that the job changes, and those of their optimizers, "" for a model that does not learn."""
+    roles = [("engine", "optim", "engine.strategy")]
     if there.has(_ROLLOUT):
-        return _OLD_TRAINER
+        roles = [(f"{_ACTOR}.fsdp_config", f"{_ACTOR}.optim", f"{_ACTOR}.strategy")]
+        if there.get(f"{_ACTOR}.use_kl_loss") is True or there.get(_IN_REWARD) is True:
+            roles.append(("actor_rollout_ref.ref.fsdp_config", "", "actor_rollout_ref.ref.strategy"))
+        if _has_critic(there):
+            roles.append(("critic.fsdp", "critic.optim", "critic.strategy"))
+    for section, optim, strategy in roles:
+        changed = [word for word in there.overrides if word.fate == "applied"]
+        prefixes = tuple(f"{name}." for name in (section, optim) if name)
+        if there.get(strategy) in _STRATEGIES and any(word.key.startswith(prefixes) for word in changed):
+            yield section, optim
+
+
+def _engine(follower: Follower, section: str, optim: str, method: str) -> None:
+    """Follow a method of the FSDP engine, with the configuration of one of the job's models."""
+    owner = follower.named(_ENGINE)
+    if not isinstance(owner, ClassNode):
+        return
+    model = {"engine": "model", "critic.fsdp": "critic.model"}.get(section, _MODEL)
+    fields: dict[str, Any] = {
+        "engine_config": follower.made(section),
+        "model_config": follower.value_at(model),
+    }
+    if optim:
+        fields["optimizer_config"] = optimizer = follower.made(optim)
+        if isinstance(optimizer, Made):  # set by the trainer
+            optimizer.fields["total_training_steps"] = UNCLEAR
+    if method == "__init__":
+        follower.constructed(owner, fields)
+    else:
+        follower.method_of(Made(owner, fields), method, {})
+
+
+def _trainers(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> list[str]:
+    """The classes that train: registered under the job's mode, imported by the program, or its own class with a `fit`."""
+    imported = [
+        (node, alias.name) for node in walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
+    mode = there.get(_MODE)
+    if any(name == "get_trainer_cls" for _, name in imported):
+        if isinstance(mode, str) and there.get("trainer.use_v1") is not False:
+            for path in sorted(verl.folder.glob("trainer/ppo/v1/trainer_*.py")):
+                for part in _registrations(path, "register_trainer", mode):
+                    return [f"{verl.name_of(path)}.{part.name}"]
+            return []
+        return [_OLD_TRAINER]
+    trainers = [
+        f"{node.module}.{name}" for node, name in imported if name.endswith(_TRAINERS) and not node.level
+    ]
+    if trainers or there.has(_ROLLOUT):
+        return trainers or [_OLD_TRAINER]
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
     named = (node.name for node in classes if any(isinstance(part, ast.FunctionDef) and part.name == "fit" for part in node.body))  # fmt: skip
-    return next((f"{module}.{name}" for name in named), "")
+    return [f"{module}.{name}" for name in named][:1]
 
 
 def _registrations(path: Path, decorator: str, name: object) -> Iterator[ast.ClassDef | ast.FunctionDef]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from verl_doctor.toolkit.collectors.construction.construction import BAD, Built,
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.collectors.launch.environment import Variables
-from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of, may_be_made
 from verl_doctor.toolkit.collectors.variables.child_environ import child_environ
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
+_PATHS = ("path", "_files")  # endings of keys
 _LIMIT = 240.0  # seconds: it imports verl, torch and vLLM, perhaps from a slow disk
 
 # Names that a run chooses for itself, often with a timestamp. Nothing built here depends on them.
@@ -88,6 +90,10 @@ def request_of(
         return Unknown(f"{trees.imported.module} is a tree inside another package, and is not built from")
     if launch.command is None:
         return Unknown("no command that starts verl was found")
+    if first := next(_made_first(configuration, launch, machine), ""):
+        return Unknown(
+            f"{first} does not exist yet: a command of the script may create it before the job starts"
+        )
     module = launch.command.module
     if module.endswith(".py") or "/" in module:
         module = configuration.program
@@ -100,6 +106,23 @@ def request_of(
         "overrides": [_override(word) for word in configuration.overrides],
         "environ": {},
     }
+
+
+def _made_first(there: Configuration, launch: Launch, machine: Machine) -> Iterator[str]:
+    """Yield the missing files of the job that the script may create first. A relative path may be a name on the model hub."""
+    here = folder_of(launch, machine.cwd)
+    for word in there.overrides:
+        values = word.value if isinstance(word.value, list) else [word.value]
+        for value in values if word.key.endswith(_PATHS) else ():
+            if isinstance(value, str) and "://" not in value and "${" not in value:
+                path = os.path.normpath(here / machine.expanded(value))
+                certain = value.startswith(("/", "~", ".")) or word.key.endswith("_files")
+                if (
+                    (certain or path in launch.made)
+                    and not os.path.exists(path)
+                    and may_be_made(launch, path)
+                ):
+                    yield path
 
 
 def judged(found: Construction, configuration: Configuration, launch: Launch) -> Construction:

@@ -154,6 +154,7 @@ def _launch(
         stops_ray=reader.stops_ray,
         limits=tuple(reader.limits),
         submitted=program is not None and program.submitted,
+        made=tuple(dict.fromkeys(reader.made)),
     )
 
 

@@ -122,7 +122,7 @@ class Launch:
     and does not inherit what the script exports. `nodes` is how many nodes a batch script requests from Slurm, None if
     it does not specify. `limits` are the words after each `ulimit`, "" for an unknown word. `working_dir` is the folder
     that Ray sends with the job. `hollow` are the words of the command in which bash replaces unset variables by
-    nothing.
+    nothing. `made` are paths that programs called before the job may create, with all below them.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -141,6 +141,7 @@ class Launch:
     limits: tuple[tuple[str, ...], ...] = ()
     working_dir: WorkingDir | None = None
     hollow: tuple[Word, ...] = ()
+    made: tuple[str, ...] = ()
 
 
 def where_set(name: str, variables: Variables, launch: Launch | Unknown) -> list[Setting]:
@@ -187,3 +188,13 @@ def folder_of(launch: Launch | Unknown, here: Path) -> Path:
     if isinstance(launch, Unknown) or launch.command is None or not launch.command.folder:
         return here
     return Path(launch.command.folder)
+
+
+def may_be_made(launch: Launch | Unknown, path: str) -> bool:
+    """Return whether a program that the script calls before the job may create this path."""
+    if isinstance(launch, Unknown) or not path:
+        return False
+    return any(
+        made in ("/", path) or path.startswith(f"{made}/") or made.startswith(f"{path}/")
+        for made in launch.made
+    )

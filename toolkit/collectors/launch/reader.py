@@ -64,6 +64,13 @@ _OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w/.@-]*=|~[A-Za-z_][\w./]*$")
 _HYDRA_OPTION = re.compile(r"--config-(?:name|path|dir)(?:=|$)|-c[npd]$")
 # A dotted override in the place of a command: the rest of a command that was cut off.
 _LOST = re.compile(r"(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.\w+)+=")
+# Programs that only look, and those that may create whatever an archive or a file of rules holds.
+_LOOKS = frozenset({
+    "ls", "test", "[", "which", "type", "grep", "du", "df", "head", "tail", "wc", "stat", "file", "find", "sleep", "pip", "pip3", "date",
+    "hostname", "kill", "pkill", "rm", "rmdir", "mkdir", "chmod", "chown", "ray", "nvidia-smi", "printenv", "md5sum", "free", "ulimit",
+})  # fmt: skip
+_UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git-lfs", "just"})
+_ANYWHERE = "/"
 _RUNTIME_VARIABLE = re.compile(r"\+{0,2}(?:[\w.]+\.)?runtime_env\.env_vars\.(\w+)=(.*)", re.DOTALL)
 
 
@@ -126,6 +133,7 @@ class Reader:
     is_there: Callable[[str], bool] | None = None
     is_empty: Callable[[str], bool] = lambda _: False
     stops: list[Stop] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script called with these arguments."""
@@ -203,6 +211,36 @@ class Reader:
             )
         elif isinstance(program, ShellProgram):
             self.shell(walk, program, replace(call, given=given), reaching, submitted=unwrapped.submits)
+        if self.training is None:
+            self.made += self.may_make(call, unwrapped)
+
+    def may_make(self, call: Call, unwrapped: Unwrapped) -> Iterator[str]:
+        """Yield what a program that is called before the job may create: paths that it is given, `_ANYWHERE` if it is given none."""
+        folder = Path(call.folder or self.cwd)
+        yield from (os.path.normpath(folder / name) for name in call.written)
+        names = {name.rpartition("/")[2] for name in unwrapped.names}
+        program = unwrapped.program
+        if names & _LOOKS or (isinstance(program, PythonProgram) and program.module in _LOOKS):
+            return
+        home = self.environ.get("HOME", "")
+        words = [word.text for word in call.argv[1:] if word.text]
+        values = [word.partition("=")[2] if word.startswith("-") else word for word in words]
+        paths = [re.sub(r"^~(?=/|$)", home, value) for value in values if value and not value.startswith("-")]
+        known = [
+            path for path in paths if "/" in path and "://" not in path and not path.endswith((".py", ".sh"))
+        ]
+        runs = isinstance(program, PythonProgram) or (
+            isinstance(program, ShellProgram) and not self.is_read(program)
+        )
+        if names & _UNPACKS or (runs and not known):
+            yield _ANYWHERE
+        yield from (os.path.normpath(folder / path) for path in (known if runs else paths))
+
+    def is_read(self, program: ShellProgram) -> bool:
+        """Whether the script of a shell was followed."""
+        return program.text is not None or (
+            program.path is not None and self.load(_path(self.cwd, program.path)) is not None
+        )
 
     def shell(
         self,

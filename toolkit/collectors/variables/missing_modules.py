@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
-from verl_doctor.toolkit.sources.python.source import parse, read
+from verl_doctor.toolkit.sources.python.source import parse, read, walk
 
 # Settings whose value is a module's name or, with ".", an object in a module.
 _MODULES: tuple[tuple[str, Phase], ...] = (
@@ -35,6 +36,7 @@ _FILES: tuple[tuple[str, Phase], ...] = (
     ("data.custom_cls.path", "workers"),
     ("actor_rollout_ref.rollout.multi_turn.function_tool_path", "first batch"),
 )
+_REWARD = "custom_reward_function.path"
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 _EDITABLE = ("__editable__", "_editable")
 
@@ -92,8 +94,14 @@ def _wanted(there: Configuration, here: Path) -> Iterator[MissingModule]:
         path = here / value if isinstance(value, str) and value.endswith(".py") else None
         source = read(path) if path is not None else None
         tree = parse(source, path) if isinstance(source, bytes) and path is not None else None
-        for name, line in _imported(tree) if isinstance(tree, ast.Module) else ():
+        for name, line in _imported(tree.body) if isinstance(tree, ast.Module) else ():
             yield MissingModule(name, key, phase, str(path), line)
+        if key.endswith(_REWARD) and isinstance(tree, ast.Module):
+            called = there.get(f"{key.removesuffix('path')}name")
+            for part in tree.body:
+                if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) and part.name == called:
+                    for name, line in _imported(list(itertools.takewhile(_goes_on, part.body))):
+                        yield MissingModule(name, key, phase, str(path), line)
     yield from _in_yaml(there, here)
 
 
@@ -113,9 +121,14 @@ def _in_yaml(there: Configuration, here: Path) -> Iterator[MissingModule]:
                 yield MissingModule(target.partition(".")[0], key, "first batch")
 
 
-def _imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Yield the first names of modules imported whenever the file is. Imports in a condition or a `try` may not be executed."""
-    for node in tree.body:
+def _goes_on(statement: ast.stmt) -> bool:
+    """Whether what follows in a function is always reached."""
+    return not any(isinstance(part, (ast.Return, ast.Raise)) for part in walk(statement))
+
+
+def _imported(body: Sequence[ast.stmt]) -> Iterator[tuple[str, int]]:
+    """Yield the first names of modules imported whenever a file is. Imports in a condition or a `try` may not be executed."""
+    for node in body:
         match node:
             case ast.Import(names=aliases):
                 yield from ((alias.name.partition(".")[0], node.lineno) for alias in aliases)

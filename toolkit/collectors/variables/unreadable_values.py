@@ -1,4 +1,4 @@
-"""Values of variables that vLLM or Ray cannot parse: a word in place of a number, or an invalid choice."""
+"""Values of variables that Python, verl, vLLM or Ray cannot parse: a word in place of a number, or an invalid choice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.result_cache import remembered
-from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.rule import Phase
@@ -24,6 +24,18 @@ _CONSTANTS = ("_private/ray_constants.py", "_common/constants.py", "_private/ser
 # Ray's C++ side reads RAY_<name of an entry of its table> and aborts if a number does not parse completely (src/ray/common/ray_config.h).
 # The types are compiled; these endings belong to numbers.
 _ENTRY = re.compile(r"RAY_[a-z]\w*_(?:ms|s|secs?|seconds|milliseconds|bytes|mb|size|threshold|interval|percentage|fraction|ratio|retries|attempts|count|limit|num|workers|port|connections)")  # fmt: skip
+# What the interpreter itself ends at, before it runs anything (https://docs.python.org/3/using/cmdline.html#environment-variables).
+_OF_PYTHON: Mapping[str, tuple[re.Pattern[str], str]] = {
+    "PYTHONHASHSEED": (re.compile(r"random|0*\d{1,10}"), 'PYTHONHASHSEED must be "random" or an integer'),
+    "PYTHONUTF8": (re.compile("[01]"), "invalid PYTHONUTF8 environment variable value"),
+    "PYTHONMALLOC": (re.compile("default|debug|malloc(_debug)?|pymalloc(_debug)?|mimalloc(_debug)?"), "unknown PYTHONMALLOC allocator"),
+    "PYTHONTRACEMALLOC": (re.compile(r"0*\d{1,5}"), "invalid number of frames"),
+    "PYTHONINTMAXSTRDIGITS": (re.compile(r"0*(?:0|6[4-9]\d|[7-9]\d\d|\d{4,9})"), "invalid value of PYTHONINTMAXSTRDIGITS"),
+}  # fmt: skip
+_HOME = "PYTHONHOME"
+_LEVELS = frozenset({"CRITICAL", "FATAL", "ERROR", "WARN", "WARNING", "INFO", "DEBUG", "NOTSET"})
+_LEVEL = re.compile(rb"""\.setLevel\(os\.(?:getenv|environ\.get)\(\s*["'](VERL_\w+)["']""")
+_EVERYWHERE = 5  # so many of verl's modules read a level that some of them are imported by every job
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
@@ -47,13 +59,16 @@ class UnreadableValues:
 
 @collector(timeout=10, kept=True)
 def unreadable_values(
-    job: JobVariables, vllm: VllmTree | Unknown, interpreter: Interpreter | Unknown
+    job: JobVariables, verl: VerlTrees | Unknown, vllm: VllmTree | Unknown, interpreter: Interpreter | Unknown
 ) -> UnreadableValues | Unknown:
     """Evaluate the conversions in the sources with the job's values."""
     given = {name: value for name, value in job.values.items() if not _USUAL.fullmatch(value)}
     of_vllm = {name: value for name, value in given.items() if name.startswith("VLLM_")}
     of_ray = {name: value for name, value in given.items() if name.startswith("RAY_")}
-    found: list[UnreadableValue] = []
+    levels = {name: value for name, value in given.items() if name.startswith("VERL_")}
+    found = list(_in_python(given))
+    if levels and not isinstance(verl, Unknown):
+        found += _in_verl(Path(verl.imported.folder), levels)
     if of_vllm and not isinstance(vllm, Unknown):
         path = Path(vllm.tree.folder, "envs.py")
         table = remembered(
@@ -66,6 +81,36 @@ def unreadable_values(
             folder = next((Path(entry, "ray") for entry in interpreter.sys_path if os.path.isdir(Path(entry, "ray"))), None)  # fmt: skip
             found += _in_ray(folder, of_ray) if folder else ()
     return UnreadableValues(tuple(found))
+
+
+def _in_python(given: Mapping[str, str]) -> Iterator[UnreadableValue]:
+    """Check what the interpreter reads before it runs anything."""
+    for name, (takes, text) in _OF_PYTHON.items():
+        if name in given and not takes.fullmatch(given[name]):
+            yield UnreadableValue(name, "Python", "the interpreter", f"Fatal Python error: {text}", "import")
+    home = given.get(_HOME, "").partition(os.pathsep)[0]
+    if home.startswith("/") and "$" not in home and not any(Path(home).glob("lib*/python*/encodings")):
+        text = "ModuleNotFoundError: No module named 'encodings'"
+        yield UnreadableValue(_HOME, "Python", "the interpreter", text, "import")
+
+
+def _in_verl(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue]:
+    """Check the levels of logging that verl's modules set when they are imported."""
+    from verl_doctor.toolkit.sources.python.source import read  # noqa: PLC0415 - only where such variables are set
+
+    for name, value in given.items():
+        if value in _LEVELS or not name.endswith("_LEVEL"):
+            continue
+        sources = ((path, read(path)) for path in sorted(folder.rglob("*.py")))
+        readers = [
+            path
+            for path, source in sources
+            if isinstance(source, bytes) and name.encode() in _LEVEL.findall(source)
+        ]
+        if len(readers) >= _EVERYWHERE:
+            yield UnreadableValue(
+                name, "verl", str(readers[0]), f"ValueError: Unknown level: '{value}'", "import"
+            )
 
 
 def _in_vllm(path: Path, given: Mapping[str, str]) -> UnreadableValues:

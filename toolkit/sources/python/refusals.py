@@ -20,6 +20,7 @@ from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parse,
 _STEPS = 20_000
 _DEEPEST = 12
 _PLAIN = (type(None), bool, int, float, str, list, tuple, set, dict)
+_NOT_ITERABLE = (type(None), bool, int, float)
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
@@ -46,6 +47,20 @@ _METHODS = frozenset(
 )
 _BUILT_IN_TYPES = frozenset({"str", "int", "float", "bool", "list", "tuple", "set", "dict", "bytes"})
 _TEXT = 300  # characters of a message
+_DTYPES = frozenset(
+    {"bool", "uint8", "int8", "int16", "int32", "int64", "half", "float", "double", "bfloat16"}
+    | {f"float{bits}" for bits in (16, 32, 64)}
+)
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """One of torch's types of numbers, which is equal to itself alone."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"torch.{self.name}"
 
 
 @dataclass(frozen=True)
@@ -139,7 +154,9 @@ class Follower:
     """Follows functions of several source trees. `look` returns the configuration's value for a key, `MISSING` or `UNDETERMINED`.
 
     `loops`: the body of a loop over unknown values is followed once. `variable` returns the value of an environment variable,
-    None where it is not set, `UNCLEAR` where unknown. `modules` are those that were already read.
+    None where it is not set, `UNCLEAR` where unknown. `modules` are those that were already read. `calls` are the known results of
+    functions that are not followed, such as `torch.distributed.get_world_size`. `removed` are keys that the job takes out of the
+    configuration: reading one as an attribute raises.
     """
 
     def __init__(
@@ -150,10 +167,14 @@ class Follower:
         loops: bool = False,
         variable: Callable[[str], Any] = lambda _: UNCLEAR,
         modules: dict[str, tuple[Path, ast.Module] | None] | None = None,
+        calls: Mapping[str, Any] | None = None,
+        removed: frozenset[str] = frozenset(),
     ) -> None:
         self._trees = tuple(trees)
         self._loops = loops
         self._variable = variable
+        self._calls = {} if calls is None else calls
+        self._removed = removed
         self._look = look
         self._modules = {} if modules is None else modules
         self._left = _STEPS
@@ -391,6 +412,11 @@ class Follower:
                         bound == name
                     ):
                         return constant if "Enum" not in texts or "str" in texts else UNCLEAR
+            method = self._method(value, name)
+            if method is not None and [dotted(mark) for mark in method.node.decorator_list] == [
+                "staticmethod"
+            ]:
+                return FunctionNode(method.node, method.module, owner=method.owner)
         return UNCLEAR
 
     # Functions
@@ -595,7 +621,8 @@ class Follower:
                 owner = self._value(inner, frame)
                 if isinstance(owner, Made):
                     owner.fields[name] = value
-                    owner.keys.setdefault(name, next(iter(keys), name))
+                    plain = (key for key in keys if "." in key and not isinstance(self._look(key), Mapping))
+                    owner.keys.setdefault(name, next(plain, name))
 
     def _refuse(
         self, message: ast.expr | None, frame: _Frame, condition: str, node: ast.stmt, raised: str = ""
@@ -642,8 +669,12 @@ class Follower:
                     self._keys.extend(frame.keys.get(name, ()))
                     return frame.names[name]
                 return self._in_module(frame.module, name)
+            case ast.Attribute(value=ast.Name(id="torch"), attr=name) if name in _DTYPES:
+                return Dtype(name)
             case ast.Attribute(value=inner, attr=name):
                 owner = self._value(inner, frame)
+                if isinstance(owner, Section):
+                    self._needs(owner, name, node, frame)
                 if isinstance(owner, (str, int, float, type(None))) and not hasattr(owner, name):
                     words = f"'{type(owner).__name__}' object has no attribute '{name}'"
                     self._impossible("AttributeError", words, node, frame)
@@ -683,9 +714,10 @@ class Follower:
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 return self._compared(node, left, ops, comparators, frame)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
-                return self._applied(
-                    ARITHMETIC[type(op)], self._value(left, frame), self._value(right, frame), frame, node
-                )
+                values = self._value(left, frame), self._value(right, frame)
+                if values[0] is UNCLEAR and values[1] == 0 and isinstance(op, (ast.Mod, ast.FloorDiv)):
+                    self._impossible("ZeroDivisionError", "division by zero", node, frame)
+                return self._applied(ARITHMETIC[type(op)], *values, frame, node)
             case ast.Subscript(value=inner, slice=index):
                 return self._item(self._value(inner, frame), self._value(index, frame))
             case ast.Call():
@@ -699,6 +731,17 @@ class Follower:
         inner = replace(frame, names=dict(frame.names), keys=dict(frame.keys))
         self._store(target, value, inner, ())
         return self._value(node, inner)
+
+    def _needs(self, section: Section, name: str, node: ast.expr, frame: _Frame) -> None:
+        """Refuse a key that the job has removed."""
+        key = f"{section.key}.{name}" if section.key else name
+        if key in self._removed and self._look(key) is MISSING:
+            self._keys[:] = [key]
+            self._impossible("ConfigAttributeError", f"Key '{name}' is not in struct", node, frame)
+
+    def _is_foreign(self, owner: ClassNode) -> bool:
+        """Return whether a class belongs to a library, whose constructor checks what verl hands to it."""
+        return not owner.module.startswith("verl.")
 
     def _joined(self, every: bool, values: Sequence[ast.expr], frame: _Frame) -> Any:
         unclear = False
@@ -736,6 +779,9 @@ class Follower:
         if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, Section) and isinstance(left, str):
             there = self.value_at(f"{right.key}.{left}" if right.key else left) is not MISSING
             return there is isinstance(op, ast.In)
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, _NOT_ITERABLE):
+            words = f"argument of type '{type(right).__name__}' is not iterable"
+            self._impossible("TypeError", words, node, frame)
         if UNCLEAR in (left, right) or MISSING in (left, right):
             return UNCLEAR
         if isinstance(op, (ast.Is, ast.IsNot)) and (left is None or right is None):
@@ -802,7 +848,12 @@ class Follower:
             if argument.arg
         }
         name = dotted(node.func)
+        if name in self._calls:
+            return self._calls[name]
         if isinstance(node.func, ast.Attribute):
+            if node.func.attr == "manual_seed" and given and isinstance(given[0], (str, float)):
+                words = f"manual_seed expected a long, but got {type(given[0]).__name__}"
+                self._impossible("RuntimeError", words, node, frame)
             owner = self._value(node.func.value, frame)
             answer = self._method_result(owner, node.func.attr, given)
             if answer is not _NOTHING:
@@ -825,6 +876,11 @@ class Follower:
         if name in _FUNCTIONS and name not in frame.names:
             return self._built_in(name, given, named, node, frame)
         function = self._value(node.func, frame)
+        if isinstance(function, ClassNode) and self._is_foreign(function):
+            made = function
+            function = self._method(made, "__init__") or UNCLEAR
+            if isinstance(function, FunctionNode):
+                function = replace(function, bound=Made(made, {}))
         if not isinstance(function, FunctionNode):
             return UNCLEAR
         try:
@@ -920,7 +976,7 @@ def _is_plain(value: Any) -> bool:
         return all(map(_is_plain, value))
     if isinstance(value, dict):
         return all(map(_is_plain, value.values()))
-    return isinstance(value, (*_PLAIN, range))
+    return isinstance(value, (*_PLAIN, range, Dtype))
 
 
 def _is_instance(value: Any, types: ast.expr) -> Any:

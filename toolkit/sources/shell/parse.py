@@ -27,6 +27,7 @@ from verl_doctor.toolkit.sources.shell.words import BREAK, DEEPEST, NAME, NoShel
 
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]\s]*\])?(\+)?=")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.:-]*[ \t]*\([ \t]*\)")
+_WRITES = frozenset({">", ">>", ">|", "&>", "&>>"})
 _REDIRECTION = re.compile(r"(?:\d+|\{[A-Za-z_]\w*\})?(<<<|<<-?|<>|>>|>\||>&|<&|&>>|&>|<|>)")
 _DECLARATIONS = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _CLOSING = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
@@ -312,7 +313,7 @@ class _Parser(WordReader):
         assignments: list[Assignment] = []
         words: list[Written | Assignment] = []
         declares = False
-        start = self.at
+        start, before = self.at, len(self._written)
         while True:
             self.blanks()
             if self.redirection():
@@ -334,7 +335,8 @@ class _Parser(WordReader):
                 if self.at < len(self.text)
                 else "the script ends here"
             )
-        return Simple(tuple(words), line, tuple(assignments))
+        written, self._written = self._written[before:], self._written[:before]
+        return Simple(tuple(words), line, tuple(assignments), tuple(written))
 
     def words(self) -> list[Written]:
         """Read words up to the end of the command."""
@@ -384,6 +386,8 @@ class _Parser(WordReader):
         if match.group(1) in ("<<", "<<-"):
             word = "".join(part.text if isinstance(part, Text) else "" for part in target.parts)
             self._waiting.append((word, match.group(1) == "<<-"))
+        elif match.group(1) in _WRITES:
+            self._written.append(target)
         return True
 
     def parenthesised(self) -> str:

@@ -79,11 +79,15 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Simple:
-    """Assignments, then a command word with its arguments. Redirections and here-documents are dropped."""
+    """Assignments, then a command word with its arguments. `written` are the files that its output goes to.
+
+    Other redirections and here-documents are dropped.
+    """
 
     words: tuple[Written | Assignment, ...]
     line: int
     assignments: tuple[Assignment, ...] = ()
+    written: tuple[Written, ...] = ()
 
 
 @dataclass(frozen=True)

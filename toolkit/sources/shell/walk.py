@@ -81,13 +81,14 @@ class Given:
 class Call:
     """A program that is called: `argv[0]` is its name. `given` are the environment changes made until then.
 
-    `folder` is where it starts, "" where unknown.
+    `folder` is where it starts, "" where unknown. `written` are the files that its output goes to.
     """
 
     argv: tuple[Argument, ...]
     given: tuple[Given, ...]
     conditional: bool
     folder: str = ""
+    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -360,7 +361,9 @@ class Walk:
         if builtin:
             builtin(self, node, argv)
         elif argv:
-            call = Call(tuple(argv), (*self.given, *for_this), self.conditions > 0, self.scope.cwd)
+            written = tuple(filter(None, self.expanded(node.written)))
+            given = (*self.given, *for_this)
+            call = Call(tuple(argv), given, self.conditions > 0, self.scope.cwd, written)
             self.calls.append(call)
             if name in ("pushd", "popd"):
                 self.scope.cwd = ""

@@ -52,6 +52,7 @@ class WordReader(ABC):
         self.first_line = line
         self.depth = 0
         self._waiting: list[tuple[str, bool]] = []  # here-documents that begin after this line
+        self._written: list[Written] = []  # the targets of redirections of the command that is being read
         self._counted = (0, line)
 
     def blanks(self) -> None:

@@ -72,6 +72,15 @@ def test_a_folder_of_configurations_that_is_not_here(tmp_path: Path) -> None:
     assert not _configuration(tmp_path, "--config-name=mine").missing_folder
 
 
+def test_a_folder_that_the_command_adds_is_searched(tmp_path: Path) -> None:
+    added = tmp_path / "mine" / "engine"
+    added.mkdir(parents=True)
+    (added / "other.yaml").write_text("strategy: other\n")
+    found = _configuration(tmp_path, f"hydra.searchpath=[file://{tmp_path}/mine]", "engine=other")
+    assert not found.refused
+    assert found.get("engine.strategy") == "other"
+
+
 def test_secrets_in_the_users_own_files_are_not_told(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "trainer: {wandb_key: hunter2, n_token: 4, tags: ['login:hunter2@host'], credentials: {pin: hunter2}}\n"

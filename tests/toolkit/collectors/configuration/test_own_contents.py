@@ -83,6 +83,13 @@ def test_function_tools(code: str, problem: str) -> None:
         (FIVE, ["+custom_reward_function.reward_kwargs={scale: 2, by: 1}"], "takes no by"),
         ("def f(**kwargs):\n    print(kwargs)\n", [], "returns nothing"),
         ("def f(**kwargs):\n    return {'acc': 1.0}\n", [], "a dictionary without score"),
+        ("def f(**kwargs):\n    return 1.0, {'exact': True}\n", [], "returns a tuple"),
+        (
+            "def f(**kwargs):\n    if kwargs:\n        return 'no'\n    return f'{kwargs}'\n",
+            [],
+            "returns text",
+        ),
+        ("def f(**kwargs):\n    if kwargs:\n        return 'no'\n    return 1.0\n", [], ""),
         ("def f(prediction):\n    return 1.0\n", ["+reward_model.reward_manager=mine"], ""),
     ],
 )

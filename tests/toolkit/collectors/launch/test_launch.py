@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting, may_be_made
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
 from verl_doctor.toolkit.collectors.launch.reader import Reader
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -527,3 +527,26 @@ def test_a_path_of_the_scripts_own(tmp_path: Path, line: str, lacks: str) -> Non
     (tmp_path / "tools" / "python3").touch(mode=0o755)
     found = read(tmp_path, f"{line}\npython3 -m verl.trainer.main_ppo a=1\n")
     assert [error.message for error in found.stopped] == ([f"{lacks}: command not found"] if lacks else [])
+
+
+@pytest.mark.parametrize(
+    ("before", "path", "may"),
+    [
+        ("", "/data/train.parquet", False),
+        ("ls /data; mkdir -p /data; pip install -e /data", "/data/train.parquet", False),
+        ("python3 prepare.py --out /data", "/data/train.parquet", True),
+        ("python3 prepare.py --out=/other", "/data/train.parquet", False),
+        ("python3 prepare.py", "/data/train.parquet", True),
+        ("python3 -m pip install verl", "/data/train.parquet", False),
+        ("bash gone.sh", "/data/train.parquet", True),
+        ("ln -sfn /mnt/data /data", "/data/train.parquet", True),
+        ("cp /mnt/config.json /models/qwen/config.json", "/models/qwen", True),
+        ("hf download a/b --local-dir ~/models/b", "/home/u/models/b", True),
+        ("cat > /job/reward.py <<EOF\ndef f(): pass\nEOF", "/job/reward.py", True),
+        ("cat < /job/reward.py", "/job/reward.py", False),
+        ("tar xf data.tar", "/data/train.parquet", True),
+    ],
+)
+def test_what_the_script_may_create_before_the_job(tmp_path: Path, before: str, path: str, may: bool) -> None:
+    found = read(tmp_path, f"{before}\n{KNOWN['plain']}\npython3 evaluate.py /data\n")
+    assert may_be_made(found, path) is may

@@ -26,6 +26,9 @@ except ImportError:
 
 def f():
     import late
+    if installed.x:
+        return 0
+    import later
 """
 
 
@@ -38,6 +41,7 @@ def f():
         ([f"+{EXTERNAL}=[beside,other]"], "", ["other"]),
         ([f"+{EXTERNAL}=edited"], "", []),
         (["+custom_reward_function.path=reward.py"], "", ["gone"]),
+        (["+custom_reward_function.path=reward.py", "+custom_reward_function.name=f"], "", ["gone", "late"]),
         (["+custom_reward_function.path=absent.py"], "", []),
         ([], "", []),
     ],

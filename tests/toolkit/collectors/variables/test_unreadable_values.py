@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.miniatures import source_trees
 
-from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.variables.unreadable_values import UnreadableValues, unreadable_values
 from verl_doctor.toolkit.facts import Absent
@@ -52,6 +52,14 @@ environment_variables = {
         ("RAY_memory_usage_threshold", "95%", "Cannot parse"),
         ("RAY_enable_something", "yes", ""),
         ("RAY_ADDRESS", "auto", ""),
+        ("PYTHONHASHSEED", "4294967295", ""),
+        ("PYTHONHASHSEED", "fixed", "must be"),
+        ("PYTHONMALLOC", "pymalloc_debug", ""),
+        ("PYTHONMALLOC", "jemalloc", "unknown"),
+        ("PYTHONHOME", "/gone/python", "No module named 'encodings'"),
+        ("VERL_LOGGING_LEVEL", "DEBUG", ""),
+        ("VERL_LOGGING_LEVEL", "debug", "Unknown level: 'debug'"),
+        ("VERL_RARE_LEVEL", "debug", ""),
     ],
 )
 def test_a_value_that_cannot_be_read(
@@ -59,6 +67,12 @@ def test_a_value_that_cannot_be_read(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     vllm = VllmTree(source_trees.vllm(tmp_path, {"envs.py": ENVS}))
-    found = unreadable_values.collect(JobVariables({name: value}), vllm, Absent("no interpreter"))
+    verl = tmp_path / "verl"
+    verl.mkdir()
+    for place in range(5):
+        (verl / f"m{place}.py").write_text('logger.setLevel(os.getenv("VERL_LOGGING_LEVEL", "WARN"))\n')
+    (verl / "rare.py").write_text('logger.setLevel(os.getenv("VERL_RARE_LEVEL", "WARN"))\n')
+    trees = VerlTrees(Tree(str(verl), "verl", "0.9.1", "--verl"), "verl")
+    found = unreadable_values.collect(JobVariables({name: value}), trees, vllm, Absent("no interpreter"))
     assert isinstance(found, UnreadableValues)
     assert [(one.name, text in one.text) for one in found.values] == ([(name, True)] if text else [])

@@ -23,6 +23,7 @@ from verl_doctor.toolkit.sources.python.source import SourceTree
 
 TREE: Mapping[str, Any] = {
     "n": 2,
+    "zero": 0,
     "text": "a",
     "none": None,
     "far": "${oc.env:X}",
@@ -69,8 +70,15 @@ def refused(tmp_path: Path, body: str) -> Refusal | None:
     (pack / "__init__.py").write_text("from .classes import *\n")
     (pack / "classes.py").write_text(CLASSES)
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    (pack / "main.py").write_text(f"import os\nfrom pack import Kind, Sizes\n\ndef f(config):\n{lines}")
-    follower = Follower([SourceTree(pack, "pack")], lambda key: lookup(TREE, key))
+    (pack / "main.py").write_text(
+        f"import os, torch\nfrom pack import Kind, Sizes\n\ndef f(config):\n{lines}"
+    )
+    follower = Follower(
+        [SourceTree(pack, "pack")],
+        lambda key: lookup(TREE, key),
+        calls={"get_world_size": 3},
+        removed=frozenset({"gone"}),
+    )
     function = follower.named("pack.main.f")
     assert isinstance(function, FunctionNode)
     try:
@@ -97,6 +105,12 @@ def refused(tmp_path: Path, body: str) -> Refusal | None:
         ("for name in ['x', config.text]:\n    assert name in ['x', 'y']", "AssertionError", ()),
         ("omega_conf_to_dataclass(config.actor)", "ValueError", ("actor.size", "actor.part")),
         ("assert config.get('missing', 4) == 5", "AssertionError", ("missing",)),
+        ("assert os.getpid() in config.n", "TypeError", ("n",)),
+        ("torch.Generator().manual_seed(config.text)", "RuntimeError", ("text",)),
+        ("left = os.getpid() % config.zero", "ZeroDivisionError", ("zero",)),
+        ("if config.text not in ['fp16', torch.float16]:\n    raise ValueError", "ValueError", ("text",)),
+        ("config.gone.lower()", "ConfigAttributeError", ("gone",)),
+        ("world_size = get_world_size()\nassert world_size % config.n == 0", "AssertionError", ("n",)),
     ],
 )  # fmt: skip
 def test_what_is_certain_is_told(tmp_path: Path, body: str, raised: str, keys: tuple[str, ...]) -> None:
@@ -110,6 +124,11 @@ def test_what_is_certain_is_told(tmp_path: Path, body: str, raised: str, keys: t
     "body",
     [
         "assert config.n == 2",
+        "torch.Generator().manual_seed(config.n)",
+        "left = os.getpid() % config.n",
+        "config.get('gone')",
+        "config.not_gone.lower()",
+        "if config.text == torch.float16:\n    raise ValueError",
         "assert config.far == 'x'",
         "assert config.missing == 'x'",
         "if config.far:\n    return\nraise ValueError",
