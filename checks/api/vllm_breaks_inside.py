@@ -57,8 +57,9 @@ def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
     installation may have replaced them.
 
     ## How to fix
-    Install the release that this vLLM requires (`pip show vllm` names it), or a vLLM made for the one that is there:
-    `verl-doctor check --tree transformers=DIR --tree vllm=DIR` judges a vLLM and a transformers before they are installed.
+    Install the release that this vLLM requires (`pip show vllm` names it), or a vLLM made for the installed
+    one: `verl-doctor check --tree transformers=DIR --tree vllm=DIR` judges a vLLM and a transformers before
+    they are installed.
     """
     for group in by_cause(breaks(uses, "inside"), _third):
         third = _third(group[0])

@@ -53,7 +53,7 @@ def vllm_import_missing(uses: VllmUses) -> Iterator[Finding]:
     vLLM moves its internals between releases; a verl release follows only some of them.
 
     ## How to fix
-    Where the finding says that the name lives elsewhere now, import it from there. Otherwise install a vLLM for which
+    Where the finding names the new place of the name, import it from there. Otherwise install a vLLM for which
     this verl was written: `verl-doctor check --tree vllm=DIR` judges one before you install it.
     """
     yield from missing_imports(uses)

@@ -36,7 +36,8 @@ def config_key_refused_by_class(classes: ConfigClasses) -> Iterator[Finding]:
     sections as plain dictionaries and accepted it.
 
     ## How to fix
-    Remove the key, or use the key that this verl has for it. Give code of your own a section of its own.
+    Remove the key, or use the key that this verl has for it. Put the settings of your own code into a
+    separate section.
     """
     for refused in classes.refused:
         name = refused.class_name.rpartition(".")[2]

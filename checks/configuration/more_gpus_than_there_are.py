@@ -67,8 +67,8 @@ def more_gpus_than_there_are(
     ## Why it matters
     If the job is to run here, verl stops when it places its workers (`Total available GPUs ... is less than
     total desired GPUs`), or waits forever for nodes that never come. A Ray that the job starts itself counts
-    the GPUs of this machine, or those in `CUDA_VISIBLE_DEVICES`: with fewer than the job asks for, it fails
-    for certain. Where no script is named, or the job joins a Ray that runs, the finding is a warning.
+    the GPUs of this machine, or those in `CUDA_VISIBLE_DEVICES`: with fewer than the job requests, it always
+    fails. Where no script is named, or the job joins a Ray that runs, the finding is a warning.
 
     ## How to fix
     Start from the settings that the finding lists. They are computed from this machine, not measured: one

@@ -41,7 +41,7 @@ def more_workers_than_cpus(configuration: Configuration, resources: Resources) -
     """The launch script requests more workers than this machine has CPUs.
 
     ## Why it matters
-    Each agent worker is a process of its own with a Python interpreter, a tokenizer and buffers. More of them
+    Each agent worker is a separate process with its own Python interpreter, tokenizer and buffers. More of them
     than CPUs slow each other down, start slowly (`worker_register_timeout`) and take memory from the rollout.
     A container is often limited to fewer CPUs than the machine has.
 

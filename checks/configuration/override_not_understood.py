@@ -53,7 +53,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
 
     ## Why it matters
     Hydra stops before anything starts. Its grammar differs from the shell's: a value with `~`, `=`, `(`,
-    quotes or non-ASCII letters needs quotes of its own, and `a=1,2` requests two runs.
+    quotes or non-ASCII letters needs its own quotes, and `a=1,2` requests two runs.
 
     ## How to fix
     Quote the value for Hydra, and the whole word for the shell: `'data.path="~/x"'`. Write a list as

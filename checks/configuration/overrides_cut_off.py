@@ -29,7 +29,7 @@ def overrides_cut_off(launch: Launch) -> Iterator[Finding]:
     r"""Overrides come after the end of the command.
 
     ## Why it matters
-    The shell takes them for another command, which it does not find. The job runs without them, on verl's
+    The shell treats the rest as another command, which it cannot find. The job runs without them, on verl's
     defaults. This happens when a line in the middle is commented out, when its final `\` is missing, or when
     a space follows the `\`.
 

@@ -26,7 +26,7 @@ def own_code_was_run(construction: Construction) -> Iterator[Finding]:
 
     ## Why it matters
     A reward function, a data set class or an agent loop is built and called as in the job, with a time limit,
-    without network, and without writing files outside a private folder. You should know this before you check
+    without network, and without writing files outside a private folder. Keep this in mind before you check
     scripts that others wrote.
 
     ## How to fix

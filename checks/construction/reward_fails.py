@@ -33,12 +33,13 @@ def reward_fails(construction: Construction) -> Iterator[Finding]:
     """The reward cannot be created, or fails on the first rows.
 
     ## Why it matters
-    verl loads the reward function in workers of its own and calls it for every answer. An exception there
+    verl loads the reward function in separate workers and calls it for every response. An exception there
     ends the step; verl 0.9 hides it behind `no materializable trajectories`. Here the function was called for
     the first rows with an invented answer.
 
     ## How to fix
-    Correct the function, or the setting that names it. It must take any answer: a model under training writes what it likes.
+    Correct the function, or the setting that names it. It must take any answer: a model under training writes
+    what it likes.
     """
     yield from findings(
         construction, _STAGES, "first batch", "Correct the reward function: it must take any answer"

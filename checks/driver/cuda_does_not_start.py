@@ -51,14 +51,16 @@ def cuda_does_not_start(
 
     ## Why it matters
 
-    It is the first call of everything that uses a GPU, here made in a process of its own as the job would make it. When it
-    fails, torch falls back to the CPU or raises minutes later, in words that seldom name the cause.
+    It is the first call of every program that uses a GPU; verl-doctor makes it in a separate process, as
+    the job would. When it fails, torch falls back to the CPU or raises minutes later, in words that
+    seldom name the cause.
 
     ## How to fix
 
-    By the code: 802 means that the Fabric Manager of an NVSwitch machine does not run or is of another version than the
-    driver; 803 that libcuda and the kernel's driver differ; 804 that a compat libcuda is used on a GPU that does not support
-    it; 100 that no GPU is visible; 304 and 999 that a device file or kernel module is missing.
+    By the code: 802 means that the Fabric Manager of an NVSwitch machine does not run or is of another
+    version than the driver; 803 that libcuda and the kernel's driver differ; 804 that a compat libcuda is
+    used on a GPU that does not support it; 100 that no GPU is visible; 304 and 999 that a device file or
+    kernel module is missing.
 
     ## References
 

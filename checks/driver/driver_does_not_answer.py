@@ -55,16 +55,16 @@ def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> I
 
     ## Why it matters
 
-    There are device files of GPUs, and NVML, the driver's own library, cannot be started, hangs or crashes. When the
-    driver's libraries were renewed and its kernel module was not, nothing on the machine can use a GPU: `Driver/library version
-    mismatch`, error 803. When it hangs, a GPU is often broken, and so does each process that touches it. Where NVML is
-    missing altogether, as in a container that got CUDA alone, vLLM takes the machine for one without GPUs: `Failed to infer
-    device type`.
+    There are device files of GPUs, and NVML, the driver's own library, cannot be started, hangs or
+    crashes. When the driver's libraries were renewed and its kernel module was not, nothing on the
+    machine can use a GPU: `Driver/library version mismatch`, error 803. When it hangs, a GPU is often
+    broken, and so does each process that touches it. Where NVML is missing altogether, as in a container
+    that got CUDA alone, vLLM assumes that the machine has no GPUs: `Failed to infer device type`.
 
     ## How to fix
 
-    The finding has the next step for what NVML said. Most of it needs the administrator: look for "NVRM" in
-    the kernel's log, reload the kernel module, or reboot. If the machine is rented, use another one.
+    The finding gives the next step for NVML's error. Most of it needs the administrator: look for "NVRM"
+    in the kernel's log, reload the kernel module, or reboot. If the machine is rented, use another one.
 
     ## References
 

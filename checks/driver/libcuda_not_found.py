@@ -30,14 +30,14 @@ def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Everything that uses a GPU loads the driver's library by the name `libcuda.so.1`. Without it torch says "no NVIDIA
-    driver on your system" although the devices are there.
+    Everything that uses a GPU loads the driver's library by the name `libcuda.so.1`. Without it torch
+    reports "no NVIDIA driver on your system" although the devices exist.
 
     ## How to fix
 
-    Put the folder of the driver's library at the front of LD_LIBRARY_PATH before Ray is started, or have root add it to
-    `/etc/ld.so.conf.d` and run `ldconfig`. When the library is nowhere, the container was started without it: with NVIDIA's
-    container toolkit NVIDIA_DRIVER_CAPABILITIES must name `compute`.
+    Put the folder of the driver's library at the front of LD_LIBRARY_PATH before Ray is started, or have root
+    add it to `/etc/ld.so.conf.d` and run `ldconfig`. When the library is nowhere, the container was started
+    without it: with NVIDIA's container toolkit NVIDIA_DRIVER_CAPABILITIES must name `compute`.
     """
     if libcuda.loaded is not None:
         return

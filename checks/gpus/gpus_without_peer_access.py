@@ -34,14 +34,16 @@ def gpus_without_peer_access(gpus: Gpus, visible: VisibleDevices | Unknown) -> I
 
     ## Why it matters
 
-    NCCL then goes through the host's memory, and vLLM's own all-reduce is off. That is how GPUs for gamers are made, and it is only
-    slower, but with some drivers and releases of NCCL it fails (`Cuda failure 217 'peer access is not supported between these two
-    devices'`) or hangs. Between GPUs with NVLinks it is a fault, or somebody turned peer access off.
+    NCCL then goes through the host's memory, and vLLM's own all-reduce is off. That is how GPUs for
+    gamers are made, and it is only slower, but with some drivers and releases of NCCL it fails (`Cuda
+    failure 217 'peer access is not supported between these two devices'`) or hangs. Between GPUs with
+    NVLinks it is a fault, or peer access was turned off.
 
     ## How to fix
 
-    `verl-doctor check --deep` tries a real all-reduce, and names the variable with which it works if it does not without
-    (NET130). For GPUs with NVLinks see NVIDIA's settings of the kernel module, and a hypervisor's.
+    `verl-doctor check --deep` tries a real all-reduce, and names the variable with which it works if it does
+    not without (NET130). For GPUs with NVLinks see NVIDIA's settings of the kernel module, and a
+    hypervisor's.
     """
     mine = {device.index: device for device in of_job(gpus, visible)}
     apart = [pair for pair in gpus.peers if _is_apart(pair) and {pair.first, pair.second} <= mine.keys()]

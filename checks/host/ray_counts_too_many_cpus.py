@@ -100,7 +100,7 @@ def ray_counts_too_many_cpus(
 
     ## How to fix
 
-    Tell Ray the number: with the override in the finding if verl starts Ray, or with `ray start
+    Give Ray the number: with the override in the finding if verl starts Ray, or with `ray start
     --num-cpus=N`. A raylet that is already running must be restarted.
     """
     number = len(resources.gpus or ())

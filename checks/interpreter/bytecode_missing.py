@@ -46,19 +46,19 @@ def bytecode_missing(bytecode: Bytecode, variables: Variables) -> Iterator[Findi
 
     ## Why it matters
 
-    A verl job starts dozens of Python processes that each import torch, vLLM, transformers and Ray: some 10,000 files.
-    Without caches each process compiles them again, which made imports two to four times slower on a machine with an H200
-    and pushes slow workers over Ray's 60 s start-up limit.
+    A verl job starts dozens of Python processes that each import torch, vLLM, transformers and Ray: some
+    10,000 files. Without caches each process compiles them again, which made imports two to four times slower
+    on a machine with an H200 and pushes slow workers over Ray's 60 s start-up limit.
 
-    Python writes the caches at the first import, unless `PYTHONDONTWRITEBYTECODE` is set (many container images set it) or
-    the folder is read-only. `uv pip install` writes none unless asked with `--compile-bytecode`.
+    Python writes the caches at the first import, unless `PYTHONDONTWRITEBYTECODE` is set (many container
+    images set it) or the folder is read-only. `uv pip install` writes none without `--compile-bytecode`.
 
     ## How to fix
 
-    `verl-doctor fix --apply --select PY103` compiles them once, with all cores, in under a minute, also while the variable is set: it only
-    forbids writing. In an image: run
-    `python -m compileall -q -j 0` over site-packages while building it. On a read-only file system: set
-    `PYTHONPYCACHEPREFIX` to a local folder, for all processes of the job.
+    `verl-doctor fix --apply --select PY103` compiles them once, with all cores, in under a minute, also while
+    the variable is set: it only forbids writing. In an image: run `python -m compileall -q -j 0` over
+    site-packages while building it. On a read-only file system: set `PYTHONPYCACHEPREFIX` to a local folder,
+    for all processes of the job.
     """
     if bytecode.missing < max(_FEW, _SMALL_SHARE * bytecode.sources):
         return

@@ -34,13 +34,13 @@ def verl_not_found(trees: VerlTrees | Unknown) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Without verl most rules have nothing to judge, so a quiet report means little. Usually verl is there, in another
-    environment or another folder than the one that was examined. With `PYTHONSAFEPATH` set, Python does not look into the
-    current folder either.
+    Without verl most rules have nothing to judge, so a quiet report means little. Usually verl is
+    installed, but in another environment or folder than the examined one. With `PYTHONSAFEPATH` set,
+    Python does not look into the current folder either.
 
     ## How to fix
 
-    Say where it is: `verl-doctor check --python PATH/TO/bin/python` for the environment of the job, or
+    Name its place: `verl-doctor check --python PATH/TO/bin/python` for the environment of the job, or
     `verl-doctor check --verl DIR` for a checkout.
     """
     if isinstance(trees, Absent):

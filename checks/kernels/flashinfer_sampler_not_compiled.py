@@ -44,23 +44,25 @@ def flashinfer_sampler_not_compiled(
 
     ## Why it matters
 
-    FlashInfer brings its kernels as sources. Which of them vLLM needs, and by which default, changed over its releases; this
-    rule reads it from the vLLM that is there. A kernel that is not yet in FlashInfer's cache is compiled by nvcc while
-    the engine starts, by each node, and again with each release and kind of GPU. That takes minutes, and looks like a hang.
-    The wheel `flashinfer-cubin` does not help: it holds other kernels.
+    FlashInfer brings its kernels as sources. Which of them vLLM needs, and by which default, changed
+    over its releases; this rule reads it from the installed vLLM. A kernel that is not yet in
+    FlashInfer's cache is compiled by nvcc while the engine starts, by each node, and again with each
+    release and kind of GPU. That takes minutes, and looks like a hang. The wheel `flashinfer-cubin` does
+    not help: it holds other kernels.
 
-    verl asks for log probabilities as they are after top-k and top-p, which vLLM's first model runner computes without
-    FlashInfer: a GRPO step of verl 0.9.1 with vLLM 0.24.0 compiled nothing on an H200.
+    verl requests log probabilities as they are after top-k and top-p, which vLLM's first model runner
+    computes without FlashInfer: a GRPO step of verl 0.9.1 with vLLM 0.24.0 compiled nothing on an H200.
 
     ## How to fix
 
-    Install `flashinfer-jit-cache` of exactly FlashInfer's version, or set `VLLM_USE_FLASHINFER_SAMPLER=0`: vLLM then samples with
-    its own kernels. The distribution of tokens is the same; where a job samples with top-k or top-p, other random
-    numbers are drawn, and each step may take a little longer. Without them (verl's default) both ways run the same code.
+    Install `flashinfer-jit-cache` of exactly FlashInfer's version, or set `VLLM_USE_FLASHINFER_SAMPLER=0`:
+    vLLM then samples with its own kernels. The distribution of tokens is the same; where a job samples with
+    top-k or top-p, other random numbers are drawn, and each step may take a little longer. Without them
+    (verl's default) both ways run the same code.
 
-    Or compile it before the job, once for each kind of GPU:
-    `python -c "from flashinfer.jit.sampling import gen_sampling_module as g; g().build_and_load()"`. FLASHINFER_WORKSPACE_BASE names a
-    folder that outlives the container.
+    Or compile it before the job, once for each kind of GPU: `python -c "from flashinfer.jit.sampling import
+    gen_sampling_module as g; g().build_and_load()"`. FLASHINFER_WORKSPACE_BASE names a folder that outlives
+    the container.
     """
     certain = must_compile_sampler(flashinfer, sampler, configuration)
     if not certain and not may_compile_sampler(flashinfer, sampler, configuration):

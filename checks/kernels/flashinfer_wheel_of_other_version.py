@@ -30,9 +30,10 @@ def flashinfer_wheel_of_other_version(
 
     ## Why it matters
 
-    `flashinfer-cubin` and `flashinfer-jit-cache` are for exactly one release of `flashinfer-python`. pip does not know that, so
-    an upgrade of one leaves the others behind. Up to 0.6 every import of FlashInfer then raises; later ones go on
-    without the wheel and compile its kernels while the engine starts.
+    `flashinfer-cubin` and `flashinfer-jit-cache` are for exactly one release of `flashinfer-python`. pip
+    does not enforce that, so upgrading one leaves the others at the old version. Up to 0.6 every import
+    of FlashInfer then raises; later ones go on without the wheel and compile its kernels while the
+    engine starts.
 
     ## How to fix
 

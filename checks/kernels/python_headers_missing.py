@@ -27,13 +27,13 @@ def python_headers_missing(build: TritonBuild, interpreter: Interpreter) -> Iter
 
     ## Why it matters
 
-    The C library that Triton compiles for each kernel includes it. Distributions keep it in a package of its own, so that
-    everything imports and the first kernel fails.
+    The C library that Triton compiles for each kernel includes it. Distributions ship it in a separate
+    package, so everything imports, and only the first kernel fails.
 
     ## How to fix
 
-    `apt install python3.12-dev` (or of your version; `python3.12-devel` for dnf). Without root: a Python of conda or uv, which have
-    it. Or put a folder that holds it into `CPATH`.
+    `apt install python3.12-dev` (or of your version; `python3.12-devel` for dnf). Without root: a Python of
+    conda or uv, which have it. Or put a folder that holds it into `CPATH`.
 
     ## References
 

@@ -46,8 +46,8 @@ def actors_left_over(left: LeftActors) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Ray ends what a job created when the job ends, except what is detached: that keeps its CPUs and GPUs until
-    somebody ends it, and the next job waits for resources that never become free.
+    Ray ends what a job created when the job ends, except what is detached: that keeps its CPUs and GPUs
+    until it is ended by hand, and the next job waits for resources that never become free.
 
     The finding lists only what is provably unused: the job that created it has finished, no driver is
     connected to this Ray, and no Ray Serve runs in it. While any driver is connected, everything is kept,

@@ -76,8 +76,8 @@ def processes_left_over(left: LeftProcesses, gpus: Gpus | Unknown) -> Iterator[F
 
     `verl-doctor clean` shows each with its proof; `verl-doctor clean --apply` ends them by process ID:
     SIGTERM first, SIGKILL after ten seconds. Never end processes by name: that ends other jobs too. A process
-    that is kept, for example because it listens on a port, ends with `kill PID` once you know that nothing
-    needs it.
+    that is kept, for example because it listens on a port, can be ended with `kill PID` once you are sure
+    that nothing needs it.
     """
     if left.found:
         yield _left_over(left, gpus)

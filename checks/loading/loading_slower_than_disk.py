@@ -75,11 +75,11 @@ def loading_slower_than_disk(
 
     ## Why it matters
 
-    Loaders map weights and fetch them page fault by page fault. On a local disk the kernel reads ahead; over
-    a network, or with a small read-ahead, each fault is a round trip, and a model that the storage could
-    deliver in seconds takes tens of minutes, on every start. This rule reads up to 240 MiB of weights that
-    are not cached, in each way, and then removes them from the page cache again. Storage with a cache of its
-    own looks faster than it is for data that has not been read.
+    Loaders map weights and fetch them page fault by page fault. On a local disk the kernel reads ahead;
+    over a network, or with a small read-ahead, each fault is a round trip, and a model that the storage
+    could deliver in seconds takes tens of minutes, on every start. This rule reads up to 240 MiB of
+    weights that are not cached, in each way, and then removes them from the page cache again. Storage
+    that has its own cache looks faster than it is for data that has not been read yet.
 
     ## How to fix
 

@@ -34,8 +34,8 @@ def infiniband_switched_off(
 
     ## Why it matters
 
-    The variable is set while somebody debugs a hang, and then stays in scripts. All traffic between nodes
-    then goes over TCP, at a fraction of the bandwidth.
+    The variable is set to debug a hang, and then stays in scripts. All traffic between nodes then goes
+    over TCP, at a fraction of the bandwidth.
 
     ## How to fix
 

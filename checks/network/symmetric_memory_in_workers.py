@@ -49,16 +49,16 @@ def symmetric_memory_in_workers(
 
     ## Why it matters
 
-    In this verl the ranks of an engine are workers to which Ray shows one GPU each, so each calls its GPU
-    number 0. Symmetric memory takes them for the same GPU: `CUDASymmetricMemoryAllocator::rendezvous:
-    detected allocations from overlapping devices from different ranks`, and this vLLM does not continue
-    without it.
+    In this verl the ranks of an engine are workers to which Ray shows one GPU each, so each calls its
+    GPU number 0. Symmetric memory treats them as the same GPU:
+    `CUDASymmetricMemoryAllocator::rendezvous: detected allocations from overlapping devices from
+    different ranks`, and this vLLM does not continue without it.
 
     ## How to fix
 
-    Set `VLLM_ALLREDUCE_USE_SYMM_MEM=0` for Ray and the job: vLLM then uses its other kernels. Later releases
-    of verl set it themselves, and still later ones run the engine in processes of its own; vLLM 0.11.1 only
-    warns.
+    Set `VLLM_ALLREDUCE_USE_SYMM_MEM=0` for Ray and the job: vLLM then uses its other kernels. Later
+    releases of verl set it themselves, and still later ones run the engine in separate processes; vLLM
+    0.11.1 only warns.
 
     ## References
 

@@ -26,9 +26,9 @@ def clocks_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Logs of several nodes cannot be put in order, timeouts that compare times of two nodes end too early, and tokens and
-    certificates are refused where a clock is minutes off. Differences are measured against the machine that asked, with
-    half of the time that an answer took as the error.
+    Logs of several nodes cannot be put in order, timeouts that compare times of two nodes end too early,
+    and tokens and certificates are refused where a clock is minutes off. Differences are measured
+    against the querying machine; the error is half of the time that a response took.
 
     ## How to fix
 

@@ -26,9 +26,9 @@ def default_routes_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    NCCL and gloo take the first interface that looks right unless NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME say which.
-    Where nodes are connected differently one name does not fit all, and ranks wait for each other on networks that do not
-    meet.
+    NCCL and gloo take the first interface that looks right unless NCCL_SOCKET_IFNAME and
+    GLOO_SOCKET_IFNAME name one. Where nodes are connected differently one name does not fit all, and
+    ranks wait for each other on networks that do not meet.
 
     ## How to fix
 

@@ -26,13 +26,14 @@ def limits_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    What runs on 99 nodes dies on the hundredth with *Too many open files* or *Resource temporarily unavailable*, hours into
-    a job. The limits are those of the raylet, or of the shell that would start one.
+    What runs on 99 nodes fails on the hundredth with *Too many open files* or *Resource temporarily
+    unavailable*, hours into a job. The limits are those of the raylet, or of the shell that would start
+    one.
 
     ## How to fix
 
-    Start Ray on these nodes in the same way as on the others; a service needs `LimitNOFILE=`, `TasksMax=` and
-    `LimitMEMLOCK=` of its own.
+    Start Ray on these nodes in the same way as on the others; a service needs its own `LimitNOFILE=`,
+    `TasksMax=` and `LimitMEMLOCK=`.
     """
     yield from differences(fleet.about("limit"), _WORDS)
 

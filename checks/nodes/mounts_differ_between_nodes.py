@@ -27,8 +27,8 @@ def mounts_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A mount that is missing is seldom an error: the folder below it is there, small, slow, and on the disk of the system.
-    Ray's sessions and spilled objects fill it on these nodes first.
+    A mount that is missing is seldom an error: the folder below it exists, but is small, slow, and on
+    the system disk. Ray's sessions and spilled objects fill it on these nodes first.
 
     ## How to fix
 

@@ -39,8 +39,8 @@ def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
 
     ## Why it matters
 
-    It stays pending, and whoever calls it waits forever. Ray's autoscaler prints `No available node types can
-    fulfill resource request` to the driver's output, where it is easily overlooked.
+    It stays pending, and every caller waits forever. Ray's autoscaler prints `No available node types
+    can fulfill resource request` to the driver's output, where it is easily overlooked.
 
     ## How to fix
 

@@ -25,9 +25,9 @@ def module_cannot_be_imported(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Every process of the job imports it: the driver at once, the workers after Ray has started them, half a minute later and with the
-    cause in another process's log. The smoke test imports each in a process of its own, with the target's interpreter and the job's
-    variables.
+    Every process of the job imports it: the driver at once, the workers after Ray has started them, half
+    a minute later and with the cause in another process's log. The smoke test imports each in a separate
+    process, with the target's interpreter and the job's variables.
 
     ## How to fix
 

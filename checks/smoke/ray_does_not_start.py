@@ -22,13 +22,13 @@ def ray_does_not_start(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    verl's driver starts Ray before anything else, or joins one that was started in the same way. What stops it here stops every job on
-    this machine. The smoke test starts one of its own in a private folder, whose path is as long as that of the job's
-    (RAY_TMPDIR, TMPDIR), and touches no other.
+    verl's driver starts Ray before anything else, or joins one that was started in the same way. What
+    stops it here stops every job on this machine. The smoke test starts its own Ray in a private folder,
+    whose path is as long as the job's (RAY_TMPDIR, TMPDIR), and touches no other Ray.
 
     ## How to fix
 
-    The cause names what Ray lacks: a shorter folder (`RAY_TMPDIR`), room on its disk, processes or open files (HOST101 to HOST119), a free port. The log
-    folder has what each of Ray's processes wrote.
+    The cause names what Ray lacks: a shorter folder (`RAY_TMPDIR`), room on its disk, processes or open files
+    (HOST101 to HOST119), a free port. The log folder has what each of Ray's processes wrote.
     """
     yield from broken_by("SMOKE106", run)

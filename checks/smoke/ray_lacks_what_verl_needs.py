@@ -25,8 +25,9 @@ def ray_lacks_what_verl_needs(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    verl finds its workers by name, hands them variables in a `runtime_env`, places each on a GPU of its own with a placement group, and calls
-    them all as a group. The smoke test does each with a small actor, then with verl's own classes.
+    verl finds its workers by name, hands them variables in a `runtime_env`, places each on its own GPU
+    with a placement group, and calls them all as a group. The smoke test does each with a small actor,
+    then with verl's own classes.
 
     ## How to fix
 

@@ -19,8 +19,9 @@ def smoke_rung_hangs(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    What hangs here hangs in the job, there without a time limit: somebody waits for a process that has died, for resources that Ray does not have, for an
-    address on which nothing is listening. The step before it shows where.
+    What hangs here hangs in the job, there without a time limit: a process waits for another that has
+    ended, for resources that Ray does not have, or for an address on which nothing listens. The step
+    before it shows where.
 
     ## How to fix
 

@@ -25,9 +25,9 @@ def trainer_waits_for_the_dead(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    The trainer calls its workers and waits for their answers without a time limit. A worker whose engine has
-    died never answers: the job holds its GPUs until somebody looks. The dead process's message is the cause;
-    it may be far above the end of the log.
+    The trainer calls its workers and waits for their answers without a time limit. A worker whose engine
+    has died never answers: the job holds its GPUs until it is noticed. The dead process's message is the
+    cause; it may be far above the end of the log.
 
     ## How to fix
 

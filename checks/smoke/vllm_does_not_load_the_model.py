@@ -22,12 +22,13 @@ def vllm_does_not_load_the_model(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A worker starts the engine after the trainer has loaded its own copy, minutes into the job, and its error reaches the driver through two other
-    processes. The smoke test starts the engine alone.
+    A worker starts the engine after the trainer has loaded its own copy, minutes into the job, and its error
+    reaches the driver through two other processes. The smoke test starts the engine alone.
 
     ## How to fix
 
-    With a tiny model of the doctor's own the engine itself is at fault: see the cause. With `--model` try once without: if that
-    goes well, it is the model: an architecture that this vLLM does not know, damaged files, or too little memory.
+    With a tiny model of the doctor's own the engine itself is at fault: see the cause. With `--model` try
+    once without: if that goes well, it is the model: an architecture that this vLLM does not support, damaged
+    files, or too little memory.
     """
     yield from broken_by("SMOKE108", run)

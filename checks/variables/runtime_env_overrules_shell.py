@@ -34,12 +34,13 @@ def runtime_env_overrules_shell(
 
     ## Why it matters
 
-    That may be what you want. More often one of the two places was changed and the other forgotten: the driver and its workers then
-    disagree about a cache, a log level or a switch, and what is exported in the script has no effect where it matters.
+    That may be intended. More often one of the two places was changed and the other forgotten: the
+    driver and its workers then disagree about a cache, a log level or a switch, and what is exported in
+    the script has no effect where it matters.
 
     ## How to fix
 
-    Say it in one place. `verl-doctor explain variables` shows who decides.
+    Set it in one place. `verl-doctor explain variables` shows who decides.
     """
     for variable in environment.rows:
         if variable.decided_by != "the runtime_env" or variable.driver.is_set is not True:

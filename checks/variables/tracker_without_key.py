@@ -44,9 +44,9 @@ def tracker_without_key(
 
     ## Why it matters
 
-    verl's default is `trainer.logger=["console","wandb"]`. It opens the tracker when training begins, after
-    all models were loaded, in a Ray worker, where nobody can enter a key: `No API key configured`, and the
-    minutes until then are lost. Without network `wandb.init` waits 90 s and fails.
+    verl's default is `trainer.logger=["console","wandb"]`. It opens the tracker when training begins,
+    after all models were loaded, in a Ray worker, where no key can be entered: `No API key configured`,
+    and the minutes until then are lost. Without network `wandb.init` waits 90 s and fails.
 
     ## How to fix
 

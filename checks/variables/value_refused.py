@@ -72,10 +72,11 @@ def value_refused(
 
     ## Why it matters
 
-    The job stops when the engine starts, minutes after it began: `AssertionError: Expandable segments are not compatible
-    with memory pool` for `expandable_segments:True`, which PyTorch's own out-of-memory message recommends; `ValueError: Using V1
-    LLMEngine, but envs.VLLM_USE_V1=False` for `VLLM_USE_V1=0` where only the V1 engine is left. NCCL 2.24 and later stop at an
-    algorithm that they do not know: `invalid usage`, with the reason in `NCCL_DEBUG=WARN` alone.
+    The job stops when the engine starts, minutes after it began: `AssertionError: Expandable segments
+    are not compatible with memory pool` for `expandable_segments:True`, which PyTorch's own
+    out-of-memory message recommends; `ValueError: Using V1 LLMEngine, but envs.VLLM_USE_V1=False` for
+    `VLLM_USE_V1=0` where only the V1 engine is left. NCCL 2.24 and later stop at an unknown algorithm:
+    `invalid usage`, with the reason in `NCCL_DEBUG=WARN` alone.
 
     Python ends before it runs anything where `PYTHONHASHSEED` is a word or `PYTHONHOME` names no Python, and verl at a level
     of logging that does not exist.
@@ -85,8 +86,9 @@ def value_refused(
 
     ## How to fix
 
-    Take `expandable_segments:True` out of PYTORCH_CUDA_ALLOC_CONF and leave the rest of it; vLLM 0.20.1 and later switch it
-    off around their own pool by themselves. Remove VLLM_USE_V1. Write numbers without units. Leave NCCL_ALGO unset: NCCL chooses best itself.
+    Take `expandable_segments:True` out of PYTORCH_CUDA_ALLOC_CONF and leave the rest of it; vLLM 0.20.1 and
+    later switch it off around their own pool by themselves. Remove VLLM_USE_V1. Write numbers without units.
+    Leave NCCL_ALGO unset: NCCL chooses best itself.
     """
     yield from _unknown_algorithms(variables, launch, packages, configuration)
     yield from _unreadable(unreadable, variables, launch)

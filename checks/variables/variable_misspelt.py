@@ -37,13 +37,13 @@ def variable_misspelt(
 
     ## Why it matters
 
-    No program complains about a variable that it does not know (vLLM does since 0.17.0, in a line of the log). The job
-    runs, without the intended effect of the variable.
+    No program reports an unknown variable (vLLM does since 0.17.0, in a line of the log). The job runs,
+    without the intended effect of the variable.
 
     ## How to fix
 
-    Correct the name. `verl-doctor fix --select ENV102` shows the corrected line; `verl-doctor fix --apply --unsafe` writes it:
-    the variable will have an effect that it does not have now.
+    Correct the name. `verl-doctor fix --select ENV102` shows the corrected line; `verl-doctor fix --apply
+    --unsafe` writes it: the variable will have an effect that it does not have now.
     """
     for reading, found in in_use(readers, variables, launch):
         if not misspelt(reading) or what_became_of(reading.name) is not None:

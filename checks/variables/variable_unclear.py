@@ -34,8 +34,8 @@ def variable_unclear(
 
     ## Why it matters
 
-    About these the other rules say nothing: the package that would read them is not in this environment, or the name is only
-    listed somewhere, or put together when a program runs.
+    The other rules do not judge these: the package that would read them is not in this environment, or
+    the name is only listed somewhere, or put together when a program runs.
 
     ## How to fix
 

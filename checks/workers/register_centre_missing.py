@@ -46,9 +46,9 @@ def register_centre_missing(clusters: RayClusters) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Up to verl 0.5.0, rank 0 of each worker group makes a small actor, PREFIX_register_center, from which the other ranks learn where
-    rank 0 is, and the managers of asynchronous rollout on which nodes the ranks are. Without it they fail: `Failed to look up actor
-    with name 'PREFIX_register_center'`.
+    Up to verl 0.5.0, rank 0 of each worker group makes a small actor, PREFIX_register_center. From it
+    the other ranks get the address of rank 0, and the managers of asynchronous rollout the nodes of the
+    ranks. Without it they fail: `Failed to look up actor with name 'PREFIX_register_center'`.
 
     ## How to fix
 

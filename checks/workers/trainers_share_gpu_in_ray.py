@@ -42,13 +42,14 @@ def trainers_share_gpu_in_ray(clusters: RayClusters, gpus: Gpus | Unknown) -> It
 
     ## Why it matters
 
-    Roles that share a GPU are to share one process, verl's `WorkerDict`: memory that one role frees can then be used by the next, and
-    handed over. Two processes fragment it, and the first peak of both at the same time is an out-of-memory error. Ray hands out
-    fractions of a GPU (`1 / max_colocate_count`) and keeps no account of its memory.
+    Roles that share a GPU are to share one process, verl's `WorkerDict`: memory that one role frees can then
+    be used by the next, and handed over. Two processes fragment it, and the first peak of both at the same
+    time is an out-of-memory error. Ray hands out fractions of a GPU (`1 / max_colocate_count`) and keeps no
+    account of its memory.
 
     ## How to fix
 
-    Put the roles into one worker group (`create_colocated_worker_cls`), or give each a resource pool of its own.
+    Put the roles into one worker group (`create_colocated_worker_cls`), or give each its own resource pool.
     """
     shared: dict[tuple[str, str, tuple[str, ...]], list[tuple[int, list[Member]]]] = {}
     for (at, node, gpu), found in _on_gpus(clusters).items():

@@ -47,9 +47,10 @@ def worker_group_lost_ranks(clusters: RayClusters, launch: Launch | Unknown) -> 
 
     ## How to fix
 
-    Look at why each died: the evidence has Ray's words, and its log, in the folder of the session on that node, is
-    `logs/worker-*-PID.err`. Then stop the job and restart it from its last checkpoint. A rank to which nothing referred any more was
-    collected: whoever makes a worker group has to keep it, and not only the groups that it spawned.
+    Look at why each died: the evidence has Ray's words, and its log, in the folder of the session on that
+    node, is `logs/worker-*-PID.err`. Then stop the job and restart it from its last checkpoint. A rank to
+    which nothing referred any more was collected: the process that makes a worker group has to keep it, and
+    not only the groups that it spawned.
     """
     for cluster, group in running_groups(clusters):
         dead = group.of("dead")

@@ -26,10 +26,10 @@ _LOCAL_TORCH = re.compile(r"(?:torch|torchvision|torchaudio)==[^+,]*\+(cpu|cu\d+
 def consistent_install(_: Finding, resolution: Resolution) -> list[Change] | Refusal:
     """Install versions that agree, in a copy of the environment.
 
-    verl stays as it is, with the extras that the job needs; so do torch and the engine, if that can be. The whole closure is
-    resolved in a dry run first, and what was resolved is installed from a lock file. Without an answer of a package index
-    nothing is installed; when there are no versions that agree, the fix refuses with the installer's own reason, and says where to
-    look for a version that no configured index has.
+    verl stays as it is, with the extras that the job needs; so do torch and the engine, if that can be. The
+    whole closure is resolved in a dry run first, and what was resolved is installed from a lock file. If no
+    package index responds, nothing is installed; when there are no versions that agree, the fix refuses with
+    the installer's own reason, and names where to look for a version that no configured index has.
     """
     if resolution.not_offered:
         return Refusal(f"{resolution.reason}. {_where_from(resolution)}")

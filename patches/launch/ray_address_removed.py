@@ -21,8 +21,8 @@ def ray_address_removed(
 ) -> list[Change] | Refusal:
     """Take away an address at which no Ray answers.
 
-    Unsafe, although it can be undone: the job starts a Ray of its own, on this machine alone. The line that exports RAY_ADDRESS is
-    commented out; from what the shell hands on it is taken by `unset`.
+    Unsafe, although it can be undone: the job starts its own Ray, on this machine only. The line that exports
+    RAY_ADDRESS is commented out; from what the shell hands on it is taken by `unset`.
     """
     place = addresses.taken
     if place is None or place.source != _VARIABLE:

@@ -22,6 +22,7 @@ def stubs_off_loader_path(
 ) -> list[Change] | Refusal:
     """Take CUDA's stubs off the loader's path in the line that puts them there.
 
-    A line that adds nothing else is commented out. A job that links is judged again: CUDA105 says when Triton finds no libcuda then.
+    A line that adds nothing else is commented out. A job that links is judged again: CUDA105 reports if
+    Triton then finds no libcuda.
     """
     return leave_out(finding, launch, sources, marker.comment("ENV105"), is_stubs)

@@ -33,7 +33,7 @@ def dropped_argument(
 ) -> list[Change] | Refusal:
     """Give an argument that vLLM finds elsewhere now only where it is still taken.
 
-    The call asks the signature at run time, so the edited file works with the vLLM before and after the change.
+    The edited call reads the signature at run time, so the file works with vLLM before and after the change.
     """
     found = [use for use in broken_uses(finding, uses) if dropped(use)]
     return edited_at(found, _edit, sources, marker.comment(CODE))

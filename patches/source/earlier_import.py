@@ -35,7 +35,7 @@ def earlier_import(
 ) -> list[Change] | Refusal:
     """Import a function under the name that an older vLLM has for it.
 
-    Refused unless that function is there.
+    Refused unless that function exists.
     """
 
     def successor(use: ApiUse, _tree: ast.Module, _local: str) -> tuple[str, str]:

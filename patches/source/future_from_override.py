@@ -37,8 +37,8 @@ def future_from_override(
 ) -> list[Change] | Refusal:
     """Take non_block in an override, and give back futures that are done where it is set.
 
-    Whether vLLM waits for one future or takes the first of several is read from the base class. A parameter of another
-    name is refused: what vLLM wants with it cannot be told.
+    Whether vLLM waits for one future or takes the first of several is read from the base class. A parameter
+    of another name is refused: it is unknown what vLLM does with it.
     """
     places = {(p.path, p.line) for p in (finding.location, *finding.also) if p is not None}
     found = [

@@ -36,8 +36,8 @@ def moved_import(
 ) -> list[Change] | Refusal:
     """Import a moved name from its new place where vLLM lacks the old one.
 
-    Each statement that the finding names is repaired for all of its names that have moved. A name that is something
-    else at the new place than verl takes it for is refused, and so is an import of no plain form.
+    Each statement that the finding names is repaired for all of its names that have moved. Refused if the
+    name is something else at the new place than verl expects, or if the import has an unusual form.
     """
     kinds = _Kinds(uses, sources)
 

@@ -30,7 +30,7 @@ def stubs_off_loader_path_in_source(
 ) -> list[Change] | Refusal:
     """Take out the statements that put CUDA's stubs, and nothing else, on the loader's path.
 
-    A job that links is judged again: CUDA105 says when Triton finds no libcuda then.
+    A job that links is judged again: CUDA105 reports if Triton then finds no libcuda.
     """
 
     def without(source: SourceText) -> bytes:

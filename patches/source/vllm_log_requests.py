@@ -46,8 +46,8 @@ def vllm_log_requests(
 ) -> list[Change] | Refusal:
     """Pass and read enable_log_requests, inverted, where this vLLM has it.
 
-    Each place asks at run time which of the two names there is, so the edited file works with vLLM before, during and
-    after the rename. An attribute is repaired whatever its owner may be, as it only asks.
+    Each place checks at run time which of the two names exists, so the edited file works with vLLM before, during and
+    after the rename. An attribute is repaired whatever its owner is, because the edit only looks up the name.
     """
 
     def repaired(source: SourceText) -> bytes:

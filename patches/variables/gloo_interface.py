@@ -12,7 +12,7 @@ from verl_doctor.toolkit.rule import Finding
 
 @fix("gloo-interface", repairs="NET101", safety="safe", restart="Ray, on this node")
 def gloo_interface(_: Finding, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
-    """Tell gloo which interface leads to the other nodes."""
+    """Make gloo use the interface that leads to the other nodes."""
     return set_interface(
         GLOO, network, nodes, "this machine's own name, which gloo takes otherwise, is loopback"
     )

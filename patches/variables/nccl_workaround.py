@@ -18,7 +18,7 @@ _WHY = {
 def nccl_workaround(_: Finding, collective: Collective) -> list[Change] | Refusal:
     """Set the variables with which NCCL was seen to work here.
 
-    For this machine only: on another one they may cost most of the bandwidth and help nobody.
+    For this machine only: on another one they may cost most of the bandwidth without a benefit.
     """
     if not collective.remedy:
         return Refusal("NCCL worked with none of the variables that were tried")

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.rule import Finding
 def no_proxy_between_nodes(_: Finding, proxied: Proxied, nodes: JobNodes) -> list[Change] | Refusal:
     """Except the job's own addresses from the proxy, in both spellings, and keep what is excepted already.
 
-    With several nodes it is a variable of this node: another one has other addresses of its own.
+    With several nodes it is a variable of this node: another one has other addresses.
     """
     there = [word.strip() for value in proxied.no_proxy.values() for word in value.split(",") if word.strip()]
     value = ",".join(dict.fromkeys((*there, *proxied.hosts)))
