@@ -10,7 +10,7 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
-_MISSING = "/home/me/run.sh:3: env.sh is sourced, and there is no such file to read"
+_MISSING = "/home/me/run.sh:3: env.sh is sourced, but does not exist"
 
 
 @check(

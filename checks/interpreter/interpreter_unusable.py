@@ -57,7 +57,7 @@ def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding
     """
     if isinstance(interpreter, Unknown):
         yield Finding(
-            f"The target's Python could not be asked: {interpreter.reason}",
+            f"The target's Python could not be queried: {interpreter.reason}",
             Evidence(found=interpreter.reason, wanted="an answer from the interpreter"),
             remedy=_REMEDIES.get(interpreter.kind, _TRY_IT),
             stops=(EVERY_JOB,),

@@ -66,7 +66,7 @@ def proxy_between_nodes(proxied: Proxied) -> Iterator[Finding]:
         Evidence(
             "; ".join(f"{name}={value}" for name, value in proxied.no_proxy.items()) or "no_proxy is not set",
             f"no_proxy and NO_PROXY with {','.join(hosts)}",
-            "the installed clients, asked which way they would take",
+            "the installed clients, queried for the route that they would take",
         ),
         subject=Subject("variable", "no_proxy"),
         location=Location(proxied.path, proxied.line) if proxied.path else None,

@@ -17,7 +17,7 @@ from verl_doctor.toolkit.rule import Finding, check
         "SMOKE154",
         5,
         "a step of verl",
-        "AttributeError: weight_loader; a process of the job failed, and nothing was heard for 46 s",
+        "AttributeError: weight_loader; a process of the job failed, and there was no output for 46 s",
     ),
 )
 def trainer_waits_for_the_dead(run: SmokeRun) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.rule import Finding, check
     phase="ray",
     cost="slow",
     examples=lambda: examples_of(
-        "SMOKE155", 5, "a step of verl", "the Ray cluster that it was led to does not answer"
+        "SMOKE155", 5, "a step of verl", "the Ray cluster that it tried to join does not respond"
     ),
 )
 def training_joins_a_dead_ray(run: SmokeRun) -> Iterator[Finding]:

@@ -46,7 +46,9 @@ def edited_files(
         if isinstance(before, Unreadable):
             return Refusal(before.reason)
         if not path.endswith(".py") and _GENERATED.search(before[:_HEAD]):
-            return Refusal(f"{path} is generated, as its first lines say; edit what it is generated from")
+            return Refusal(
+                f"{path} is generated, according to its first lines; edit what it is generated from"
+            )
         try:
             after = edit(path, before)
         except CannotEdit as reason:

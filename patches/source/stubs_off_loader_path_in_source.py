@@ -55,7 +55,7 @@ def _adds_stubs_alone(node: ast.stmt, assigned: Mapping[str, list[ast.expr]], so
     if not any(folder and is_stubs(folder.rstrip("/")) for folder in folders):
         return False
     if others := [folder for folder in folders if folder is None or not is_stubs(folder.rstrip("/"))]:
-        what = f"{others[0]} to {VARIABLE} too" if others[0] else f"what cannot be told to {VARIABLE}"
+        what = f"{others[0]} to {VARIABLE} too" if others[0] else f"an unknown value to {VARIABLE}"
         raise CannotEdit(f"{source.path}:{node.lineno} adds {what}; take the stubs out by hand")
     if not source.is_alone(node):
         raise CannotEdit(f"{source.path}:{node.lineno}: other code stands in this line")

@@ -7,5 +7,5 @@ from verl_doctor.patches.variables._interfaces import interface_fix
 interface_name = interface_fix(
     "interface-name",
     repairs="NET103",
-    title="Name an interface that is here, in the syntax that the variable's reader knows.",
+    title="Name an existing interface, in the syntax that the variable's reader supports.",
 )

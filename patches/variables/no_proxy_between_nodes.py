@@ -18,5 +18,5 @@ def no_proxy_between_nodes(_: Finding, proxied: Proxied, nodes: JobNodes) -> lis
     value = ",".join(dict.fromkeys((*there, *proxied.hosts)))
     if proxied.path:
         return Refusal(f"{proxied.path}:{proxied.line} sets the list itself; write there: {value}")
-    why = "HTTP clients of the job ask the proxy for its own servers otherwise; httpx takes single addresses only"
+    why = "without it the job's HTTP clients send requests to its own servers through the proxy; httpx takes single addresses only"
     return [SetVariable(name, value, why, node_only=bool(nodes.several)) for name in ("no_proxy", "NO_PROXY")]

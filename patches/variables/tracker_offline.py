@@ -18,4 +18,4 @@ def tracker_offline(finding: Finding, trackers: Trackers) -> list[Change] | Refu
     changes: list[Change] = [
         SetVariable(tracker.mode_variable, "offline", why, "there is") for tracker in named
     ]
-    return changes or Refusal("no tracker that the doctor knows is named")
+    return changes or Refusal("no known tracker is named")

@@ -152,7 +152,7 @@ def judge_nodes(
 def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
     """Return the report on the judged nodes alone: what is about one node, and what compares them."""
     fleet = gathering.fleet()
-    elsewhere = Unknown("the nodes were asked, not this machine")
+    elsewhere = Unknown("the nodes were examined, not this machine")
     given = {part.fact: elsewhere for part in session.registry.collectors}
     about_all = tuple(check for check in session.registry.checks if check.cost == "cluster")
     comparing = replace(session.at_cost("cluster"), registry=replace(session.registry, checks=about_all))

@@ -30,7 +30,7 @@ from verl_doctor.toolkit.text import counted
 _LEAVING = 8.0  # seconds for the driver to cancel its tasks and to leave Ray
 _LATE = 3.0  # seconds after its own deadline until the driver is given up
 _STAGES: Mapping[str, str] = {
-    "": "it was not asked: the time was up",
+    "": "it was not queried: the time was up",
     "hello": "it started no worker in time: its raylet is busy, hangs, or cannot be reached",
     "look": "it did not report its facts in time",
 }
@@ -131,7 +131,7 @@ class _NodeTable:
         elif (node := message.get("node")) in self._pending:
             name, place = self._pending.pop(node)
             yield self._response(message, name, place)
-            self._watch(f"{self._count - len(self._pending)} of {counted(self._count, 'node')} heard")
+            self._watch(f"{self._count - len(self._pending)} of {counted(self._count, 'node')} responded")
 
     def _list(self, rows: list[dict[str, Any]]) -> Iterator[NodeResponse]:
         """Name the nodes; a dead node counts when it was not replaced: no live node has its address."""

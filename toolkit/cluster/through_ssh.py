@@ -66,7 +66,7 @@ def host_responses(
             for done in wait(running, return_when=FIRST_COMPLETED).done:
                 del running[done]
                 finished = len(hosts) - len(waiting) - len(running)
-                watch(f"{finished} of {counted(len(hosts), 'node')} heard")
+                watch(f"{finished} of {counted(len(hosts), 'node')} responded")
                 yield done.result()
     finally:
         pool.shutdown(cancel_futures=True)
@@ -78,7 +78,7 @@ def _response(
     begun = time.monotonic()
     left = deadline - begun
     if left <= 1:
-        return NodeResponse(host, missing="it was not asked: the time was up")
+        return NodeResponse(host, missing="it was not queried: the time was up")
     token = f"verl-doctor {secrets.token_hex(8)} "
     order = parcel.order(max(left - _LATE, 1.0), detached=False)
     response = ""

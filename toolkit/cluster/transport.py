@@ -70,7 +70,7 @@ def _by_command(nodes: RequestedNodes, run: Session, python: str) -> Way:
         budget, _ = _time(nodes, longest)
         return host_responses(run.machine, hosts, nodes.via, python, parcel, budget, watch, sharing=sharing)
 
-    return Way(f"asks {counted(len(nodes.hosts), 'node')}: {shown(nodes.via, python)}", query)
+    return Way(f"queries {counted(len(nodes.hosts), 'node')}: {shown(nodes.via, python)}", query)
 
 
 def _through_ray(nodes: RequestedNodes, run: Session, cluster: RayCluster, driver: RayDriver) -> Way:
@@ -94,7 +94,7 @@ def _through_ray(nodes: RequestedNodes, run: Session, cluster: RayCluster, drive
 
     alive = counted(len(cluster.alive), "node")
     job = "this starts a job in it, which ends with the check"
-    return Way(f"asks {alive} of the Ray cluster at {cluster.address}: {job}", query)
+    return Way(f"queries {alive} of the Ray cluster at {cluster.address}: {job}", query)
 
 
 def _time(nodes: RequestedNodes, longest: float | None) -> tuple[float, float]:

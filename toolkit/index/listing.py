@@ -114,7 +114,7 @@ class PackageIndex:
         if (local := local_path(place)) is not None:
             return _in_folder(local, project)
         if self._offline:
-            raise WebError("--offline: no index is asked")
+            raise WebError("--offline: no index is queried")
         try:
             page = self._web.page(place, ACCEPT, _LARGEST_PAGE)
         except WebError as error:

@@ -18,7 +18,7 @@ class WholeFileOffered(Exception):  # noqa: N818 - no error: the server has anot
     """The server does not support ranges and has begun to send the whole file."""
 
     def __init__(self, exchange: Exchange) -> None:
-        super().__init__("the server does not know ranges")
+        super().__init__("the server does not support ranges")
         self.exchange = exchange
 
 

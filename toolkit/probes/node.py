@@ -91,10 +91,10 @@ def _run(folder: str, request: Any, deadline: float) -> dict[str, Any]:
         if time.monotonic() > deadline:
             return {"missing": "its facts were not collected in time"}
         if not _is_wanted(_STEP):
-            return {"missing": "it was told to stop"}
+            return {"missing": "it was stopped"}
     if os.path.exists(output_path):
         return {"facts": json.loads(output_path.read_text("ascii"))}
-    error_lines = complaint.read_text("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+    error_lines = complaint.read_text("utf-8", "replace").strip().splitlines() or ["it printed nothing"]
     return {
         "missing": f"the doctor's program ended with status {work.returncode}: {error_lines[-1][:_LONGEST]}"
     }

@@ -111,7 +111,7 @@ class Cluster:
         deadline = time.monotonic() + _DYING
         while not is_gone():
             if time.monotonic() > deadline:
-                return f"Ray was told to end it, and has not within {_DYING:g} s"
+                return f"Ray was requested to end it, and has not within {_DYING:g} s"
             time.sleep(_PAUSE)
         return ""
 

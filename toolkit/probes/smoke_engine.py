@@ -39,7 +39,7 @@ def main(model: str, device: str, more: str) -> None:
         engine.sleep(level=1)
     asleep_now = used(device)
     if before is None or awake is None or asleep_now is None:
-        emit(left_out="how much memory sleep gives back: NVML does not tell it here")
+        emit(left_out="how much memory sleep gives back: NVML does not report it here")
     else:
         emit(took=awake - before, given_back=awake - asleep_now)
     with step("wake"):

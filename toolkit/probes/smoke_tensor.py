@@ -16,7 +16,7 @@ def main(kind: str) -> None:
     names = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if kind == "cuda" else ["cpu"]
     if not names:
         torch.cuda.init()
-        raise RuntimeError("torch sees no GPU, and does not say why")
+        raise RuntimeError("torch detects no GPU, and gives no reason")
     for name in names:
         with step(f"multiply on {name}"):
             ones = torch.ones(SIZE, SIZE, device=name, dtype=torch.bfloat16)

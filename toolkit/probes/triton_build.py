@@ -84,7 +84,7 @@ class Recorder:
         if hangs.is_set():
             raise HangsError(" ".join(command))
         text = out.decode("utf-8", "replace")
-        return process.returncode, text or f"it said nothing (exit code {process.returncode})"
+        return process.returncode, text or f"it printed nothing (exit code {process.returncode})"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(subprocess, name)

@@ -229,7 +229,7 @@ def _unjudged(report: Report, width: int | None) -> Iterator[Text]:
     """Yield what rules examined but could not judge, each with the reason."""
     for result in report.results:
         for entry in result.unjudged:
-            text = f"{result.code} cannot tell {entry.what} at {entry.location}: {entry.why}"
+            text = f"{result.code} cannot judge {entry.what} at {entry.location}: {entry.why}"
             yield from lines(text, width, indent=_LABEL, first="", style="dim")
 
 

@@ -167,7 +167,7 @@ class _Reader:
         portable = [part for part in collectors if not part.local]
         found = {part.fact: self._fact(part, entries) for part in portable}
         if strangers := sorted(entries.keys() - {part.name for part in portable}):
-            self.unread.append(f"facts that this verl-doctor does not know: {listed(strangers, 5)}")
+            self.unread.append(f"facts unknown to this verl-doctor: {listed(strangers, 5)}")
         return found
 
     def _fact(self, part: Collector, entries: Mapping[str, Any]) -> Any:

@@ -77,7 +77,7 @@ def test_what_cannot_be_told_is_counted_and_shown_with_v(tmp_path):
     )
     assert "1 place could not be judged" in short
     assert "vllm.a.Open.anything" not in short
-    assert "VLLM104 cannot tell vllm.a.Open.anything" in full
+    assert "VLLM104 cannot judge vllm.a.Open.anything" in full
     assert "it defines __getattr__" in full
     (said,) = document(report)["results"][0]["unjudged"]
     assert (said["what"], said["location"]["line"]) == ("vllm.a.Open.anything", 2)

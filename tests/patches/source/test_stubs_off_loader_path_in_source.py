@@ -72,7 +72,7 @@ def test_the_statement_goes_and_nothing_is_found_any_more(tmp_path: Path, statem
             'os.environ["LD_LIBRARY_PATH"] = f"{cuda_stubs}:/srv/lib:{old}"',
             "adds /srv/lib to LD_LIBRARY_PATH too",
         ),
-        ('os.environ["LD_LIBRARY_PATH"] = f"{cuda_stubs}:{site_of(old)}"', "adds what cannot be told"),
+        ('os.environ["LD_LIBRARY_PATH"] = f"{cuda_stubs}:{site_of(old)}"', "adds an unknown value"),
         ('os.environ["LD_LIBRARY_PATH"] = cuda_stubs; print(old)', "other code stands in this line"),
     ],
 )

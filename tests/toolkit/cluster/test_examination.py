@@ -45,7 +45,7 @@ def way(monkeypatch: pytest.MonkeyPatch) -> Way:
         yield dead("gone")
 
     monkeypatch.setattr(transport, "responses", answers)
-    return Way("asks 4 nodes", answers)  # type: ignore[arg-type]
+    return Way("queries 4 nodes", answers)  # type: ignore[arg-type]
 
 
 def lines(report: Report) -> list[tuple[str, str, str | None]]:
@@ -67,7 +67,7 @@ def test_the_way_to_other_nodes_is_announced_before_they_are_judged(
     wanted = RequestedNodes(hosts=("a", "b"))
     monkeypatch.setattr(transport, "way_to", lambda nodes, *_: way if nodes is wanted else None)
     found = examine(Request(session, OtherNodes(wanted)))
-    assert "asks 4 nodes" in capsys.readouterr().err
+    assert "queries 4 nodes" in capsys.readouterr().err
     assert lines(found.report) == lines(examine(Request(session, ReachedNodes(way))).report)
     assert found.facts_of == HERE
 

@@ -362,7 +362,7 @@ def test_a_rule_that_could_not_be_judged_on_some_nodes_says_where() -> None:
 def test_a_kind_whose_gpus_do_not_answer_is_not_called_one_without_gpus() -> None:
     lost = replace(HEALTHY[0], facts={**HEALTHY[0].facts, "Gpus": '{"unknown": "NVML hangs"}'})
     report = judged([lost, *HEALTHY[1:]])
-    assert "1 node with GPUs that could not be asked (node00001)" in text(report)
+    assert "1 node with GPUs that could not be queried (node00001)" in text(report)
     assert "CUDA162" not in {code for code, _, _ in said(report)}
 
 

@@ -54,7 +54,7 @@ def test_answers_and_what_is_missing(tmp_path: Path) -> None:
         ("n1", "10.0.0.1", ""),
         ("n2", "10.0.0.2", "Ray declared it dead"),
         ("n3", "10.0.0.3", "it started no worker in time: its raylet is busy, hangs, or cannot be reached"),
-        ("n4", "10.0.0.4", "it was not asked: the time was up"),
+        ("n4", "10.0.0.4", "it was not queried: the time was up"),
     ]
     assert json.loads(got[0].facts["Gpus"]) == {"unknown": "no GPU"}
     assert json.loads(got[0].facts["ClockOffset"]) == {"is": {"ahead": 0.5, "within": 0.001}}

@@ -148,7 +148,7 @@ def test_check_judges_the_hosts(here: Doctor, tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     report = json.loads(done.stdout)
-    assert "asks 3 nodes: ssh" in done.stderr
+    assert "queries 3 nodes: ssh" in done.stderr
     assert report["nodes"]["answered"] == 2
     assert report["nodes"]["missing"][0]["nodes"] == "gone"
     assert done.returncode == 3

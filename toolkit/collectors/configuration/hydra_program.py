@@ -117,7 +117,7 @@ def options_of(words: Sequence[Word]) -> Options:
                 place += 1
                 value = follows.text if follows and follows.text is not None else ""
             if word.text is None or not value:
-                raise NotDetermined(f"the value of {option} cannot be told from the launch script")
+                raise NotDetermined(f"the value of {option} cannot be determined from the launch script")
             options = _with(options, _VALUES[option], value)
         else:
             overrides.append(word)

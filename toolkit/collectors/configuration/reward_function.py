@@ -56,7 +56,7 @@ def reward_function(
     if path in (None, "", MISSING):
         return Absent("the job uses verl's reward functions")
     if not isinstance(path, str) or not isinstance(name, str):
-        return Unknown(f"the value of {key}.path or {key}.name cannot be told")
+        return Unknown(f"the value of {key}.path or {key}.name cannot be determined")
     if path.startswith(_PACKAGE):
         return Absent(f"{path} is a module, not a file")
     file = folder_of(launch, machine.cwd) / path.removeprefix(_FILE)

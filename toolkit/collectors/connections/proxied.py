@@ -63,7 +63,7 @@ def proxied(
         return Absent("no variable names a proxy")
     untold = next((name for name, value in given.items() if value is None), "")
     if untold:
-        return Unknown(f"the value of {untold} in the launch script cannot be told by reading it")
+        return Unknown(f"the value of {untold} in the launch script cannot be determined by reading it")
     hosts = _hosts(network, nodes)
     reported = _query(
         machine, interpreter.executable, {k: v for k, v in given.items() if v is not None}, hosts
@@ -120,7 +120,7 @@ def _query(
         return result
     output, reported = result
     if not isinstance(reported, dict):
-        return Unknown(f"the HTTP clients could not be asked about proxies: {ending(output, _LIMIT)}")
+        return Unknown(f"the HTTP clients could not be queried about proxies: {ending(output, _LIMIT)}")
     return reported
 
 

@@ -85,7 +85,7 @@ def request_of(
     ]
     if not configuration.complete or untold:
         what = f": {untold[0].text}" if untold else ""
-        return Unknown(f"a part of the command could not be told, so the job cannot be built{what}")
+        return Unknown(f"a part of the command could not be determined, so the job cannot be built{what}")
     if trees.imported.module != "verl":
         return Unknown(f"{trees.imported.module} is a tree inside another package, and is not built from")
     if launch.command is None:

@@ -96,7 +96,7 @@ def _query(machine: Machine, environ: Mapping[str, str], python: str, library: s
         return result
     output, reported = result
     if not isinstance(reported, dict):
-        return Unknown(f"{python} could not ask the driver's library: {ending(output, _LIMIT)}")
+        return Unknown(f"{python} could not query the driver's library: {ending(output, _LIMIT)}")
     understood = _understood(reported, str(reported.get("refused", "")) or ending(output, _LIMIT))
     return replace(understood, hangs=output.code is None and understood.code is None)
 

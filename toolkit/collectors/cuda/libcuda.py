@@ -120,7 +120,7 @@ def libcuda(
     try:
         loader = Loader(machine, interpreter.executable, environ)
     except NoSuchLoader as reason:
-        return Unknown(f"which libcuda would be loaded cannot be told: {reason}")
+        return Unknown(f"which libcuda would be loaded cannot be determined: {reason}")
     candidates = list(loader.all(SONAME))
     reached = {machine.real(candidate.path) for candidate in candidates}
     elsewhere = [

@@ -117,7 +117,7 @@ def _device(index: int, reported: Mapping[str, Any]) -> Device:
     lost = [words for code, words in complaints.values() if "name" not in reported or code in _LOST]
     if lost or "name" not in reported or "answers" not in reported:
         return Device(
-            index, str(reported.get("name", "")), trouble=lost[0] if lost else "it hangs when it is asked"
+            index, str(reported.get("name", "")), trouble=lost[0] if lost else "it hangs when queried"
         )
     limit, default = reported.get("power_limit"), reported.get("power_default")
     links = reported.get("links") or []

@@ -89,7 +89,7 @@ def caches(
         return Absent(f"nothing is compiled for GPUs here: {resources.why or 'there is none'}")
     home = variables.get("HOME") or machine.home
     if not home:
-        return Unknown("this user has no home, so that it cannot be told where the caches lie")
+        return Unknown("this user has no home folder, so the folders of the caches are unknown")
     found = _folders(machine, packages, variables, home)
     folders = tuple(_described(machine, *folder) for folder in found)
     if not folders:

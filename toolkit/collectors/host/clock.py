@@ -37,8 +37,8 @@ def clock() -> Clock | Unknown:
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(answer))
     except (AttributeError, OSError) as error:
-        return Unknown(f"the kernel cannot be asked about its clock: {error}")
+        return Unknown(f"the kernel cannot be queried about its clock: {error}")
     if state < 0:
-        return Unknown("the kernel does not tell whether its clock is synchronised")
+        return Unknown("the kernel does not report whether its clock is synchronised")
     status = answer[5] & 0xFFFFFFFF
     return Clock(not status & _UNSYNCHRONISED, answer[3] / 1e6, time.time(), time.monotonic())

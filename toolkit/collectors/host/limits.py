@@ -113,7 +113,7 @@ def host_limits(
     The launch script's `ulimit` calls are applied to the shell's limits.
     """
     if machine.read("/proc/self/limits") is None:
-        return Absent("this system tells no limits: it has no /proc/self/limits")
+        return Absent("this system reports no limits: it has no /proc/self/limits")
     raylets = () if isinstance(processes, Unknown) else processes.of("raylet")
     mine = [limits_of(machine, raylet.pid) for raylet in raylets if raylet.mine]
     return HostLimits(

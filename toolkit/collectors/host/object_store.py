@@ -79,7 +79,7 @@ def object_store(
     if limits.raylets:
         return Absent("Ray runs here already, and its object store has its size")
     if memory.total is None or memory.available is None:
-        return Unknown("the memory of this machine is not told")
+        return Unknown("the memory of this machine is unknown")
     path = Path(tree.folder, "_private", "ray_constants.py")
     numbers = remembered(RayNumbers, "", [path], partial(_numbers_in, path))
     if isinstance(numbers, Unknown):
@@ -112,7 +112,7 @@ def _given(
     for start in () if isinstance(starts, Unknown) else starts.commands:
         if text := start.options.get("object-store-memory"):
             where = f"--object-store-memory in {start.path}:{start.line}"
-            return (int(text), where) if text.isdigit() else Unknown(f"{where} is not told: {text}")
+            return (int(text), where) if text.isdigit() else Unknown(f"{where} is unknown: {text}")
     if isinstance(configuration, Unknown):
         return None
     return next(((int(size), key) for key in _KEYS if (size := configuration.number(key))), None)
@@ -144,7 +144,7 @@ def _numbers_in(path: Path) -> RayNumbers | Unknown:
             values[name] = number
     lacking = {_LEAST, _LARGE, _MOST, _PART} - values.keys()
     if lacking:
-        return Unknown(f"{path.name} of this Ray does not tell {min(lacking)}")
+        return Unknown(f"{path.name} of this Ray does not define {min(lacking)}")
     return RayNumbers(values, variables)
 
 

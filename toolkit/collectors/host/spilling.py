@@ -65,7 +65,7 @@ def spilling(
     named = [*running, *sorted(configured, key=lambda entry: entry[0] != _FOLDER)]
     every = [_whole(*entry, machine) for entry in (*named, *_of_all_lines(launch, variables))]
     if not every:
-        return Absent("nobody tells Ray where to spill: it does so in the folder of its session")
+        return Absent("no folder for spilling is set: Ray uses the folder of its session")
     counts = every[0] if named else Spilling()
     further = dict.fromkeys(path for entry in every for path in entry.paths if path not in counts.paths)
     return replace(counts, further=tuple(further))

@@ -47,7 +47,7 @@ def checkout(trees: VerlTrees, packages: Packages | Unknown) -> Checkout | Unkno
                 return _of_git(above)
     installed = None if isinstance(packages, Unknown) else packages.get("verl")
     origin = _installed(f"{installed.location}/direct_url.json") if installed is not None else None
-    return origin or Absent("this verl was not taken from git, as far as its files tell")
+    return origin or Absent("this verl was not taken from git, as far as its files show")
 
 
 def _of_git(folder: Path) -> Checkout | Unknown:
@@ -65,7 +65,7 @@ def _of_git(folder: Path) -> Checkout | Unknown:
             f"the checkout in {folder} cannot be read: {getattr(error, 'strerror', None) or error}"
         )
     if not _COMMIT.fullmatch(name):
-        return Unknown(f"the checkout in {folder} does not say which commit it is at")
+        return Unknown(f"the checkout in {folder} does not record its commit")
     return Checkout(name, branch.removeprefix("refs/heads/"), str(home / "HEAD"))
 
 

@@ -40,7 +40,7 @@ def environment_place(target: Target, machine: Machine) -> EnvironmentPlace | Un
     except OSError as error:
         return Unknown(f"{prefix} cannot be looked at: {error.strerror}")
     if mount is None or not boot:
-        return Unknown("the kernel does not tell on which file system the environment lies")
+        return Unknown("the kernel does not report on which file system the environment lies")
     here = f"{boot} {folder.st_dev}"
     where = f"{mount.kind} {mount.device}" if mount.shared else here
     return EnvironmentPlace(prefix, mount.kind, mount.shared, f"{where} {folder.st_ino}")

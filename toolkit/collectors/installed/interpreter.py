@@ -173,7 +173,7 @@ def _failure(output: Output, limit: float) -> str:
         return f"failed: {output.last_line}"
     if output.code < 0:
         return f"was ended by {_signal(-output.code)}"
-    return f"ended with exit code {output.code} and said nothing"
+    return f"ended with exit code {output.code} and printed nothing"
 
 
 def _signal(number: int) -> str:

@@ -84,7 +84,7 @@ def shadows(
     if launch.command is None:
         return Absent("no command that starts training was found")
     if launch.submitted or not launch.command.module.startswith(_MODULE):
-        return Absent("the folder that comes first on the job's path cannot be told")
+        return Absent("the folder that comes first on the job's path cannot be determined")
     if changes_folder(launch):
         return Absent("the launch script changes the folder")
     here = folder_of(launch, machine.cwd)

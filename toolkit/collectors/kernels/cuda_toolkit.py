@@ -76,7 +76,7 @@ def cuda_toolkit(
         return Absent(f"nothing is compiled for GPUs here: {resources.why or 'there is none'}")
     untold = [name for name in (*VARIABLES, "PATH", "CC") if name in variables.untold]
     if untold:
-        return Unknown(f"{untold[0]} is set to something that reading the launch files cannot tell")
+        return Unknown(f"{untold[0]} is set to something that cannot be determined from the launch files")
     path = variables.get("PATH")
     on_path = _found(machine, "nvcc", path)
     told_by = next((name for name in VARIABLES if variables.get(name)), "")

@@ -110,7 +110,7 @@ def flashinfer(
     if not capabilities:
         return Absent(f"FlashInfer's kernels are for GPUs, and {resources.why or 'there is none here'}")
     if len(capabilities) > 1 or "" in capabilities:
-        return Unknown("the GPUs of this machine are of several kinds, or do not say of which")
+        return Unknown("the GPUs of this machine are of several kinds, or do not report their kind")
     capability = capabilities.pop()
     installed = packages.get("flashinfer-python")
     version = _own_version(folder) or (installed.version if installed else "")

@@ -63,7 +63,7 @@ def packages_code(extensions: Extensions, gpus: Gpus) -> PackagesCode | Unknown:
     """Read the headers of the code in each file that needs torch or CUDA, as far as this machine's GPUs require."""
     capabilities = sorted({number for device in gpus.sound if (number := capability(device.capability))})
     if not capabilities:
-        return Absent("no GPU here says what it can run")
+        return Absent("no GPU here reports its capability")
     memory = ElfMemory(platformdirs.user_cache_path("verl-doctor") / "PackagesCode")
     found = []
     for extension in extensions.extensions:

@@ -262,9 +262,7 @@ class Reader:
             path = _path(walk.scope.cwd or self.cwd, program.path)
             loaded = self.load(path)
             if loaded is None:
-                self.unread.append(
-                    f"{first.path}:{first.line}: {program.path} is called, and there is no such file to read"
-                )
+                self.unread.append(f"{first.path}:{first.line}: {program.path} is called, but does not exist")
                 return
             text, name, arguments = loaded, path, words
         else:
@@ -311,9 +309,7 @@ class Reader:
             path = _path(self.cwd, word.text)
             text = self.load(path)
             if text is None:
-                self.unread.append(
-                    f"{where}: {word.text} is named as runtime_env, and there is no such file to read"
-                )
+                self.unread.append(f"{where}: {word.text} is named as runtime_env, but does not exist")
                 continue
             found += self.runtime_env(text, path)
         for word in unwrapped.runtime_env_json:

@@ -55,9 +55,9 @@ def _reasons(left_file: LeftFile, among: LeftFiles, grace: float) -> Iterator[st
     if left_file.answer == "connected":
         yield f"{left_file.address}, which it names, answers"
     if left_file.maker == "runs":
-        yield f"process {left_file.pid}, which its name tells, runs"
+        yield f"process {left_file.pid}, which its name contains, runs"
     if left_file.maker == "hidden":
-        yield f"process {left_file.pid}, which its name tells, runs, and /proc hides it"
+        yield f"process {left_file.pid}, which its name contains, runs, and /proc hides it"
     yield from _unseen(left_file, among)
     if left_file.foreign:
         yield f"{_within(left_file.foreign)} belongs to another user"
@@ -76,7 +76,7 @@ def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
     if left_file.closed:
         yield f"{_within(left_file.closed)} cannot be looked into"
     if left_file.untold:
-        yield f"the kernel does not tell whether {_within(left_file.untold)} is in use"
+        yield f"the kernel does not report whether {_within(left_file.untold)} is in use"
     if left_file.seen == "this machine":
         yield f"it lies on {left_file.lies_on or 'an unknown file system'}, and processes of other machines may use it"
     if left_file.seen == "this namespace" and left_file.kind != "socket":
@@ -86,7 +86,7 @@ def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
     if left_file.kind == "address file" and not left_file.address:
         yield "it holds no address that is understood"
     if left_file.kind == "spill folder" and not left_file.pid and not left_file.node:
-        yield "its name does not tell whose it is"
+        yield "its name does not show its owner"
     if left_file.type == "folder" or left_file.kind == "shared memory":
         if among.closed:
             yield f"{_and_more(among.closed)}, so whether they use it is not known"
@@ -97,10 +97,10 @@ def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
 
 def _proof(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
     if used := " or ".join(_uses(left_file)):
-        yield f"nobody, in any container, {used}: the kernel counts that"
+        yield f"no process, in any container, {used}: the kernel counts that"
     yield "no process works in it or names it" if left_file.type == "folder" else "no process names it"
     if left_file.maker == "ended":
-        yield f"process {left_file.pid}, which its name tells, has ended"
+        yield f"process {left_file.pid}, which its name contains, has ended"
     if left_file.maker == "started later":
         yield f"the process that has the number {left_file.pid} now started after its last change"
     if left_file.answer == "refused":

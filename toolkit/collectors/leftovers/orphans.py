@@ -89,7 +89,7 @@ def orphans(table: Iterable[Row], around: Around) -> Orphans:
     reasons = {pid: why for pid, why in foreign.items() if why and not is_nameless(rows[pid])}
     for pid in sorted(adrift - set(reasons)):
         if sessions.get(pid, False) is None:
-            reasons[pid] = "to which Ray it belongs cannot be told"
+            reasons[pid] = "to which Ray it belongs cannot be determined"
         elif why := _reason(rows[pid], rows, adrift, around):
             reasons[pid] = why
     _keep_what_is_tied(adrift, reasons, rows, ties)
@@ -325,7 +325,7 @@ def _keep_what_is_nameless(
     """Keep children of multiprocessing that belong to no engine and no Ray worker: their job is unknown."""
     left = set(adrift) - set(reasons)
     known = _connected(left & set(proven), left, rows, ties)
-    reasons |= dict.fromkeys(left - known, "nothing tells to which job it belonged")
+    reasons |= dict.fromkeys(left - known, "its job is unknown")
 
 
 def _fate_of_parent(row: Row, rows: Mapping[int, Row], left: Collection[int]) -> str:

@@ -126,7 +126,7 @@ def signs_of(
         if looked is None and not is_first_of_machine(pid, machine):
             closed.append(Use(pid, title, "may not be looked into"))
         if role_of(row.command) == "raylet" and not _NODE.search(row.command):
-            nodeless.append(Use(pid, title, ", which does not tell its node"))
+            nodeless.append(Use(pid, title, ", which does not report its node"))
         if row.mine and _TRACKER.match(row.command):
             trackers.append((Use(pid, title, "may keep count of it for its job"), since))
         for how, text in (("names it in its command line", row.command), *(looked.texts if looked else ())):
@@ -267,7 +267,7 @@ class _Looking:
                     self._hold(os.readlink(link))  # noqa: PTH115 - "socket:[1]" is no path
         for unix_diagnosis in unix_diagnoses() or ():
             if unix_diagnosis.clients or (unix_diagnosis.waiting and unix_diagnosis.inode not in self._held):
-                yield "a message waits at a socket that nobody has accepted or holds, and may hold a descriptor of it"
+                yield "a message waits at a socket that no process has accepted or holds, and may hold a descriptor of it"
                 return
 
     def _links(self, folder: str) -> dict[str, str]:

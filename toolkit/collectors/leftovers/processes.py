@@ -112,7 +112,7 @@ def _proof(row: Row, fate: str, booted: int) -> Iterator[str]:
     yield fate
     yield "nothing that runs is at the other end of its pipes and sockets, or shares memory with it"
     yield f"it runs code of {'Ray' if is_of_ray(row) else 'vLLM or SGLang'}, or belongs to what does"
-    yield "it serves nobody, holds no lock, and did nothing while it was watched"
+    yield "it has no client, holds no lock, and did nothing while it was watched"
     if is_of_ray(row):
         yield "its Ray session has no raylet and no GCS server any more"
     started = time.localtime(booted + seconds_of(row.ticks))

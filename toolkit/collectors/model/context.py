@@ -43,7 +43,7 @@ def model_context(
         positions = part.get(_KEY)
         if isinstance(positions, int) and not isinstance(positions, bool):
             return ModelContext(positions, str(path), nested, _scaled(part))
-    return Absent(f"{path} does not say how many positions the model has")
+    return Absent(f"{path} does not state how many positions the model has")
 
 
 def _scaled(config: Mapping[str, Any]) -> bool:

@@ -87,7 +87,7 @@ def data_files(
                 ]
     if not named and untold:
         return Unknown(
-            f"the value of {untold} cannot be told from the launch script; name the file with --data"
+            f"the value of {untold} cannot be determined from the launch script; name the file with --data"
         )
     if not named:
         where = f"the data lie elsewhere: {elsewhere[0]}" if elsewhere else "no data file is named"

@@ -112,7 +112,7 @@ def named_model(
         return Absent("no model is named: --model DIR, or actor_rollout_ref.model.path in the launch command")
     if not override.known:
         return Unknown(
-            f"the value of {override.key} cannot be told from the launch script; name it with --model"
+            f"the value of {override.key} cannot be determined from the launch script; name it with --model"
         )
     folder = Path(os.path.normpath(folder_of(launch, machine.cwd) / machine.expanded(override.text)))
     if not os.path.isdir(folder):

@@ -123,7 +123,7 @@ def _cached(paths: Sequence[str], size: int) -> tuple[int | None, str]:
             most = int(os.fstat(file).st_size / max(size, 1) * _MOST_PAGE_BY_PAGE)
             return residency(file, most=most)
         except OSError as error:
-            return Unknown(f"the kernel does not tell what is cached of {path}: {error.strerror}")
+            return Unknown(f"the kernel does not report what is cached of {path}: {error.strerror}")
         finally:
             os.close(file)
 

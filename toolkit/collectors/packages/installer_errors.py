@@ -60,7 +60,7 @@ def understood(output: str) -> Complaint:
         who = "not every index" if _PIP_SOME.search(output) else "no index"
         return Complaint("unanswered", _one_line(f"{who} answered ({why})"))
     if too_old := _TOO_OLD.search(output):
-        return Complaint("unanswered", _one_line(f"this installer knows no dry run ({too_old[0]})"))
+        return Complaint("unanswered", _one_line(f"this installer has no dry run ({too_old[0]})"))
     return (
         _uv_complaint(output)
         or _pip_complaint(output)
@@ -117,7 +117,7 @@ def _error_line(output: str) -> str:
     """Return the first line marked as an error that has content, else the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error:") and not _BESIDES.match(line)]
-    return errors[0][len("error:") :] if errors else lines[-1] if lines else "it failed and said nothing"
+    return errors[0][len("error:") :] if errors else lines[-1] if lines else "it failed and printed nothing"
 
 
 def _line_around(text: str, position: int) -> str:

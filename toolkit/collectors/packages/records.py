@@ -119,7 +119,7 @@ def hashed_records(packages: Packages, records: Records, marker: Marker) -> Hash
     """Read every file: a few seconds for each gigabyte, once. Later only changed files are read."""
     if records.packages and not any(package.files for package in records.packages):
         names = ", ".join(package.package for package in records.packages)
-        return Unknown(f"nothing tells which content the files of {names} should have")
+        return Unknown(f"no record shows which content the files of {names} should have")
     hashes = _remembered(HashedRecords)
     drifted = {drift.path for drift in records.drifts}
     read, drifts = 0, []

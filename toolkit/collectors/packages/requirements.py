@@ -68,7 +68,7 @@ def requirements(packages: Packages) -> Requirements | Unknown:
         root for root in (packages.get("verl"), packages.get(*VLLM_NAMES)) if isinstance(root, Distribution)
     ]
     if not roots:
-        return Absent("neither verl nor vLLM is installed here with metadata that says what it requires")
+        return Absent("neither verl nor vLLM is installed here with metadata that lists its requirements")
     about = (packages, packaging.__version__)
     return remembered(Requirements, about, (), lambda: _Walk(packages, roots).result())
 

@@ -55,7 +55,7 @@ def ray_cpus(trees: LibraryTrees, limits: HostLimits, machine: Machine) -> RayCp
     if tree is None:
         return Absent("Ray is not installed in this environment")
     if not limits.online:
-        return Unknown("the number of this machine's CPUs is not told")
+        return Unknown("the number of this machine's CPUs is unknown")
     path = Path(tree.folder, "_private", "utils.py")
     cpu_files = remembered(CpuFiles, "", [path], partial(files_read, path))
     if isinstance(cpu_files, Unknown):
@@ -86,7 +86,7 @@ def files_read(path: Path) -> CpuFiles | Unknown:
         if isinstance(node, (ast.Attribute, ast.Name))
     }
     if len(counting) < 2 or named & _OTHER_WAYS:
-        return Unknown("this Ray counts CPUs in a way that the doctor does not know")
+        return Unknown("this Ray counts CPUs in an unknown way")
     arguments = counting[1].args
     values = [default.value if isinstance(default, ast.Constant) else None for default in arguments.defaults]
     files = {
@@ -95,7 +95,7 @@ def files_read(path: Path) -> CpuFiles | Unknown:
         if isinstance(value, str)
     }
     if len(files) != len(arguments.args) or not {*files} <= {_QUOTA, _PERIOD, _MAX, _SET}:
-        return Unknown("this Ray counts CPUs in a way that the doctor does not know")
+        return Unknown("this Ray counts CPUs in an unknown way")
     return CpuFiles(files)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.facts import Absent, collector
 from verl_doctor.toolkit.system.node_names import expand, fold, shortened
 
-UNSEEN = "GPUs that could not be asked"
+UNSEEN = "GPUs that could not be queried"
 """The kind of a node on which NVML failed, although it may have a GPU."""
 
 
@@ -87,4 +87,4 @@ class Fleet:
 @collector()
 def fleet() -> Fleet | Absent:
     """Nodes are compared by the command that queries them."""
-    return Absent("the nodes of no cluster were asked: --cluster asks them")
+    return Absent("no cluster's nodes were queried: --cluster queries them")

@@ -98,7 +98,7 @@ def _unknown_job(subject: RayActor | RayGroup, cluster: RayCluster) -> str:
 
 
 def _nameless(actor: RayActor) -> str:
-    return "" if actor.name else "it has no name by which Ray could be asked to end it"
+    return "" if actor.name else "it has no name by which Ray could end it"
 
 
 def _used(group: RayGroup, cluster: RayCluster, left: Collection[str]) -> str:

@@ -73,7 +73,7 @@ def ray_package(
     if named is None:
         return Absent("the job sends no folder to the cluster")
     if named.folder is None:
-        return Unknown(f"{named.path}:{named.line}: the folder that is sent cannot be told by reading")
+        return Unknown(f"{named.path}:{named.line}: the folder that is sent cannot be determined by reading")
     folder = os.path.normpath(machine.cwd / machine.expanded(named.folder))
     if "://" in named.folder or not os.path.isdir(folder):
         return Absent(f"{named.folder} is not a folder here")
@@ -93,7 +93,7 @@ def ray_package(
         return result
     output, reported = result
     if not isinstance(reported, dict):
-        return Unknown(f"Ray did not say what it would pack: {ending(output, _LIMIT)}")
+        return Unknown(f"Ray did not report what it would pack: {ending(output, _LIMIT)}")
     return _package(reported, folder, named, submitted=launch.submitted or bool(named.listed_in))
 
 

@@ -42,7 +42,7 @@ def _read(paths: list[Path]) -> RayTickets | Unknown:
         tree = parse(source, path) if isinstance(source, bytes) else source
         for number, line in () if isinstance(tree, Unreadable) else _numbers(tree):
             return RayTickets(number, f"{path}:{line}")
-    return Unknown("how many CPUs this verl asks Ray for with each GPU is not understood")
+    return Unknown("how many CPUs this verl requests with each GPU is not understood")
 
 
 def _numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:

@@ -89,7 +89,7 @@ def job_of(parties: Parties, notes: list[str]) -> Job | None:
         reason = (
             parties.configuration.reason if isinstance(parties.configuration, Unknown) else "Hydra refuses it"
         )
-        notes.append(f"what depends on verl's configuration cannot be told: {reason}")
+        notes.append(f"what depends on verl's configuration cannot be determined: {reason}")
         return job
     known = configured(parties.configuration)
     if parties.configuration.get(_EXECUTOR) == "ray":

@@ -32,10 +32,10 @@ def vllm_platform(vllm: VllmTree, packages: Packages | Unknown) -> VllmPlatform 
             if name in version:
                 return VllmPlatform(name, version)
     if torch is None or isinstance(packages, Unknown):
-        return Unknown("which kind of device vLLM would run on cannot be told without torch")
+        return Unknown("which kind of device vLLM would run on cannot be determined without torch")
     if "+cu" in torch.version or any(map(_is_cuda_runtime, packages.distributions)):
         return VllmPlatform("cuda", told_by)
-    return Unknown(f"which kind of device vLLM would run on cannot be told from {told_by}")
+    return Unknown(f"which kind of device vLLM would run on cannot be determined from {told_by}")
 
 
 def _is_cuda_runtime(distribution: Distribution) -> bool:

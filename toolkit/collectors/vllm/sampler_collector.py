@@ -29,7 +29,7 @@ def vllm_sampler(
     if platform.name != "cuda":
         return Absent(f"this vLLM runs on {platform.name}, and FlashInfer on CUDA")
     if VARIABLE in variables.untold:
-        return Unknown(f"{VARIABLE} is set to something that reading the launch files cannot tell")
+        return Unknown(f"{VARIABLE} is set to something that cannot be determined from the launch files")
     reader = SamplerReader(vllm.tree, Capability.read(flashinfer.capability), flashinfer.version)
     value = variables.values.get(VARIABLE)
     chosen = reader.takes_flashinfer(value, processed=False)

@@ -82,7 +82,7 @@ def _of_model(
     """Return what the command requests, or else verl's default."""
     if override is not None:
         if not override.known:
-            return Unknown(f"the value of {override.key} cannot be told from the launch script")
+            return Unknown(f"the value of {override.key} cannot be determined from the launch script")
         return _fact(override.text, override.key, False, interpreter, override.path, override.line)
     for name, path, line in _defaults(Path(verl.imported.folder)):
         return _fact(name, str(path), True, interpreter, str(path), line)

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.leftover import Kept, Leftover
 from verl_doctor.toolkit.machine import Machine
 
 _MIB = 1024 * 1024
-_RUNS = "it runs, and nothing shows that nobody needs it"
+_RUNS = "it runs, and may still be needed"
 
 
 class Job:

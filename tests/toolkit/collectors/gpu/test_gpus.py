@@ -144,7 +144,7 @@ def test_a_gpu_that_is_lost_while_it_is_asked(tmp_path: Path) -> None:
 @unless_disturbed
 def test_one_gpu_that_hangs_hides_no_other(tmp_path: Path) -> None:
     found = seen(tmp_path, Nvml(HEALTHY, {**HEALTHY, "nvmlDeviceGetEccMode": "hangs"}), patience=0.2)
-    assert [device.trouble for device in found.devices] == ["", "it hangs when it is asked"]
+    assert [device.trouble for device in found.devices] == ["", "it hangs when queried"]
 
 
 def test_bindings_that_break_over_one_question(tmp_path: Path) -> None:

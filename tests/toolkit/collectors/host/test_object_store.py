@@ -105,13 +105,13 @@ def test_what_is_not_known_is_said(ray: Tree, tmp_path: Path) -> None:
     start = RayStart("run.sh", 3, {"object-store-memory": "$SIZE"})
     said = store(ray, start)
     assert isinstance(said, Unknown)
-    assert said.reason == "--object-store-memory in run.sh:3 is not told: $SIZE"
+    assert said.reason == "--object-store-memory in run.sh:3 is unknown: $SIZE"
     assert isinstance(store(ray, limits=an_h200_node(None, healthy(7))), Absent)
     constants = tmp_path / "ray" / "_private" / "ray_constants.py"
     constants.write_text(CONSTANTS.replace("10**10", "threshold()"))
     said = store(ray)
     assert isinstance(said, Unknown)
-    assert said.reason == "ray_constants.py of this Ray does not tell REQUIRE_SHM_SIZE_THRESHOLD"
+    assert said.reason == "ray_constants.py of this Ray does not define REQUIRE_SHM_SIZE_THRESHOLD"
 
 
 OWN = (

@@ -70,7 +70,7 @@ def test_a_linked_tree(project: Path) -> None:
 )
 def test_a_head_that_names_no_commit(project: Path, said: str) -> None:
     (project / ".git/HEAD").write_text(said, "latin-1")
-    assert seen(project) == Unknown(f"the checkout in {project} does not say which commit it is at")
+    assert seen(project) == Unknown(f"the checkout in {project} does not record its commit")
 
 
 def test_names_that_stand_for_each_other(project: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_secret_on_the_path_is_not_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("breaking", "failure"),
     [
-        ("import os; os._exit(3)", "ended with exit code 3 and said nothing"),
+        ("import os; os._exit(3)", "ended with exit code 3 and printed nothing"),
         ("import os; os.kill(os.getpid(), 9)", "was ended by SIGKILL"),
         ("raise SystemExit('no licence')", "no licence"),
     ],

@@ -66,10 +66,10 @@ def spill(machine: Machine, name: str) -> Path:
         ({"uses": ("raylet (process 9) has it open", "b", "c")}, AT, "raylet (process 9) has it open, and 2 more processes"),
         ({"used": "session_1/logs/a"}, AT, "logs/a is in use, though no process is seen to use it"),
         ({"used": "session_1/logs/a"}, replace(AT, processes=False), "logs/a is in use"),
-        ({"pid": 9, "maker": "runs"}, AT, "process 9, which its name tells, runs"),
+        ({"pid": 9, "maker": "runs"}, AT, "process 9, which its name contains, runs"),
         ({"pid": 9, "maker": "hidden"}, AT, "/proc hides it"),
         ({"closed": "session_1/x"}, AT, "x cannot be looked into"),
-        ({"untold": "session_1/x"}, AT, "does not tell whether x is in use"),
+        ({"untold": "session_1/x"}, AT, "does not report whether x is in use"),
         ({"seen": "this machine", "lies_on": "nfs4"}, AT, "it lies on nfs4, and processes of other machines may use it"),
         ({"seen": "this namespace"}, AT, "other containers or the host may share this folder"),
         ({"foreign": "session_1/x"}, AT, "x belongs to another user"),
@@ -80,7 +80,7 @@ def spill(machine: Machine, name: str) -> Path:
         ({}, replace(AT, closed=("sshd (process 9) may not be looked into",)), "sshd (process 9) may not be looked into"),
         ({"kind": "shared memory", "type": "file"}, replace(AT, closed=("a", "b")), "a, and 1 more process, so whether"),
         ({}, replace(AT, in_flight=("a descriptor is on its way",)), "a descriptor is on its way"),
-        ({"kind": "spill folder"}, AT, "does not tell whose it is"),
+        ({"kind": "spill folder"}, AT, "does not show its owner"),
         ({"kind": "spill folder", "node": "ab"}, replace(AT, nodeless=("raylet (process 9), which",)), "its node may be that of raylet"),
         ({"kind": "address file", "type": "file"}, AT, "no address that is understood"),
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "connected"}, AT, "a:1, which it names, answers"),
@@ -97,10 +97,10 @@ def test_each_sign_of_life_keeps_it(changes, among, said):
     ("changes", "said"),
     [
         ({}, "no process works in it or names it"),
-        ({"files": 9, "sockets": 3}, "nobody, in any container, has anything in it open or mapped or is bound to its 3 sockets: the kernel counts that"),
-        ({"pid": 9, "maker": "ended"}, "process 9, which its name tells, has ended"),
+        ({"files": 9, "sockets": 3}, "no process, in any container, has anything in it open or mapped or is bound to its 3 sockets: the kernel counts that"),
+        ({"pid": 9, "maker": "ended"}, "process 9, which its name contains, has ended"),
         ({"pid": 9, "maker": "started later"}, "the process that has the number 9 now started after its last change"),
-        ({"kind": "shared memory", "type": "file", "files": 1}, "nobody, in any container, has it open or mapped: the kernel counts that"),
+        ({"kind": "shared memory", "type": "file", "files": 1}, "no process, in any container, has it open or mapped: the kernel counts that"),
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "refused"}, "a:1, which it names, refuses connections"),
     ],
 )  # fmt: skip
@@ -129,7 +129,7 @@ def test_a_number_that_was_given_anew_is_told_by_the_start(machine, started, sai
 def test_a_folder_whose_maker_runs_stays(machine):
     with running(machine, "") as process:
         folder = spill(machine, f"verl_spill_{process.pid}")
-        assert why(machine, folder.name) == f"process {process.pid}, which its name tells, runs"
+        assert why(machine, folder.name) == f"process {process.pid}, which its name contains, runs"
     assert isinstance(verdict(machine, folder.name), Leftover)
 
 
@@ -206,7 +206,7 @@ def test_what_is_none_of_rays_in_a_folder_with_a_trainers_name_is_not_lost(machi
 
 def test_a_date_in_a_name_is_no_process(machine):
     (machine.at("/tmp") / "verl_spill_20251120").mkdir()
-    assert why(machine, "verl_spill_20251120") == "its name does not tell whose it is"
+    assert why(machine, "verl_spill_20251120") == "its name does not show its owner"
 
 
 def test_a_raylet_that_knows_a_folder_by_another_path_tells_its_node(machine):
@@ -391,7 +391,7 @@ def test_from_the_host_of_a_container_that_shares_its_folders(machine):
         assert container.stdout is not None
         assert container.stdout.readline() == "2\n"
         try:
-            assert "process 2, which its name tells, runs" in why(machine, folder.name)
+            assert "process 2, which its name contains, runs" in why(machine, folder.name)
         finally:
             for child in _below(container.pid):
                 with contextlib.suppress(ProcessLookupError):
@@ -457,7 +457,7 @@ def test_a_maker_that_proc_hides_runs(public):
     give_to_nobody(*(path for folder in (live, dead) for path in (folder, *folder.rglob("*"))))
     hidden = ["unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && exec "$@"', "sh"]
     said = judged_in(hidden, public, nobody=True)
-    assert said[live.name] == f"process {os.getpid()}, which its name tells, runs, and /proc hides it"
+    assert said[live.name] == f"process {os.getpid()}, which its name contains, runs, and /proc hides it"
     assert "their processes are not seen from here" in said[dead.name]
 
 

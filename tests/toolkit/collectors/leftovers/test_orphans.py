@@ -201,7 +201,7 @@ def test_what_belongs_together_is_kept_together() -> None:
         ([row(21, 1, "VLLM::EngineCore")], {"elsewhere": "it runs in another container: look from in there"}, "it runs in another container: look from in there"),
         ([row(21, 0, "VLLM::EngineCore")], {}, "its parent is not seen from here: it was started from outside of this container, or /proc hides it"),
         ([row(21, 1, "ray::WorkerDict"), row(22, 21, "bash -c train")], {}, "its child bash (process 22) is none of a job's known helpers"),
-        ([row(21, 1, "ray::DashboardAgent")], {"session": None}, "to which Ray it belongs cannot be told"),
+        ([row(21, 1, "ray::DashboardAgent")], {"session": None}, "to which Ray it belongs cannot be determined"),
         ([row(21, 1, SPAWNED)], {"engines": (21,), "age": 1.0}, "it started less than a minute ago"),
         ([row(21, 1, "X::Worker")], {"foreign": {21: "its title proves nothing"}}, "its title proves nothing"),
         ([row(21, 1, "VLLM::EngineCore")], {"abandoned": False}, "nothing shows that its job has ended"),

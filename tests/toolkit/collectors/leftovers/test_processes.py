@@ -117,7 +117,7 @@ def test_an_agent_of_ray_whose_session_is_not_known_is_kept(tini: Reaper) -> Non
     dead, (agent,) = tini.job("ray::DashboardAgent", trainer="raylet")
     tini.kill(dead)
     (one,) = [one for one in look().kept if f"(process {agent})" in one.name]
-    assert one.why == "to which Ray it belongs cannot be told"
+    assert one.why == "to which Ray it belongs cannot be determined"
 
 
 def test_a_recorded_machine_has_no_processes_to_look_at(tmp_path: Path) -> None:

@@ -227,12 +227,12 @@ def test_one_of_two_indexes_is_not_called_all() -> None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ("no such option: --dry-run\n", "this installer knows no dry run (no such option: --dry-run)"),
-        ("error: unexpected argument '--dry-run' found\n", "this installer knows no dry run"),
+        ("no such option: --dry-run\n", "this installer has no dry run (no such option: --dry-run)"),
+        ("error: unexpected argument '--dry-run' found\n", "this installer has no dry run"),
         ("ERROR: Could not find an activated virtualenv (required).\n", "Could not find an activated"),
         ("error: The interpreter at /usr is externally managed, and indicates\n", "The interpreter at /usr"),
         ("ERROR: Exception:\nTraceback\n  File x\nValueError: no hostname\n", "ValueError: no hostname"),
-        ("", "it failed and said nothing"),
+        ("", "it failed and printed nothing"),
     ],
 )
 def test_any_other_failure_leaves_the_question_open(said: str, reason: str) -> None:

@@ -90,6 +90,6 @@ def test_a_group_goes_with_its_actors_alone() -> None:
     assert judged(replace(CLUSTER, actors=(inside,)))["pool"] == PROOF
     nameless = replace(inside, name="")
     assert judged(replace(CLUSTER, actors=(nameless,))) == {
-        "": "it has no name by which Ray could be asked to end it",
+        "": "it has no name by which Ray could end it",
         "pool": "actor Reward is in it, or made it, and is kept",
     }

@@ -225,7 +225,7 @@ def test_without_nvml_what_sleep_gives_back_is_not_told(tmp_path: Path) -> None:
     site = packages(tmp_path / "site", vllm=SLEEPS.format(back=0), pynvml=fails)
     outcome = vllm.climb(stage(tmp_path, site, device="cuda"))
     assert outcome.status == "passed"
-    assert outcome.notes == ("how much memory sleep gives back: NVML does not tell it here",)
+    assert outcome.notes == ("how much memory sleep gives back: NVML does not report it here",)
 
 
 @pytest.mark.parametrize(

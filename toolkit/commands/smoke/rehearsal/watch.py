@@ -137,7 +137,7 @@ class Watcher:
         if self._refused >= _INSISTED and requests:
             return End("no node", f"Ray has no node with {requests[-1]}, and waits for one without end")
         if _UNREACHED.search(new) and not self._is_past("Ray"):
-            return End("no answer from Ray", "the Ray cluster that it was led to does not answer")
+            return End("no answer from Ray", "the Ray cluster that it tried to join does not respond")
         return None
 
     def _is_past(self, name: str) -> bool:
@@ -148,12 +148,12 @@ class Watcher:
         if self._works():
             return None
         if self._failed and quiet > _QUIET_AFTER_FAILURE:
-            silence = f"nothing was heard for {quiet:.0f} s: the trainer waits for it without end"
+            silence = f"no output for {quiet:.0f} s: the trainer waits for it without end"
             return End("process failed", f"{FAILED}: vLLM's engine, and {silence}")
         if now - max(self._last_event, self._queried) > _QUIET:
             self._queried = now
             if waits := self._waits_for():
-                return End(waits.kind, f"nothing was heard for {quiet:.0f} s: {waits.sentence}")
+                return End(waits.kind, f"no output for {quiet:.0f} s: {waits.sentence}")
         return None
 
     def _works(self) -> bool:

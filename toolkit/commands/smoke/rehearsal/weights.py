@@ -59,7 +59,7 @@ def weights_wrong(moved: Weights | None, *, own_reward: bool) -> tuple[str, str]
     if not own_reward:
         return None
     if moved is None:
-        return "verl says that the step is done, and no optimizer took one", "SMOKE157"
+        return "verl reports that the step is done, and no optimizer took one", "SMOKE157"
     if moved.moved == 0:
         return f"the step moved none of {moved.tensors} tensors, with rewards that differ", "SMOKE157"
     if moved.visible and moved.arrived == 0 and not moved.renewed:

@@ -42,7 +42,7 @@ _ENDS: Mapping[EndedFor, tuple[str, str]] = {
         "SMOKE153",
         "give Ray what is asked for (ray_kwargs.ray_init.num_cpus), or ask for less",
     ),
-    "process failed": ("SMOKE154", "repair what that process says: the trainer waits for it without end"),
+    "process failed": ("SMOKE154", "repair what that process reports: the trainer waits for it without end"),
     "no answer from Ray": ("SMOKE155", "take the address out, or start a Ray there"),
     "time": (HANGS, "see at the end of the log what it did last"),
 }
@@ -114,7 +114,7 @@ def _failed(
     found = None if code in _NO_FAILURE else cause_in(text)
     words = [found.words if found else "", ran.ending]
     remedy = remedy_of(ran) or remedy
-    cause = "; ".join(filter(None, words)) or f"verl ended with status {ran.code}, and did not say why"
+    cause = "; ".join(filter(None, words)) or f"verl ended with status {ran.code}, and gave no reason"
     where = f" (in the part: {watcher.part})" if watcher.part else ""
     lines = found.lines if found else ()
     return Outcome("failed", f"{cause}{where}", remedy, code, lines, ran.log, steps, notes, watcher.phase)
@@ -147,7 +147,9 @@ def notes_of(job: Job) -> list[str]:
         for replacement in replaced_from_script(job.words.replaced)
     ]
     notes += [f"{key} is accepted and never read by this verl" for key in job.unheeded]
-    notes += [f"left out {word}: reading the script cannot tell its value" for word in job.words.untold]
+    notes += [
+        f"left out {word}: its value cannot be determined by reading the script" for word in job.words.untold
+    ]
     return notes
 
 

@@ -126,4 +126,4 @@ def test_who_works_silently_is_left_alone_and_who_stops_is_not() -> None:
 def test_a_cluster_that_does_not_answer_ends_the_run_before_there_is_one_of_its_own() -> None:
     run = Run()
     said = "[2026-11-21] gcs_rpc_client.h:151: Failed to connect to GCS at address 10.0.0.9:6379 within 5 seconds.\n"
-    assert run.after(20, BEGIN + said) == "the Ray cluster that it was led to does not answer"
+    assert run.after(20, BEGIN + said) == "the Ray cluster that it tried to join does not respond"

@@ -111,11 +111,11 @@ def test_the_first_cause_and_the_part_are_told(tmp_path: Path) -> None:
     [
         (End("no node", "Ray has no node with {'CPU': 3.0}, and waits for one without end"), "SMOKE153"),
         (
-            End("no room", "nothing was heard for 90 s: Ray cannot start 8 x SimpleStorageUnit (1 CPU)"),
+            End("no room", "no output for 90 s: Ray cannot start 8 x SimpleStorageUnit (1 CPU)"),
             "SMOKE153",
         ),
-        (End("process failed", "a process of the job failed, and nothing was heard for 46 s"), "SMOKE154"),
-        (End("no answer from Ray", "the Ray cluster that it was led to does not answer"), "SMOKE155"),
+        (End("process failed", "a process of the job failed, and there was no output for 46 s"), "SMOKE154"),
+        (End("no answer from Ray", "the Ray cluster that it tried to join does not respond"), "SMOKE155"),
         (End("time", "it did not finish within 600 s"), "SMOKE111"),
     ],
 )
