@@ -11,6 +11,7 @@ from typing import Literal
 Kind = Literal[
     "session folder",
     "spill folder",
+    "temporary folder",
     "shared memory",
     "socket",
     "address file",

@@ -18,6 +18,7 @@ from pathlib import Path
 from verl_doctor.toolkit.process.collector_lock import TURNS
 from verl_doctor.toolkit.process.dialogue import Dialogue
 from verl_doctor.toolkit.process.group import Output, run_group, started
+from verl_doctor.toolkit.process.locked_folder import temporary_folder
 
 __all__ = ["Answer", "Machine", "Output", "Runner"]
 
@@ -183,7 +184,7 @@ def _at_once(path: str, flags: int) -> int:
 
 def _private_folder() -> tempfile.TemporaryDirectory[str]:
     try:
-        return tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True)
+        return temporary_folder()
     except FileNotFoundError:
         raise OSError(errno.EROFS, _NO_TEMPORARY_FOLDER) from None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +14,7 @@ from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.patchsets.patched import PatchedFile
 from verl_doctor.toolkit.patchsets.patchset import AnyPatch
+from verl_doctor.toolkit.process.locked_folder import temporary_folder
 from verl_doctor.toolkit.sources.python.restore import Hunk, restored
 from verl_doctor.toolkit.sources.python.source import parse, walk
 
@@ -98,7 +98,7 @@ def _lines(text: str, hunk: Hunk, first: int) -> frozenset[int]:
 @contextmanager
 def _as_it_was(folder: Path, texts: Mapping[str, str]) -> Iterator[Path]:
     """Make a temporary copy of a tree from links, with other contents in these files."""
-    with tempfile.TemporaryDirectory(prefix="verl-doctor-") as parent:
+    with temporary_folder() as parent:
         shadow = Path(parent, folder.name)
         for place, folders, names in os.walk(folder):
             folders[:] = [name for name in folders if name != "__pycache__"]

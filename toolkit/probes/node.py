@@ -54,7 +54,7 @@ def _carried_out(order: dict[str, Any], parcel: bytes) -> dict[str, Any]:
         return {
             "missing": "its Python is {}.{}, the doctor needs {}.{}".format(*sys.version_info[:2], *_OLDEST)
         }
-    folder = tempfile.mkdtemp(prefix="verl-doctor-node-")
+    folder = tempfile.mkdtemp(prefix=f"verl-doctor-{os.getpid()}-")  # by which `clean` recognises it
     try:
         unpack(parcel, folder)
         return _run(folder, order["request"], time.monotonic() + order["seconds"])

@@ -11,13 +11,22 @@ import contextlib
 import fcntl
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 LOCK = "owned"
+TEMPORARY = "verl-doctor-"
+"""Prefix of folders for temporary files; the number of the process that made the folder follows, and 8 more characters."""
+
 _NOT_YET = "not-owned-yet"
 _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Create a folder for temporary files. If this process is killed, `verl-doctor clean` recognises the folder by its name."""
+    return tempfile.TemporaryDirectory(prefix=f"{TEMPORARY}{os.getpid()}-", ignore_cleanup_errors=True)
 
 
 @contextlib.contextmanager

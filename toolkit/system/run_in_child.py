@@ -11,10 +11,10 @@ import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process.locked_folder import temporary_folder
 
 R = TypeVar("R")
 
@@ -35,7 +35,7 @@ def aside(work: Callable[[], R], limit: float) -> R:
     `functools.partial` of a module's function. Raises TimeoutError.
     """
     if _cores() > 1:
-        with TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as folder:
+        with temporary_folder() as folder:
             Path(folder, _REQUEST).write_bytes(pickle.dumps(work))
             child = [sys.executable, "-c", _CHILD, folder, pickle.dumps(sys.path).hex()]
             ended = Machine().run(child, timeout=limit)

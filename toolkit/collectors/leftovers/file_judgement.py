@@ -17,6 +17,7 @@ GRACE = 60.0
 _EXPECTED = {
     "session folder": "folder",
     "spill folder": "folder",
+    "temporary folder": "folder",
     "shared memory": "file",
     "socket": "socket",
     "address file": "file",

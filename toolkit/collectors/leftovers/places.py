@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.leftover import Kind
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process.locked_folder import TEMPORARY
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - it is looked at
 _TEMPORARY = "/tmp"  # noqa: S108 - it is looked at
@@ -29,13 +30,14 @@ _OF_RAY: tuple[tuple[Kind, str], ...] = (
     ("address file", r"ray_current_cluster"),
 )
 # In a folder for temporary files: those of a trainer derived from verl; verl's sockets for sending weights to vLLM
-# (verl/workers/rollout/vllm_rollout); vLLM's own (vllm/utils/network_utils.py: get_open_zmq_ipc_path).
+# (verl/workers/rollout/vllm_rollout); vLLM's own (vllm/utils/network_utils.py: get_open_zmq_ipc_path); verl-doctor's.
 _TEMPORARIES: tuple[tuple[Kind, str], ...] = (
     ("session folder", r"verl_ray_(?:[\w.-]+_)?(?P<pid>\d+)|verl_ray_[\w.-]+"),
     ("spill folder", r"verl_spill_(?:[\w.-]+_)?(?P<pid>\d+)|verl_spill_[\w.-]+"),
     ("socket", r"rl-colocate-zmq-[\w.-]+\.sock"),
     ("socket", r"verl_vllm_zmq_(?P<pid>\d+)(?:_[\w.-]+)?\.ipc"),
     ("socket", _UUID),
+    ("temporary folder", rf"{TEMPORARY}(?P<pid>\d+)-[a-z0-9_]{{8}}"),
 )
 # What any release of Ray puts into a session (ray/_private/node.py, services.py; ray/dashboard), and what lies next to sessions.
 _IN_SESSION = (
@@ -107,7 +109,12 @@ def places(
         *((folder, _SPILLED) for folder in _real(machine, spill)),
         *((folder, _SEGMENTS) for folder in _real(machine, [SHARED_MEMORY])),
     ]
-    found = {place.path: place for folder, known in folders for place in _in(machine, folder, known)}
+    found = {
+        place.path: place
+        for folder, known in folders
+        for place in _in(machine, folder, known)
+        if not _is_own(place)
+    }
     within = tuple(place.path + "/" for place in found.values())
     return tuple(place for path, place in sorted(found.items()) if not path.startswith(within))
 
@@ -116,6 +123,11 @@ def place_at(path: str) -> Place | None:
     """Identify a file by its name; None if no leftover has such a name."""
     folder, _, entry = path.rpartition("/")
     return next(_named(folder, entry, (*_OF_RAY, *_TEMPORARIES, *_SPILLED, *_SEGMENTS)), None)
+
+
+def _is_own(place: Place) -> bool:
+    """Whether this process made the folder for what it is doing."""
+    return place.kind == "temporary folder" and place.pid == os.getpid()
 
 
 def _real(machine: Machine, paths: Iterable[str]) -> list[str]:

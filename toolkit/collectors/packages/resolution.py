@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +38,7 @@ from verl_doctor.toolkit.collectors.packages.installer_errors import Complaint, 
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine, Output
+from verl_doctor.toolkit.process.locked_folder import temporary_folder
 from verl_doctor.toolkit.system.secret import without_user
 from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.text import canonical
@@ -192,7 +192,7 @@ def resolution(
         return _not_verified((*installer.typed, *request.keeps, *request.wanted), request, source)
     known = InstallNeeds() if isinstance(needs, Unknown) else needs
     requests = attempts(packages, requirements, known.extras, known.engine, known.ray)
-    with tempfile.TemporaryDirectory(prefix="verl-doctor-", ignore_cleanup_errors=True) as folder:
+    with temporary_folder() as folder:
         dry_runs = _DryRuns(machine, installer, packages, known, Path(folder))
         first = found = dry_runs.run(requests[0])
         for other in requests[1:]:

@@ -31,7 +31,7 @@ from verl_doctor.toolkit.system.safe_remove import erase, rename
 from verl_doctor.toolkit.text import counted
 
 _LONGEST_NAME = 255
-_FOLDERS = frozenset({"session folder", "spill folder"})
+_FOLDERS = frozenset({"session folder", "spill folder", "temporary folder"})
 # How many items share one scan of all processes, which takes half a second on a busy node.
 _FOLDERS_TOGETHER, _FILES_TOGETHER = 10, 100
 _LATEST = "session_latest"

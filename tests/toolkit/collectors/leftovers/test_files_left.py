@@ -28,7 +28,7 @@ from support.left_behind import (
     verdict,
 )
 
-from verl_doctor.toolkit.collectors.leftovers import files
+from verl_doctor.toolkit.collectors.leftovers import files, places
 from verl_doctor.toolkit.collectors.leftovers.file_judgement import judged
 from verl_doctor.toolkit.collectors.leftovers.files import LeftFile, LeftFiles
 from verl_doctor.toolkit.collectors.leftovers.process_signs import signs_of
@@ -131,6 +131,22 @@ def test_a_folder_whose_maker_runs_stays(machine):
         folder = spill(machine, f"verl_spill_{process.pid}")
         assert why(machine, folder.name) == f"process {process.pid}, which its name contains, runs"
     assert isinstance(verdict(machine, folder.name), Leftover)
+
+
+def test_temporary_folders_of_a_killed_doctor_are_left_over_and_those_of_a_running_one_stay(machine):
+    def folder_of(pid):
+        folder = machine.at(f"/tmp/verl-doctor-{pid}-h4et_966")
+        folder.mkdir(parents=True)
+        (folder / "asked").touch()
+        return folder.name
+
+    killed, own = folder_of(NOBODY), folder_of(os.getpid())
+    assert isinstance(verdict(machine, killed), Leftover)
+    assert own not in {place.name for place in places.places(machine, [], [], [])}
+    with running(machine, "") as process:
+        assert why(machine, folder_of(process.pid)) == f"process {process.pid}, which its name tells, runs"
+    with running(machine, "", env={"TMPDIR": f"/tmp/{killed}"}):  # a child that outlived it
+        assert "names" in why(machine, killed)
 
 
 def test_a_maker_that_waits_to_be_reaped_has_ended(machine):

@@ -16,6 +16,7 @@ from verl_doctor.toolkit.collectors.leftovers.places import place_at
         ("/dev/shm/torch_4711_9_0", 4711),
         ("/dev/shm/psm_9daa4304", 0),
         ("/tmp/verl_vllm_zmq_12_0.ipc", 12),
+        ("/tmp/verl-doctor-4711-h4et_966", 4711),
     ],
 )
 def test_the_process_is_told_by_the_name(path: str, pid: int) -> None:
@@ -27,3 +28,9 @@ def test_the_process_is_told_by_the_name(path: str, pid: int) -> None:
 @pytest.mark.parametrize("name", ["cuda.shm", "cuda.shm.0.zz.1", "sem.loky-me-x", "weights.bin", "sem.mine"])
 def test_another_name_is_nobodys_leftover(name: str) -> None:
     assert place_at(f"/dev/shm/{name}") is None
+
+
+# A demonstration's environment, logs that `smoke` kept, and what 0.1 made: none of them holds the number of a process.
+@pytest.mark.parametrize("name", ["demo-h4et_966", "smoke-2026-11-28T05-00-00-node-h4et_966", "h4et_966"])
+def test_folders_of_verl_doctor_that_users_keep_are_no_leftovers(name: str) -> None:
+    assert place_at(f"/tmp/verl-doctor-{name}") is None
