@@ -152,7 +152,7 @@ def _behind(group: list[ApiUse]) -> str:
 
 
 def unresolved(uses: ApiUses, *kinds: str) -> tuple[Unjudged, ...]:
-    """The uses of these kinds of which cannot be told whether they are there, and the files that were not read for uses."""
+    """The uses of these kinds whose targets may or may not exist, and the files that were not read for uses."""
     uncertain = (
         Unjudged(use.name, use.reason, Location(use.path, use.line))
         for use in uses.uses

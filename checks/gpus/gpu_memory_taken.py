@@ -80,9 +80,9 @@ def gpu_memory_taken(
         return
     most = max(held, key=lambda device: _missing(device, share))
     proven = _proven(left)
-    who = _who(held, proven)
-    remainder = not who and all(device.memory and device.memory.used < CONTEXT for device in held)
-    by = f": held by {who or _without_process(gpus.openers, proven)}" if not remainder else ""
+    held_by = _who(held, proven)
+    remainder = not held_by and all(device.memory and device.memory.used < CONTEXT for device in held)
+    by = f": held by {held_by or _without_process(gpus.openers, proven)}" if not remainder else ""
     yield Finding(
         f"{named(held)}: {_UTILISATION.rpartition('.')[2]}={share:g} asks for {gib(_wanted(most, share))}, and "
         f"{gib(_missing(most, share))} of it are missing{by}",

@@ -1,4 +1,4 @@
-"""PY100: the target's Python could not be asked."""
+"""PY100: the target's Python could not be queried."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _FEW = GIB  # too few bytes to matter
 _WIDE = files_of(shard("model.safetensors", 28 * GIB, kinds={"F32": 28 * GIB}))
 
 
-def _saying(dtype: str) -> Model:
+def _declaring(dtype: str) -> Model:
     return Model("/models/qwen", "--model", dtype=dtype)
 
 
@@ -24,10 +24,10 @@ def _saying(dtype: str) -> Model:
     "LOAD111",
     severity="info",
     examples=lambda: [
-        Example("as configured", (_saying("bfloat16"), files_of(shard("model.safetensors", 28 * GIB)))),
-        Example("float32 by intention", (_saying("float32"), _WIDE)),
-        Example("a few norms are wider", (_saying("bfloat16"), files_of(shard("model.safetensors", 28 * GIB, kinds={"BF16": 27 * GIB, "F32": GIB})))),
-        Example("twice the bytes", (_saying("bfloat16"), _WIDE), "28.0 GiB of weights are stored as float32"),
+        Example("as configured", (_declaring("bfloat16"), files_of(shard("model.safetensors", 28 * GIB)))),
+        Example("float32 by intention", (_declaring("float32"), _WIDE)),
+        Example("a few norms are wider", (_declaring("bfloat16"), files_of(shard("model.safetensors", 28 * GIB, kinds={"BF16": 27 * GIB, "F32": GIB})))),
+        Example("twice the bytes", (_declaring("bfloat16"), _WIDE), "28.0 GiB of weights are stored as float32"),
     ],
 )  # fmt: skip
 def weights_wider_than_declared(model: Model, files: ModelFiles) -> Iterator[Finding]:

@@ -99,9 +99,9 @@ def _ahead(addresses: RayAddresses, starts: RayStarts) -> Iterator[Finding]:
     )
     if head is None or (joins is None and (named is None or named.text == "local")):
         return
-    who = "ray start --address" if joins is not None else "a driver with a given address"
+    client = "ray start --address" if joins is not None else "a driver with a given address"
     yield Finding(
-        f"ray start --head would require this user's token, but {who} sends none unless {_VARIABLE} is set",
+        f"ray start --head would require this user's token, but {client} sends none unless {_VARIABLE} is set",
         Evidence(
             f"{_VARIABLE} is not set, and a token exists",
             f"{_VARIABLE}=token, or {_VARIABLE}=disabled, for all of them",

@@ -162,10 +162,10 @@ def _open_sessions(pid: int, machine: Machine) -> Iterator[str]:
 
 def _answers(path: Path) -> bool:
     """Whether a process listens there. Only a refused connection proves that none does."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.settimeout(_SOCKET_TIMEOUT)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_SOCKET_TIMEOUT)
         try:
-            asking.connect(str(path))
+            connection.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except OSError:

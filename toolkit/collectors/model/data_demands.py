@@ -97,14 +97,14 @@ def data_demands(
     reads_key = "reward_fn_key" in manager or not manager  # from 0.7 on the column's name is fixed
     source = _overridden(values, _SOURCE, SOURCE_KEY) if reads_key else SOURCE_KEY
     truth = 'non_tensor_batch["reward_model"]["ground_truth"]'
-    asks = any(truth in text for text in (_text(tree, name) or "" for name in _MANAGERS))
+    is_read = any(truth in text for text in (_text(tree, name) or "" for name in _MANAGERS))
     batch, batch_from = _batch(values, tree)
     return DataDemands(
         read_from=str(Path(tree.folder, _DATASET)),
         kinds=("parquet", *(("json", "jsonl") if '".jsonl"' in dataset else ())),
         prompt=prompt,
         source=source if managed else "",
-        truth="reward_model.ground_truth" if managed and asks else "",
+        truth="reward_model.ground_truth" if managed and is_read else "",
         own_score=given(values, *_OWN_SCORE) is not None,
         source_by=_SOURCE if reads_key else "",
         batch=batch,

@@ -54,10 +54,10 @@ def _reasons(
     mode = (
         {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token} if token else {"RAY_AUTH_MODE": "disabled"}
     )
-    heard = run_probe(machine, python, ray_remove, json.dumps(question), timeout=_LIMIT, variables=mode)
-    if isinstance(heard, Unknown):
-        return {"": heard.reason}
-    answer, reported = heard
+    result = run_probe(machine, python, ray_remove, json.dumps(question), timeout=_LIMIT, variables=mode)
+    if isinstance(result, Unknown):
+        return {"": result.reason}
+    answer, reported = result
     if not isinstance(reported, dict):
         return {"": f"Ray could not be queried: {ending(answer, _LIMIT)}"}
     return dict(reported.get("told") or {"": str(reported.get("refused") or _SILENCE)})

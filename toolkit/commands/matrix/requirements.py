@@ -95,8 +95,8 @@ def _applying(
         extra = waiting.pop(0)
         done.add(extra)
         for requirement in requirements:
-            asks = "extra" in str(requirement.marker or "")
-            if asks is not bool(extra) or not applies(requirement, {**markers, "extra": extra}):
+            is_extra = "extra" in str(requirement.marker or "")
+            if is_extra is not bool(extra) or not applies(requirement, {**markers, "extra": extra}):
                 continue
             name = canonical(requirement.name)
             if name == owner:

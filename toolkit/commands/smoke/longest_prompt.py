@@ -45,8 +45,8 @@ def most_tokens(machine: Machine, facts: Facts, there: Configuration) -> int | N
     if any(value is not MISSING and value for value in map(there.get, _ADDITIONS)):
         return None
     column = str(there.get("data.prompt_key"))
-    heard = run_probe(machine, interpreter.executable, prompts, column, *read, timeout=_LIMIT)
-    reported = None if isinstance(heard, Unknown) else heard[1]
+    result = run_probe(machine, interpreter.executable, prompts, column, *read, timeout=_LIMIT)
+    reported = None if isinstance(result, Unknown) else result[1]
     if not isinstance(reported, list) or None in reported:
         return None
     return max(int(row["bytes"]) + _OF_MESSAGE * int(row["messages"]) for row in reported) + _OF_TEMPLATE

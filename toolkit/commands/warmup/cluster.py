@@ -48,8 +48,8 @@ def warm_nodes(
         with contextlib.closing(
             way.query(look, watch=progress.show, longest=min(nodes.budget, _LOOK))
         ) as responses:
-            heard = {_key(answer): answer for answer in responses}
-        found = {key: _node(answer) for key, answer in heard.items()}
+            by_node = {_key(response): response for response in responses}
+        found = {key: _node(response) for key, response in by_node.items()}
         cold = {
             key: node.pages for key, node in found.items() if node.pages is not None and node.pages.missing
         }
@@ -59,7 +59,7 @@ def warm_nodes(
             longest, budget = _patience(cold, sharing, nodes.budget)
             way = transport.way_to(replace(nodes, budget=budget), run, collection)
             parcel = warm_parcel(run, warm_request, longest - min(_SUMMING_UP, longest / 2))
-            only = [heard[key] for key in cold]
+            only = [by_node[key] for key in cold]
             found |= {
                 key: Node(found[key].name, missing="it was ended before it had reported") for key in cold
             }
@@ -68,8 +68,8 @@ def warm_nodes(
                 contextlib.suppress(KeyboardInterrupt),
                 contextlib.closing(way.query(parcel, only, progress.show, longest, sharing)) as responses,
             ):
-                for answer in responses:
-                    found[_key(answer)] = _node(answer)
+                for response in responses:
+                    found[_key(response)] = _node(response)
     return tuple(sorted(found.values(), key=lambda node: node.name))
 
 
@@ -86,17 +86,17 @@ def _patience(cold: Mapping[str, Summary], sharing: Sharing, budget: float) -> t
     return min(longest, budget), min(longest * turns, budget)
 
 
-def _key(answer: NodeResponse) -> str:
-    return answer.number or answer.node
+def _key(response: NodeResponse) -> str:
+    return response.number or response.node
 
 
-def _node(answer: NodeResponse) -> Node:
-    if answer.missing or WARMED not in answer.facts:
-        return Node(answer.node, missing=answer.missing or "it did not report")
+def _node(response: NodeResponse) -> Node:
+    if response.missing or WARMED not in response.facts:
+        return Node(response.node, missing=response.missing or "it did not report")
     try:
-        return Node(answer.node, restored(Summary, json.loads(answer.facts[WARMED])))
+        return Node(response.node, restored(Summary, json.loads(response.facts[WARMED])))
     except (ValueError, TypeError):
-        return Node(answer.node, missing="its answer is damaged")
+        return Node(response.node, missing="its answer is damaged")
 
 
 def _sentence(cold: Mapping[str, Summary], sharing: Sharing) -> str:

@@ -141,10 +141,10 @@ def first_rows(
     if not pairs:
         return tuple(map(Rows, paths))
     folder.mkdir(parents=True, exist_ok=True)
-    heard = run_probe(machine, python, first_rows_probe, str(ROWS), *pairs, timeout=_LIMIT)
-    if isinstance(heard, Unknown):
-        return heard
-    answer, reported = heard
+    result = run_probe(machine, python, first_rows_probe, str(ROWS), *pairs, timeout=_LIMIT)
+    if isinstance(result, Unknown):
+        return result
+    answer, reported = result
     if not isinstance(reported, list) or len(reported) != len(places):
         return Unknown(f"the first rows of {', '.join(named)} could not be copied: {ending(answer, _LIMIT)}")
     found = {}

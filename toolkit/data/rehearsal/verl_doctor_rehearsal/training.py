@@ -2,6 +2,6 @@
 
 from verl_doctor_rehearsal import own_sockets, witness
 
-witness.tell("verl imported")
+witness.record("verl imported")
 witness.watch_training()
 own_sockets.use()

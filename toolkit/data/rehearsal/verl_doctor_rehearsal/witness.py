@@ -23,7 +23,7 @@ _DIGITS = 16
 _MOST = 1 << 20  # numbers of each tensor
 
 
-def tell(event: str, **more: Any) -> None:
+def record(event: str, **more: Any) -> None:
     """Write one event: a line is a single write to a file opened for appending."""
     if not (path := os.environ.get("VERL_DOCTOR_TOLD")):
         return
@@ -83,11 +83,11 @@ def pieces(parameter: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _before_update(optimizer: torch.optim.Optimizer, _args: Any, _more: Any) -> None:
-    tell("before update", **_digests(_of_optimizer(optimizer)))
+    record("before update", **_digests(_of_optimizer(optimizer)))
 
 
 def _after_update(optimizer: torch.optim.Optimizer, _args: Any, _more: Any) -> None:
-    tell("after update", **_digests(_of_optimizer(optimizer)))
+    record("after update", **_digests(_of_optimizer(optimizer)))
 
 
 def watch_training() -> None:
@@ -98,7 +98,7 @@ def watch_training() -> None:
 
 def watch_rollout() -> None:
     """Record what a vLLM model holds after each weight update."""
-    tell("rollout process")
+    record("rollout process")
     from vllm.model_executor.models.utils import AutoWeightsLoader
 
     load = AutoWeightsLoader.load_weights
@@ -106,7 +106,7 @@ def watch_rollout() -> None:
     @functools.wraps(load)
     def load_weights(self: Any, *rest: Any, **more: Any) -> Any:
         loaded = load(self, *rest, **more)
-        tell("rollout weights", **_digests(self.module.parameters()))
+        record("rollout weights", **_digests(self.module.parameters()))
         return loaded
 
     AutoWeightsLoader.load_weights = load_weights
