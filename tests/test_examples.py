@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.rule import Check
-from verl_doctor.toolkit.testing import check_examples
+from verl_doctor.toolkit.testing import check_examples, run_check
 
 KNOWN = registry.load()
 
@@ -24,3 +26,16 @@ def test_every_fix_repairs_a_rule_that_exists() -> None:
 def test_every_requirement_is_a_rule_that_exists() -> None:
     codes = {check.code for check in KNOWN.checks}
     assert {need for check in KNOWN.checks for need in check.requires} <= codes
+
+
+def test_a_remedy_begins_in_lower_case_and_has_no_full_stop() -> None:
+    remedies = [
+        (check.code, finding.remedy)
+        for check in KNOWN.checks
+        for example in check.examples
+        if example.expect is not None
+        for finding in run_check(check, *example.facts).findings
+    ]
+    assert [
+        found for found in remedies if re.match(r"[A-Z][a-z]+\b", found[1]) or found[1].endswith(".")
+    ] == []

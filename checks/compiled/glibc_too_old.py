@@ -80,7 +80,7 @@ def glibc_too_old(interpreter: Interpreter, wheels: Wheels) -> Iterator[Finding]
             message,
             Evidence(found, wanted, f"{wheel.location}/WHEEL"),
             location=Location(wheel.location),
-            remedy=f"Run in a container that has {wanted}, or install a release of {wheel.name} made for this machine",
+            remedy=f"run in a container that has {wanted}, or install a release of {wheel.name} made for this machine",
             subject=Subject("package", wheel.name, wheel.version),
         )
 

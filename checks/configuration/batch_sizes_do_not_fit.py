@@ -180,7 +180,7 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
             _GROUPS,
             f"{counted(int(gpus), 'GPU')} cannot be divided into rollout groups of {tensor:g}",
             (*_GPUS, f"{_ROLLOUT}.tensor_model_parallel_size"),
-            "Choose a tensor_model_parallel_size that divides the number of GPUs",
+            "choose a tensor_model_parallel_size that divides the number of GPUs",
             values={
                 f"{_ROLLOUT}.tensor_model_parallel_size": (groups := _nearest_divisor(int(gpus), int(tensor)))
             },
@@ -198,7 +198,7 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
             "remove padding",
             f"sequence parallelism ({sequence:g}) needs {padding}=True",
             (f"{_ACTOR}.ulysses_sequence_parallel_size", padding),
-            f"Set {padding}=True",
+            f"set {padding}=True",
             values={padding: True},
             why="sequences are split only where rows have no padding",
         )
@@ -207,7 +207,7 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
             "temperature",
             f"validation samples, but {_ROLLOUT}.temperature is 0",
             (f"{_ROLLOUT}.val_kwargs.do_sample", f"{_ROLLOUT}.temperature"),
-            f"Set {_ROLLOUT}.val_kwargs.do_sample=False, or a temperature above 0",
+            f"set {_ROLLOUT}.val_kwargs.do_sample=False, or a temperature above 0",
             values={f"{_ROLLOUT}.val_kwargs.do_sample": False},
             why="at temperature 0 nothing is sampled",
         )
@@ -232,7 +232,7 @@ def _dynamic_batches(there: Configuration, *, padded: bool) -> Iterator[_Broken]
                 "row in a batch",
                 f"{key.rpartition('.')[2]} ({most:g}) is less than {tokens}",
                 (key, "data.max_prompt_length", "data.max_response_length"),
-                f"Set {key} to {-(-row // sequence):g} or more",
+                f"set {key} to {-(-row // sequence):g} or more",
                 certain=padded,
                 values={key: -(-int(row) // int(sequence))},
                 why=f"a row has {prompt:g} + {response:g} = {row:g} tokens, on {sequence:g} GPUs",
@@ -269,7 +269,7 @@ def _whole_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
             "divisible by the GPUs",
             f"{batch:g} * {samples:g} = {batch * samples:g} samples cannot be divided among {counted(int(gpus), 'GPU')}",
             ("data.train_batch_size", f"{_ROLLOUT}.n", *_GPUS),
-            "Choose a data.train_batch_size so that its product with rollout.n is a multiple of the number of GPUs",
+            "choose a data.train_batch_size so that its product with rollout.n is a multiple of the number of GPUs",
             values={
                 "data.train_batch_size": (
                     prompts := _nearest_batch(int(batch), int(samples), int(gpus), int(mini or 1))
@@ -282,7 +282,7 @@ def _whole_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
             "at least a mini batch",
             f"data.train_batch_size ({batch:g}) is less than {_ACTOR}.ppo_mini_batch_size ({mini:g})",
             ("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size"),
-            f"Set {_ACTOR}.ppo_mini_batch_size to {batch:g} or less",
+            f"set {_ACTOR}.ppo_mini_batch_size to {batch:g} or less",
             values={f"{_ACTOR}.ppo_mini_batch_size": int(batch)},
             why=f"a batch of {batch:g} prompts is one mini batch of {batch:g}",
         )
@@ -303,7 +303,7 @@ def _micro_batches(there: Configuration) -> Iterator[_Broken]:
                 "one of two",
                 f"neither {new} nor {old} is set",
                 (new, old),
-                f"Set {new}",
+                f"set {new}",
                 values={new: micro},
                 why=f"{micro} at a time, as for the actor"
                 if micro > 1
@@ -314,7 +314,7 @@ def _micro_batches(there: Configuration) -> Iterator[_Broken]:
                 "not both",
                 f"{old} and {new} are both set",
                 (old, new),
-                f"Remove {old}, which is deprecated",
+                f"remove {old}, which is deprecated",
                 values={old: LEAVE_OUT if there.override_of(old) else None},
                 why=f"{new}={there.get(new)} stays",
             )
@@ -343,7 +343,7 @@ def _mini_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
             "mini batch of micro batches",
             f"the {each:g} samples of a mini batch on each GPU are not a multiple of {micro:g}",
             (f"{_ACTOR}.ppo_micro_batch_size_per_gpu", *keys),
-            f"Choose a ppo_micro_batch_size_per_gpu that divides {each:g}",
+            f"choose a ppo_micro_batch_size_per_gpu that divides {each:g}",
             values={
                 f"{_ACTOR}.ppo_micro_batch_size_per_gpu": (smaller := _divisor_up_to(int(each), int(micro)))
             },

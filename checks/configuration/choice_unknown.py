@@ -157,7 +157,7 @@ def choice_unknown(
                     read_from=registry.read_from,
                 ),
                 location=place(word),
-                remedy=f"Write {near} instead of {value}" if near else f"Set {key} to one of {names}",
+                remedy=f"write {near} instead of {value}" if near else f"set {key} to one of {names}",
                 subject=Subject("setting", key),
                 severity="warning" if key in CONTENTS else None,
                 stops=() if key in CONTENTS else (EVERY_JOB,),

@@ -42,7 +42,7 @@ def config_key_appended_twice(configuration: Configuration) -> Iterator[Finding]
                     read_from=configuration.origins.get(word.key, tree_of(configuration)),
                 ),
                 location=place(word),
-                remedy=f"Write {word.key} without +, or with ++ for verl releases that lack it",
+                remedy=f"write {word.key} without +, or with ++ for verl releases that lack it",
                 subject=Subject("setting", word.key),
                 **healed("CFG102", reworded(word, word.text.removeprefix("+"))),
             )

@@ -49,7 +49,7 @@ def config_key_refused_by_class(classes: ConfigClasses) -> Iterator[Finding]:
                 read_from=refused.read_from,
             ),
             location=place(refused.word),
-            remedy=f"Remove {refused.word.key}, or put it in a section of its own",
+            remedy=f"remove {refused.word.key}, or put it in a section of its own",
             subject=Subject("setting", f"{refused.section}.{refused.name}"),
             **healed(
                 "CFG115",

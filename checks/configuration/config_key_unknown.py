@@ -81,7 +81,7 @@ def _dangling(word: OverrideWord, key: str, there: Configuration) -> Finding:
         + (f"; did you mean {near}?" if near else ""),
         Evidence(found=word.text, wanted="a key of verl's configuration", read_from=tree_of(there)),
         location=place(word),
-        remedy=f"Write ${{{near}}}" if near else "Name an existing key, or write the value",
+        remedy=f"write ${{{near}}}" if near else "name an existing key, or write the value",
         subject=Subject("setting", word.key, key),
         phase="workers",
         **healed(
@@ -135,20 +135,20 @@ def _meant(word: OverrideWord, there: Configuration) -> tuple[str, str]:
         note = f" ({moved.note})" if moved.note else ""
         return (
             f": renamed to {moved.new} in verl {moved.release}{note}",
-            f"Write {moved.new} instead of {key}",
+            f"write {moved.new} instead of {key}",
         )
     if is_free(key, there):
-        return "; append keys of this section with +", f"Write +{word.text.lstrip('+')}"
+        return "; append keys of this section with +", f"write +{word.text.lstrip('+')}"
     if near := alike(key, there):
-        return f"; did you mean {near}?", f"Write {near} instead of {key}"
+        return f"; did you mean {near}?", f"write {near} instead of {key}"
     past = history(key, there.verl)
     if past.came and not past.went:
-        return f": added in verl {past.came}", f"Remove it, or write +{key} if your own code reads it"
+        return f": added in verl {past.came}", f"remove it, or write +{key} if your own code reads it"
     when = f": removed in verl {past.went}" if past.went else ""
     others = elsewhere(key, there)
     if others and len(others) <= _FEW:
         return (
             f"{when}; similar: {listed(others, _FEW)}",
-            f"Write {others[0]} if you meant that, or remove {key}",
+            f"write {others[0]} if you meant that, or remove {key}",
         )
-    return when, f"Remove it, or write +{key} if your own code reads it"
+    return when, f"remove it, or write +{key} if your own code reads it"

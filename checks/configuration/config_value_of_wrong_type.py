@@ -181,12 +181,12 @@ def _plain(value: Any) -> str:
 
 def _remedy(word: OverrideWord, default: Any) -> str:
     if word.value == _NOTHING:
-        return f"Write {word.sign}{word.key}=null"
+        return f"write {word.sign}{word.key}=null"
     if isinstance(word.value, float) and word.value.is_integer():
-        return f"Write {word.sign}{word.key}={int(word.value)}"
+        return f"write {word.sign}{word.key}={int(word.value)}"
     new = _meant(word.value, default)
     if new is not None:
-        return f"Write {word.sign}{word.key}={as_written(new)}"
+        return f"write {word.sign}{word.key}={as_written(new)}"
     if isinstance(default, (bool, int, float)):
-        return f"Correct {word.key}; verl's default is {as_written(default)}"
+        return f"correct {word.key}; verl's default is {as_written(default)}"
     return ""

@@ -121,7 +121,7 @@ def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broke
             "position embeddings",
             f"rollout.max_model_len ({length:g}) is more than the {positions:g} positions of the model",
             (_LENGTH,),
-            f"Set {_LENGTH} to {positions:g} or less",
+            f"set {_LENGTH} to {positions:g} or less",
             values={_LENGTH: int(positions)},
             why=f"the model has {positions:.0f} positions",
         )
@@ -130,7 +130,7 @@ def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broke
             "room to generate",
             f"rollout.max_model_len is {length:g}: prompts of {length:g} tokens or more leave no room to generate, and stop the job",
             (_LENGTH, _PROMPT),
-            f"Set {_LENGTH} to {_PROMPT} + {_RESPONSE}, or leave it unset",
+            f"set {_LENGTH} to {_PROMPT} + {_RESPONSE}, or leave it unset",
             certain=False,
             values={_LENGTH: int(prompt + response)} if response else {},
             why=f"{prompt:.0f} + {response or 0:.0f} = {prompt + (response or 0):.0f} tokens",
@@ -141,7 +141,7 @@ def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broke
             "batched tokens",
             f"rollout.max_num_batched_tokens ({tokens:g}) is less than the context of {context:g} tokens, without chunked prefill",
             (_TOKENS, _CHUNKED),
-            f"Set {_CHUNKED}=True, or {_TOKENS} to {context:g}",
+            f"set {_CHUNKED}=True, or {_TOKENS} to {context:g}",
             values={_CHUNKED: True},
             why=f"a prompt of {context:.0f} tokens is read in pieces of {tokens:.0f}",
         )
@@ -154,7 +154,7 @@ def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broke
             "chunked prefill",
             f"rollout.max_num_batched_tokens ({tokens:g}) is less than the context of {context:g} tokens",
             (_TOKENS, _PROMPT, _RESPONSE),
-            f"Set {_TOKENS} to {context:g} or more, or {_CHUNKED}=False",
+            f"set {_TOKENS} to {context:g} or more, or {_CHUNKED}=False",
             values={_TOKENS: int(context)},
             why=f"one sequence has {context:.0f} tokens",
         )
@@ -163,7 +163,7 @@ def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broke
             "model context",
             f"prompt and response have up to {sequence:g} tokens, but the model has {positions:g} positions",
             (_RESPONSE, _PROMPT),
-            f"Choose {_RESPONSE} so that the two are no more than {positions:g}",
+            f"choose {_RESPONSE} so that the two are no more than {positions:g}",
             values={_RESPONSE: int(positions - prompt)} if positions > prompt else {},
             why=f"{prompt:.0f} + {positions - prompt:.0f} = {positions:.0f} positions",
         )

@@ -61,7 +61,7 @@ def engine_argument_unknown(configuration: Configuration, arguments: EngineArgum
                 + (f"; did you mean {near[0]}?" if near else ""),
                 Evidence(found=word.text, wanted="a field of EngineArgs", read_from=arguments.read_from),
                 location=place(word),
-                remedy=f"Write {near[0]} instead of {name}" if near else f"Remove {name}",
+                remedy=f"write {near[0]} instead of {name}" if near else f"remove {name}",
                 subject=Subject("setting", f"{SECTION}.{name}"),
                 **healed("CFG113", _correction(word, name, near)),
             )

@@ -65,7 +65,7 @@ def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -
                 read_from=engine.read_from,
             ),
             location=place(word) if word else None,
-            remedy=f"Install {engine.title} in this environment, or set {engine.key} to an engine that is installed",
+            remedy=f"install {engine.title} in this environment, or set {engine.key} to an engine that is installed",
             subject=Subject("setting", engine.key),
             stops=(EVERY_JOB,),
             phase="workers",

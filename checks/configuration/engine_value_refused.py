@@ -71,9 +71,9 @@ def engine_value_refused(configuration: Configuration, limits: EngineLimits) -> 
             f"vLLM {limits.version} refuses {limit.argument}={value}: it must be {takes}",
             Evidence(found=word.text, wanted=takes, read_from=limit.read_from),
             location=place(word),
-            remedy=f"Write {as_written(near)} instead of {value}"
+            remedy=f"write {as_written(near)} instead of {value}"
             if near is not None
-            else f"Change {word.key}",
+            else f"change {word.key}",
             subject=Subject("setting", key),
             stops=(EVERY_JOB,),
             **healed("CFG128", corrected),

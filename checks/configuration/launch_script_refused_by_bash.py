@@ -60,7 +60,7 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
                 f"Ray cannot read this runtime_env: {error.message}",
                 Evidence(found=error.message, wanted="YAML with env_vars: and the variables below it"),
                 location=Location(error.path, error.line or None),
-                remedy="Correct the file at that line or the one above it",
+                remedy="correct the file at that line or the one above it",
                 subject=Subject("file", error.path),
             )
             continue
@@ -79,9 +79,9 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
             f"bash stops here: {error.message}",
             Evidence(found=error.message, wanted="a script that reaches the training command"),
             location=Location(error.path, error.line),
-            remedy=f"Write \\{error.interpolation}, so that Hydra gets it"
+            remedy=f"write \\{error.interpolation}, so that Hydra gets it"
             if error.interpolation
-            else f"Correct line {error.line}",
+            else f"correct line {error.line}",
             fix="interpolation-for-hydra" if error.interpolation else None,
             subject=Subject("file", error.path, str(error.line)),
             stops=(EVERY_JOB,),
@@ -90,7 +90,7 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
 
 def _remedy(error: ScriptError) -> str:
     if "looking for matching" in error.message:
-        return f"Close what begins on line {error.line}"
+        return f"close what begins on line {error.line}"
     if "unexpected end of file" in error.message:
-        return "End the if, the loop or the function that is still open there"
-    return f"Correct line {error.line} or the one above it"
+        return "end the if, the loop or the function that is still open there"
+    return f"correct line {error.line} or the one above it"

@@ -42,6 +42,6 @@ def launch_starts_nothing(launch: Launch) -> Iterator[Finding]:
                 wanted="a command that starts training",
             ),
             location=Location(starting[0]),
-            remedy="Name the script that starts training, or the command itself behind --",
+            remedy="name the script that starts training, or the command itself behind --",
             subject=Subject("file", starting[0]),
         )

@@ -48,7 +48,7 @@ def module_missing(configuration: Configuration, modules: MissingModules) -> Ite
                 wanted=f"a module {module.name}",
             ),
             location=Location(module.path, module.line) if module.path else place(word) if word else None,
-            remedy=f"Install {module.name}, or correct the name",
+            remedy=f"install {module.name}, or correct the name",
             subject=Subject("setting", module.key, module.name),
             stops=(EVERY_JOB,),
             phase=module.phase,

@@ -65,7 +65,7 @@ def more_workers_than_cpus(configuration: Configuration, resources: Resources) -
                 wanted=f"{most} or fewer",
             ),
             location=place(word) if word else None,
-            remedy=f"Set {WORKERS}={most}"
+            remedy=f"set {WORKERS}={most}"
             + (f"; if memory is short as well: {' '.join(less)}" if less else ""),
             subject=Subject("setting", WORKERS),
         )
@@ -75,6 +75,6 @@ def more_workers_than_cpus(configuration: Configuration, resources: Resources) -
             f"{_RAY} is {cpus_given:g}, but this machine has {here}",
             Evidence(found=word.text, wanted=f"{_RAY}={int(resources.cpus) or 1}"),
             location=place(word),
-            remedy=f"Set {_RAY}={int(resources.cpus) or 1}, or remove it",
+            remedy=f"set {_RAY}={int(resources.cpus) or 1}, or remove it",
             subject=Subject("setting", _RAY),
         )

@@ -86,7 +86,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         yield Finding(
             f"the folder {folder} does not exist, and Hydra looks for {configuration.name} there",
             Evidence(found=f"no {folder}", wanted="the folder of --config-path or --config-dir"),
-            remedy="Run verl-doctor check in the folder from which the job starts, or correct the option",
+            remedy="run verl-doctor check in the folder from which the job starts, or correct the option",
             severity="warning" if configuration.looked_here else None,
             subject=Subject("folder", folder),
             **healed("CFG103", _without_option(launch, ("--config-path", "-cp", "--config-dir", "-cd"))),
@@ -95,9 +95,9 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         yield Finding(
             f"Hydra cannot compose {configuration.name}: {configuration.refused}",
             Evidence(found=configuration.refused, read_from=configuration.folder),
-            remedy=f"Choose one of {listed(configuration.options, _FEW)} for {configuration.missing_option.rpartition('/')[0]}"
+            remedy=f"choose one of {listed(configuration.options, _FEW)} for {configuration.missing_option.rpartition('/')[0]}"
             if configuration.options
-            else "Choose options that exist in the configuration folder",
+            else "choose options that exist in the configuration folder",
             location=place(chooser) if (chooser := _chooser(configuration)) else None,
             subject=Subject("file", f"{configuration.folder}/{configuration.name}.yaml"),
             **healed(
@@ -172,7 +172,7 @@ def _explanation(word: OverrideWord, following: Sequence[OverrideWord]) -> tuple
     if following and _open(word) and _goes_on((word,), following[0]):
         return (
             f"{word.text} ends at a space inside a list: the shell splits it into two words",
-            f"Put quotes around the whole word: '{word.text} {following[0].text}'",
+            f"put quotes around the whole word: '{word.text} {following[0].text}'",
         )
     if word.fate == "not an override":
         if not word.text.strip():
@@ -184,19 +184,19 @@ def _explanation(word: OverrideWord, following: Sequence[OverrideWord]) -> tuple
             option = word.text.partition("=")[0]
             return (
                 f"Hydra has no option {option}",
-                "Its options for configuration files are --config-path, --config-name and --config-dir",
+                "its options for configuration files are --config-path, --config-name and --config-dir",
             )
         return f"Hydra cannot read {word.text}: {word.why}", _quoted(word)
     if word.fate == "several values":
         values = ",".join(map(str, word.value))
         return (
             f"{word.key} has several values, which requests several runs; a list is written [{values}]",
-            f"Write '{word.sign}{word.key}=[{values}]'",
+            f"write '{word.sign}{word.key}=[{values}]'",
         )
     if word.fate == "nothing to delete":
-        return f"~{word.key} deletes a key that does not exist", "Remove it"
+        return f"~{word.key} deletes a key that does not exist", "remove it"
     if word.fate == "no such group":
-        return f"{word.text}: verl's configuration has no group {word.key}", "Remove it"
+        return f"{word.text}: verl's configuration has no group {word.key}", "remove it"
     return None
 
 
@@ -281,4 +281,4 @@ def _quoted(word: OverrideWord) -> str:
     key, equals, value = word.text.partition("=")
     if not equals or "'" in value:
         return "Quote it, or remove it"
-    return f"""Write '{key}="{value}"', with both kinds of quotes"""
+    return f"""write '{key}="{value}"', with both kinds of quotes"""

@@ -46,7 +46,7 @@ def overrides_cut_off(launch: Launch) -> Iterator[Finding]:
                 wanted="a line continued with \\",
             ),
             location=Location(first.path, first.line),
-            remedy="End the line above with \\, without a comment and with nothing after the \\",
+            remedy="end the line above with \\, without a comment and with nothing after the \\",
             subject=Subject("file", first.path),
             fix="joined-lines",
         )

@@ -62,7 +62,7 @@ def own_file_unusable(
             message.format(path=file.path, name=file.name, error=file.error),
             Evidence(found=word.text if word else f"{file.key}={configuration.get(file.key)}", wanted=wanted),
             location=place(word) if word else None,
-            remedy=f"Correct {file.key}, or {file.path}",
+            remedy=f"correct {file.key}, or {file.path}",
             subject=Subject("setting", file.key, file.name),
             stops=(EVERY_JOB,),
             phase=file.phase,

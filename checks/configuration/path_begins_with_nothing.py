@@ -42,7 +42,7 @@ def path_begins_with_nothing(paths: HollowPaths) -> Iterator[Finding]:
             f"{path.key} is {path.path}, which does not exist: {names} {are} set neither here nor in the script",
             Evidence(found=path.word.written, wanted=f"a value of {names}", read_from=path.word.path),
             location=Location(path.word.path, None if path.word.path == COMMAND_LINE else path.word.line),
-            remedy=f"Set {names} in the script, or export it before the job is started",
+            remedy=f"set {names} in the script, or export it before the job is started",
             subject=Subject("setting", path.key),
             stops=(EVERY_JOB,),
         )

@@ -86,7 +86,7 @@ def processes_cannot_meet(
             f"{command.module} is started without torchrun, and nothing sets RANK and WORLD_SIZE",
             "python alone",
             "torchrun",
-            f"Write torchrun --standalone --nnodes=1 --nproc_per_node=1 -m {command.module}",
+            f"write torchrun --standalone --nnodes=1 --nproc_per_node=1 -m {command.module}",
             "workers",
         )
     for option in processes.unknown:
@@ -98,7 +98,7 @@ def processes_cannot_meet(
             f"torchrun has no option {option}" + (f"; did you mean --{near}?" if near else ""),
             option,
             processes.read_from,
-            f"Write --{near}" if near else f"Remove {option}",
+            f"write --{near}" if near else f"remove {option}",
             "import",
         )
     if processes.launcher != "torchrun" and not processes.launcher.startswith("torch."):
@@ -128,7 +128,7 @@ def _waiting(launch: Launch, processes: JobProcesses) -> Iterator[Finding]:
             f"torchrun waits for {nodes} nodes at {address}, which no other node can reach",
             address,
             "an address of the first node that the others can reach",
-            "Name the first node in --master_addr, or ask for one node",
+            "name the first node in --master_addr, or ask for one node",
             "import",
         )
 
@@ -182,7 +182,7 @@ def _too_many(
             f"torchrun has no number of processes {count}",
             f"--nproc_per_node={count}",
             "a number, or gpu, cpu or auto",
-            "Write how many processes there are to be",
+            "write how many processes there are to be",
             "import",
         )
     gpus = resources.gpus if isinstance(resources, Resources) else None
@@ -198,7 +198,7 @@ def _too_many(
             f"torchrun starts {count} processes on this node, which has {has}",
             f"--nproc_per_node={count}",
             has,
-            f"Write --nproc_per_node={min(there, len(gpus))}",
+            f"write --nproc_per_node={min(there, len(gpus))}",
             "workers",
         )
 

@@ -53,21 +53,21 @@ def reward_function_missing(
     if reward.state == "unexpanded":
         message, remedy = (
             f"{reward.path} does not exist: verl does not expand ~",
-            "Write the full path, or use $HOME",
+            "write the full path, or use $HOME",
         )
     elif reward.state != "there":
         message, remedy = (
             f"the reward function's file {reward.path} does not exist",
-            f"Correct {key}, or create the file",
+            f"correct {key}, or create the file",
         )
     elif reward.defined is False:
         key, wanted = f"{reward.key}.name", f"a function {reward.name} in {reward.path}"
         near = next(iter(difflib.get_close_matches(reward.name, reward.names, 1)), "")
         message = f"{reward.path} has no {reward.name}" + (f"; did you mean {near}?" if near else "")
         remedy = (
-            f"Set {key} to a function of the file: {listed(reward.names, _SHOWN)}"
+            f"set {key} to a function of the file: {listed(reward.names, _SHOWN)}"
             if reward.names
-            else f"Define {reward.name} in {reward.path}"
+            else f"define {reward.name} in {reward.path}"
         )
     if not message:
         return

@@ -42,9 +42,9 @@ def strategy_without_section(configuration: Configuration) -> Iterator[Finding]:
         return
     word = configuration.override_of(_STRATEGY)
     remedy = (
-        f"Remove {_STRATEGY} and set {_ENGINE}=megatron"
+        f"remove {_STRATEGY} and set {_ENGINE}=megatron"
         if configuration.has(_ENGINE)
-        else f"Remove {_STRATEGY} and start with --config-name=ppo_megatron_trainer"
+        else f"remove {_STRATEGY} and start with --config-name=ppo_megatron_trainer"
     )
     yield Finding(
         "actor.strategy is megatron, but the configuration has no actor.megatron",

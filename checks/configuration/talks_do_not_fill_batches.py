@@ -78,7 +78,7 @@ def _finding(there: Configuration, message: str, key: str, values: dict[str, int
         message,
         Evidence(found=f"{_BATCH}={there.get(_BATCH)}, {_MICRO}={there.get(_MICRO)}", wanted=", ".join(f"{name}={value}" for name, value in values.items())),
         location=place(word) if word else None,
-        remedy=f"Set {' '.join(f'{name}={value}' for name, value in values.items())}",
+        remedy=f"set {' '.join(f'{name}={value}' for name, value in values.items())}",
         subject=Subject("setting", key),
         stops=(EVERY_JOB,),
         phase=phase,

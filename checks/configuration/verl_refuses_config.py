@@ -41,4 +41,4 @@ def verl_refuses_config(construction: Construction) -> Iterator[Finding]:
     Follow verl's message. This was verl's own code, run on the composed configuration with the
     environment's interpreter; nothing else of the job was started.
     """
-    yield from findings(construction, _STAGES, "validation", "Follow verl's message")
+    yield from findings(construction, _STAGES, "validation", "follow verl's message")

@@ -93,8 +93,8 @@ def _distinct(raised: Iterable[Raised]) -> Iterable[Raised]:
 
 def _remedy(raised: Raised, correction: Correction | None, key: str) -> str:
     if correction is not None:
-        return f"Set {raised.nearest_key}={raised.nearest}, the nearest value that verl accepts"
-    return f"Change {key}" if key else "Follow verl's message"
+        return f"set {raised.nearest_key}={raised.nearest}, the nearest value that verl accepts"
+    return f"change {key}" if key else "follow verl's message"
 
 
 def _error_text(raised: Raised) -> str:

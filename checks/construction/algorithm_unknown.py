@@ -44,6 +44,6 @@ def algorithm_unknown(construction: Construction) -> Iterator[Finding]:
         construction,
         _STAGES,
         "first update",
-        "Change the setting that the message names",
+        "change the setting that the message names",
         {"micro batches": "first batch"},  # log probabilities come first
     )

@@ -40,4 +40,4 @@ def configuration_class_refuses(construction: Construction) -> Iterator[Finding]
     ## How to fix
     Change the setting that the finding names.
     """
-    yield from findings(construction, _STAGES, "workers", "Change the setting that verl's message names")
+    yield from findings(construction, _STAGES, "workers", "change the setting that verl's message names")

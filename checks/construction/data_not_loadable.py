@@ -41,5 +41,5 @@ def data_not_loadable(construction: Construction) -> Iterator[Finding]:
     ## How to fix
     Correct the file, the column or the class that the finding names.
     """
-    remedy = "Correct the data, or the setting that controls how they are read"
+    remedy = "correct the data, or the setting that controls how they are read"
     yield from findings(construction, _STAGES, "workers", remedy, _PHASES)

@@ -41,4 +41,4 @@ def engine_refuses(construction: Construction) -> Iterator[Finding]:
     ## How to fix
     Change the setting that the finding names.
     """
-    yield from findings(construction, _STAGES, "engine", "Change the setting that the engine refuses")
+    yield from findings(construction, _STAGES, "engine", "change the setting that the engine refuses")

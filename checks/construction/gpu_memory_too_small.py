@@ -98,7 +98,7 @@ def gpu_memory_too_small(
         yield _finding(
             f"an engine needs at least {in_bytes(least)} on each GPU, and {SHARE.rpartition('.')[2]}={engine.share:g} gives it {in_bytes(share)}",
             world, memory, "engine", where,
-            remedy=f"Set {SHARE}={enough:.2f}" if enough < 1 else f"Spread the weights over more GPUs: {_PARALLEL}",
+            remedy=f"set {SHARE}={enough:.2f}" if enough < 1 else f"spread the weights over more GPUs: {_PARALLEL}",
         )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def _training(world: World, share: Share, memory: GpuMemory, needed: int, beside
     ways = (
         [f"{spread} or more such GPUs hold it" if spread > world.size else "use more GPUs, or larger ones"]
         if not beside
-        else ["Let the engine sleep: actor_rollout_ref.rollout.free_cache_engine=True"]
+        else ["let the engine sleep: actor_rollout_ref.rollout.free_cache_engine=True"]
     )
     if share.strategy == "fsdp2" and share.weights_away != "always":
         ways.append(f"{_FSDP}.offload_policy=True keeps all of it in the host's memory")
@@ -157,4 +157,4 @@ def _with_room(finding: Finding, world: World, whole: int, configuration: Config
     )  # fmt: skip
     text = ", or ".join(map(room.shown, room.ways())) or "spread the trainer over more GPUs"
     fields = healed("BUILD130", room.correction(configuration))
-    return replace(finding, remedy=text[:1].upper() + text[1:], **fields)
+    return replace(finding, remedy=text, **fields)

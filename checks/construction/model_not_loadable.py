@@ -41,4 +41,4 @@ def model_not_loadable(construction: Construction) -> Iterator[Finding]:
     Name a folder with a complete model. If the finding is about the critic and the job needs one, set
     `critic.model.path`.
     """
-    yield from findings(construction, _STAGES, "workers", "Set the path to a folder with a complete model")
+    yield from findings(construction, _STAGES, "workers", "set the path to a folder with a complete model")

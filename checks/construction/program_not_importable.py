@@ -42,4 +42,4 @@ def program_not_importable(construction: Construction) -> Iterator[Finding]:
     Follow the exception's message. If the finding names a file of your own, that file is what was loaded.
     """
     later: dict[str, Phase] = {"trainer": "workers", "roles": "workers"}
-    yield from findings(construction, _STAGES, "import", "Follow the exception's message", later)
+    yield from findings(construction, _STAGES, "import", "follow the exception's message", later)

@@ -41,5 +41,5 @@ def prompts_not_generated(construction: Construction) -> Iterator[Finding]:
     engine's.
     """
     yield from findings(
-        construction, _STAGES, "first batch", "Follow the exception's message: it concerns a row of your data"
+        construction, _STAGES, "first batch", "follow the exception's message: it concerns a row of your data"
     )

@@ -38,5 +38,5 @@ def resuming_fails(construction: Construction) -> Iterator[Finding]:
     `trainer.resume_mode=disable`.
     """
     yield from findings(
-        construction, _STAGES, "start", "Correct trainer.resume_from_path, or set trainer.resume_mode=disable"
+        construction, _STAGES, "start", "correct trainer.resume_from_path, or set trainer.resume_mode=disable"
     )

@@ -42,5 +42,5 @@ def reward_fails(construction: Construction) -> Iterator[Finding]:
     what it likes.
     """
     yield from findings(
-        construction, _STAGES, "first batch", "Correct the reward function: it must take any answer"
+        construction, _STAGES, "first batch", "correct the reward function: it must take any answer"
     )

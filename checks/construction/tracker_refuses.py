@@ -38,5 +38,5 @@ def tracker_refuses(construction: Construction) -> Iterator[Finding]:
     Install the tracker's package, or remove it from `trainer.logger`.
     """
     yield from findings(
-        construction, _STAGES, "start", "Install the tracker's package, or remove it from trainer.logger"
+        construction, _STAGES, "start", "install the tracker's package, or remove it from trainer.logger"
     )

@@ -41,5 +41,5 @@ def training_engine_refuses(construction: Construction) -> Iterator[Finding]:
     Change the setting that the finding names, or correct the model's `config.json`.
     """
     yield from findings(
-        construction, _STAGES, "workers", "Change the setting, or correct the model's config.json"
+        construction, _STAGES, "workers", "change the setting, or correct the model's config.json"
     )

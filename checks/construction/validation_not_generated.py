@@ -39,5 +39,5 @@ def validation_not_generated(construction: Construction) -> Iterator[Finding]:
     Follow the exception's message. It was raised for a row of the validation data.
     """
     yield from findings(
-        construction, _STAGES, "first validation", "Correct the validation data, or rollout.val_kwargs"
+        construction, _STAGES, "first validation", "correct the validation data, or rollout.val_kwargs"
     )

@@ -41,6 +41,6 @@ def world_cannot_be_made(construction: Construction) -> Iterator[Finding]:
     Change the number that the finding names: `trainer.nnodes`, `trainer.n_gpus_per_node`, `fsdp_size`,
     `ulysses_sequence_parallel_size`, `tensor_model_parallel_size`, or the batch.
     """
-    remedy = "Change one of the two numbers so that one divides the other"
+    remedy = "change one of the two numbers so that one divides the other"
     yield from findings(construction, _TRAINER, "workers", remedy)
     yield from findings(construction, _ENGINE, "engine", remedy)

@@ -65,7 +65,7 @@ def talks_unusable(configuration: Configuration, tables: DataTables) -> Iterator
                 f"{table.file.path} {problem}",
                 Evidence(found=kind[:100] or ", ".join(names[:12]), wanted=f"{key}: {_TALKS}"),
                 location=location(table.file),
-                remedy=f"Set {_KEY}={near}" if near and key not in names else "Write lists of messages with role and content",
+                remedy=f"set {_KEY}={near}" if near and key not in names else "write lists of messages with role and content",
                 subject=Subject("column", key, table.file.path),
                 stops=(EVERY_JOB,) if table.file.role == "train" or key not in names else (),
                 severity=None if table.file.role == "train" or key not in names else "warning",

@@ -18,7 +18,7 @@ _COST = (
     "verl.trainer.main_ppo 16.4-24.9 s and 7.5-9.8 s, in every worker process"
 )
 
-_ELSEWHERE = "Compile them where the environment is built, or set PYTHONPYCACHEPREFIX to a local folder"
+_ELSEWHERE = "compile them where the environment is built, or set PYTHONPYCACHEPREFIX to a local folder"
 
 
 def _facts(

@@ -16,8 +16,8 @@ _BROKEN_FROM_OUTSIDE = (
         f"/env/bin/python failed: no encodings; {SOUND_WHEN_ISOLATED}, so ...", kind="sound when isolated"
     ),
 )
-_TRY_IT = "Run it by hand with -c pass, or name another one: verl-doctor check --python PATH/TO/bin/python"
-_FIND_IT = "Run it by hand with -v -c pass: the last import before the failure is to blame; or unset PYTHONPATH and PYTHONHOME"
+_TRY_IT = "run it by hand with -c pass, or name another one: verl-doctor check --python PATH/TO/bin/python"
+_FIND_IT = "run it by hand with -v -c pass: the last import before the failure is to blame; or unset PYTHONPATH and PYTHONHOME"
 _REMEDIES: Mapping[UnknownKind, str] = {
     "sound when isolated": _FIND_IT,
 }

@@ -47,7 +47,7 @@ def module_not_found(program: ProgramModule) -> Iterator[Finding]:
         f"{verl} has no module {program.module}" + (f"; did you mean {near}?" if near else ""),
         Evidence(found=f"no {program.module}", wanted=near, read_from=program.verl),
         location=Location(program.path, None if program.path == COMMAND_LINE else program.line),
-        remedy=f"Write {near} instead" if near else "Name a module that this verl has",
+        remedy=f"write {near} instead" if near else "name a module that this verl has",
         subject=Subject("symbol", program.module, near),
         fix="script-module" if near and program.path != COMMAND_LINE else None,
         stops=(EVERY_JOB,),

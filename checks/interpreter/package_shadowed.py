@@ -44,7 +44,7 @@ def package_shadowed(shadows: Shadows) -> Iterator[Finding]:
                 read_from=f"{shadows.folder}, first on the job's path",
             ),
             location=Location(shadow.path),
-            remedy=f"Rename {shadow.path}, or start the job from another folder",
+            remedy=f"rename {shadow.path}, or start the job from another folder",
             fix="own-module-renamed",
             subject=Subject("file", shadow.path),
             stops=(EVERY_JOB,),

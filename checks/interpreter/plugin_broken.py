@@ -40,6 +40,6 @@ def plugin_broken(plugins: PluginProblems) -> Iterator[Finding]:
                 wanted="an entry point that offers checks, fixes or collectors",
                 read_from=f"the entry points of {problem.distribution}",
             ),
-            remedy=f'Repair or remove {problem.distribution}, or set disable_plugins = ["{problem.distribution}"]',
+            remedy=f'repair or remove {problem.distribution}, or set disable_plugins = ["{problem.distribution}"]',
             subject=Subject("plugin", problem.entry_point, problem.distribution),
         )

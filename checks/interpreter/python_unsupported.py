@@ -74,7 +74,7 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
                 f"{name} {distribution.version} needs Python {wanted}, this is {interpreter.version}",
                 Evidence(f"Python {interpreter.version}", f"Python {wanted}", distribution.location),
                 location=Location(distribution.location),
-                remedy=f"Build the environment with a Python that satisfies {wanted}",
+                remedy=f"build the environment with a Python that satisfies {wanted}",
                 subject=Subject("interpreter", interpreter.version, name),
             )
     for wheel in wheels.wheels:
@@ -86,7 +86,7 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
                 f"The compiled modules of {wheel.name} {wheel.version} are for {made_for}, this is {interpreter.cache_tag}",
                 Evidence(made_for, interpreter.cache_tag, f"{wheel.location}/RECORD"),
                 location=Location(wheel.location),
-                remedy=f"Install {wheel.name} with this environment's own installer, so that it picks the right wheel",
+                remedy=f"install {wheel.name} with this environment's own installer, so that it picks the right wheel",
                 subject=Subject("package", wheel.name, wheel.version),
             )
 

@@ -84,7 +84,7 @@ def several_verl_trees(trees: VerlTrees) -> Iterator[Finding]:
             f"{nested[0].folder} is a copy of verl inside itself; {runs}: {trees.why}",
             trees,
             nested,
-            f"Compare {nested[0].folder} with the tree around it, then remove it",
+            f"compare {nested[0].folder} with the tree around it, then remove it",
             "warning",
         )
     if outer:
@@ -138,7 +138,7 @@ def _remedy(runs: Tree, other: Tree) -> str:
     """How to get from two trees to one: it depends on which tree is installed, and whether the other can be."""
     if other.place != "site-packages" or runs.place == "site-packages":
         return (
-            f"Start from another folder, or remove {other.folder}, so that every worker imports the same tree"
+            f"start from another folder, or remove {other.folder}, so that every worker imports the same tree"
         )
     keep = (
         f"install this one: pip uninstall verl, then pip install --no-deps -e {shlex.quote(runs.project)}"
@@ -150,7 +150,7 @@ def _remedy(runs: Tree, other: Tree) -> str:
         if runs.place == "current folder"
         else f"take {_parent(runs)} off the path"
     )
-    return f"To keep what runs, {keep}. To run the installed one, {leave}"
+    return f"to keep what runs, {keep}. To run the installed one, {leave}"
 
 
 def _remedy_of_copy(copy: Tree, outer: Tree) -> str:
@@ -160,12 +160,12 @@ def _remedy_of_copy(copy: Tree, outer: Tree) -> str:
         if outer.project
         else f"export PYTHONPATH={shlex.quote(_parent(outer))} for every worker"
     )
-    return f"Start the job in {_parent(outer)}, or {use}; then compare {_parent(copy)} with it and remove the copy"
+    return f"start the job in {_parent(outer)}, or {use}; then compare {_parent(copy)} with it and remove the copy"
 
 
 def _examine(tree: Tree) -> str:
     return (
-        f"If the job imports {tree.module}, examine that tree: verl-doctor check --verl {shlex.quote(tree.folder)}; "
+        f"if the job imports {tree.module}, examine that tree: verl-doctor check --verl {shlex.quote(tree.folder)}; "
         f"if nothing does, remove it"
     )
 

@@ -47,7 +47,7 @@ def verl_not_found(trees: VerlTrees | Unknown) -> Iterator[Finding]:
         yield Finding(
             f"There is nothing to examine: {trees.reason}",
             Evidence(found=trees.reason, wanted="a verl tree to examine"),
-            remedy="Name the job's environment or checkout: "
+            remedy="name the job's environment or checkout: "
             "verl-doctor check --python PATH/TO/bin/python, or verl-doctor check --verl DIR",
             subject=Subject("package", "verl"),
         )

@@ -69,7 +69,7 @@ def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
 
 def _remedy(compiler: str) -> str:
     if " " in compiler:
-        return "Triton takes CC as the name of one program: set it to a compiler, without arguments"
+        return "triton takes CC as the name of one program: set it to a compiler, without arguments"
     return (
         "set CC to a compiler that works, or unset it" if compiler else "apt install gcc libc6-dev, or set CC"
     )

@@ -49,6 +49,6 @@ def edit_with_old_time(hashed: HashedRecords) -> Iterator[Finding]:
                 read_from=f"RECORD of {drift.package} {drift.version}",
             ),
             location=Location(drift.path),
-            remedy=f"Reinstall it: {reinstall(drift.package, drift.version, drift.installer)}",
+            remedy=f"reinstall it: {reinstall(drift.package, drift.version, drift.installer)}",
             subject=Subject("file", drift.path),
         )

@@ -109,7 +109,7 @@ def _uncompared(package: PackageRecord) -> Finding:
             read_from=package.record,
         ),
         location=Location(package.record),
-        remedy="" if conda else f"Reinstall it: {anew}",
+        remedy="" if conda else f"reinstall it: {anew}",
         severity="info" if conda else "warning",
         subject=Subject("file", package.record),
     )
@@ -147,7 +147,7 @@ def _finding(author: _Author, drifts: list[Drift]) -> Finding:
         location=Location(drifts[0].path),
         remedy="verl-doctor undo --list shows it"
         if author.ours
-        else f"Reinstall it: {reinstall(package, version, drifts[0].installer)}",
+        else f"reinstall it: {reinstall(package, version, drifts[0].installer)}",
         severity="info" if author.ours else "warning",
         also=tuple(Location(drift.path) for drift in drifts[1 : _SHOWN + 1]),
         subject=Subject("file", drifts[0].path),

@@ -48,7 +48,7 @@ def package_installed_twice(packages: Packages) -> Iterator[Finding]:
                 wanted="one metadata folder for each package",
             ),
             location=Location(spare.location),
-            remedy=f"Reinstall it: {reinstall(spare.name, kept.version, kept.installer)}, "
+            remedy=f"reinstall it: {reinstall(spare.name, kept.version, kept.installer)}, "
             f"then remove {spare.location}",
             subject=Subject("package", spare.name, spare.version),
             fix="consistent-install",

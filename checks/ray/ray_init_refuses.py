@@ -69,7 +69,7 @@ def ray_init_refuses(
                 configuration,
                 f"{KEY}.{name}",
                 arguments.read_from,
-                f"Write {KEY}.{near}" if near else f"Remove {KEY}.{name}",
+                f"write {KEY}.{near}" if near else f"remove {KEY}.{name}",
                 _renamed(configuration, name, near),
             )
     size = configuration.number(f"{KEY}.{_STORE}")

@@ -44,5 +44,5 @@ def site_has_no_room(places: SitePlaces) -> Iterator[Finding]:
                 Evidence(found, in_bytes(wanted), place.path),
                 Location(places.named_in),
                 subject=Subject("site", place.name),
-                remedy=f"Make room, or name another path in {places.named_in}",
+                remedy=f"make room, or name another path in {places.named_in}",
             )

@@ -45,6 +45,6 @@ def site_missing(places: SitePlaces) -> Iterator[Finding]:
             subject=Subject("site", place.name),
             remedy=f"mkdir -p {shlex.quote(place.path)}"
             if can_be_made
-            else f"Correct {place.name} in {places.named_in}, mount it, or copy it here",
+            else f"correct {place.name} in {places.named_in}, mount it, or copy it here",
             severity="warning" if can_be_made else "error",
         )

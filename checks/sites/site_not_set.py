@@ -40,7 +40,7 @@ def site_not_set(places: SitePlaces) -> Iterator[Finding]:
                 Evidence(place.path, "a path of this cluster", places.named_in),
                 Location(places.named_in),
                 subject=Subject("site", place.name),
-                remedy=f"Set {place.name} in {places.named_in}",
+                remedy=f"set {place.name} in {places.named_in}",
             )
 
 

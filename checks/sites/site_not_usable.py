@@ -49,5 +49,5 @@ def site_not_usable(places: SitePlaces) -> Iterator[Finding]:
                 ),
                 Location(places.named_in),
                 subject=Subject("site", place.name),
-                remedy=f"Ask for access, or name another path in {places.named_in}",
+                remedy=f"ask for access, or name another path in {places.named_in}",
             )

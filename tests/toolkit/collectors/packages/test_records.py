@@ -155,7 +155,7 @@ def test_pip_cannot_reinstall_by_force_what_has_no_record(site: Path) -> None:
     (info / "INSTALLER").write_text("pip\n")
     (info / "RECORD").unlink()
     (finding,) = run_check(file_differs_from_wheel, quick(site), JournalHistory()).findings
-    assert finding.remedy == "Reinstall it: pip install --ignore-installed --no-deps vllm==0.11.0"
+    assert finding.remedy == "reinstall it: pip install --ignore-installed --no-deps vllm==0.11.0"
 
 
 @pytest.mark.parametrize("by", ["INSTALLER", "conda-meta"])
