@@ -249,7 +249,7 @@ def _wide_groups(there: Configuration, gpus: float, tensor: float) -> Iterator[_
             _GROUPS,
             f"{counted(int(gpus), 'GPU')} cannot be divided into rollout groups of {size:g}",
             (*wide, f"{_ROLLOUT}.tensor_model_parallel_size", *_GPUS),
-            f"Set {wide[0]}=1, or choose sizes whose product divides the number of GPUs",
+            f"set {wide[0]}=1, or choose sizes whose product divides the number of GPUs",
             values=dict.fromkeys(wide, 1),
             why="each group is one engine on as many GPUs as it has parts",
         )

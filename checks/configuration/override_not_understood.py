@@ -78,7 +78,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
                 f"nothing resolves ${{{resolver}:...}} in {word.key}",
                 Evidence(found=word.text, wanted=f"one of {', '.join(sorted(_RESOLVERS))}"),
                 location=place(word),
-                remedy=f"Let the shell fill in the value, or use one of {', '.join(sorted(_RESOLVERS))}",
+                remedy=f"let the shell fill in the value, or use one of {', '.join(sorted(_RESOLVERS))}",
                 subject=Subject("setting", word.key),
                 phase="workers",
             )

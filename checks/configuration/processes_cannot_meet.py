@@ -148,7 +148,7 @@ def _rendezvous(command: Command, processes: JobProcesses, packages: Packages | 
             f"there is no port {port}, which {name} names",
             port,
             f"a port up to {_LAST_PORT}",
-            f"Write a port up to {_LAST_PORT} in {name}",
+            f"write a port up to {_LAST_PORT} in {name}",
             "import",
         )
     if (
@@ -161,7 +161,7 @@ def _rendezvous(command: Command, processes: JobProcesses, packages: Packages | 
             f"--rdzv_backend={backend} needs the package python-etcd, which is not installed",
             backend,
             "c10d, or python-etcd",
-            "Write --rdzv_backend=c10d, or install python-etcd",
+            "write --rdzv_backend=c10d, or install python-etcd",
             "import",
         )
 

@@ -116,7 +116,7 @@ def _refused_values(given: Mapping[str, object]) -> Iterator[tuple[str, str, str
         )
     if isinstance(level, str) and "${" not in level and level.upper() not in _LEVELS:
         near = next(iter(difflib.get_close_matches(level.lower(), map(str.lower, _LEVELS), 1)), "info")
-        yield "logging_level", f"Ray has no level of logging {level}", f"Write {KEY}.logging_level={near}"
+        yield "logging_level", f"Ray has no level of logging {level}", f"write {KEY}.logging_level={near}"
 
 
 def _keys(given: Mapping[str, object]) -> list[str]:

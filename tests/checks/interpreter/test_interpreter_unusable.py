@@ -13,8 +13,8 @@ from verl_doctor.toolkit.testing import run_check
 @pytest.mark.parametrize(
     ("kind", "step"),
     [
-        ("", "Run it by hand with -c pass"),
-        ("sound when isolated", "Run it by hand with -v -c pass"),
+        ("", "run it by hand with -c pass"),
+        ("sound when isolated", "run it by hand with -v -c pass"),
     ],
 )
 def test_the_next_step_fits_the_reason(kind: UnknownKind, step: str) -> None:
