@@ -131,8 +131,10 @@ _NO_ATTRIBUTE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 _NO_MEMBER = re.compile(
     r"'(\w+)' object has no attribute '(\w+)'|type object '(\w+)' has no attribute '(\w+)'"
 )
-_SYMBOL = re.compile(r"(/\S+/((?:site|dist)-packages)/(\w+)\S*|\S+?(\w+)\S*\.so\S*): undefined symbol: (\S+)")
-_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
+# A message may be one long word: a pattern with three repetitions that can all begin anywhere in it would take hours.
+_SYMBOL = re.compile(r": undefined symbol: (\S+)")
+_PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)")
+_LIBRARY = re.compile(r"(?<![\w.+-])(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 _FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+?):? (?:b?'([^']+)'|\"([^\"]+)\")")
 _IN_DATA = re.compile(r"reward|dataset|ray_trainer|agent_loop|metric|rl_dataset|main_ppo")
 _TRAINERS = frozenset({"trl", "transformers", "openrlhf", "datasets", "llamafactory", "swift", "unsloth"})
@@ -308,9 +310,11 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
 def _unlinked(raised: Raised) -> str:
     """A compiled file built for another release, or a library that the loader cannot find."""
     if found := _SYMBOL.search(raised.message):
-        package = found[3] or found[4] or ""
+        path = ("", *raised.message[: found.start()].split())[-1]
+        installed = _PACKAGE.search(path)
+        package = installed[1] if installed else path.rpartition("/")[2].partition(".")[0]
         named = _named(re.sub(r"_\d?_?cuda$|_2$", "", package)) if package else "the package"
-        if re.search(r"c10|torch|aten|_ZN2at", found[5]):
+        if re.search(r"c10|torch|aten|_ZN2at", found[1]):
             return f"{package} was built for another torch: reinstall {named} for the installed torch (pip install --force-reinstall --no-cache-dir --no-build-isolation {named}), or rebuild it"
         return ""
     if found := _LIBRARY.search(raised.message):
