@@ -36,37 +36,46 @@ def reached(names: Iterable[str], module: str, folders: Iterable[str]) -> frozen
 class _Search:
     def __init__(self, folders: list[Path]) -> None:
         self.folders = folders
-        self.files: set[Path] = set()
-        self.tops: set[str] = set()
+        self.files = 0
+        self.modules: set[str] = set()
+        self.tops: dict[str, Path | None] = {}
+        """The folder that holds each top-level name, None where none does."""
 
     def names(self, module: str) -> Iterator[str]:
         """Every top-level name that is imported, the nearest first."""
         waiting = deque([module])
-        while waiting and len(self.files) < _MOST_FILES:
+        while waiting and self.files < _MOST_FILES:
             name = waiting.popleft()
+            if name in self.modules:  # most imports are of what others import too
+                continue
             top = name.partition(".")[0]
             if top not in self.tops:
-                self.tops.add(top)
+                ends = (top, f"{top}.py")
+                self.tops[top] = next(
+                    (one for one in self.folders if any(os.path.exists(one / end) for end in ends)), None
+                )
                 yield top
                 waiting += self._required(top)
-            for own, path in self._files(name):
+            for own, path in self._files(name, self.tops[top]):
                 source = read(path)
                 if isinstance(source, bytes):
                     waiting += _imported(source, own, is_package=path.name == "__init__.py")
 
-    def _files(self, name: str) -> Iterator[tuple[str, Path]]:
+    def _files(self, name: str, folder: Path | None) -> Iterator[tuple[str, Path]]:
         """The files that importing a module runs and that were not met before: those of its packages, and its own."""
         steps = name.split(".")
-        for folder in self.folders:
-            if not any(os.path.exists(folder / end) for end in (steps[0], f"{steps[0]}.py")):
+        for end in range(1, len(steps) + 1):
+            own = ".".join(steps[:end])
+            if own in self.modules:
                 continue
-            for end in range(1, len(steps) + 1):
-                place = folder.joinpath(*steps[:end])
-                for path in (place / "__init__.py", place.with_name(f"{place.name}.py")):
-                    if path not in self.files and os.path.isfile(path):
-                        self.files.add(path)
-                        yield ".".join(steps[:end]), path
-            return
+            self.modules.add(own)
+            if folder is None:
+                continue
+            place = os.path.join(folder, *steps[:end])  # noqa: PTH118 - tens of thousands of them
+            for path in (f"{place}/__init__.py", f"{place}.py"):
+                if os.path.isfile(path):
+                    self.files += 1
+                    yield own, Path(path)
 
     def _required(self, top: str) -> Iterator[str]:
         """The requirements of the distribution of that name, without any extra."""
