@@ -60,7 +60,7 @@ def config_value_of_wrong_type(
     """A value has a different type from the default that it replaces.
 
     ## Why it matters
-    Hydra accepts it. The job stops later, far from the cause, or goes on with a value that was not meant: the
+    Hydra accepts it. The job stops later, far from the cause, or continues with an unintended value: the
     texts `yes` and `None` are both true in Python, and `1e3` is not an integer. A value in place of a section
     may be one that this job never reads, so that is only a warning.
 

@@ -49,7 +49,7 @@ def engine_value_refused(configuration: Configuration, limits: EngineLimits) -> 
     """An engine argument has a value that this vLLM refuses.
 
     ## Why it matters
-    verl hands settings of the rollout and everything below `engine_kwargs.vllm` on to vLLM, which checks them when its
+    verl passes the rollout's settings and everything below `engine_kwargs.vllm` to vLLM, which checks them when its
     server starts: after Ray is up and the model is loaded into the trainer. The job ends there.
 
     ## How to fix

@@ -42,7 +42,7 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     """Bash stops in the launch script, or Ray cannot read its runtime_env.
 
     ## Why it matters
-    Bash runs what stands above the error, perhaps a `ray start`, and stops there. The job does not start, or
+    Bash runs everything above the error, perhaps a `ray start`, and stops there. The job does not start, or
     starts without the settings that follow.
 
     A script that parses can still end before training starts: under `set -u` at an unset variable, under `set
@@ -50,9 +50,9 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     quotes.
 
     ## How to fix
-    Close the quote or the bracket that begins at the line named, or end the `if` or loop. `bash -n run.sh` checks a script
-    without running it. Give the variable a value or a default (`${NAME:-}`), correct the path, or put the interpolation into
-    single quotes. Check in the shell from which the job starts.
+    Close the quote or the bracket that begins at the line named, or end the `if` or loop. `bash -n run.sh`
+    checks a script without running it. Give the variable a value or a default (`${NAME:-}`), correct the
+    path, or put the interpolation into single quotes. Check in the shell from which the job starts.
     """
     for error in launch.refused:
         if dict(launch.files).get(error.path) == "runtime_env":

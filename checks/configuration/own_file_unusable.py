@@ -47,9 +47,10 @@ def own_file_unusable(
 
     ## Why it matters
     verl opens data set classes, tools, agent loops, rewards and the checkpoint to resume from only when it
-    needs them, some of them after the model is loaded. The job stops there. What they define has to fit: agent loops are a list of
-    names and classes, a tool has a schema or a docstring with types, a reward function takes what verl hands over by name and
-    returns a number, or a dictionary with a `score`.
+    needs them, some of them after the model is loaded. The job stops there. What they define has to fit:
+    agent loops are a list of names and classes, a tool has a schema or a docstring with types, a reward
+    function accepts the arguments that verl passes by name and returns a number, or a dictionary with a
+    `score`.
 
     ## How to fix
     Correct the path or the name. Paths are resolved as verl resolves them: without expanding `~`, from the

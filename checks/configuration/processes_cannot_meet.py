@@ -69,13 +69,15 @@ def processes_cannot_meet(
     """The processes of the job are not started, or wait for others that never come.
 
     ## Why it matters
-    The SFT trainer needs `RANK`, `WORLD_SIZE` and the others that torchrun sets for each process. torchrun ends at an option that
-    it does not have. With more nodes than one and an address that only this node can reach, it waits for the others until
-    its time is over; with more processes than GPUs, the last ones find no device.
+    The SFT trainer needs `RANK`, `WORLD_SIZE` and the others that torchrun sets for each process. torchrun
+    ends at an option that it does not have. With several nodes and an address that only this node can reach,
+    it waits for the others until its time is over; with more processes than GPUs, the last ones find no
+    device.
 
     ## How to fix
-    Start the trainer with `torchrun --standalone --nnodes=1 --nproc_per_node=N`, N being the GPUs of the node. For several
-    nodes, run it on each of them with the same `--master_addr`, an address of the first node that the others can reach.
+    Start the trainer with `torchrun --standalone --nnodes=1 --nproc_per_node=N`, N being the GPUs of the
+    node. For several nodes, run it on each of them with the same `--master_addr`, an address of the first
+    node that the others can reach.
     """
     command = launch.command
     if command is None or launch.submitted or command.conditional:

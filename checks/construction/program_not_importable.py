@@ -35,8 +35,8 @@ def program_not_importable(construction: Construction) -> Iterator[Finding]:
 
     ## Why it matters
     verl imports its trainer, torch and their libraries before anything else. An exception there ends the job
-    at once, whatever the configuration. A folder beside the script with the name of a library takes that
-    library's place.
+    at once, whatever the configuration. A folder next to the script with the name of a library is imported
+    instead of the library.
 
     ## How to fix
     Follow the exception's message. If the finding names a file of your own, that file is what was loaded.

@@ -37,8 +37,8 @@ def prompts_not_generated(construction: Construction) -> Iterator[Finding]:
     materializable trajectories`.
 
     ## How to fix
-    Follow the exception's message. It was raised for a row of your data, with invented answers instead of the
-    engine's.
+    Follow the exception's message. It was raised for a row of your data, with placeholder responses instead
+    of the engine's.
     """
     yield from findings(
         construction, _STAGES, "first batch", "follow the exception's message: it concerns a row of your data"

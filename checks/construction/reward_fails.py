@@ -35,11 +35,11 @@ def reward_fails(construction: Construction) -> Iterator[Finding]:
     ## Why it matters
     verl loads the reward function in separate workers and calls it for every response. An exception there
     ends the step; verl 0.9 hides it behind `no materializable trajectories`. Here the function was called for
-    the first rows with an invented answer.
+    the first rows with a placeholder response.
 
     ## How to fix
-    Correct the function, or the setting that names it. It must take any answer: a model under training writes
-    what it likes.
+    Correct the function, or the setting that names it. It must accept any response: a model under training
+    may generate anything.
     """
     yield from findings(
         construction, _STAGES, "first batch", "correct the reward function: it must take any answer"

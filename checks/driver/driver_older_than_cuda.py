@@ -44,14 +44,16 @@ def driver_older_than_cuda(
 
     ## Why it matters
 
-    `CUDA driver version is insufficient for CUDA runtime version`: a driver serves its own major version of CUDA and older ones.
-    Within a major version an older driver supports newer runtimes, except for PTX (CUDA115). It is not only
-    torch's CUDA that counts: vLLM, flash-attn and FlashInfer name a runtime of their own.
+    `CUDA driver version is insufficient for CUDA runtime version`: a driver serves its own major version
+    of CUDA and older ones. Within a major version an older driver supports newer runtimes, except for
+    PTX (CUDA115). It is not only torch's CUDA that counts: vLLM, flash-attn and FlashInfer name their
+    own runtime.
 
     ## How to fix
 
-    Install builds for the CUDA that the driver serves (torch: `--index-url https://download.pytorch.org/whl/cu128`), or have the driver
-    renewed. On GPUs for data centres the package `cuda-compat` brings a newer libcuda for an older driver.
+    Install builds for the CUDA that the driver serves (torch: `--index-url
+    https://download.pytorch.org/whl/cu128`), or have the driver updated. On GPUs for data centres the package
+    `cuda-compat` brings a newer libcuda for an older driver.
     """
     serves = major(gpus.cuda)
     if serves is None:

@@ -29,13 +29,14 @@ def libcuda_is_a_stub(libcuda: LibCuda, job: JobVariables | Unknown) -> Iterator
 
     ## Why it matters
 
-    CUDA's `stubs` folders hold a library with the driver's names and nothing behind them, made for linking on machines
-    without a GPU. A process that loads it gets error 34, `CUDA driver is a stub library`, from every call.
+    CUDA's `stubs` folders hold a library with the driver's names but no code, made for linking on
+    machines without a GPU. A process that loads it gets error 34, `CUDA driver is a stub library`, from
+    every call.
 
     ## How to fix
 
-    Take the stubs folder out of LD_LIBRARY_PATH (and out of `/etc/ld.so.conf.d`). The linker looks in LIBRARY_PATH; there a
-    stub does no harm.
+    Take the stubs folder out of LD_LIBRARY_PATH (and out of `/etc/ld.so.conf.d`). The linker looks in
+    LIBRARY_PATH; there a stub does no harm.
     """
     loaded = libcuda.loaded
     if loaded is None or not loaded.stub:

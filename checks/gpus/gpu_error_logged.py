@@ -59,8 +59,9 @@ def gpu_error_logged(xids: Xids, gpus: Gpus, visible: VisibleDevices | Unknown) 
 
     ## Why it matters
 
-    An Xid is the driver's own record of what a job only sees as `CUDA error: unknown error`, `uncorrectable ECC error encountered`
-    or a collective that never ends. Those named here come from the GPU, its memory or its links; they come again.
+    An Xid is the driver's own record of what a job only sees as `CUDA error: unknown error`,
+    `uncorrectable ECC error encountered` or a collective that never ends. Those named here come from the
+    GPU, its memory or its links; they recur.
 
     ## How to fix
 

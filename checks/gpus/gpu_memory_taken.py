@@ -61,15 +61,15 @@ def gpu_memory_taken(
 
     ## Why it matters
 
-    vLLM takes `gpu_memory_utilization` of the whole memory, not of what is free, and refuses to start when less is free:
-    `Free memory on device ... on startup is less than desired GPU memory utilization`. Engines and Ray workers of a run that
-    was killed live on, and hold what they had.
+    vLLM takes `gpu_memory_utilization` of the whole memory, not of what is free, and refuses to start
+    when less is free: `Free memory on device ... on startup is less than desired GPU memory
+    utilization`. Engines and Ray workers of a killed run keep running, and hold their memory.
 
     ## How to fix
 
-    `verl-doctor clean --apply` ends what is proven to be left over; never end processes by name: that ends other jobs, too.
-    Wait for running jobs, or choose other GPUs with CUDA_VISIBLE_DEVICES. When all that is
-    missing is the little that a display or the driver keeps, ask for less.
+    `verl-doctor clean --apply` ends what is proven to be left over; never end processes by name: that ends
+    other jobs as well. Wait for running jobs, or choose other GPUs with CUDA_VISIBLE_DEVICES. If only the
+    little that a display or the driver keeps is missing, request less.
     """
     share = configuration.number(_UTILISATION) if isinstance(configuration, Configuration) else None
     if isinstance(configuration, Unknown) or share is None:

@@ -33,9 +33,9 @@ def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Fin
 
     ## Why it matters
 
-    All ranks wait for the slowest in each step. A hardware slowdown halves the clock or worse, and an idle
-    GPU that shows one is not cooled or not fed as it should be. Only this moment was measured: a GPU that
-    overheats under load shows it only then.
+    All ranks wait for the slowest in each step. A hardware slowdown halves the clock or worse, and an
+    idle GPU that shows one lacks cooling or power. Only this moment was measured: a GPU that overheats
+    under load shows it only then.
 
     ## How to fix
 

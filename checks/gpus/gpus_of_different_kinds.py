@@ -35,13 +35,14 @@ def gpus_of_different_kinds(
 
     ## Why it matters
 
-    All ranks get the same share of the work and of the model: the GPU with the least memory runs out first, and the slowest is
-    waited for. CUDA numbers the fastest GPU first and nvidia-smi goes by the bus, so the numbers in CUDA_VISIBLE_DEVICES may mean
-    other GPUs than nvidia-smi shows.
+    All ranks get the same share of the work and of the model: the GPU with the least memory runs out
+    first, and all wait for the slowest. CUDA numbers the fastest GPU first and nvidia-smi goes by the
+    bus, so the numbers in CUDA_VISIBLE_DEVICES may mean other GPUs than nvidia-smi shows.
 
     ## How to fix
 
-    Name GPUs of one kind in CUDA_VISIBLE_DEVICES, with CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers are those of nvidia-smi.
+    Name GPUs of one kind in CUDA_VISIBLE_DEVICES, with CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers are
+    those of nvidia-smi.
     """
     mine = of_job(gpus, visible)
     kinds: dict[tuple[str, int], list[Device]] = {}

@@ -34,10 +34,10 @@ def gpus_without_peer_access(gpus: Gpus, visible: VisibleDevices | Unknown) -> I
 
     ## Why it matters
 
-    NCCL then goes through the host's memory, and vLLM's own all-reduce is off. That is how GPUs for
-    gamers are made, and it is only slower, but with some drivers and releases of NCCL it fails (`Cuda
-    failure 217 'peer access is not supported between these two devices'`) or hangs. Between GPUs with
-    NVLinks it is a fault, or peer access was turned off.
+    NCCL then goes through the host's memory, and vLLM's own all-reduce is off. On consumer GPUs this is
+    by design and only slower, but with some drivers and releases of NCCL it fails (`Cuda failure 217
+    'peer access is not supported between these two devices'`) or hangs. Between GPUs with NVLinks it is
+    a fault, or peer access was turned off.
 
     ## How to fix
 

@@ -31,9 +31,9 @@ def pcie_narrow(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
 
     ## Why it matters
 
-    Offloaded parameters and optimizer states, and weights at the start, go over PCIe; without NVLink all collectives do, too.
-    On boards for gamers the slots have few lanes, which nothing can change. When one GPU of several has fewer than
-    the others it does not sit well, or its riser or slot is broken.
+    Offloaded parameters and optimizer states, and weights at the start, go over PCIe; without NVLink all
+    collectives do, too. On consumer mainboards the slots have few lanes, which cannot be changed. If
+    only one of several GPUs has fewer lanes, it is not seated well, or its riser or slot is broken.
 
     ## How to fix
 

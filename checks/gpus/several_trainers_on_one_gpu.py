@@ -36,14 +36,15 @@ def several_trainers_on_one_gpu(gpus: Gpus) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Roles that share a GPU (actor, critic, reference) are to live in one process, verl's `WorkerDict`: memory that one frees can
-    then be used by the next. Allocators of two processes hold what they have, fragment it, and the first peak of both at
-    the same time is an out-of-memory error. Two jobs on one GPU fail in the same way, later.
+    Roles that share a GPU (actor, critic, reference) must run in one process, verl's `WorkerDict`:
+    memory that one frees can then be used by the next. Allocators of two processes hold what they have,
+    fragment it, and the first peak of both at the same time is an out-of-memory error. Two jobs on one
+    GPU fail in the same way, later.
 
     ## How to fix
 
-    Two jobs: give each its own GPUs, with CUDA_VISIBLE_DEVICES for each Ray cluster, or end one. One job: let its roles share a
-    resource pool, so that verl puts them into one worker group.
+    Two jobs: give each its own GPUs, with CUDA_VISIBLE_DEVICES for each Ray cluster, or end one. One job: let
+    its roles share a resource pool, so that verl puts them into one worker group.
     """
     for (number, jobs), devices in alike(gpus.sound, _crowd).items():
         if number > 1:

@@ -100,15 +100,16 @@ def trainer_and_rollout_too_large(
 
     ## Why it matters
 
-    They share each GPU in turn: vLLM takes `gpu_memory_utilization` of all its memory while what the trainer does not offload
-    stays there. `CUDA out of memory` then comes with the second step, when the optimizer has its states, or vLLM refuses to start:
-    `Free memory on device ... is less than desired`, `No available memory for the cache blocks`.
+    They share each GPU in turn: vLLM takes `gpu_memory_utilization` of all its memory while what the trainer
+    does not offload stays there. `CUDA out of memory` then comes with the second step, when the optimizer has
+    its states, or vLLM refuses to start: `Free memory on device ... is less than desired`, `No available
+    memory for the cache blocks`.
 
     ## How to fix
 
-    What the finding computes for this machine. Its numbers are lower bounds, of weights, gradients, optimizer and cache;
+    Apply what the finding computes for this machine. Its numbers are lower bounds, of weights, gradients, optimizer and cache;
     activations come on top, and how much they are depends on the length of the texts and on micro batches. `--gpu-memory 80GiB`
-    judges the job for GPUs that are elsewhere.
+    judges the job for GPUs on other machines.
     """
     whole = gpu.each
     trainer, engine = trainer_of(configuration, size, resources), engine_of(configuration, size, model)

@@ -41,13 +41,14 @@ def visible_devices_invalid(gpus: Gpus, visible: VisibleDevices) -> Iterator[Fin
 
     ## Why it matters
 
-    CUDA takes the entries up to the first that names no GPU of this machine, and none at all when one is repeated. It does so
-    silently; the job stops later: `No CUDA GPUs are available`, `invalid device ordinal`, or verl's `Total
-    available GPUs ... is less than total desired GPUs`. Ray counts the entries, and not what CUDA makes of them.
+    CUDA takes the entries up to the first that names no GPU of this machine, and none at all when one is
+    repeated. It does so silently; the job stops later: `No CUDA GPUs are available`, `invalid device
+    ordinal`, or verl's `Total available GPUs ... is less than total desired GPUs`. Ray counts the
+    entries, not the GPUs that CUDA then uses.
 
     ## How to fix
 
-    Name GPUs that are here (`nvidia-smi -L`), each once, or remove the variable. Under a scheduler request
+    Name existing GPUs (`nvidia-smi -L`), each once, or remove the variable. Under a scheduler request
     GPUs in the job's options: `NoDevFiles` and an empty value mean that it gave none. Ray keeps the value
     that it was started with.
     """

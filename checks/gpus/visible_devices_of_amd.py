@@ -40,15 +40,15 @@ def visible_devices_of_amd(
 
     ## Why it matters
 
-    Slurm and some images set HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES whatever the GPUs are. Ray gives each worker its own
-    CUDA_VISIBLE_DEVICES, and verl refuses to start beside another value of HIP's (`Please use the same HIP_VISIBLE_DEVICES or
-    CUDA_VISIBLE_DEVICES, inconsistant values found`) or any of ROCR's (`Please don't set ROCR_VISIBLE_DEVICES when
-    HIP/CUDA_VISIBLE_DEVICES is set`).
+    Slurm and some images set HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES regardless of the GPUs. Ray
+    gives each worker its own CUDA_VISIBLE_DEVICES, and verl refuses to start beside another value of
+    HIP's (`Please use the same HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES, inconsistant values found`)
+    or any of ROCR's (`Please don't set ROCR_VISIBLE_DEVICES when HIP/CUDA_VISIBLE_DEVICES is set`).
 
     ## How to fix
 
-    Take the variable away before Ray is started: `unset HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES`. A raylet that runs keeps it:
-    restart it. On AMD GPUs leave it as it is.
+    Remove the variable before Ray is started: `unset HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES`. A raylet
+    that runs keeps it: restart it. On AMD GPUs leave it as it is.
 
     ## References
 

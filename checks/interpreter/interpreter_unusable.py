@@ -45,9 +45,9 @@ def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding
 
     ## Why it matters
 
-    Everything that is installed is seen through this interpreter. One that hangs or fails at a one-line program stops every
-    job as well: a home folder on a dead network share, a `sitecustomize` or `.pth` file that raises, a base interpreter
-    that was removed from under a virtual environment.
+    Everything that is installed is seen through this interpreter. One that hangs or fails at a one-line
+    program stops every job as well: a home folder on a dead network share, a `sitecustomize` or `.pth`
+    file that raises, a virtual environment whose base interpreter was removed.
 
     ## How to fix
 

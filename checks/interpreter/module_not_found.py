@@ -34,7 +34,8 @@ def module_not_found(program: ProgramModule) -> Iterator[Finding]:
     """The script starts a module that the installed verl does not have.
 
     ## Why it matters
-    `python -m` ends at once: `No module named ...`. Trainers move between releases: scripts for an older one name modules that have gone.
+    `python -m` ends at once: `No module named ...`. Trainers move between releases: scripts for an older one
+    name modules that no longer exist.
 
     ## How to fix
     Name a module that this verl has, or install the release for which the script was written.

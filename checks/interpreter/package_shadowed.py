@@ -27,13 +27,14 @@ def package_shadowed(shadows: Shadows) -> Iterator[Finding]:
     """A file or folder of the user's shadows a package or a module of Python's own.
 
     ## Why it matters
-    `python -m verl...` puts the current folder first on the path. A folder `datasets` with an `__init__.py`, or a file
-    `torch.py`, in it hides the installed package: `module 'datasets' has no attribute 'Dataset'`, in the middle of code that
-    is right. A file `random.py` hides Python's own module in the same way. Only what the job's program imports counts.
+    `python -m verl...` puts the current folder first on the path. A folder `datasets` with an `__init__.py`,
+    or a file `torch.py`, in it hides the installed package: `module 'datasets' has no attribute 'Dataset'`,
+    in code that is correct. A file `random.py` hides Python's own module in the same way. Only what the job's
+    program imports counts.
 
     ## How to fix
-    Rename it, start the job from another folder, or set `PYTHONSAFEPATH=1` (Python 3.11) where nothing else of the folder is
-    imported. A folder without `__init__.py` hides nothing.
+    Rename it, start the job from another folder, or set `PYTHONSAFEPATH=1` (Python 3.11) where nothing else
+    of the folder is imported. A folder without `__init__.py` hides nothing.
     """
     for shadow in shadows.modules:
         yield Finding(

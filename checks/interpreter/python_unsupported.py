@@ -56,15 +56,18 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
 
     ## Why it matters
 
-    An installer refuses such a pair, but a copied environment, `--target`, `PYTHONPATH` or `--ignore-requires-python` get
-    round it. A compiled module for another Python is not even seen: `No module named 'ray._raylet'`.
+    An installer refuses such a pair, but a copied environment, `--target`, `PYTHONPATH` or
+    `--ignore-requires-python` bypass it. A compiled module for another Python is not even seen: `No
+    module named 'ray._raylet'`.
 
-    Judged by `Requires-Python` of the main packages and by the names of compiled modules, which is what Python goes by. A
-    wheel's own tags are not: stable-ABI wheels are sometimes tagged for one Python and load in all.
+    Judged by `Requires-Python` of the main packages and by the names of compiled modules, which Python
+    itself uses. A wheel's own tags are not: stable-ABI wheels are sometimes tagged for one Python and
+    load in all.
 
     ## How to fix
 
-    Build the environment with a Python that all of them accept, for instance `uv venv --python 3.11`, and install into it.
+    Build the environment with a Python that all of them accept, for instance `uv venv --python 3.11`, and
+    install into it.
     """
     for name in _JUDGED:
         distribution = packages.get(name)

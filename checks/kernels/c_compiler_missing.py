@@ -30,14 +30,14 @@ def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Triton compiles a small C library for each kernel when it is first used, minutes into the start: vLLM's, verl's and
-    torch.compile's kernels all need it.
+    Triton compiles a small C library for each kernel when it is first used, minutes into the start: vLLM's,
+    verl's and torch.compile's kernels all need it.
 
     ## How to fix
 
-    Install one: `apt install gcc libc6-dev`, or without root `conda install -c conda-forge gcc_linux-64` and `CC` set to it.
-    One that hangs waits for something: a file system that does not answer, ccache's lock, a licence server. The command of the
-    finding shows it when it is run by hand.
+    Install one: `apt install gcc libc6-dev`, or without root `conda install -c conda-forge gcc_linux-64`
+    and `CC` set to it. If it hangs, it waits for something: a file system that does not respond,
+    ccache's lock, a licence server. The command of the finding shows it when it is run by hand.
 
     ## References
 

@@ -30,8 +30,8 @@ def site_not_usable(places: SitePlaces) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Results are written first after the first save interval, perhaps hours into the run: a folder that may not be written
-    then costs all of it.
+    Results are written first after the first save interval, perhaps hours into the run: without write
+    access, all of them are lost.
 
     ## How to fix
 

@@ -22,12 +22,14 @@ def engine_keeps_its_memory_asleep(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    verl puts the engine to sleep while the trainer uses the GPU. Memory that is not given back is missing there: the trainer runs out of it in the
-    first update. NVML's count before, with and without the engine's memory is compared.
+    verl puts the engine to sleep while the trainer uses the GPU. Without the memory that is not
+    released, the trainer runs out of memory in the first update. NVML's count before, with and without
+    the engine's memory is compared.
 
     ## How to fix
 
-    `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` and vLLM's allocator do not work together in many releases: `verl-doctor check` reports whether they do here.
+    `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` and vLLM's allocator do not work together in many
+    releases: `verl-doctor check` reports whether they do here.
     `actor_rollout_ref.rollout.free_cache_engine=False` does without sleep, for twice the memory.
     """
     yield from broken_by("SMOKE110", run)

@@ -20,11 +20,12 @@ def named_file_is_missing(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    The job would notice after Ray and its workers have started, for a model only when the weights are loaded.
+    The job would fail only after Ray and its workers have started, for a model only when the weights are
+    loaded.
 
     ## How to fix
 
-    Name files that are there, with `--model` and `--data` or in the launch script. A Git LFS pointer is replaced by its file with
-    `git lfs pull`; a file that is cut off must be fetched again.
+    Name existing files, with `--model` and `--data` or in the launch script. A Git LFS pointer is replaced by
+    its file with `git lfs pull`; a file that is cut off must be fetched again.
     """
     yield from broken_by("SMOKE103", run)

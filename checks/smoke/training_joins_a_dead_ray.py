@@ -22,8 +22,8 @@ def training_joins_a_dead_ray(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    An address in `ray_kwargs.ray_init.address` or in a file that a killed driver has left leads to a cluster that is gone. Ray tries
-    again for minutes, and verl prints nothing meanwhile.
+    An address in `ray_kwargs.ray_init.address` or in a file that a killed driver has left names a
+    cluster that no longer exists. Ray tries again for minutes, and verl prints nothing meanwhile.
 
     ## How to fix
 

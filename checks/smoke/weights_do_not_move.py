@@ -22,8 +22,9 @@ def weights_do_not_move(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Training runs, its curves are drawn, and nothing is learned. The smoke test pays answers differently, so that the gradient cannot
-    be zero, and compares the bytes of every tensor before and after the step of the optimizer.
+    Training runs, its curves are drawn, and nothing is learned. The smoke test rewards responses
+    differently, so that the gradient cannot be zero, and compares the bytes of every tensor before and
+    after the step of the optimizer.
 
     ## How to fix
 

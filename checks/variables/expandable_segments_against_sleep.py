@@ -66,10 +66,11 @@ def expandable_segments_against_sleep(
 
     ## Why it matters
 
-    verl lets vLLM sleep while it trains, so that both fit on one GPU. The memory pool that this needs and torch's expandable
-    segments exclude each other. Up to 0.20.0 vLLM stops with an `AssertionError` when it sees them. Later ones switch them
-    off for the pool, if they see them: most look at `PYTORCH_CUDA_ALLOC_CONF` only, not at its newer name `PYTORCH_ALLOC_CONF`,
-    and then `Sleep mode freed 0.00 GiB memory`. torch itself advises this setting when memory runs out.
+    verl lets vLLM sleep while it trains, so that both fit on one GPU. The memory pool that this needs
+    and torch's expandable segments exclude each other. Up to 0.20.0 vLLM stops with an `AssertionError`
+    when it detects them. Later ones switch them off for the pool, if they detect them: most read only
+    `PYTORCH_CUDA_ALLOC_CONF`, not its newer name `PYTORCH_ALLOC_CONF`, and then `Sleep mode freed 0.00
+    GiB memory`. torch itself advises this setting when memory runs out.
 
     ## How to fix
 
