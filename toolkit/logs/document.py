@@ -273,7 +273,7 @@ def headline(answer: Answer) -> tuple[str, str]:
 def _lower(title: str) -> str:
     """Return a title as it reads inside a sentence: lowercase its article, but not a name such as Slurm."""
     first = title.partition(" ")[0]
-    return title[:1].lower() + title[1:] if first in {"A", "An", "The", "Somebody,"} else title
+    return title[:1].lower() + title[1:] if first in {"A", "An", "The"} else title
 
 
 def only_consequences(answer: Answer) -> bool:

@@ -59,7 +59,7 @@ def test_who_ended_the_run_is_said_with_the_line_that_tells(said: str) -> None:
     assert reading.error is not None
     assert (reading.error.number, reading.error.lines) == (2, (said,))
     assert (answer.verdict, answer.exit_code) == ("not_determined", 3)
-    assert headline(answer)[1].startswith("somebody, or a batch system, ended the run")
+    assert headline(answer)[1].startswith("a user or a batch system ended the run")
 
 
 @pytest.mark.parametrize("said", [*ENDS, *(said for said, _ in LIMITS)])
