@@ -52,7 +52,8 @@ class _Search:
             if top not in self.tops:
                 ends = (top, f"{top}.py")
                 self.tops[top] = next(
-                    (one for one in self.folders if any(os.path.exists(one / end) for end in ends)), None
+                    (folder for folder in self.folders if any(os.path.exists(folder / end) for end in ends)),
+                    None,
                 )
                 yield top
                 waiting += self._required(top)
