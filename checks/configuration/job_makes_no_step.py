@@ -50,7 +50,7 @@ def job_makes_no_step(configuration: Configuration) -> Iterator[Finding]:
             f"the job {fate}: {key} is {value:g}",
             Evidence(found=word.text, wanted="a number above zero"),
             location=place(word),
-            remedy=f"Set {key} to a number above zero" + (", or to null" if key == _STEPS else ""),
+            remedy=f"set {key} to a number above zero" + (", or to null" if key == _STEPS else ""),
             subject=Subject("setting", key),
             stops=(EVERY_JOB,),
         )
