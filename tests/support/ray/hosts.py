@@ -2,7 +2,7 @@
 
 Run inside of `unshare --user --map-root-user --net --mount --uts`, where it may do all that and none of it is seen outside:
 `ray_hosts.py PYTHON FOLDER CHECK...` starts a head and two more, runs the words of CHECK on the head's host, cuts the last
-host off as soon as CHECK says that it asks, and says CHECK's output.
+host off as soon as CHECK announces its queries, and prints its output.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def main(python: str, folder: str, *check: str) -> int:
             assert process.stderr is not None
             for line in process.stderr:
                 sys.stderr.write(line)
-                if " asks " in line:
+                if " queries " in line:
                     sh(f"ip link set {HOSTS[-1]} down")
         return process.returncode
     finally:
