@@ -9,7 +9,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 _STEPS, _EPOCHS = "trainer.total_training_steps", "trainer.total_epochs"
-_ANSWERS = "actor_rollout_ref.rollout.n"
+_RESPONSES = "actor_rollout_ref.rollout.n"
 _VALIDATES = ("trainer.val_before_train", "trainer.val_only")
 
 
@@ -23,7 +23,7 @@ _VALIDATES = ("trainer.val_before_train", "trainer.val_only")
         Example("a step that is not known", configured(f"++{_STEPS}=${{oc.env:N}}")),
         Example("steps below zero", configured(f"++{_STEPS}=-1"), "trains nothing: trainer.total_training_steps is -1"),
         Example("no epochs", configured(f"++{_EPOCHS}=0"), "trains nothing: trainer.total_epochs is 0"),
-        Example("no answers", configured(f"{_ANSWERS}=0"), "actor_rollout_ref.rollout.n is 0"),
+        Example("no answers", configured(f"{_RESPONSES}=0"), "actor_rollout_ref.rollout.n is 0"),
     ],
 )  # fmt: skip
 def job_makes_no_step(configuration: Configuration) -> Iterator[Finding]:
@@ -40,12 +40,12 @@ def job_makes_no_step(configuration: Configuration) -> Iterator[Finding]:
     rollouts = configuration.has("actor_rollout_ref")
     if any(configuration.get(key) is True for key in _VALIDATES):
         return
-    for key in (_STEPS, _EPOCHS, _ANSWERS) if rollouts else (_EPOCHS,):
+    for key in (_STEPS, _EPOCHS, _RESPONSES) if rollouts else (_EPOCHS,):
         value = configuration.number(key)
         word = configuration.override_of(key)
         if value is None or value > 0 or word is None:
             continue
-        fate = "generates nothing" if key == _ANSWERS else "trains nothing"
+        fate = "generates nothing" if key == _RESPONSES else "trains nothing"
         yield Finding(
             f"the job {fate}: {key} is {value:g}",
             Evidence(found=word.text, wanted="a number above zero"),

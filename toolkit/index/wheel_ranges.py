@@ -100,10 +100,10 @@ class RangedFile(io.RawIOBase):
         return pieces
 
     def _get(self, span: str) -> Part:
-        answer = self._web.part(self._url, span)
-        if isinstance(answer, Exchange):
-            raise WholeFileOffered(answer)
-        before = getattr(self, "_tail", answer)
-        if (answer.total, answer.tag) != (before.total, before.tag):
+        response = self._web.part(self._url, span)
+        if isinstance(response, Exchange):
+            raise WholeFileOffered(response)
+        before = getattr(self, "_tail", response)
+        if (response.total, response.tag) != (before.total, before.tag):
             raise WebError(f"{shown(self._url)} was changed while it was read; try again")
-        return answer
+        return response

@@ -323,12 +323,12 @@ def node_options(command: Command) -> Command:
     return node_options_within(BUDGET)(command)
 
 
-def node_options_within(budget_unless_told: float) -> Callable[[Command], Command]:
+def node_options_within(default_budget: float) -> Callable[[Command], Command]:
     """Add the same with a default for the seconds that nodes have."""
-    return functools.partial(_node_options, budget_unless_told)
+    return functools.partial(_node_options, default_budget)
 
 
-def _node_options(budget_unless_told: float, command: Command) -> Command:
+def _node_options(default_budget: float, command: Command) -> Command:
     @click.option(
         "--cluster",
         is_flag=True,
@@ -345,7 +345,7 @@ def _node_options(budget_unless_told: float, command: Command) -> Command:
         "--budget",
         type=Duration("5s", "1d", bare=True),
         metavar="TIME",
-        help=f"How long the nodes have to answer: 30s, 5m.  [default: {in_units(budget_unless_told)}]",
+        help=f"How long the nodes have to answer: 30s, 5m.  [default: {in_units(default_budget)}]",
     )
     @functools.wraps(command)
     def with_nodes(
@@ -360,7 +360,7 @@ def _node_options(budget_unless_told: float, command: Command) -> Command:
             if budget is not None:
                 raise UsageError("--budget requires --cluster or --nodes HOSTS")
             return command(nodes=None, **others)
-        return command(nodes=RequestedNodes(named, via or VIA[0], budget or budget_unless_told), **others)
+        return command(nodes=RequestedNodes(named, via or VIA[0], budget or default_budget), **others)
 
     return with_nodes
 

@@ -88,10 +88,10 @@ def _next(descriptor: int) -> bytes:
 
 def _dmesg(machine: Machine) -> str | None:
     try:
-        answer = machine.run(["dmesg"], timeout=_LIMIT)
+        output = machine.run(["dmesg"], timeout=_LIMIT)
     except OSError:
         return None
-    return answer.stdout if answer.code == 0 else None
+    return output.stdout if output.code == 0 else None
 
 
 def _seconds(line: str) -> float | None:

@@ -42,10 +42,10 @@ def remembered(
     key = key_of(about, places, listings)
     if (known := recall(fact, key)) is not None:
         return known
-    answer = compute()
-    if isinstance(answer, fact):
-        keep(answer, key)
-    return answer
+    computed = compute()
+    if isinstance(computed, fact):
+        keep(computed, key)
+    return computed
 
 
 def key_of(about: object, places: Iterable[Path], listings: Listings | None = None) -> str:
@@ -63,16 +63,16 @@ def _own_code() -> str:
 
 def recall(fact: type[F], key: str) -> F | None:
     """The result that was kept under this key."""
-    answer = cache.read(_file(fact, key), _LARGEST)
+    kept = cache.read(_file(fact, key), _LARGEST)
     with contextlib.suppress(Exception):  # whatever is wrong with it, it can be computed
-        return restored(fact, answer) if answer is not None else None
+        return restored(fact, kept) if kept is not None else None
     return None
 
 
-def keep(answer: object, key: str, most: int = _KEPT) -> None:
+def keep(fact: object, key: str, most: int = _KEPT) -> None:
     """Keep a result, and of its kind the `most` newest."""
-    file = _file(type(answer), key)
-    cache.write(file, asdict(cast("Any", answer)))
+    file = _file(type(fact), key)
+    cache.write(file, asdict(cast("Any", fact)))
     cache.keep_youngest(file.parent, most)
 
 

@@ -77,7 +77,7 @@ def data_tables(
     if isinstance(reported, Unknown):
         return reported
     by_path = dict(zip(paths, reported, strict=True))
-    lacking = next((answer["lacks"] for answer in reported if "lacks" in answer), "")
+    lacking = next((table["lacks"] for table in reported if "lacks" in table), "")
     if lacking:
         return Unknown(f"{interpreter.executable} has no {lacking}, without which verl cannot read the data")
     return DataTables(tuple(_table(file, by_path[file.path]) for file in sound))
@@ -87,19 +87,19 @@ def _query(machine: Machine, python: str, source: str, paths: list[str]) -> list
     result = run_probe(machine, python, data, source, *paths, timeout=_LIMIT)
     if isinstance(result, Unknown):
         return result
-    answer, reported = result
+    output, reported = result
     if not isinstance(reported, list) or len(reported) != len(paths):
-        return Unknown(f"the data files could not be described: {ending(answer, _LIMIT)}")
+        return Unknown(f"the data files could not be described: {ending(output, _LIMIT)}")
     return reported
 
 
-def _table(file: DataFile, answer: dict[str, Any]) -> Table:
-    if "error" in answer:
-        return Table(file, unreadable=str(answer["error"]))
+def _table(file: DataFile, described: dict[str, Any]) -> Table:
+    if "error" in described:
+        return Table(file, unreadable=str(described["error"]))
     return Table(
         file=file,
-        rows=answer["rows"],
-        columns=tuple(Column(str(name), str(kind)[:2000]) for name, kind in answer["columns"]),
-        features=tuple(answer["features"]),
-        sources=tuple(str(name)[:200] for name in answer["sources"]),
+        rows=described["rows"],
+        columns=tuple(Column(str(name), str(kind)[:2000]) for name, kind in described["columns"]),
+        features=tuple(described["features"]),
+        sources=tuple(str(name)[:200] for name in described["sources"]),
     )

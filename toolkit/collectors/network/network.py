@@ -123,24 +123,24 @@ def network(machine: Machine) -> Network | Unknown:
 
 def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
     """Resolve a name as a job would, for at most `limit` seconds: a dead name server takes long to time out."""
-    answer: list[Resolved] = []
+    reply: list[Resolved] = []
 
     def query() -> None:
         try:
             found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            answer.append(Resolved(name, failed=reason_of(error)))
+            reply.append(Resolved(name, failed=reason_of(error)))
         else:
             spelled = (_plain(str(each[4][0])) for each in found)
-            answer.append(Resolved(name, tuple(dict.fromkeys(filter(is_address, spelled)))))
+            reply.append(Resolved(name, tuple(dict.fromkeys(filter(is_address, spelled)))))
 
     started = time.monotonic()
     thread = threading.Thread(target=query, name=f"resolve {name}", daemon=True)
     thread.start()
     with TURNS.waiting():
         thread.join(limit)
-    if answer:
-        return answer[0]
+    if reply:
+        return reply[0]
     return Resolved(name, failed=f"no answer within {time.monotonic() - started:.1f} s", hangs=True)
 
 

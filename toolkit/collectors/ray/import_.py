@@ -26,9 +26,9 @@ def ray_import(interpreter: Interpreter, trees: LibraryTrees, machine: Machine) 
     if all(tree.module != "ray" for tree in trees.trees):
         return Absent("Ray is not installed in this environment")
     try:
-        answer = machine.run([interpreter.executable, "-c", "import ray"], timeout=_LIMIT)
+        output = machine.run([interpreter.executable, "-c", "import ray"], timeout=_LIMIT)
     except OSError as error:
         return Unknown(f"{interpreter.executable} cannot be started: {error.strerror}")
-    if answer.code:
-        return Unknown(f"Ray cannot be imported: {answer.last_line}")
-    return RayImport(round(answer.seconds, 2), answer.code is not None)
+    if output.code:
+        return Unknown(f"Ray cannot be imported: {output.last_line}")
+    return RayImport(round(output.seconds, 2), output.code is not None)

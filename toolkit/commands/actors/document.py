@@ -221,11 +221,11 @@ def kept_by(group: WorkerGroup, view: ClusterView) -> str:
     alive = [member.actor for member in group.of("alive", "left behind")]
     if not alive:
         return ""
-    who_made = made_by(alive[0], view)
+    creator = made_by(alive[0], view)
     if all(actor.detached for actor in alive):
         qualifier = "" if group.job in view.ended else ", according to the GCS"
         return f"detached: only their names refer to them{qualifier}"
-    return f"created by {who_made}" if who_made else "created by a task of the job"
+    return f"created by {creator}" if creator else "created by a task of the job"
 
 
 def troubled(group: WorkerGroup) -> Iterator[tuple[str, str]]:

@@ -43,11 +43,11 @@ def in_words(machine: Machine, names: Iterable[str]) -> dict[str, str]:
         ([sys.executable, "-I", "-S", "-c", _CHILD, *mangled], ["c++filt", *mangled]) if mangled else ()
     ):
         try:
-            answer = machine.run(argv, timeout=_SECONDS)
-            if answer.code == 0:
-                lines = answer.stdout.splitlines()
+            output = machine.run(argv, timeout=_SECONDS)
+            if output.code == 0:
+                lines = output.stdout.splitlines()
                 found = (
-                    json.loads(answer.stdout)
+                    json.loads(output.stdout)
                     if argv[0] == sys.executable
                     else dict(zip(mangled, lines, strict=False))
                 )

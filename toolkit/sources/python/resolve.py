@@ -177,16 +177,16 @@ class Sources:
             return Present(External(dotted))
         tree = self.tree_of(name)
         root = tree.name if tree else name
-        answer: Answer = self.import_module(root)
+        resolved: Answer = self.import_module(root)
         path = root
         for part in name[len(root) :].split(".")[1:]:
-            if not isinstance(answer, Present):
-                return answer
+            if not isinstance(resolved, Present):
+                return resolved
             path = f"{path}.{part}"
-            unread = isinstance(answer.definition, Opaque)  # a package whose own text is irrelevant
+            unread = isinstance(resolved.definition, Opaque)  # a package whose own text is irrelevant
             inner = self.module(path) if unread else None
-            answer = Present(inner) if inner is not None else self._member(answer.definition, part, seen)
-        return answer
+            resolved = Present(inner) if inner is not None else self._member(resolved.definition, part, seen)
+        return resolved
 
     def _member(self, owner: Definition, name: str, seen: _Seen) -> Answer:
         match owner:
@@ -215,10 +215,10 @@ class Sources:
             return Present(Variable(name, module.name, 1))
         reason = module.open
         for star in module.stars:
-            answer = self._through_star(star, name, seen)
-            if isinstance(answer, Present):
-                return answer
-            reason = reason or (answer.reason if isinstance(answer, Unresolved) else "")
+            resolved = self._through_star(star, name, seen)
+            if isinstance(resolved, Present):
+                return resolved
+            reason = reason or (resolved.reason if isinstance(resolved, Unresolved) else "")
         if module.lazy is not None:
             if name in module.lazy.table:
                 return self._served(module, name, module.lazy.table[name], seen)
@@ -237,7 +237,7 @@ class Sources:
     def _bound(self, module: Module, name: str, bindings: tuple[Binding, ...], seen: _Seen) -> Answer:
         answers = [self._follow(binding, seen) for binding in bindings]
         present = list(
-            dict.fromkeys(_Same(answer.definition) for answer in answers if isinstance(answer, Present))
+            dict.fromkeys(_Same(resolved.definition) for resolved in answers if isinstance(resolved, Present))
         )
         if len(present) == 1:
             return Present(present[0].definition)
@@ -270,8 +270,8 @@ class Sources:
         return isinstance(top, Module) and any(re.fullmatch(pattern, name) for pattern in top.made)
 
     def _through_star(self, source: str, name: str, seen: _Seen) -> Answer:
-        answer = self.import_module(source)
-        module = answer.definition if isinstance(answer, Present) else None
+        resolved = self.import_module(source)
+        module = resolved.definition if isinstance(resolved, Present) else None
         if not isinstance(module, Module):
             return Unresolved(f"a star import from {source} may bind it")
         exported = name in module.exported if module.exported is not None else not name.startswith("_")
@@ -285,9 +285,9 @@ class Sources:
             source = module.name + source
         for spelling in (source, f"{module.name}.{source}"):
             if source and self.own_name(spelling) is not None:
-                answer = self._resolve(f"{spelling}.{attribute}", seen)
-                if isinstance(answer, Present):
-                    return answer
+                resolved = self._resolve(f"{spelling}.{attribute}", seen)
+                if isinstance(resolved, Present):
+                    return resolved
         return Present(Opaque(f"{module.name} serves {name} through __getattr__"))
 
     def member_of_class(self, owner: Class, name: str) -> Answer:
