@@ -31,6 +31,7 @@ _WHY = {
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
         Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you cannot write to /"),
     ],
+    since="0.2",
 )  # fmt: skip
 def checkpoint_folder_unusable(
     configuration: Configuration, folder: CheckpointFolder | Unknown, hydra: HydraFolder | Unknown

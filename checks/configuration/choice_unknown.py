@@ -113,6 +113,7 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
         ),
         Example("a tracker that verl does not know", (*configured(f"{LOGGER}=[console,neptune]"), _HAVE), "has no tracker neptune"),
     ],
+    since="0.2",
 )  # fmt: skip
 def choice_unknown(
     configuration: Configuration, registries: VerlRegistries, tables: DataTables | Unknown

@@ -74,6 +74,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("too few tokens for an older verl", (_job(f"{_RESPONSE}=16384", mode="sync"), _OLD, _MODEL), "max_num_batched_tokens (8192) is less than the context of 16896"),
         Example("a longer sequence than the model's", (_job(f"{_RESPONSE}=40000", f"{_TOKENS}=65536", mode="sync"), _OLD, _MODEL), "40512 tokens, but the model has 32768 positions"),
     ],
+    since="0.2",
 )  # fmt: skip
 def context_does_not_fit(
     configuration: Configuration, demands: Demands, model: ModelContext | Unknown

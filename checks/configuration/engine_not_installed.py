@@ -38,6 +38,7 @@ def _engine(*, installed: bool) -> ChosenEngines:
             "actor.strategy is megatron, but Megatron Core is not installed",
         ),
     ],
+    since="0.2",
 )
 def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -> Iterator[Finding]:
     """The rollout, the trainer or the kernels that the job chooses are not installed.

@@ -44,6 +44,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("a type of numbers with a slip", (*configured(f"++{_ROLLOUT}.dtype=bfloat61"), _LIMITS), "it must be one of auto, half, bfloat16"),
         Example("an argument handed on", (*configured(f"+{SECTION}.stream_interval=0"), _LIMITS), "stream_interval=0: it must be at least 1"),
     ],
+    since="0.2",
 )  # fmt: skip
 def engine_value_refused(configuration: Configuration, limits: EngineLimits) -> Iterator[Finding]:
     """An engine argument has a value that this vLLM refuses.

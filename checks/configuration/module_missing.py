@@ -23,6 +23,7 @@ _IMPORT = MissingModules((MissingModule("math_verify", _REWARD, "first batch", "
         Example("an optimizer's", (*configured(f"++{_IMPL}=bitsandbytes.optim"), _OPTIMIZER), "bitsandbytes, which actor_rollout_ref.actor.optim.optimizer_impl names, is not installed"),
         Example("in a reward file", (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT), "/home/me/reward.py imports math_verify, which is not installed"),
     ],
+    since="0.2",
 )  # fmt: skip
 def module_missing(configuration: Configuration, modules: MissingModules) -> Iterator[Finding]:
     """A module that the job's settings or the user's own files import is not installed.

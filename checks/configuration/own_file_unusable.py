@@ -39,6 +39,7 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
         Example("another class", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no such name", "workers", "Mine"),))), "has no Mine"),
         Example("a class without a base", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a data set"),
     ],
+    since="0.2",
 )  # fmt: skip
 def own_file_unusable(
     configuration: Configuration, own: OwnFiles, launch: Launch | Unknown

@@ -57,6 +57,7 @@ _GPUS = Resources((Gpu("NVIDIA H200", 143771),) * 4, 16, 128 << 30)
         Example("etcd without its package", (*configured(), _launch("torchrun"), _run(rdzv_backend="etcd", rdzv_endpoint="10.0.0.4:2379"), JobVariables(), Packages(())), "needs the package python-etcd"),
         Example("an option of another launcher", (*configured(), _launch("torchrun"), JobProcesses(True, "torchrun", unknown=("--num_gpus",), known=("nnodes", "nproc_per_node")), JobVariables()), "torchrun has no option --num_gpus"),
     ],
+    since="0.2",
 )  # fmt: skip
 def processes_cannot_meet(
     configuration: Configuration,

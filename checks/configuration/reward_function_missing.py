@@ -33,6 +33,7 @@ _THERE = RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there"
         Example("perhaps in another folder", (*_JOB, RewardFunction(_SECTION, "reward.py", "compute_score", "unseen")), "reward.py does not exist"),
         Example("another name in the file", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there", False, ("compute_scores",))), "has no compute_score; did you mean compute_scores?"),
     ],
+    since="0.2",
 )  # fmt: skip
 def reward_function_missing(
     configuration: Configuration, reward: RewardFunction, launch: Launch | Unknown

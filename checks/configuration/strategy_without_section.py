@@ -25,6 +25,7 @@ _ENGINE = "model_engine"  # the group that chooses the sections, from verl 0.7 o
         Example("the section is appended", configured(f"{_STRATEGY}=megatron", f"+{_MEGATRON}.tensor_model_parallel_size=1")),
         Example("Megatron with the sections of FSDP", configured(f"{_STRATEGY}=megatron"), "actor.strategy is megatron, but the configuration has no actor.megatron"),
     ],
+    since="0.2",
 )  # fmt: skip
 def strategy_without_section(configuration: Configuration) -> Iterator[Finding]:
     """The strategy does not fit the composed configuration.

@@ -34,6 +34,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("fewer rows than processes", (*configured(f"{_BATCH}=2", tree=_TREE), _FOUR), "a batch of 2 rows gives none to each of 4 processes"),
         Example("micro batches that do not fill the rows", (*configured(f"{_MICRO}=7", tree=_TREE), _FOUR), "64 rows of a process are not a multiple of 7"),
     ],
+    since="0.2",
 )  # fmt: skip
 def talks_do_not_fill_batches(configuration: Configuration, processes: JobProcesses) -> Iterator[Finding]:
     """The batch of a fine-tuning job cannot be divided among its processes and micro batches.

@@ -39,6 +39,7 @@ _BARE = Validation(
         Example("a value that verl does not have", (*configured(f"+{_MODE}=token_mean"), _REFUSED), "Invalid loss_agg_mode: token_mean"),
         Example("an assertion without words", (*configured(), _BARE), "the assertion self.style in ['constant'] fails"),
     ],
+    since="0.2",
 )  # fmt: skip
 def verl_would_refuse_config(configuration: Configuration, validation: Validation) -> Iterator[Finding]:
     """verl's validating code raises for the values of the job.

@@ -28,6 +28,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("micro batches", "AssertionError", "max_token_len must be greater than the sequence length"),), "max_token_len must be greater"),
     ],
+    since="0.2",
 )  # fmt: skip
 def algorithm_unknown(construction: Construction) -> Iterator[Finding]:
     """The algorithm's functions refuse their settings, or a row does not fit a micro batch.

@@ -29,6 +29,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("configuration classes", "ValueError", "Rollout mode 'sync' has been removed"),), "Rollout mode 'sync' has been removed"),
     ],
+    since="0.2",
 )  # fmt: skip
 def configuration_class_refuses(construction: Construction) -> Iterator[Finding]:
     """A class of verl's configuration refuses its values.

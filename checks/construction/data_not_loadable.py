@@ -30,6 +30,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("first batch", "KeyError", "'prompt'"),), "'prompt'"),
     ],
+    since="0.2",
 )  # fmt: skip
 def data_not_loadable(construction: Construction) -> Iterator[Finding]:
     """The data sets or the first batch cannot be created.

@@ -29,6 +29,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("engine", "ValidationError", "max_num_seqs must be at least 1"),), "max_num_seqs must be at least 1"),
     ],
+    since="0.2",
 )  # fmt: skip
 def engine_refuses(construction: Construction) -> Iterator[Finding]:
     """The engine refuses its configuration.

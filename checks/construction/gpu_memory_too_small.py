@@ -46,6 +46,7 @@ def _irrelevant(construction: Construction) -> str | None:
         Example("an engine that never sleeps", (a_world(4.0, share=0.85, sleeps=False), _A100, *configured(f"{SHARE}=0.85")), "beside an engine that keeps its memory"),
         Example("an engine on GPUs of its own", (a_world(12.0, share=0.9, apart=True), _A100, *configured(f"{SHARE}=0.9"))),
     ],
+    since="0.2",
 )  # fmt: skip
 def gpu_memory_too_small(
     construction: Construction, memory: GpuMemory, configuration: Configuration | Unknown

@@ -29,6 +29,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("critic's model", "OSError", "Repo id must be in the form 'repo_name'"),), "Repo id must be in the form"),
     ],
+    since="0.2",
 )  # fmt: skip
 def model_not_loadable(construction: Construction) -> Iterator[Finding]:
     """The model's configuration, its tokenizer or its processor cannot be loaded.

@@ -20,6 +20,7 @@ _SHOWN = 4
         Example("verl's own code alone", (SOUND,)),
         Example("a reward function", (Construction(own_code=("/home/me/reward.py",)),), "your own code was run: /home/me/reward.py"),
     ],
+    since="0.2",
 )  # fmt: skip
 def own_code_was_run(construction: Construction) -> Iterator[Finding]:
     """The user's own code ran while the job was built.

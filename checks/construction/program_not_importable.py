@@ -29,6 +29,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("import", "AttributeError", "module 'datasets' has no attribute 'Dataset'"),), "module 'datasets' has no attribute"),
     ],
+    since="0.2",
 )  # fmt: skip
 def program_not_importable(construction: Construction) -> Iterator[Finding]:
     """The job's program cannot be imported, or its trainer cannot be created.

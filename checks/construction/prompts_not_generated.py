@@ -27,6 +27,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("agent loops", "ValueError", "Prompt length (40) leaves no room to generate"),), "leaves no room to generate"),
     ],
+    since="0.2",
 )  # fmt: skip
 def prompts_not_generated(construction: Construction) -> Iterator[Finding]:
     """The first prompts cannot be built, or do not fit the engine.

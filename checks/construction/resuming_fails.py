@@ -26,6 +26,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("resuming", "AssertionError", "resume ckpt must specify the global_steps"),), "must specify the global_steps"),
     ],
+    since="0.2",
 )  # fmt: skip
 def resuming_fails(construction: Construction) -> Iterator[Finding]:
     """The checkpoint to resume from cannot be found.

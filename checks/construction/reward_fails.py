@@ -28,6 +28,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("reward", "KeyError", "'answer'"),), "'answer'"),
     ],
+    since="0.2",
 )  # fmt: skip
 def reward_fails(construction: Construction) -> Iterator[Finding]:
     """The reward cannot be created, or fails on the first rows.

@@ -26,6 +26,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("trackers", "AssertionError", "wandbb is not supported"),), "wandbb is not supported"),
     ],
+    since="0.2",
 )  # fmt: skip
 def tracker_refuses(construction: Construction) -> Iterator[Finding]:
     """A tracker of the job is unknown, or its package is missing.

@@ -28,6 +28,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("training engine", "ValueError", "Target modules {'nope'} not found in the base model"),), "not found in the base model"),
     ],
+    since="0.2",
 )  # fmt: skip
 def training_engine_refuses(construction: Construction) -> Iterator[Finding]:
     """The trainer's workers cannot build the model, its adapters or its optimizer.

@@ -27,6 +27,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("it is built", (SOUND,)),
         Example("it breaks", (broken("agent loops in validation", "ValueError", "top_p must be in (0, 1]"),), "top_p must be in"),
     ],
+    since="0.2",
 )  # fmt: skip
 def validation_not_generated(construction: Construction) -> Iterator[Finding]:
     """The first validation prompts cannot be built, or do not fit the engine.

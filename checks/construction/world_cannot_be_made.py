@@ -27,6 +27,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
         Example("a mesh", (broken("world", "ValueError", "the rollout's tensor_model_parallel_size=3 does not divide the 8 GPUs of the job"),), "does not divide the 8 GPUs"),
         Example("heads", (broken("engine's world", "ValueError", _HEADS),), "must be divisible by tensor parallel size"),
     ],
+    since="0.2",
 )  # fmt: skip
 def world_cannot_be_made(construction: Construction) -> Iterator[Finding]:
     """The job cannot be distributed over its GPUs.

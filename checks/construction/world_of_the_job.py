@@ -23,6 +23,7 @@ _H200 = GpuMemory(143771 << 20, "NVIDIA H200")
         Example("no world was made", (SOUND, _H200)),
         Example("eight GPUs", (a_world(), _H200), "each of 8 GPUs holds reference: weights 4.0 GiB (in the host's memory); actor: weights 4.0 GiB, gradients 4.0 GiB"),
     ],
+    since="0.2",
 )  # fmt: skip
 def world_of_the_job(construction: Construction, memory: GpuMemory | Unknown) -> Iterator[Finding]:
     """What each GPU of the job will hold.

@@ -40,6 +40,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("another tool's keys", (*_JOB, tables(Column("messages", "list<struct<from: string, value: string>>"))), "a list of messages without role and content"),
         Example("numbers", (*_JOB, tables(Column("messages", "list<struct<content: int64, role: string>>"))), "messages whose content is int64"),
     ],
+    since="0.2",
 )  # fmt: skip
 def talks_unusable(configuration: Configuration, tables: DataTables) -> Iterator[Finding]:
     """The column of talks that fine-tuning reads is missing, or holds something else.

@@ -29,6 +29,7 @@ _FAR = ProgramModule("verl.model_merger2", "/home/me/run.sh", 3, "/env/verl", mi
         Example("the module of an earlier release", (_OLD,), "no module verl.trainer.fsdp_sft_trainer; did you mean verl.trainer.sft_trainer?"),
         Example("nothing is like it", (_FAR,), "no module verl.model_merger2"),
     ],
+    since="0.2",
 )  # fmt: skip
 def module_not_found(program: ProgramModule) -> Iterator[Finding]:
     """The script starts a module that the installed verl does not have.

@@ -22,6 +22,7 @@ def _hidden(name: str, path: str) -> Shadows:
         Example("a folder of data sets with an __init__.py", (_hidden("datasets", "/home/me/datasets"),), f"/home/me/datasets is imported instead of {_SITE}/datasets"),
         Example("the user's own script", (_hidden("torch", "/home/me/torch.py"),), "/home/me/torch.py is imported"),
     ],
+    since="0.2",
 )  # fmt: skip
 def package_shadowed(shadows: Shadows) -> Iterator[Finding]:
     """A file or folder of the user's shadows a package or a module of Python's own.

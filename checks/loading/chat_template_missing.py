@@ -46,6 +46,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("no tokenizer", (*configured(f"{_PATH}=/models/base"), _NO_TOKENIZER), "/models/base has no tokenizer"),
         Example("a base model", (*configured(f"{_PATH}=/models/base"), _NONE), "the tokenizer in /models/base has no chat template"),
     ],
+    since="0.2",
 )  # fmt: skip
 def chat_template_missing(configuration: Configuration, template: ChatTemplate) -> Iterator[Finding]:
     """The tokenizer has no chat template, but the job applies one.

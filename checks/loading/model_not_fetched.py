@@ -28,6 +28,7 @@ def _example(*, cached: bool) -> tuple[object, ...]:
         Example("it was fetched before", _example(cached=True)),
         Example("it was not fetched", _example(cached=False), "Qwen/Qwen2.5-0.5B-Instruct is not in the model hub's cache, and HF_HUB_OFFLINE=1"),
     ],
+    since="0.2",
 )  # fmt: skip
 def model_not_fetched(configuration: Configuration, models: HubModels) -> Iterator[Finding]:
     """A model of the hub is not in the cache, and the job may not access the hub.

@@ -29,6 +29,7 @@ def _critic(*, exists: bool, path: str = _DEFAULT) -> OtherModels:
         Example("verl's default, which does not exist", (*configured("algorithm.adv_estimator=gae"), _critic(exists=False)), "critic.model.path is verl's default, but the folder"),
         Example("a misspelled path", (*configured("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"), _critic(exists=False, path="/models/critc")), "the folder /models/critc does not exist"),
     ],
+    since="0.2",
 )  # fmt: skip
 def other_model_missing(configuration: Configuration, models: OtherModels) -> Iterator[Finding]:
     """The critic's or the reward model's folder does not exist.

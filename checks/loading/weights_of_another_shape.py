@@ -25,6 +25,7 @@ _VOCABULARY = Mismatch("lm_head.weight", (512, 64), (1024, 64), ("vocab_size", "
         Example("the job overrides the configuration", (*configured("+actor_rollout_ref.model.override_config.vocab_size=512"), WeightShapes(_MODEL, (_VOCABULARY,)))),
         Example("another vocabulary", (WeightShapes(_MODEL, (_VOCABULARY,)),), "lm_head.weight has the shape 512 x 64, but config.json implies 1024 x 64"),
     ],
+    since="0.2",
 )  # fmt: skip
 def weights_of_another_shape(
     shapes: WeightShapes, configuration: Configuration | Unknown

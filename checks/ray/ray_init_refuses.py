@@ -42,6 +42,7 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
         Example("a variable as text", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS='4'"), _TAKES, RayAddresses())),
         Example("a variable as a number", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS=4"), _TAKES, RayAddresses()), "must be text, but ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS is 4"),
     ],
+    since="0.2",
 )  # fmt: skip
 def ray_init_refuses(
     configuration: Configuration, arguments: RayInitArguments, addresses: RayAddresses | Unknown
