@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 from PIL import Image
+
+# An engine in a process of its own would import all of vLLM anew.
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+
 from vllm import LLM, SamplingParams
 
 
