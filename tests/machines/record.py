@@ -2,7 +2,9 @@
 
     verl-doctor check --deep --save-facts FACTS LAUNCH_SCRIPT
     python tests/machines/record.py FACTS RECORDED [--is /data/ann/env=/env]...
+    python tests/machines/record.py --add 'FACT={"absent": "why"}' RECORDED...
 
+The second adds a new fact to machines that were recorded before it existed, in the form that a facts file has.
 The same facts give the same file, one line a fact. Numbers, versions and what the kernel says stay as they were taken.
 A value that looks like a secret is refused and never written.
 """
@@ -137,10 +139,23 @@ def recorded(document: Mapping[str, Any], folders: Mapping[str, str] | None = No
     whole = json.dumps(facts)
     host = facts.get("Network", {}).get("is", {}).get("host", {}).get("name", "")
     redaction = Redaction(folders or {}, host, frozenset(_HOME.findall(whole)))
-    lines = [
-        f' "{name}": {json.dumps(_mapped(entry, redaction, addresses=name not in _PUBLIC))}'
-        for name, entry in sorted(facts.items())
-    ]
+    return _written(
+        document,
+        {name: _mapped(entry, redaction, addresses=name not in _PUBLIC) for name, entry in facts.items()},
+    )
+
+
+def with_fact(text: str, name: str, entry: Mapping[str, Any]) -> str:
+    """The text of a recorded machine with one more fact. Raises RefusedError where no rule about machines needs it."""
+    if name not in needed_facts():
+        raise RefusedError(f"{name}: no rule about machines needs it")
+    _refuse_secrets(entry, name)
+    document = json.loads(text)
+    return _written(document, {**document["facts"], name: entry})
+
+
+def _written(document: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    lines = [f' "{name}": {json.dumps(entry)}' for name, entry in sorted(facts.items())]
     version = json.dumps(document["verl_doctor"])
     return (
         f'{{"schema_version": {document["schema_version"]}, "verl_doctor": {version}, "facts": {{\n'
@@ -174,17 +189,26 @@ def _mapped(value: Any, redaction: Redaction, *, addresses: bool) -> Any:
 
 
 def main() -> None:
-    """Read one file, write the other."""
+    """Read one file and write the other, or add a fact to each."""
     parser = ArgumentParser(description="Make a facts file fit for tests/machines.")
-    parser.add_argument("facts", type=Path)
-    parser.add_argument("recorded", type=Path)
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="FACTS RECORDED, or with --add RECORDED..."
+    )
+    parser.add_argument("--add", metavar="FACT=ENTRY", help="add a fact, with its entry in a facts file")
     parser.add_argument(
         "--is", dest="folders", action="append", default=[], metavar="FOLDER=NAME", help="rename a folder"
     )
     given = parser.parse_args()
+    if given.add:
+        name, _, entry = given.add.partition("=")
+        for file in given.files:
+            file.write_text(with_fact(file.read_text("utf-8"), name, json.loads(entry)), "utf-8")
+        return
+    if len(given.files) != 2:
+        parser.error("two files are needed: FACTS RECORDED")
+    facts, to = given.files
     folders = dict(pair.split("=", 1) for pair in given.folders)
-    text = recorded(json.loads(given.facts.read_text("utf-8")), folders)
-    given.recorded.write_text(text, "utf-8")
+    to.write_text(recorded(json.loads(facts.read_text("utf-8")), folders), "utf-8")
 
 
 if __name__ == "__main__":

@@ -116,6 +116,15 @@ def test_a_secret_is_refused(values: dict[str, str]) -> None:
         record.recorded(_document(Variables={"is": {"values": values}}))
 
 
+def test_a_fact_is_added_to_a_recorded_machine_and_nothing_else_changes() -> None:
+    text = (MACHINES / "laptop.json").read_text("utf-8")
+    facts = json.loads(text)["facts"]
+    without = record._written(json.loads(text), {key: facts[key] for key in facts.keys() - {"Network"}})
+    assert record.with_fact(without, "Network", facts["Network"]) == text
+    with pytest.raises(record.RefusedError, match="no rule about machines needs it"):
+        record.with_fact(text, "Lunch", {"absent": "none"})
+
+
 def test_the_same_facts_give_the_same_file() -> None:
     text = (MACHINES / "head-node-of-two.json").read_text("utf-8")
     assert record.recorded(json.loads(text)) == record.recorded(json.loads(text))
