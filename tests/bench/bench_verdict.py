@@ -46,9 +46,9 @@ def _measured(file: Path) -> str:
     kept = forecasts(file)
     ways: tuple[Way, ...] = ("at once", "construction")
     before, *now = _first(), *(_rows(kept, way) for way in ways)
-    if not now[0] or len(now[0]) != len(now[1]):
+    if not now[0] or not now[1]:
         sys.exit(f"{file} is not whole: it has {len(now[0])} and {len(now[1])} cases")
-    whole = now[-1]
+    whole = now[0]
     columns = [_current(rows) for rows in (before, *now)]
     return "\n".join(
         [
@@ -60,6 +60,7 @@ def _measured(file: Path) -> str:
             "",
             *_table(columns),
             "",
+            *_constructed(*map(len, now)),
             *_seconds(kept, whole),
             "",
             *_older(now),
@@ -137,6 +138,13 @@ def _table(columns: Sequence[Sequence[Row]]) -> Iterable[str]:
         "What a rehearsal (`smoke --cpu`) foretells is not measured case by case: jobs of `cpu` are run as a rehearsal runs them, "
         "and CI rehearses some. Jobs of an H200 are constructed with the vLLM of the environment for processors."
     )
+
+
+def _constructed(at_once: int, built: int) -> Iterable[str]:
+    """How many cases the column about the construction is about, where it is not all of them."""
+    if built < at_once:
+        yield f"Of the {at_once} cases, {built} were constructed for this table; the last column is about these alone."
+        yield ""
 
 
 def _seconds(kept: Mapping[tuple[str, str], Forecast], rows: Sequence[Row]) -> Iterable[str]:

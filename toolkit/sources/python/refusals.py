@@ -52,6 +52,8 @@ _DTYPES = frozenset(
     | {f"float{bits}" for bits in (16, 32, 64)}
 )
 
+_ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
+
 
 @dataclass(frozen=True)
 class Dtype:
@@ -670,7 +672,7 @@ class Follower:
                     return frame.names[name]
                 return self._in_module(frame.module, name)
             case ast.Attribute(value=ast.Name(id="torch"), attr=name) if name in _DTYPES:
-                return Dtype(name)
+                return Dtype(_ALIASES.get(name, name))
             case ast.Attribute(value=inner, attr=name):
                 owner = self._value(inner, frame)
                 if isinstance(owner, Section):

@@ -129,6 +129,7 @@ def test_what_is_certain_is_told(tmp_path: Path, body: str, raised: str, keys: t
         "config.get('gone')",
         "config.not_gone.lower()",
         "if config.text == torch.float16:\n    raise ValueError",
+        "assert torch.half in [torch.float16]",
         "assert config.far == 'x'",
         "assert config.missing == 'x'",
         "if config.far:\n    return\nraise ValueError",
