@@ -293,6 +293,26 @@ def test_the_demonstration_shows_the_loop_and_leaves_nothing_behind(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_any_command_as_ctrl_c_does_and_a_second_does_not_disturb_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals, code: int
+) -> None:
+    cleaned = []
+
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            os.kill(os.getpid(), number)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)
+            cleaned.append(True)
+
+    monkeypatch.setattr(cli, "main", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["check"])
+    assert (ended.value.code, cleaned) == (code, [True])
+    assert capsys.readouterr().err.startswith("verl-doctor: stopped;")
+
+
 def test_being_stopped_in_the_body_of_a_class_is_no_defect(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.options import completion
 from verl_doctor.toolkit.options.exit_codes import EPILOG
 from verl_doctor.toolkit.process.gc_pause import leave_it_at_exit
+from verl_doctor.toolkit.process.signals import EndedBySignal, as_ctrl_c
 from verl_doctor.toolkit.system.errors import os_error_text
 from verl_doctor.toolkit.target import CannotJudgeError, UsageError
 from verl_doctor.toolkit.text import harmless
@@ -93,7 +95,9 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
     if completion.VARIABLE in os.environ:
         completion.register()
     try:
-        code = cli.main(given, prog_name="verl-doctor", standalone_mode=False) or 0
+        # The first signal ends the command as Ctrl-C does: children and temporary folders would outlive it otherwise.
+        with as_ctrl_c(signal.SIGTERM, signal.SIGHUP):
+            code = cli.main(given, prog_name="verl-doctor", standalone_mode=False) or 0
         end_stdout()
         sys.exit(code)
     except UsageError as error:
@@ -105,14 +109,14 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
         sys.exit(done.exit_code)
     except (CouldNotQuery, CannotPrintError, CannotJudgeError) as error:
         _stop(str(error), ExitCode.COULD_NOT_CHECK)
-    except (click.Abort, KeyboardInterrupt):
-        _stop(_STOPPED, 130)
+    except (click.Abort, KeyboardInterrupt) as error:
+        _stop(_STOPPED, _code_after(error))
     except BrokenPipeError:
         give_up_stdout()
         sys.exit(NO_READER)
     except Exception as error:  # noqa: BLE001 - a defect of the doctor must not look like a finding
         if isinstance(error.__cause__, KeyboardInterrupt):  # in the body of a class, before Python 3.12
-            _stop(_STOPPED, 130)
+            _stop(_STOPPED, _code_after(error.__cause__))
         if {"-v", "--verbose"} & set(given):
             traceback.print_exc()
         if isinstance(error, OSError) and error.errno in _FULL | _OUT_OF_MEANS:
@@ -124,6 +128,12 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
             f"this is a defect of verl-doctor, please report it with the output of -v",
             ExitCode.COULD_NOT_CHECK,
         )
+
+
+def _code_after(stopped: BaseException) -> int:
+    """Return the exit code that shells give a process that this signal ended. click hides an interrupt in its own exception."""
+    first = stopped.__context__ if isinstance(stopped, click.Abort) else stopped
+    return 128 + (first.args[0] if isinstance(first, EndedBySignal) else signal.SIGINT)
 
 
 def _stop(sentence: str, code: int) -> NoReturn:

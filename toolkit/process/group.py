@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import selectors
@@ -25,6 +26,30 @@ _PAUSE = 0.01
 _DYING = 2.0
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _GET_CHILD_SUBREAPER = 37
+
+
+_running: dict[int, str] = {}  # children that are not reaped, by number, with the value of their mark
+_ending = threading.Lock()
+
+
+def _end_running() -> None:
+    """End the children of threads that still wait for them when a signal ends the main thread. No other child is started."""
+    _ending.acquire()
+    for pid, token in _running.items():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        _end_escaped(token, adopted=False)
+
+
+def _forget_running() -> None:
+    """Leave a fork's parent its children."""
+    global _ending  # noqa: PLW0603 - another thread may have held the lock during the fork
+    _ending = threading.Lock()
+    _running.clear()
+
+
+atexit.register(_end_running)
+os.register_at_fork(after_in_child=_forget_running)
 
 
 @dataclass(frozen=True)
@@ -88,18 +113,22 @@ def started(
     token = os.urandom(16).hex()
     with _orphans.adopted() as adopted:
         # No context manager, which would wait without limit.
-        process = subprocess.Popen(
-            list(argv),
-            env={**environ, MARK: token},
-            cwd=folder,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            start_new_session=True,
-        )
+        with _ending:
+            process = subprocess.Popen(
+                list(argv),
+                env={**environ, MARK: token},
+                cwd=folder,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+            )
+            _running[process.pid] = token
         try:
             yield process
         finally:
+            with _ending:
+                _running.pop(process.pid, None)
             # The child is not reaped yet, so its number, which is also the group's, is not reused.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from typing import NoReturn
 
 
 @contextlib.contextmanager
@@ -34,10 +33,18 @@ def taken(
         put_back()
 
 
-def as_ctrl_c(*numbers: signal.Signals) -> contextlib.AbstractContextManager[None]:
-    """Treat these signals as Ctrl-C: what runs is ended, and what is unfinished removed."""
+class EndedBySignal(KeyboardInterrupt):
+    """A signal ended the command; its number is the argument."""
 
-    def stop(_: signal.Signals) -> NoReturn:
-        raise KeyboardInterrupt
+
+def as_ctrl_c(*numbers: signal.Signals) -> contextlib.AbstractContextManager[None]:
+    """Treat the first of these signals as Ctrl-C: what runs is ended, and what is unfinished removed, undisturbed by further signals."""
+    ended = False
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal ended
+        if not ended:
+            ended = True
+            raise EndedBySignal(number)
 
     return taken(numbers, stop)

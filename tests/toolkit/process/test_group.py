@@ -55,6 +55,23 @@ def test_what_was_said_before_the_time_was_over_is_kept() -> None:
     assert (answer.code, answer.stdout) == (None, "begun\n")
 
 
+def test_a_child_whose_thread_still_waits_ends_with_the_doctor() -> None:
+    script = f"""
+import sys, threading, time
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.process import group
+child = [sys.executable, "-c", {SLEEP!r}]
+threading.Thread(target=Machine().run, args=(child,), kwargs=dict(timeout=600), daemon=True).start()
+while not group._running:
+    time.sleep(0.01)
+print(*group._running)
+sys.exit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 7, done.stderr
+    assert not alive(int(done.stdout))
+
+
 FLOODS = {
     "stdout": "while True: os.write(1, b'flood ' * 10000)",
     "stderr": "while True: os.write(2, b'flood ' * 10000)",

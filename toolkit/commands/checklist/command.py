@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from verl_doctor.toolkit.options.options import (
     node_options,
     target_options,
 )
-from verl_doctor.toolkit.process.signals import as_ctrl_c
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.snapshot import snapshot
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
@@ -64,7 +62,7 @@ def checklist(
     """
     from verl_doctor.toolkit.commands.checklist.steps import Look, steps  # noqa: PLC0415 - it brings all that steps are judged by
 
-    with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
+    with nothing_on_stdout(), Progress() as progress:
         run = open_session(options)
         before = None if old is None else _read(old, run)
         if log is not None and not os.path.exists(run.machine.cwd / log):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from verl_doctor.toolkit.options.options import (
     refuses,
     target_options,
 )
-from verl_doctor.toolkit.process.signals import as_ctrl_c
 from verl_doctor.toolkit.target import Options, UsageError
 
 _LAST = 5
@@ -77,7 +75,7 @@ def smoke(
     numbers = (rung,) if rung is not None else tuple(range(1, (up_to or _LAST) + 1))
     if named is not None:
         options = replace(options, launch=(str(named), *options.launch))
-    with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
+    with nothing_on_stdout(), Progress() as progress:
         run = open_session(options).at_cost("slow")
         climbed, report = climb(run, SmokeRequest(numbers, cpu, budget, keep), progress)
     return show(SmokeAnswer(climbed, report), form, file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.options.options import PATH, NamedPath
-from verl_doctor.toolkit.process.signals import as_ctrl_c
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import harmless
 from verl_doctor.toolkit.tiny.rows import KINDS, Kind
@@ -88,7 +86,7 @@ def tiny(
     chosen = shape or ("qwen2.5-vl" if kind == "image" else "qwen2")
     if kind == "image" and not SHAPES[chosen]().sees:
         raise UsageError(f"--kind image: {chosen} does not accept images; remove --model-shape")
-    with nothing_on_stdout(), as_ctrl_c(signal.SIGTERM, signal.SIGHUP), Progress() as progress:
+    with nothing_on_stdout(), Progress() as progress:
         progress.show(f"writing {folder}")
         run = open_session(Options(python=python, verl=verl))
         made = _make(run, folder, chosen, kind, rows)
