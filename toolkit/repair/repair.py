@@ -28,6 +28,7 @@ from verl_doctor.toolkit.rule import Cost, Finding
 from verl_doctor.toolkit.target import journal_home, journal_homes
 
 NO_FOLDER = "it needs a variable in the job's environment: --output-env DIR writes it into a file to source and one for Ray"
+_MOST_REFUSALS = 3  # of plans for one file
 _DEAR = frozenset({"gpu"})
 _SETTLED = "environment-files"
 _NOT_JUDGED = frozenset({"error", "skipped"})
@@ -211,13 +212,22 @@ def exit_code(report: Report) -> ExitCode:
 def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report, _Work]:
     """Plan, apply and look again until this fix has nothing new to do about this rule; also return the last report.
 
-    What it cannot do after it repaired all errors of the rule is no failure: it is listed as not attempted.
+    What it cannot do after it repaired all errors of the rule is no failure: it is listed as not attempted. A file that
+    somebody else keeps changing has a new plan at each look; it is given up after a few.
     """
     tried: dict[Plan, Repair] = {}
+    refused: Counter[str] = Counter()
     while True:
         work, collection, before = work.looked()
         planned = plans(work.session, collection, before)
-        waiting = [plan for plan in planned if plan.fix is fix and plan.code == code and plan not in tried]
+        waiting = [
+            plan
+            for plan in planned
+            if plan.fix is fix
+            and plan.code == code
+            and plan not in tried
+            and not any(refused[path] >= _MOST_REFUSALS for path in paths_of(plan.changes))
+        ]
         if not waiting:
             return list(tried.values()), before, work
         plan = waiting[0]
@@ -230,6 +240,8 @@ def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report
             tried[plan] = plan.ended("not attempted", plan.refusal)
         else:
             tried[plan], work = _attempt(work, plan, planned, collection, before)
+            if tried[plan].outcome == "refused":
+                refused.update(paths_of(plan.changes))
 
 
 def _attempt(

@@ -150,8 +150,11 @@ BLANKED = "://***@"
 """The replacement in a URL for user and password."""
 
 # The first form matches what a URL allows, the second a password with characters that should have been escaped.
+# A URL that was taken for a relative path has lost a slash.
+_SCHEME = r"\b(?:https?|s?ftps?|ssh|git|rediss?|postgres(?:ql)?|mysql|mongodb|amqps?|s3|gs|wss?)(?:\+\w+)?"
 _USER_IN_URL = re.compile(
-    r"(:[/\\]{2,})(?:[^\s/\\?#\"'<>]*@|[^\s/\\?#\"'<>@:]+:(?!\d{1,5}[/?#])[^\s\"'<>@,]*@(?=[\w\[]))"
+    rf"(:[/\\]{{2,}}|{_SCHEME}:[/\\])"
+    r"(?:[^\s/\\?#\"'<>]*@|[^\s/\\?#\"'<>@:]+:(?!\d{1,5}[/?#])[^\s\"'<>@,]*@(?=[\w\[]))"
 )
 
 

@@ -220,6 +220,15 @@ def test_a_file_that_changed_since_the_look_is_refused(folder: Path) -> None:
     assert (folder / "one").read_text() == "bad"
 
 
+def test_a_file_that_changes_all_the_time_is_given_up(folder: Path) -> None:
+    numbers = iter(range(50))
+
+    def plan(name: str, _said: str, place: Path) -> list[Change] | Refusal:
+        return [ReplaceFile(place / name, str(next(numbers)).encode(), b"fine")]
+
+    assert outcomes(carried_out(session(folder, plan))) == ["refused"] * 3
+
+
 def test_what_cannot_be_undone_is_not_done_unasked(folder: Path) -> None:
     command: Planner = lambda name, said, place: [RunCommand(("touch", str(place / "ran")), "why")]  # noqa: E731
     for declared in ("unsafe", "safe"):

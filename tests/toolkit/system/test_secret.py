@@ -19,6 +19,7 @@ from verl_doctor.toolkit.system.secret import is_secret, may_hold_secret, withou
         ("VLLM_HOST_PW=correcthorse", "VLLM_HOST_PW=***"),
         ("bad password 'hunter2x'", "bad password '***'"),
         ("https://u:pa/w#rd@host/x", "https://***@host/x"),
+        ("/home/joe/https:/u:pw1@host/x", "/home/joe/https:/***@host/x"),
         ("+trainer.wandb_api_key=correct", "+trainer.wandb_api_key=***"),
         ("DB_PASSWORD_FILE=correcthorse", "DB_PASSWORD_FILE=***"),
         ("PWD=hunter2", "PWD=***"),
