@@ -86,7 +86,7 @@ def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
         yield f"{left_file.address}, which it names, neither answers nor refuses"
     if left_file.kind == "address file" and not left_file.address:
         yield "it holds no address that is understood"
-    if left_file.kind == "spill folder" and not left_file.pid and not left_file.node:
+    if left_file.kind in {"spill folder", "temporary folder"} and not left_file.pid and not left_file.node:
         yield "its name does not show its owner"
     if left_file.type == "folder" or left_file.kind == "shared memory":
         if among.closed:

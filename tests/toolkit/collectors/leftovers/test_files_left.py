@@ -81,6 +81,7 @@ def spill(machine: Machine, name: str) -> Path:
         ({"kind": "shared memory", "type": "file"}, replace(AT, closed=("a", "b")), "a, and 1 more process, so whether"),
         ({}, replace(AT, in_flight=("a descriptor is on its way",)), "a descriptor is on its way"),
         ({"kind": "spill folder"}, AT, "does not show its owner"),
+        ({"kind": "temporary folder"}, AT, "does not show its owner"),
         ({"kind": "spill folder", "node": "ab"}, replace(AT, nodeless=("raylet (process 9), which",)), "its node may be that of raylet"),
         ({"kind": "address file", "type": "file"}, AT, "no address that is understood"),
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "connected"}, AT, "a:1, which it names, answers"),
@@ -144,7 +145,7 @@ def test_temporary_folders_of_a_killed_doctor_are_left_over_and_those_of_a_runni
     assert isinstance(verdict(machine, killed), Leftover)
     assert own not in {place.name for place in places.places(machine, [], [], [])}
     with running(machine, "") as process:
-        assert why(machine, folder_of(process.pid)) == f"process {process.pid}, which its name tells, runs"
+        assert why(machine, folder_of(process.pid)) == f"process {process.pid}, which its name contains, runs"
     with running(machine, "", env={"TMPDIR": f"/tmp/{killed}"}):  # a child that outlived it
         assert "names" in why(machine, killed)
 
