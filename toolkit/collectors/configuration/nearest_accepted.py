@@ -32,12 +32,17 @@ def with_nearest(raised: Raised, there: Configuration, judge: Judge) -> Raised:
 
 
 def _trials(raised: Raised, there: Configuration) -> Iterator[tuple[str, Any]]:
-    """Candidates key by key: those that the job sets first, numbers and switches before names."""
-    keys = sorted(raised.keys, key=lambda key: _rank(key, there))
+    """Candidates key by key: those that the job sets first, numbers and switches before names.
+
+    A name that the code itself contains is not misspelt: the numbers and switches of the conditions around come before it.
+    """
     numbers = [int(number) for number in _NUMBER.findall(f"{raised.text} {raised.condition}")]
-    numbers += [value for key in keys if type(value := there.get(key)) is int]
+    numbers += [value for key in raised.keys if type(value := there.get(key)) is int]
     names = _names(raised.read_from)
-    for key in keys:
+    right = [key for key in raised.keys if there.get(key) in names]
+    wrong = sorted((key for key in raised.keys if key not in right), key=lambda key: _rank(key, there))
+    around = [key for key in raised.around if isinstance(there.get(key), (bool, int))]
+    for key in [*wrong, *sorted(around, key=lambda key: _rank(key, there)), *right]:
         yield from ((key, value) for value in _values(key, there, numbers, names))
 
 

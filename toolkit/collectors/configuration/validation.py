@@ -11,8 +11,8 @@ from verl_doctor.toolkit.rule import Phase
 class Raised:
     """An error that verl raises: `raised` is its type, `text` its message, `read_from` the place as "path:line".
 
-    `condition` is the source of the condition, `keys` are the configuration keys it depends on. `phase` is
-    where the job is then. `nearest` is the value of `nearest_key`, in Hydra's grammar, for which the same code
+    `condition` is the source of the condition, `keys` are the configuration keys it depends on, and `around`
+    those of the conditions around it. `phase` is where the job is then. `nearest` is the value of `nearest_key`, in Hydra's grammar, for which the same code
     raises nothing; both are "" if none was found.
     """
 
@@ -24,6 +24,7 @@ class Raised:
     phase: Phase
     nearest_key: str = ""
     nearest: str = ""
+    around: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

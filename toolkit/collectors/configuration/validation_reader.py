@@ -149,7 +149,10 @@ def _raised(
         keys = tuple(key for key in refusal.keys if "." in key)
         if not keys and not needed:
             return None
-        return Raised(refusal.raised, refusal.text, refusal.read_from, refusal.condition, keys, phase)
+        around = tuple(key for key in refusal.around if "." in key)
+        return Raised(
+            refusal.raised, refusal.text, refusal.read_from, refusal.condition, keys, phase, around=around
+        )
     except (NotFollowedError, RecursionError):
         return None
     return None

@@ -109,13 +109,17 @@ class Choices:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What is raised: its type and message, the place as "path:line", the condition, and the keys that it depends on."""
+    """What is raised: its type and message, the place as "path:line", the condition, and the keys that it depends on.
+
+    `around` are the keys of the conditions around that one.
+    """
 
     raised: str
     text: str
     read_from: str
     condition: str
     keys: tuple[str, ...]
+    around: tuple[str, ...] = ()
 
 
 class RefusedError(Exception):
@@ -182,6 +186,7 @@ class Follower:
         self._left = _STEPS
         self._depth = 0
         self._keys: list[str] = []
+        self._around: list[list[str]] = []
 
     # What a configuration holds
 
@@ -582,7 +587,11 @@ class Follower:
         match taken[:1]:
             case [ast.Raise(exc=exc) as raised]:
                 self._refuse(exc, frame, _words(test), raised)
-        self._block(taken, frame)
+        self._around.append(list(self._keys))
+        try:
+            self._block(taken, frame)
+        finally:
+            self._around.pop()
 
     def _unclear(self, node: ast.stmt, frame: _Frame) -> None:
         """Follow a block that may not run: what it changes is unknown afterwards."""
@@ -638,7 +647,10 @@ class Follower:
         there = self._module(frame.module)
         place = f"{there[0] if there else frame.module}:{node.lineno}"
         words = self._message_text(text, frame) if text is not None else ""
-        raise RefusedError(Refusal(raised.rpartition(".")[2], words[:_TEXT], place, condition, keys))
+        refusal = Refusal(
+            raised.rpartition(".")[2], words[:_TEXT], place, condition, keys, self._keys_around(keys)
+        )
+        raise RefusedError(refusal)
 
     def _message_text(self, node: ast.expr, frame: _Frame) -> str:
         """Return a message as far as it is known."""
@@ -809,12 +821,20 @@ class Follower:
     ) -> None:
         there = self._module(frame.module)
         place = f"{there[0] if there else frame.module}:{line or getattr(node, 'lineno', 0)}"
-        raise RefusedError(Refusal(raised, words, place, _words(node), self._read_keys()))
+        keys = self._read_keys()
+        raise RefusedError(Refusal(raised, words, place, _words(node), keys, self._keys_around(keys)))
 
     def _read_keys(self) -> tuple[str, ...]:
         """Return the keys that were read last, without the sections on the way to them."""
-        keys = dict.fromkeys(self._keys)
-        return tuple(key for key in keys if key and not isinstance(self._look(key), Mapping))
+        return self._plain(self._keys)
+
+    def _keys_around(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the keys of the conditions around, without these keys."""
+        around = self._plain([key for condition in self._around for key in condition])
+        return tuple(key for key in around if key not in keys)
+
+    def _plain(self, keys: Iterable[str]) -> tuple[str, ...]:
+        return tuple(key for key in dict.fromkeys(keys) if key and not isinstance(self._look(key), Mapping))
 
     def _item(self, value: Any, index: Any) -> Any:
         if isinstance(value, Section) and isinstance(index, str):

@@ -57,3 +57,20 @@ def test_the_first_value_that_is_accepted(
     expected: tuple[str, str],
 ) -> None:
     assert nearest(tmp_path, word, keys, holds, text) == expected
+
+
+def test_a_name_that_the_code_contains_is_not_misspelt(tmp_path: Path) -> None:
+    """The condition around it is what does not fit."""
+    source = tmp_path / "check.py"
+    source.write_text(SOURCE.replace("mean", "max"))
+    there = with_overrides(
+        Configuration("main_ppo.py", "/c", "ppo_trainer", before=TREE),
+        [Word("a.mode=seq-max", "run.sh", 1), Word("a.rank=2", "run.sh", 2)],
+    )
+    raised = Raised("ValueError", "", f"{source}:4", "", ("a.mode",), "validation", around=("a.rank",))
+
+    def refuses(changed: Configuration) -> Raised | None:
+        return raised if changed.get("a.rank") > 1 and changed.get("a.mode") == "seq-max" else None
+
+    found = with_nearest(raised, there, refuses)
+    assert (found.nearest_key, found.nearest) == ("a.rank", "1")
