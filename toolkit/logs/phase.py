@@ -31,8 +31,8 @@ _VALIDATES = frozenset({"_validate", "validate"})
 _SAVES = frozenset({"save_checkpoint", "_save_checkpoint"})
 _TRAINS = frozenset({"fit", "training_step"})
 _IMPORTING = frozenset({"<module>", "_run_module_as_main", "_find_and_load"})
-FIRST_STEP = "Training Progress:   0%"
-"""How the progress bar of verl's trainers shows that the first step begins."""
+FIRST_STEP = "Training Progress:"
+"""The progress bar of verl's trainers, which appears when the first step begins; a resumed job's does not begin at 0 %."""
 
 _JOINS = re.compile(r"cluster ID from GCS|[Cc]onnect to GCS|waiting for GCS")
 _NO_MODULE = re.compile(r": No module named \S+$|: Error while finding module specification for ")

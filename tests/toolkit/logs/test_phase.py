@@ -56,6 +56,7 @@ LOGS = {
     "a worker's batch": ("Training Progress:   0%|\n" + "".join(f"(AgentLoopWorker pid=4) {line}\n" for line in of_driver(f"{SITE}/json.py load").splitlines()), "first batch"),
     "an update": (of_runner(FIT, f"{SITE}/verl/workers/actor/dp_actor.py update_policy"), "first update"),
     "a validation": (of_runner(FIT, f"{SITE}/verl/trainer/ppo/ray_trainer.py _validate"), "first validation"),
+    "an excerpt that begins later": ("Training Progress:  33%|###| 66/201\n" + of_runner(f"{SITE}/verl/utils/c.py save_checkpoint"), "checkpoint"),
     "a checkpoint": (of_driver(*TUNE, f"{SITE}/verl/trainer/sft_trainer.py fit", f"{SITE}/verl/utils/c.py save_checkpoint"), "checkpoint"),
     "somewhere": ("".join(f"{line}\n" for line in of_driver("/home/u/tool.py f").splitlines()), None),
 }  # fmt: skip

@@ -95,7 +95,7 @@ BEGINS = (
     ("capture", "graph begin. This can take"),
     ("tune", "[Autotuner]: Autotuning process starts"),
     ("kernels", "Loading JIT ops: "),
-    ("step", "Training Progress:   0%"),
+    ("step", "Training Progress:"),
 )
 """Lines that begin a phase whose length the process need not report."""
 
