@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.printed import printed
 from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Given, Stop, Walk
+from verl_doctor.toolkit.system.secret import secrets_in, without_secrets
 
 
 class NotARuntimeEnvError(Exception):
@@ -225,7 +227,15 @@ class Reader:
         home = self.environ.get("HOME", "")
         words = [word.text for word in call.argv[1:] if word.text]
         values = [word.partition("=")[2] if word.startswith("-") else word for word in words]
-        paths = [re.sub(r"^~(?=/|$)", home, value) for value in values if value and not value.startswith("-")]
+        secrets = set(secrets_in(shlex.join(word.text or "" for word in call.argv)))  # `curl -u joe:secret`
+        paths = [
+            re.sub(r"^~(?=/|$)", home, value)
+            for value in values
+            if value
+            and not value.startswith("-")
+            and without_secrets(value) == value
+            and not any(secret in value for secret in secrets)
+        ]
         known = [
             path for path in paths if "/" in path and "://" not in path and not path.endswith((".py", ".sh"))
         ]
