@@ -162,7 +162,7 @@ class Follower:
     `loops`: the body of a loop over unknown values is followed once. `variable` returns the value of an environment variable,
     None where it is not set, `UNCLEAR` where unknown. `modules` are those that were already read. `calls` are the known results of
     functions that are not followed, such as `torch.distributed.get_world_size`. `removed` are keys that the job takes out of the
-    configuration: reading one as an attribute raises.
+    configuration: reading one as an attribute raises. The first tree is the program's own, the others are libraries.
     """
 
     def __init__(
@@ -754,8 +754,8 @@ class Follower:
             self._impossible("ConfigAttributeError", f"Key '{name}' is not in struct", node, frame)
 
     def _is_foreign(self, owner: ClassNode) -> bool:
-        """Return whether a class belongs to a library, whose constructor checks what verl hands to it."""
-        return not owner.module.startswith("verl.")
+        """Return whether a class belongs to a library, whose constructor checks what the first tree hands to it."""
+        return self._trees[0].own_name(owner.module) is None
 
     def _joined(self, every: bool, values: Sequence[ast.expr], frame: _Frame) -> Any:
         unclear = False
