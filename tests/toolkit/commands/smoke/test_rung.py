@@ -80,7 +80,7 @@ subprocess.run({nvcc!r}, executable=sys.executable)
 """
     said: list[str] = []
     for limit in LIMITS:
-        ran = stage(tmp_path, say=said.append).run([sys.executable, "-c", works], limit=limit)
+        ran = stage(tmp_path, show=said.append).run([sys.executable, "-c", works], limit=limit)
         if "nvcc" in ran.ending:
             break
     assert said[-1] == "load the model, nvcc compiles FlashInfer's kernel sampling"
