@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -172,23 +172,28 @@ def trial(root: Path, dice: random.Random, team: list[Keeper], totals: Totals) -
             if thing.coming:
                 inner = next((path for path in sorted(thing.path.rglob("*")) if path.is_file()), thing.path)
                 thing.coming.begin("open", inner, dice.random() * 0.04)
-        for number in range(_PASSES):
-            outcomes = list(clean_path.remove(leftovers(machine).found, machine))
-            totals["removed"] += sum(one.state == "removed" for one in outcomes)
-            totals["kept at the last moment"] += sum(one.state == "kept" for one in outcomes)
-            if not any(
-                os.path.lexists(thing.path) for thing in things if not thing.lives and not thing.coming
-            ):
-                break
-            time.sleep(0.01 * number)
+        _clean(machine, [thing for thing in things if not thing.lives and not thing.coming], totals)
+        came = {id(thing): thing.coming.end() == "done" for thing in things if thing.coming}
+        # Who came while its thing was moved aside found nothing, and the thing may have been kept at that moment.
+        _clean(machine, [thing for thing in things if not thing.lives and not came.get(id(thing))], totals)
         for thing in things:
-            came = thing.coming is not None and thing.coming.end() == "done"
-            totals["comers in time"] += came
-            totals["living" if thing.lives or came else "dead"] += 1
-            yield from _compared(thing, came=came)
+            totals["comers in time"] += came.get(id(thing), False)
+            totals["living" if thing.lives or came.get(id(thing)) else "dead"] += 1
+            yield from _compared(thing, came=came.get(id(thing), False))
         yield from (f"left {path}" for path in root.rglob(".verl-doctor-removes-*"))
     for one in team:
         one.do("forget")
+
+
+def _clean(machine: Machine, dead: Sequence[Thing], totals: Totals) -> None:
+    """Clean up once, and again while any of the dead is left."""
+    for number in range(_PASSES):
+        outcomes = list(clean_path.remove(leftovers(machine).found, machine))
+        totals["removed"] += sum(one.state == "removed" for one in outcomes)
+        totals["kept at the last moment"] += sum(one.state == "kept" for one in outcomes)
+        if not any(os.path.lexists(thing.path) for thing in dead):
+            return
+        time.sleep(0.01 * number)
 
 
 def content(path: Path) -> Content:
