@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 
 _LABEL = "documentation"
 
@@ -17,9 +16,11 @@ def page_of(code: str) -> str | None:
 @functools.cache
 def documentation_site() -> str:
     """Return the project URL called Documentation, with a trailing slash; "" when there is none."""
+    from importlib import metadata  # noqa: PLC0415 - it loads the email package, and few commands need an address
+
     try:
-        urls = importlib.metadata.metadata("verl-doctor").get_all("Project-URL") or []
-    except importlib.metadata.PackageNotFoundError:
+        urls = metadata.metadata("verl-doctor").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
         return ""
     addresses = [
         address.strip()
