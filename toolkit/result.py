@@ -1,18 +1,17 @@
-"""The single result model. Text, JSON, Markdown and JUnit are views of it."""
+"""The single result model. Text, JSON, Markdown and JUnit, in `render`, are views of it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.rule import EVERY_JOB, PHASES, Finding, Phase, Unjudged
 from verl_doctor.toolkit.verdict import CODES, PathState, Verdict
-
-SCHEMA_VERSION = 1
 
 Status = Literal["pass", "warn", "fail", "skipped", "not_applicable", "error"]
 Outcome = Literal["planned", "repaired", "still failing", "made worse, undone", "refused", "not attempted"]
@@ -183,7 +182,7 @@ class Report:
     target: Mapping[str, Any]
     results: tuple[CheckResult, ...]
     seconds: float = 0.0
-    fix_safety: Mapping[str, str] = field(default_factory=dict)
+    fix_safety: Mapping[str, Safety] = field(default_factory=dict)
     not_asked: Mapping[str, Iterable[str]] = field(default_factory=dict)
     unexamined: str = ""
     repairs: tuple[Repair, ...] | None = None
@@ -296,75 +295,6 @@ def _may_stop(finding: Finding, path: str) -> bool:
     if path in finding.may_stop:
         return True
     return finding.severity != "error" and (path in finding.stops or EVERY_JOB in finding.stops)
-
-
-def document(report: Report) -> dict[str, Any]:
-    """Return the JSON document, in a stable order."""
-    fields: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "verdict": report.verdict,
-        "target": dict(report.target),
-        "paths": [path_document(path) for path in report.paths],
-        "results": [_result(result, report.fix_safety) for result in report.results],
-        "summary": report.summary,
-        "seconds": round(report.seconds, 3),
-    }
-    if report.unchanged is not None:
-        fields["unchanged"] = asdict(report.unchanged)
-    if report.nodes is not None:
-        fields["nodes"] = {**asdict(report.nodes), "lost": report.nodes.lost}
-    if report.repairs is not None:
-        fields["repairs"] = [
-            {**asdict(repair), "changes": [dict(c) for c in repair.changes]} for repair in report.repairs
-        ]
-    if report.forecasts:
-        fields["forecasts"] = [
-            {**asdict(forecast), "left": list(forecast.left)} for forecast in report.forecasts
-        ]
-    if report.environment is not None:
-        fields["environment"] = {
-            **asdict(report.environment),
-            "variables": [dict(variable) for variable in report.environment.variables],
-        }
-    return fields
-
-
-def path_document(path: PathVerdict) -> dict[str, Any]:
-    """Return one path in JSON types."""
-    lists = {name: list(getattr(path, name)) for name in ("codes", "not_judged", "may_stop")}
-    return {**asdict(path), **lists}
-
-
-def _result(result: CheckResult, fix_safety: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "code": result.code,
-        "title": result.title,
-        "status": result.status,
-        "reason": result.reason,
-        "reason_kind": result.reason_kind,
-        "follows_from": result.follows_from,
-        "seconds": round(result.seconds, 4),
-        "findings": [_finding(finding, fix_safety) for finding in result.findings],
-        "unjudged": [{**asdict(entry), "paths": list(entry.paths)} for entry in result.unjudged],
-    }
-
-
-def _finding(finding: Finding, fix_safety: Mapping[str, str]) -> dict[str, Any]:
-    known = finding.fix if finding.fix in fix_safety else None
-    return {
-        "message": finding.message,
-        "severity": finding.severity,
-        "evidence": asdict(finding.evidence),
-        "location": asdict(finding.location) if finding.location else None,
-        "also": [asdict(location) for location in finding.also],
-        "remedy": finding.remedy,
-        "stops": list(finding.stops),
-        "may_stop": list(finding.may_stop),
-        "subject": asdict(finding.subject) if finding.subject else None,
-        "phase": finding.phase,
-        "node": finding.node,
-        "fix": {"id": known, "safety": fix_safety[known]} if known else None,
-    }
 
 
 def with_repairs(

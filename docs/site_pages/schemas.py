@@ -1,21 +1,15 @@
-"""The JSON schemas that ship with the package, a page for each."""
+"""The JSON schemas of the commands' documents, a page for each."""
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 
-_ENDING = ".schema.json"
+from verl_doctor.toolkit.commands.explain.schemas import SCHEMAS, schema_text
 
 
 def pages() -> dict[str, str]:
     """All of them by path."""
-    data = importlib.resources.files("verl_doctor.toolkit") / "data"
-    texts = {
-        file.name.removesuffix(_ENDING): file.read_text("utf-8")
-        for file in data.iterdir()
-        if file.name.endswith(_ENDING)
-    }
+    texts = {name: schema_text(name) for name in SCHEMAS}
     titles = {name: json.loads(text).get("title", name) for name, text in texts.items()}
     made = {f"reference/schemas/{name}.md": page(titles[name], text) for name, text in texts.items()}
     return {**made, "reference/schemas/index.md": index(titles)}

@@ -37,7 +37,7 @@ from verl_doctor.toolkit.engine.judge import Selection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.render import text as render_text
-from verl_doctor.toolkit.result import document
+from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.target import Target
 
 DRIFTS: Sequence[Edit] = (

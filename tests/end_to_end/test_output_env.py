@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib import resources
 from pathlib import Path
 
 import pytest
 from crash.harness import tree
 from support.running import inside
 from support.schemas import validate
+
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
 
 NAME = "VLLM_USE_V1"
 SELECTED = ("--select", "ENV101")
@@ -57,7 +58,7 @@ def test_the_loop(
         done = run("fix", "--python", python, "--vllm", vllm, *SELECTED, *arguments, "--format", "json")
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
-        schema = resources.files("verl_doctor.toolkit").joinpath("data/report.schema.json").read_text("utf-8")
+        schema = schema_text("report")
         validate(document, schema)
         return document
 

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 
 import pytest
 from support.running import doctor
 from support.schemas import validate
+
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
 
 pytestmark = [pytest.mark.real]
 
@@ -26,7 +27,7 @@ def report(*arguments: str | Path, cwd: Path) -> dict:
     done = doctor(*arguments, "--format", "json", cwd=cwd)
     assert "Traceback" not in done.stderr
     document = json.loads(done.stdout)
-    schema = resources.files("verl_doctor.toolkit").joinpath("data/report.schema.json").read_text("utf-8")
+    schema = schema_text("report")
     validate(document, schema)
     return document
 

@@ -27,8 +27,9 @@ from verl_doctor.toolkit.engine.judge import Selection, judge
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
+from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.repair import plan
-from verl_doctor.toolkit.result import Report, document
+from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.system.sites import Site
 from verl_doctor.toolkit.target import Target, UsageError
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Literal, TypedDict
 
-from verl_doctor.toolkit.comparison.comparison import WEIGHTS, Difference
+from verl_doctor.toolkit.comparison.comparison import WEIGHTS, Difference, Weight
 from verl_doctor.toolkit.comparison.judge import Comparison, Verdict
 from verl_doctor.toolkit.comparison.subjects import LEAD
+from verl_doctor.toolkit.json_document import Count
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 from verl_doctor.toolkit.system.node_names import expand, shortened
 from verl_doctor.toolkit.text import counted
-
-SCHEMA_VERSION = 1
 
 WORDS: Mapping[Verdict, str] = {
     "equal": "EQUAL",
@@ -26,10 +25,64 @@ _MOST = 12
 """How many differences of one kind are shown unless all are requested."""
 
 
-def document(of: Comparison) -> dict[str, Any]:
+class SideDocument(TypedDict):
+    """One side of the comparison."""
+
+    file: Annotated[str, "empty for what was examined just now"]
+    machine: str
+    taken: Annotated[str, "UTC in ISO 8601; empty for a facts file"]
+    verl_doctor: str
+    nodes: Count
+    missing: Annotated[Count, "nodes that did not respond"]
+
+
+class DifferenceDocument(TypedDict):
+    """One difference."""
+
+    kind: str
+    subject: str
+    old: Annotated[str, "empty if it did not exist"]
+    new: Annotated[str, "empty if it does not exist"]
+    nodes: Annotated[str, "the new nodes with this value, as ranges; empty for a single machine"]
+    weight: Weight
+    why: str
+    next: str
+    codes: Annotated[list[str], "rules that fail on the new side only"]
+
+
+class GoneDocument(TypedDict):
+    """A finding of the old side only."""
+
+    code: str
+    message: str
+
+
+class SummaryDocument(TypedDict):
+    """The number of differences of each weight."""
+
+    breaks: Count
+    matters: Count
+    noise: Count
+
+
+class CompareDocument(TypedDict):
+    """What differs between two machines or moments."""
+
+    schema_version: Literal[1]
+    verdict: Verdict
+    old: SideDocument
+    new: SideDocument
+    differences: Annotated[list[DifferenceDocument], "the most important first"]
+    gone: Annotated[list[GoneDocument], "findings of the old side that the new side does not have"]
+    untold: Annotated[list[str], "what only one side contains"]
+    lost: Annotated[list[str], "what could not be read"]
+    summary: SummaryDocument
+
+
+def document(of: Comparison) -> CompareDocument:
     """Return the comparison in JSON types, in a stable order."""
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "verdict": of.verdict,
         "old": _side(of.old),
         "new": _side(of.new),
@@ -37,17 +90,29 @@ def document(of: Comparison) -> dict[str, Any]:
         "gone": [{"code": code, "message": message} for code, message in of.gone],
         "untold": list(of.untold),
         "lost": list(of.lost),
-        "summary": {weight: len(of.of(weight)) for weight in WEIGHTS},
+        "summary": {
+            "breaks": len(of.of("breaks")),
+            "matters": len(of.of("matters")),
+            "noise": len(of.of("noise")),
+        },
     }
 
 
-def _difference(difference: Difference) -> dict[str, Any]:
-    fields = asdict(difference)
-    del fields["facts"], fields["path"]
-    return {**fields, "codes": list(difference.codes)}
+def _difference(difference: Difference) -> DifferenceDocument:
+    return {
+        "kind": difference.kind,
+        "subject": difference.subject,
+        "old": difference.old,
+        "new": difference.new,
+        "nodes": difference.nodes,
+        "weight": difference.weight,
+        "why": difference.why,
+        "next": difference.next,
+        "codes": list(difference.codes),
+    }
 
 
-def _side(snapshot: Snapshot) -> dict[str, Any]:
+def _side(snapshot: Snapshot) -> SideDocument:
     return {
         "file": snapshot.path,
         "machine": snapshot.machine,

@@ -1,23 +1,23 @@
-"""The findings of `verl-doctor logs` as a JSON document, described by `data/logs.schema.json`."""
+"""The findings of `verl-doctor logs` as a JSON document, and the phrases that its views share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Literal, TypedDict
 
 from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.json_document import Code, Count, Keyword, Line
 from verl_doctor.toolkit.logs.blame import Fault
 from verl_doctor.toolkit.logs.conditions import fitting
 from verl_doctor.toolkit.logs.diagnosis import LoggedError, Reading
 from verl_doctor.toolkit.logs.lines import shown
-from verl_doctor.toolkit.logs.signature import Signature
+from verl_doctor.toolkit.logs.signature import Kind, Signature
 from verl_doctor.toolkit.logs.stage import STAGES
-from verl_doctor.toolkit.logs.timeline.timeline import Span, Timeline
+from verl_doctor.toolkit.logs.timeline.timeline import How, Span, Timeline
 from verl_doctor.toolkit.result import STATUSES
-from verl_doctor.toolkit.rule import WHEN
+from verl_doctor.toolkit.rule import WHEN, Phase
 
-SCHEMA_VERSION = 1
 OK, FIRST_CAUSE, NOT_DETERMINED = "OK", "FIRST CAUSE", "NOT DETERMINED"
 YOUR_CODE, YOUR_CONFIGURATION = "YOUR CODE", "YOUR CONFIGURATION"
 _WORDS: dict[Fault | Literal["environment"], str] = {
@@ -30,6 +30,165 @@ _WORDS: dict[Fault | Literal["environment"], str] = {
 _SUBJECTS = {"CFG": "LAUNCH_SCRIPT ", "DATA": "LAUNCH_SCRIPT ", "LOAD": "--model DIR "}
 """The input that a rule of this family requires."""
 _NAMED = 3  # logs named in one sentence
+
+
+class TargetDocument(TypedDict):
+    """What was read."""
+
+    files: list[str]
+    bytes: Count
+    lines: Count
+
+
+class EvidenceDocument(TypedDict):
+    """The lines that prove a cause."""
+
+    found: str
+    wanted: str
+    read_from: Annotated[str, "FILE:LINE"]
+    lines: list[str]
+    process: str
+
+
+class LocationDocument(TypedDict):
+    """A line of a log."""
+
+    path: str
+    line: Line
+
+
+class SubjectDocument(TypedDict):
+    """What an exception names."""
+
+    kind: Literal["setting", "file"]
+    name: str
+    place: Annotated[str, "where the exception was raised"]
+
+
+class FixDocument(TypedDict):
+    """The fix that repairs a fault."""
+
+    id: str
+    safety: str
+
+
+class FindingDocument(TypedDict):
+    """A cause with its evidence."""
+
+    message: str
+    severity: Literal["error"]
+    phase: Annotated[Phase | None, "when it struck the job; null if the log does not show it"]
+    evidence: EvidenceDocument
+    location: LocationDocument
+    subject: Annotated[SubjectDocument | None, "the settings or the file that the exception names"]
+    remedy: str
+    confirm: Annotated[str, "the command that confirms it on this machine; empty if no rule detects it"]
+    node: None
+    fix: FixDocument | None
+
+
+class ResultDocument(TypedDict):
+    """A cause in the form of a rule's result."""
+
+    code: Code
+    title: str
+    fault: Annotated[
+        Fault | Literal["environment"],
+        "what is at fault: the environment, the job's configuration, its own code, its launch script, or a program that "
+        "raised an exception which names no setting",
+    ]
+    status: Literal["fail"]
+    reason: Annotated[str, "with --verify: the result of the rule on this machine"]
+    seconds: float
+    findings: Annotated[list[FindingDocument], Keyword("minItems", 1)]
+
+
+class ErrorDocument(TypedDict):
+    """An error in a log."""
+
+    words: str
+    code: str | None
+    title: str
+    kind: Kind | Literal["unknown"]
+    path: str
+    line: Line
+    process: str
+    lines: list[str]
+    times: Annotated[int, Keyword("minimum", 1)]
+
+
+class ProofDocument(TypedDict):
+    """A line that proves a span."""
+
+    path: str
+    line: Line
+    words: str
+
+
+class SpanDocument(TypedDict):
+    """A part of the start-up."""
+
+    phase: str
+    seconds: Annotated[float | None, "null if unknown"]
+    start: Annotated[float | None, "null if none of its lines has a time"]
+    how: Annotated[
+        How,
+        "told: a line holds the duration; between: from the times of two lines; silence: from the last line before it to its "
+        "first own line",
+    ]
+    is_open: Annotated[bool, "the log ends before it does, so it took at least this long"]
+    parts: Annotated[dict[str, float | None], "the parts of a step, in seconds"]
+    proof: list[ProofDocument]
+
+
+class WorkerDocument(TypedDict):
+    """The start-up of one process."""
+
+    name: str
+    node: Annotated[str, "its address, if known"]
+    spans: list[SpanDocument]
+
+
+class MomentDocument(TypedDict):
+    """An event."""
+
+    what: str
+    at: float | None
+    path: str
+    line: Line
+
+
+class TimelineDocument(TypedDict):
+    """Where the time went until the first training step, in seconds since the first line with a time."""
+
+    seconds: Annotated[float | None, "until the end of the first step, or of the logged part of the start"]
+    has_step: Annotated[bool, "whether a first step was logged"]
+    workers: list[WorkerDocument]
+    moments: list[MomentDocument]
+    notes: list[str]
+
+
+class LogsDocument(TypedDict):
+    """The first cause of a failure."""
+
+    schema_version: Literal[1]
+    verdict: Annotated[
+        Literal["ok", "failures", "not_determined"],
+        "ok: nothing failed; failures: a cause was found; not_determined: something failed, or may have, for an unknown reason",
+    ]
+    target: TargetDocument
+    results: Annotated[
+        list[ResultDocument],
+        "the causes, the first one first; or the exception that shows where the fault lies",
+    ]
+    summary: dict[str, int]
+    first_error: Annotated[ErrorDocument | None, "the first error, if no cause was found"]
+    also: Annotated[list[ErrorDocument], "other faults in the logs"]
+    consequences: list[ErrorDocument]
+    hints: Annotated[list[ErrorDocument], "complaints that need not have stopped the run"]
+    notes: Annotated[list[str], "what was skipped"]
+    timeline: TimelineDocument
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -52,7 +211,7 @@ class Answer:
     fixes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Literal["ok", "failures", "not_determined"]:
         """In one word: nothing failed, a cause was named, or no cause could be named."""
         if self.reading.first is not None:
             return "failures"
@@ -72,12 +231,12 @@ class Answer:
         return ExitCode.COULD_NOT_CHECK if found or self.unread or self.is_empty else ExitCode.OK
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: Answer) -> LogsDocument:
     """Return everything in JSON types, the first cause first."""
     reading = answer.reading
     results = [_result(cause, answer) for cause in reading.causes or filter(None, [reading.first])]
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "verdict": answer.verdict,
         "target": {"files": list(answer.files), "bytes": answer.size, "lines": reading.total},
         "results": results,
@@ -101,7 +260,7 @@ def confirming(signature: Signature) -> str:
     return f"verl-doctor check {_SUBJECTS.get(family, '')}--select {','.join(signature.rules)}{deep}"
 
 
-def _result(error: LoggedError, answer: Answer) -> dict[str, Any]:
+def _result(error: LoggedError, answer: Answer) -> ResultDocument:
     code, title = name_of(error)
     fix = answer.fixes.get(code)
     return {
@@ -164,18 +323,21 @@ def remedy_of(error: LoggedError) -> str:
     return "; ".join(filter(None, (own, advice, fitting(known, error.traits))))
 
 
-def subject_of(error: LoggedError) -> dict[str, str] | None:
+def subject_of(error: LoggedError) -> SubjectDocument | None:
     """Return the setting or the file that an exception names, or the place in the job's code."""
     blame = error.blame
     if blame is None and error.settings:
         return {"kind": "setting", "name": shown(", ".join(error.settings)), "place": ""}
     if blame is None or not (blame.settings or blame.file):
         return None
-    kind, name = ("setting", ", ".join(blame.settings)) if blame.settings else ("file", blame.file)
-    return {"kind": kind, "name": shown(name), "place": shown(blame.place)}
+    return {
+        "kind": "setting" if blame.settings else "file",
+        "name": shown(", ".join(blame.settings) if blame.settings else blame.file),
+        "place": shown(blame.place),
+    }
 
 
-def _error_document(error: LoggedError) -> dict[str, Any]:
+def _error_document(error: LoggedError) -> ErrorDocument:
     signature = error.signature
     return {
         "words": shown(error.words),
@@ -190,7 +352,7 @@ def _error_document(error: LoggedError) -> dict[str, Any]:
     }
 
 
-def _timeline(timeline: Timeline) -> dict[str, Any]:
+def _timeline(timeline: Timeline) -> TimelineDocument:
     return {
         "seconds": _rounded(timeline.seconds),
         "has_step": timeline.has_step,
@@ -215,7 +377,7 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def _span(span: Span) -> dict[str, Any]:
+def _span(span: Span) -> SpanDocument:
     return {
         "phase": span.phase,
         "seconds": _rounded(span.seconds),

@@ -13,7 +13,7 @@ from rich.text import Text
 from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.console.masked import masked
 from verl_doctor.toolkit.render import markdown, text
-from verl_doctor.toolkit.result import Report, document
+from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.rule import Check
 
 
@@ -36,6 +36,8 @@ class ReportAnswer(Answer):
 
     def document(self) -> Mapping[str, Any]:
         """Return the report in JSON types."""
+        from verl_doctor.toolkit.render.document import document  # noqa: PLC0415 - few runs need it
+
         return document(self.report)
 
     def text_lines(self, width: int | None) -> Iterable[Text | str]:

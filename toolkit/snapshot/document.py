@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal, TypedDict
 
 from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.json_document import Count
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 from verl_doctor.toolkit.system.node_names import fold, shortened
 from verl_doctor.toolkit.text import counted, in_bytes, listed
 
-SCHEMA_VERSION = 1
+
+class NodesDocument(TypedDict):
+    """The nodes of a cluster."""
+
+    answered: Annotated[Count, "nodes that responded"]
+    missing: Annotated[dict[str, str], "why a node did not respond"]
 
 
-def document(snapshot: Snapshot, file: Path, size: int) -> dict[str, Any]:
+class SnapshotDocument(TypedDict):
+    """What a snapshot file contains."""
+
+    schema_version: Literal[1]
+    file: str
+    size: Annotated[Count, "bytes"]
+    taken: Annotated[str, "UTC in ISO 8601"]
+    machine: str
+    facts: Count
+    unseen: Annotated[dict[str, str], "facts that could not be collected, and why"]
+    not_tried: Annotated[list[str], "those of `unseen` that only --deep collects"]
+    patches: Annotated[int | None, "patches of the verl tree; null if there is no tree"]
+    nodes: NodesDocument
+
+
+def document(snapshot: Snapshot, file: Path, size: int) -> SnapshotDocument:
     """Return the origin of the snapshot, and what could not be examined. `size` is that of the file, in bytes."""
     unseen = {
         fact.__name__: value
@@ -24,7 +45,7 @@ def document(snapshot: Snapshot, file: Path, size: int) -> dict[str, Any]:
         if isinstance(value, Unknown) and not isinstance(value, Absent)
     }
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "file": os.fspath(file),
         "size": size,
         "taken": snapshot.taken,
@@ -37,7 +58,7 @@ def document(snapshot: Snapshot, file: Path, size: int) -> dict[str, Any]:
     }
 
 
-def lines(document: Mapping[str, Any]) -> Iterator[str]:
+def lines(document: SnapshotDocument) -> Iterator[str]:
     """Yield the same as text."""
     nodes, missing = document["nodes"]["answered"], document["nodes"]["missing"]
     of = f"{counted(nodes, 'node')} and {document['machine']}" if nodes or missing else document["machine"]

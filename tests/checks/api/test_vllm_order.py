@@ -10,7 +10,8 @@ from verl_doctor.toolkit.collectors.api.trees import read_trees
 from verl_doctor.toolkit.collectors.api.uses import VllmUses
 from verl_doctor.toolkit.collectors.api.value import Surroundings
 from verl_doctor.toolkit.render import text as render_text
-from verl_doctor.toolkit.result import Report, document
+from verl_doctor.toolkit.render.document import document
+from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.testing import run_check
 
 VLLM = {"a.py": "class A:\n    there = 1\nclass Open:\n    def __getattr__(self, name): ..."}

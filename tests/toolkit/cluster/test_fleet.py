@@ -9,7 +9,6 @@ import random
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib import resources
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from support.trying import cases
 
 from verl_doctor.toolkit.cluster import fleet
 from verl_doctor.toolkit.cluster.node_response import NodeResponse
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.console import view
 from verl_doctor.toolkit.engine.config import Config
 from verl_doctor.toolkit.engine.judge import Selection
@@ -320,7 +320,7 @@ def test_what_was_found_so_far_can_be_said_at_any_time() -> None:
 
 
 def test_the_document_of_many_nodes_fits_its_schema() -> None:
-    schema = resources.files("verl_doctor.toolkit").joinpath("data/report.schema.json").read_text("utf-8")
+    schema = schema_text("report")
     report = judged([*HEALTHY, dead("node9"), node("node8", with_version("vllm", "0.10.2"))])
     said = json.loads(text(report, "json"))
     validate(said, schema)

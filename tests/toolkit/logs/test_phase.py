@@ -95,5 +95,5 @@ def test_nothing_strikes_at_the_start_once_a_step_was_logged(here: Doctor, tmp_p
 
 def test_the_schema_knows_every_phase() -> None:
     schema = json.loads(schema_text("logs"))
-    assert schema["$defs"]["finding"]["properties"]["phase"]["enum"] == [*PHASES, None]
+    assert schema["$defs"]["FindingDocument"]["properties"]["phase"]["enum"] == [*PHASES, None]
     assert WHEN.keys() == set(PHASES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from importlib import resources
 from io import StringIO
 
 import pytest
@@ -13,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.schemas import validate
 
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.console import markdown_text, view
 from verl_doctor.toolkit.console.formats import FORMATS
 from verl_doctor.toolkit.render import junit, markdown
 from verl_doctor.toolkit.render import text as render_text
+from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.render.render import ReportAnswer
 from verl_doctor.toolkit.render.result_words import stopped_by
-from verl_doctor.toolkit.result import CheckResult, Repair, Report, document
+from verl_doctor.toolkit.result import CheckResult, Repair, Report
 from verl_doctor.toolkit.rule import PHASES, Evidence, Finding, Location
 from verl_doctor.toolkit.text import harmless, wrapped
 
@@ -36,6 +37,7 @@ TARGET = {
         "place": "site-packages",
     },
     "vllm": None,
+    "libraries": {},
 }
 
 
@@ -180,7 +182,7 @@ def test_what_no_fix_is_about_is_named_beside_a_repair_of_the_same_rule() -> Non
 
 
 def test_the_document_fits_its_schema() -> None:
-    schema = resources.files("verl_doctor.toolkit").joinpath("data/report.schema.json").read_text("utf-8")
+    schema = schema_text("report")
     repair = Repair(
         "the-fix", "VLLM101", "t", "safe", "repaired", changes=({"kind": "replace_file", "path": "/x"},)
     )
@@ -239,9 +241,7 @@ def test_long_words_are_not_broken() -> None:
 
 
 def test_every_phase_has_words_and_is_in_the_schema_in_order() -> None:
-    schema = json.loads(
-        resources.files("verl_doctor.toolkit").joinpath("data/report.schema.json").read_text("utf-8")
-    )
-    assert schema["$defs"]["phase"]["enum"] == [*PHASES, None]
+    schema = json.loads(schema_text("report"))
+    assert schema["$defs"]["PathDocument"]["properties"]["phase"]["enum"] == [*PHASES, None]
     words = [stopped_by(replace(finding(), stops=("job",), phase=phase)) for phase in PHASES]
     assert len(set(words)) == len(PHASES)

@@ -28,10 +28,11 @@ from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.repair import repair
 from verl_doctor.toolkit.repair.envfiles import RAY_FILE, SHELL_FILE
 from verl_doctor.toolkit.repair.job_environment import begin_from
-from verl_doctor.toolkit.result import Repair, Report, document
+from verl_doctor.toolkit.result import Repair, Report
 from verl_doctor.toolkit.rule import Check, Evidence, Finding, check
 from verl_doctor.toolkit.target import Target, UsageError, journal_homes
 

@@ -1,10 +1,10 @@
-"""The placement of actors as a JSON document, and the phrases that its views share. `data/actors.schema.json` describes it."""
+"""The placement of actors as a JSON document, and the phrases that its views share."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Literal, TypedDict
 
 from verl_doctor.toolkit.collectors.ray.state import RayActor, RayGroup, RayJob
 from verl_doctor.toolkit.collectors.ray.worker_groups import (
@@ -18,17 +18,151 @@ from verl_doctor.toolkit.commands.actors.placement import ClusterView, Occupant,
 from verl_doctor.toolkit.facts import Absent
 from verl_doctor.toolkit.text import counted, ranges
 
-SCHEMA_VERSION = 1
 UNKNOWN = "UNKNOWN"
 """The headline if Ray or the GPUs could not be read."""
 HANDLES = "the GCS does not record who holds a handle of an actor, only who created it; Ray ends an actor once nothing refers to it, unless it is detached"
 _ORDER: tuple[State, ...] = ("alive", "starting", "waiting", "restarting", "left behind", "dead")
 
 
-def document(found: Placement) -> dict[str, Any]:
+class ProcessDocument(TypedDict):
+    """A process that holds a GPU."""
+
+    pid: int
+    memory: Annotated[int | None, "MiB; null if NVML does not report it"]
+    title: Annotated[str | None, "null if the process is not visible from here"]
+    role: Annotated[str, "its role in a job"]
+    actor: Annotated[str | None, "the actor that it runs, or that started it"]
+    is_the_actor: bool
+    job: str | None
+    job_ended: bool | None
+
+
+class DeviceDocument(TypedDict):
+    """A GPU."""
+
+    index: int
+    name: str
+    used: Annotated[int | None, "MiB"]
+    total: Annotated[int | None, "MiB"]
+    processes: list[ProcessDocument]
+
+
+class GpusDocument(TypedDict):
+    """The NVIDIA GPUs of this machine."""
+
+    why_not: Annotated[str | None, "why they are unknown"]
+    devices: list[DeviceDocument]
+
+
+class NodeDocument(TypedDict):
+    """A node of a Ray cluster."""
+
+    node: str
+    address: str
+    host: str
+    alive: bool
+    gpus: float
+
+
+class JobDocument(TypedDict):
+    """A job of a Ray cluster."""
+
+    job: str
+    finished: bool
+    namespace: str
+    address: str
+    pid: int
+    started: Annotated[float, "seconds since the epoch"]
+
+
+class ActorDocument(TypedDict):
+    """An actor."""
+
+    actor: Annotated[str, "its ID in Ray"]
+    name: Annotated[str, "empty if it has none"]
+    class_name: Annotated[str, "without the function that defines it"]
+    namespace: str
+    state: Annotated[
+        State,
+        "starting: in its constructor; waiting: for resources; left behind: it still runs, but its job has ended",
+    ]
+    died: Annotated[str | None, "the reason that Ray reports"]
+    detached: bool
+    job: str
+    node: str | None
+    address: str | None
+    pid: int | None
+    gpus: Annotated[list[int], "Ray's numbers for the GPUs of the node"]
+    made_by: Annotated[
+        str | None,
+        "what created it and, unless it is detached, keeps it alive; null if that is a task or is gone",
+    ]
+
+
+class RankDocument(ActorDocument):
+    """An actor of a worker group."""
+
+    rank: int
+
+
+class GroupDocument(TypedDict):
+    """A worker group of verl."""
+
+    name: str
+    prefix: str
+    class_name: str
+    roles: Annotated[list[str], "the roles that share each process; empty if unknown"]
+    namespace: str
+    job: str
+    job_ended: bool
+    world_size: Annotated[int | None, "the value that its ranks were given"]
+    ranks: list[RankDocument]
+    absent: Annotated[list[int], "ranks without an actor"]
+
+
+class WaitingDocument(TypedDict):
+    """A placement group that is not placed yet."""
+
+    group: str
+    name: str
+    job: str
+    bundles: list[dict[str, float]]
+    waits_for: str
+
+
+class ClusterDocument(TypedDict):
+    """A Ray cluster."""
+
+    address: Annotated[str, "of its GCS"]
+    session: str
+    why_not: Annotated[str | None, "why it could not be read"]
+    unread: Annotated[list[str], "tables that could not be read"]
+    nodes: list[NodeDocument]
+    jobs: list[JobDocument]
+    groups: list[GroupDocument]
+    others: Annotated[list[ActorDocument], "actors outside any worker group that have not ended"]
+    waiting: list[WaitingDocument]
+
+
+class RayDocument(TypedDict):
+    """The Ray clusters that this machine belongs to."""
+
+    why_not: Annotated[str | None, "why none is known"]
+    clusters: list[ClusterDocument]
+
+
+class ActorsDocument(TypedDict):
+    """Which actors run on which GPU."""
+
+    schema_version: Literal[1]
+    gpus: GpusDocument
+    ray: RayDocument
+
+
+def document(found: Placement) -> ActorsDocument:
     """Return everything in JSON types. Memory is in MiB, times are in seconds since the epoch."""
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "gpus": {
             "why_not": found.no_gpus.reason if found.no_gpus else None,
             "devices": [
@@ -49,7 +183,7 @@ def document(found: Placement) -> dict[str, Any]:
     }
 
 
-def _process(occupant: Occupant) -> dict[str, Any]:
+def _process(occupant: Occupant) -> ProcessDocument:
     holder, seat = occupant.holder, occupant.seat
     return {
         "pid": holder.pid,
@@ -63,7 +197,7 @@ def _process(occupant: Occupant) -> dict[str, Any]:
     }
 
 
-def _cluster(view: ClusterView) -> dict[str, Any]:
+def _cluster(view: ClusterView) -> ClusterDocument:
     cluster = view.cluster
     return {
         "address": cluster.address,
@@ -101,7 +235,7 @@ def _cluster(view: ClusterView) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _actor(actor: RayActor, view: ClusterView) -> dict[str, Any]:
+def _actor(actor: RayActor, view: ClusterView) -> ActorDocument:
     return {
         "actor": actor.actor,
         "name": actor.name,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypedDict, get_args
 
 from rich.text import Text
 
+from verl_doctor.toolkit import verdict as verdicts
 from verl_doctor.toolkit.console.markdown_text import code, escaped
 from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.json_document import Count, Keyword, plain
 from verl_doctor.toolkit.render import result_words
-from verl_doctor.toolkit.result import Report, path_document
+from verl_doctor.toolkit.render.document import PathDocument, TargetDocument, path_document
+from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.text import counted, harmless, wrapped
 
 State = Literal["done", "failed", "open", "unknown"]
@@ -89,7 +92,6 @@ def exit_code(steps: Sequence[Step], unexamined: str = "") -> ExitCode:
     return _CODES[verdict(steps, unexamined)]
 
 
-SCHEMA_VERSION = 1
 _MARKS: Mapping[State, str] = {"done": "x", "failed": "!", "open": " ", "unknown": "?"}
 _WORDS: Mapping[State, str] = {"done": "done", "failed": "FAILED", "open": "open", "unknown": "not known"}
 _STYLES: Mapping[State, str] = {"done": "green", "failed": "bold red", "open": "yellow", "unknown": "yellow"}
@@ -144,17 +146,50 @@ def markdown_lines(these: Checklist) -> Iterator[str]:
             yield f"  - next: {code(step.do)}"
 
 
-def document(these: Checklist) -> dict[str, Any]:
+class CheckDocument(TypedDict):
+    """What verl-doctor check reports here."""
+
+    verdict: verdicts.Verdict
+    paths: Annotated[list[PathDocument], Keyword("minItems", 1)]
+
+
+class StepDocument(TypedDict):
+    """A step of the move."""
+
+    key: Annotated[str, Keyword("pattern", "^[a-z]+$")]
+    title: Annotated[str, Keyword("minLength", 1)]
+    state: State
+    evidence: Annotated[list[str], Keyword("minItems", 1)]
+    do: Annotated[str, "the next command; empty if the step is done"]
+
+
+_From = TypedDict(
+    "_From", {"from": Annotated[str, "the snapshot of the old cluster, as text; empty for none"]}
+)
+
+
+class ChecklistDocument(_From):
+    """The progress of a move to a new cluster."""
+
+    schema_version: Literal[1]
+    verdict: Verdict
+    target: TargetDocument
+    check: CheckDocument
+    steps: Annotated[list[StepDocument], Keyword("minItems", 1)]
+    summary: Annotated[dict[str, Count], "the number of steps in each state"]
+
+
+def document(these: Checklist) -> ChecklistDocument:
     """Return everything in JSON types."""
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "verdict": verdict(these.steps, these.report.unexamined),
-        "target": dict(these.report.target),
+        "target": plain(these.report.target),
         "check": {
             "verdict": these.report.verdict,
             "paths": [path_document(path) for path in these.report.paths],
         },
         "from": these.old,
-        "steps": [{**asdict(step), "evidence": list(step.evidence)} for step in these.steps],
+        "steps": plain(these.steps),
         "summary": {state: sum(step.state == state for step in these.steps) for state in STATES},
     }

@@ -1,46 +1,115 @@
-"""What `verl-doctor clean` found and did as a JSON document, and the phrases that its views share.
-
-`data/clean.schema.json` describes it.
-"""
+"""What `verl-doctor clean` found and did as a JSON document, and the phrases that its views share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Literal, TypedDict
 
 from verl_doctor.toolkit.commands.clean.clean import Cleaned, Run, Total
-from verl_doctor.toolkit.leftover import Kept, Leftover
+from verl_doctor.toolkit.json_document import plain
+from verl_doctor.toolkit.leftover import Kept, Kind, Leftover, Store
 from verl_doctor.toolkit.text import counted, in_bytes, in_time
 
-SCHEMA_VERSION = 1
 _PLURALS: Mapping[str, str] = {"shared memory": "pieces of shared memory", "process": "processes"}
 _SINGULARS: Mapping[str, str] = {"shared memory": "piece of shared memory"}
 
+_Size = Annotated[int | None, "in bytes of `store`; null if unknown"]
 
-def document(cleaned: Cleaned) -> dict[str, Any]:
+
+class LeftoverDocument(TypedDict):
+    """Something that a dead job left behind."""
+
+    kind: Kind
+    name: str
+    proof: Annotated[list[str], "the observations that prove that nothing needs it"]
+    size: _Size
+    store: Store
+    age: Annotated[int | None, "seconds since its last change, or since its job ended"]
+    state: Literal["found", "removed", "kept", "partly removed", "not removed"]
+    why: Annotated[str, "why it still exists although it was to be removed"]
+
+
+class KeptDocument(TypedDict):
+    """Something that may still be needed."""
+
+    kind: Kind
+    name: str
+    why: str
+    size: _Size
+    store: Store
+
+
+class NotLookedAtDocument(TypedDict):
+    """Something that could not be examined."""
+
+    fact: str
+    why: str
+
+
+class TotalDocument(TypedDict):
+    """Everything of one kind on this machine."""
+
+    kind: Annotated[
+        str, 'a kind of leftover, or a GPU\'s memory; "process" counts those of Ray, vLLM, SGLang and verl'
+    ]
+    number: int
+    size: Annotated[int, "in bytes"]
+
+
+class AppearedDocument(TypedDict):
+    """Something that appeared while the job ran."""
+
+    kind: Kind
+    name: str
+    size: _Size
+    store: Store
+
+
+class RunDocument(TypedDict):
+    """The job of --run."""
+
+    exit_code: Annotated[int, "as a shell reports it"]
+    signal: Annotated[str | None, "the signal that ended it"]
+    seconds: float
+    before: Annotated[list[TotalDocument], "what all jobs of this machine had before the job"]
+    after: list[TotalDocument]
+    appeared: Annotated[list[AppearedDocument], "what cannot be traced to the job"]
+
+
+class CleanDocument(TypedDict):
+    """What dead jobs left behind, and what became of it."""
+
+    schema_version: Literal[1]
+    applied: Annotated[bool, "whether leftovers were to be removed"]
+    leftovers: list[LeftoverDocument]
+    kept: list[KeptDocument]
+    not_looked_at: list[NotLookedAtDocument]
+    unrecorded: Annotated[str | None, "why the journal does not record every removal"]
+    run: Annotated[RunDocument | None, "null without --run; otherwise all leftovers are those of this job"]
+
+
+def document(cleaned: Cleaned) -> CleanDocument:
     """Return everything in JSON types."""
     outcomes = {(outcome.leftover.kind, outcome.leftover.name): outcome for outcome in cleaned.outcomes or ()}
 
-    def became(leftover: Leftover) -> dict[str, Any]:
+    def with_outcome(leftover: Leftover) -> LeftoverDocument:
         outcome = outcomes.get((leftover.kind, leftover.name))
-        return {"state": outcome.state if outcome else "found", "why": outcome.why if outcome else ""}
+        return {
+            "kind": leftover.kind,
+            "name": leftover.name,
+            "proof": list(leftover.proof),
+            "size": leftover.size,
+            "store": leftover.store,
+            "age": None if leftover.age is None else round(leftover.age),
+            "state": outcome.state if outcome else "found",
+            "why": outcome.why if outcome else "",
+        }
 
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "applied": cleaned.outcomes is not None,
-        "leftovers": [
-            {
-                "kind": leftover.kind,
-                "name": leftover.name,
-                "proof": list(leftover.proof),
-                "size": leftover.size,
-                "store": leftover.store,
-                "age": None if leftover.age is None else round(leftover.age),
-                **became(leftover),
-            }
-            for leftover in cleaned.found.leftovers
-        ],
+        "leftovers": [with_outcome(leftover) for leftover in cleaned.found.leftovers],
         "kept": [
             {
                 "kind": kept_entry.kind,
@@ -57,13 +126,13 @@ def document(cleaned: Cleaned) -> dict[str, Any]:
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(run: Run) -> RunDocument:
     return {
         "exit_code": run.ended.code,
         "signal": run.ended.signal or None,
         "seconds": round(run.ended.seconds, 1),
-        "before": [vars(total) for total in run.before],
-        "after": [vars(total) for total in run.after],
+        "before": [plain(total) for total in run.before],
+        "after": [plain(total) for total in run.after],
         "appeared": [
             {"kind": entry.kind, "name": entry.name, "size": entry.size, "store": entry.store}
             for entry in run.appeared

@@ -1,38 +1,104 @@
-"""The effective environment as a JSON document, and the phrases that its views share. `data/environment.schema.json` describes it."""
+"""The effective environment as a JSON document, and the phrases that its views share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Literal, TypedDict
 
 from verl_doctor.toolkit.collectors.variables.effective_environment import (
     NOT_DETERMINED,
     WITHHELD,
     Assigned,
+    Decider,
     Effective,
     EffectiveEnvironment,
     Value,
 )
+from verl_doctor.toolkit.json_document import plain
 from verl_doctor.toolkit.text import counted, listed
 
-SCHEMA_VERSION = 1
 NOT_SET = "-"
 HIDDEN = "***"
 UNDETERMINED = "?"
 
 
-def document(environment: EffectiveEnvironment) -> dict[str, Any]:
+class RayletDocument(TypedDict):
+    """A raylet on this machine."""
+
+    pid: int
+    address: str
+
+
+class ValueDocument(TypedDict):
+    """The value of a variable in one place."""
+
+    set: Annotated[bool | None, "null if unknown"]
+    text: str | None
+    untold: Annotated[str | None, "why the text is unknown"]
+
+
+class AssignedDocument(TypedDict):
+    """A value that verl sets."""
+
+    value: ValueDocument
+    to: Annotated[str, "the processes that get it"]
+    path: str | None
+    line: int | None
+
+
+class VariableDocument(TypedDict):
+    """One variable, wherever the job sees it."""
+
+    name: str
+    driver: ValueDocument
+    raylets: Annotated[list[ValueDocument], "one for each raylet, or one if there is none"]
+    workers: Annotated[list[ValueDocument], "what the workers of each raylet see when they start"]
+    differs: bool
+    decided_by: Decider
+    path: str | None
+    line: int | None
+    dropped: Annotated[
+        AssignedDocument | None, "verl's default, omitted because the driver sets the variable"
+    ]
+    later: Annotated[list[AssignedDocument], "processes to which verl gives another value"]
+
+
+class ClashDocument(TypedDict):
+    """A variable that both the launch script and verl put into the runtime_env."""
+
+    name: str
+    path: str
+    line: int
+    verl_path: str
+    verl_line: int
+
+
+class EnvironmentDocument(TypedDict):
+    """The environment variables of a job's processes."""
+
+    schema_version: Literal[1]
+    cluster: Annotated[
+        str | None, "the address of the cluster that the job joins; null if it starts its own Ray"
+    ]
+    raylets: list[RayletDocument]
+    program: Annotated[str | None, "the program that was followed to ray.init"]
+    uses_ray: Annotated[bool, "false: the program starts no Ray, and its workers are its own processes"]
+    unread: list[str]
+    variables: list[VariableDocument]
+    clashes: list[ClashDocument]
+
+
+def document(environment: EffectiveEnvironment) -> EnvironmentDocument:
     """Return all rows, including those that are the same everywhere."""
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "cluster": environment.standing or None,
-        "raylets": [asdict(raylet) for raylet in environment.raylets],
+        "raylets": [plain(raylet) for raylet in environment.raylets],
         "program": environment.verl or None,
         "uses_ray": environment.uses_ray,
         "unread": list(environment.unread),
         "variables": [_row(row) for row in environment.rows],
-        "clashes": [asdict(clash) for clash in environment.clashes],
+        "clashes": [plain(clash) for clash in environment.clashes],
     }
 
 
@@ -136,7 +202,7 @@ def _at(path: str, line: int, environment: EffectiveEnvironment) -> str:
     return f"{short}:{line}" if short and line else short
 
 
-def _row(row: Effective) -> dict[str, Any]:
+def _row(row: Effective) -> VariableDocument:
     return {
         "name": row.name,
         "driver": _value(row.driver),
@@ -151,11 +217,11 @@ def _row(row: Effective) -> dict[str, Any]:
     }
 
 
-def _value(value: Value) -> dict[str, Any]:
+def _value(value: Value) -> ValueDocument:
     return {"set": value.is_set, "text": value.text, "untold": value.untold or None}
 
 
-def _assigned(assigned: Assigned) -> dict[str, Any]:
+def _assigned(assigned: Assigned) -> AssignedDocument:
     return {
         "value": _value(assigned.value),
         "to": assigned.to,

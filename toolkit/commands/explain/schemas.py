@@ -1,29 +1,42 @@
-"""The JSON schemas that ship with the package."""
+"""The JSON schemas of the documents that commands print, generated from the types of these documents."""
 
 from __future__ import annotations
 
-import importlib.resources
+import importlib
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
-SCHEMAS = (
-    "report",
-    "matrix",
-    "environment",
-    "clean",
-    "watch",
-    "logs",
-    "actors",
-    "warmup",
-    "smoke",
-    "checklist",
-    "sites",
-    "guard",
-    "snapshot",
-    "compare",
-    "page",
+from verl_doctor.toolkit.json_document import schema
+
+_TOOLKIT = "verl_doctor.toolkit"
+_TYPES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "report": ("render.document", "ReportDocument"),
+        "matrix": ("commands.matrix.document", "AnyDocument"),
+        "environment": ("commands.environment.document", "EnvironmentDocument"),
+        "clean": ("commands.clean.document", "CleanDocument"),
+        "watch": ("commands.watch.document", "WatchDocument"),
+        "logs": ("logs.document", "LogsDocument"),
+        "actors": ("commands.actors.document", "ActorsDocument"),
+        "warmup": ("commands.warmup.document", "WarmupDocument"),
+        "smoke": ("commands.smoke.document", "SmokeDocument"),
+        "checklist": ("commands.checklist.checklist", "ChecklistDocument"),
+        "sites": ("commands.sites.answer", "SitesDocument"),
+        "guard": ("commands.guard.guard", "GuardDocument"),
+        "snapshot": ("snapshot.document", "SnapshotDocument"),
+        "compare": ("comparison.document", "CompareDocument"),
+        "page": ("commands.report.view", "PageDocument"),
+    }
 )
+"""The module and the type of each document; only the requested one is loaded."""
+
+SCHEMAS: Final = tuple(_TYPES)
 
 
 def schema_text(document: str = SCHEMAS[0]) -> str:
-    """Return the JSON schema of what a command prints."""
-    data = importlib.resources.files("verl_doctor.toolkit") / "data"
-    return (data / f"{document}.schema.json").read_text("utf-8")
+    """Return the JSON schema of a document."""
+    module, name = _TYPES[document]
+    types = importlib.import_module(f"{_TOOLKIT}.{module}")
+    return json.dumps(schema(document, getattr(types, name)), indent=2) + "\n"

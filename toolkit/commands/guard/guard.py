@@ -6,21 +6,21 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal, TypedDict
 
 from verl_doctor.toolkit.collectors.gpu.nvidia_driver import driver_version, has_gpu_on_bus
 from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, versions_in
 from verl_doctor.toolkit.commands.guard.agreement import DRIVER, Agreement, Bases
 from verl_doctor.toolkit.commands.guard.files import Found
+from verl_doctor.toolkit.json_document import plain
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import nearest, space_of
 from verl_doctor.toolkit.system.path_timeout import PATH_TIMEOUT, in_time
 from verl_doctor.toolkit.system.sites import Site, is_elsewhere, plain_path
 from verl_doctor.toolkit.text import in_bytes
 
-SCHEMA_VERSION = 1
 AGREE_ANEW = "verl-doctor guard --agree"
 # BuildKit sets it in the containers of RUN lines unless BUILDKIT_SANDBOX_HOSTNAME overrides it (docs.docker.com/build).
 _BUILD_HOST = "buildkitsandbox"
@@ -87,18 +87,41 @@ def verdict(terms: Iterable[Term]) -> Verdict:
     return "ok" if "pass" in statuses and "skipped" not in statuses else "could_not_check"
 
 
-def document(terms: Iterable[Term], agreement: str, outweighed: Mapping[str, str]) -> dict[str, Any]:
+class TermDocument(TypedDict):
+    """One agreed item."""
+
+    subject: Annotated[str, "a package, a variable, a repaired file, a path, or the driver"]
+    status: Status
+    agreed: str
+    found: Annotated[str, "empty if there was nothing, or if it could not be examined"]
+    reason: Annotated[str, "why it has this status, if that needs an explanation"]
+    next_step: Annotated[str, "what to do if it does not hold"]
+
+
+class GuardDocument(TypedDict):
+    """Whether the environment is as agreed."""
+
+    schema_version: Literal[1]
+    verdict: Annotated[Verdict, "ok: the job may start; failures: it may not; could_not_check: unknown"]
+    agreement: Annotated[str, "the file with the agreement; empty for none"]
+    outweighed: Annotated[
+        dict[str, str], "agreed items that a configuration overrides, and the file of that configuration"
+    ]
+    results: list[TermDocument]
+
+
+def document(terms: Iterable[Term], agreement: str, outweighed: Mapping[str, str]) -> GuardDocument:
     """Return the result in JSON types; `agreement` is the file that was read, "" if there is none.
 
     `outweighed` is what another file overrides, and that file.
     """
     every = tuple(terms)
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "verdict": verdict(every),
         "agreement": agreement,
         "outweighed": dict(outweighed),
-        "results": [asdict(term) for term in every],
+        "results": [plain(term) for term in every],
     }
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from rich.text import Text
 
-from verl_doctor.toolkit import result
 from verl_doctor.toolkit.commands.report import render_markdown, render_text
 from verl_doctor.toolkit.commands.report.names import names_in
 from verl_doctor.toolkit.commands.report.page import Page, Paragraph, StartUp, mapped, texts_in
@@ -20,26 +19,141 @@ from verl_doctor.toolkit.comparison import document as compare_document
 from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.logs import document as logs_document
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.render import document as report_document
 from verl_doctor.toolkit.system.secret import without_secrets
-
-SCHEMA_VERSION = 1
+from verl_doctor.toolkit.verdict import Verdict
 
 _PARAGRAPH = "said"  # the kind of a paragraph in the documents of 0.1
 
 
-def document(seen: Seen, page: Page, *, masked: bool) -> dict[str, Any]:
+class ParagraphDocument(TypedDict):
+    """One or two sentences."""
+
+    kind: Literal["said"]
+    text: str
+
+
+class PointsDocument(TypedDict):
+    """A list of items."""
+
+    kind: Literal["points"]
+    texts: list[str]
+
+
+class ValuesDocument(TypedDict):
+    """Names with their values."""
+
+    kind: Literal["values"]
+    rows: list[list[str]]
+
+
+class TableDocument(TypedDict):
+    """Rows of cells below a header."""
+
+    kind: Literal["table"]
+    head: list[str]
+    rows: list[list[str]]
+
+
+class ListingDocument(TypedDict):
+    """Preformatted lines."""
+
+    kind: Literal["listing"]
+    lines: list[str]
+    language: Literal["", "diff", "sh"]
+
+
+class BarDocument(TypedDict):
+    """A duration."""
+
+    kind: Literal["bar"]
+    label: str
+    seconds: float
+    colour: int
+
+
+class BarsDocument(TypedDict):
+    """Durations to compare."""
+
+    kind: Literal["bars"]
+    title: str
+    bars: list[BarDocument]
+
+
+class StartUpDocument(TypedDict):
+    """The timeline of a start as a text chart; `log` holds its data."""
+
+    kind: Literal["startup"]
+    chart: list[str]
+
+
+class FoldDocument(TypedDict):
+    """A folded part."""
+
+    kind: Literal["fold"]
+    summary: str
+    blocks: list[BlockDocument]
+
+
+class CardDocument(TypedDict):
+    """An item with its own heading."""
+
+    kind: Literal["card"]
+    title: str
+    blocks: list[BlockDocument]
+    mark: Literal["bad", "broken", "doubtful", "hint", "good"] | None
+
+
+BlockDocument: TypeAlias = (
+    ParagraphDocument
+    | PointsDocument
+    | ValuesDocument
+    | TableDocument
+    | ListingDocument
+    | BarsDocument
+    | StartUpDocument
+    | FoldDocument
+    | CardDocument
+)
+
+
+class SectionDocument(TypedDict):
+    """A section of the page."""
+
+    title: str
+    blocks: list[BlockDocument]
+
+
+class PageDocument(TypedDict):
+    """A report to paste into an issue."""
+
+    schema_version: Literal[1]
+    verdict: Verdict
+    target: Annotated[dict[str, Any], "what was examined"]
+    masked: Annotated[bool, "whether users, hosts and addresses are replaced by pseudonyms"]
+    verl_doctor: Annotated[str, "the version that made this"]
+    taken: Annotated[str, "UTC in ISO 8601"]
+    check: Annotated[dict[str, Any], "the document of verl-doctor fix: schema report"]
+    log: Annotated[dict[str, Any] | None, "with --log: the document of verl-doctor logs, schema logs"]
+    compared: Annotated[
+        dict[str, Any] | None, "with --from: the document of verl-doctor compare, schema compare"
+    ]
+    page: list[SectionDocument]
+
+
+def document(seen: Seen, page: Page, *, masked: bool) -> PageDocument:
     """Return everything in JSON types. The texts of `page` are already masked if required, those of `seen` are not."""
-    check = result.document(seen.report)
+    check = report_document.document(seen.report)
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "verdict": check["verdict"],
-        "target": check["target"],
+        "target": dict(check["target"]),
         "masked": masked,
         "verl_doctor": seen.version,
         "taken": seen.taken,
-        "check": check,
-        "log": None if seen.log is None else logs_document.document(seen.log),
-        "compared": None if seen.compared is None else compare_document.document(seen.compared),
+        "check": dict(check),
+        "log": None if seen.log is None else dict(logs_document.document(seen.log)),
+        "compared": None if seen.compared is None else dict(compare_document.document(seen.compared)),
         "page": [
             {"title": section.title, "blocks": [_block(block) for block in section.blocks]}
             for section in page.sections
@@ -47,7 +161,7 @@ def document(seen: Seen, page: Page, *, masked: bool) -> dict[str, Any]:
     }
 
 
-def _block(block: Any) -> dict[str, Any]:
+def _block(block: Any) -> Any:
     if isinstance(block, StartUp):  # all of it is in `log`
         return {"kind": "startup", "chart": list(block.chart)}
     return {

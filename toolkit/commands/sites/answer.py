@@ -5,12 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal, TypedDict
 
 from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.exit_code import ExitCode
+from verl_doctor.toolkit.json_document import Line
 from verl_doctor.toolkit.sources.python.site_paths import Setting
 from verl_doctor.toolkit.text import harmless
+
+
+class LeftDocument(TypedDict):
+    """A setting that was not imported."""
+
+    name: str
+    line: Line
+    why: str
+
+
+class SitesDocument(TypedDict):
+    """The paths that were imported into the configuration."""
+
+    schema_version: Literal[1]
+    path: Annotated[str, "the configuration file"]
+    applied: Annotated[bool, "whether it was written"]
+    sites: Annotated[dict[str, str], "the paths that are new or different"]
+    left: list[LeftDocument]
+    diff: str
 
 
 @dataclass(frozen=True)
@@ -27,8 +47,8 @@ class SitesAnswer(Answer):
     to_do: bool
     applied: bool
 
-    def document(self) -> Mapping[str, Any]:
-        """Return the result in JSON types. `data/sites.schema.json` describes it."""
+    def document(self) -> SitesDocument:
+        """Return the result in JSON types."""
         return {
             "schema_version": 1,
             "path": str(self.path),

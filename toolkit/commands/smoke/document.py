@@ -1,23 +1,74 @@
-"""The results of `verl-doctor smoke` as a JSON document, and the phrases that its views share.
-
-`data/smoke.schema.json` describes it.
-"""
+"""The results of `verl-doctor smoke` as a JSON document, and the phrases that its views share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict
 
-from verl_doctor.toolkit.collectors.smoke.run import SmokeRun, SmokeRung
-from verl_doctor.toolkit.result import JOB, PathVerdict, Report, path_document
-from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.collectors.smoke.run import Device, SmokeRun, SmokeRung, Status
+from verl_doctor.toolkit.json_document import Keyword, plain
+from verl_doctor.toolkit.render.document import PathDocument, path_document
+from verl_doctor.toolkit.result import JOB, PathVerdict, Report
+from verl_doctor.toolkit.rule import Finding, Phase, Severity
 from verl_doctor.toolkit.verdict import STATES, WORDS, Verdict
 
-SCHEMA_VERSION = 1
 _MOST = 5  # findings of `check`
 _IMPORTS = 1  # the rung that imports what is installed
 _TRAINS = 5  # the rung for which the script sets what Ray gets
+
+
+class StepDocument(TypedDict):
+    """A part of a rung."""
+
+    name: str
+    seconds: float
+    cpu: Annotated[float | None, "processor seconds; null if not measured"]
+
+
+class RungDocument(TypedDict):
+    """One rung."""
+
+    number: Annotated[int, Keyword("minimum", 1)]
+    name: str
+    status: Status
+    seconds: float
+    cause: Annotated[str, "the first cause, or why the rung was not tried"]
+    remedy: str
+    code: Annotated[str, "the rule that describes this failure"]
+    lines: Annotated[list[str], "the lines of the log that show the cause"]
+    log: Annotated[str, "a log file that was kept; empty for none"]
+    steps: Annotated[list[StepDocument], "what was done"]
+    notes: list[str]
+    phase: Annotated[Phase | None, "when a job would fail"]
+
+
+class SmokeFindingDocument(TypedDict):
+    """A finding, in short."""
+
+    code: str
+    message: str
+    severity: Severity | None
+    remedy: str
+    found: str
+    read_from: str
+
+
+class SmokeDocument(TypedDict):
+    """What works on this machine."""
+
+    schema_version: Literal[1]
+    verdict: Verdict
+    target: Annotated[dict[str, Any], "what was examined, as in the report of check"]
+    paths: Annotated[list[PathDocument], "the verdict on the job as a whole, as in the report of check"]
+    device: Device
+    chosen_by: Annotated[str, "why it ran on this device"]
+    model: Annotated[str, "the user's own model; empty for verl-doctor's tiny one"]
+    rungs: Annotated[list[RungDocument], "from the bottom up; none is tried above one that fails"]
+    findings: Annotated[list[SmokeFindingDocument], "the findings of the SMOKE rules"]
+    check_says: Annotated[
+        list[SmokeFindingDocument], "if a rung fails: findings of other rules that stop a job"
+    ]
+    seconds: Annotated[float, "for all rungs together"]
 
 
 def verdict(run: SmokeRun, report: Report) -> Verdict:
@@ -51,31 +102,24 @@ def path(run: SmokeRun, report: Report) -> PathVerdict:
     return PathVerdict(JOB, STATES[state], striking[0][1].phase if striking else None, codes)
 
 
-def document(run: SmokeRun, report: Report) -> dict[str, Any]:
+def document(run: SmokeRun, report: Report) -> SmokeDocument:
     """Return everything in JSON types."""
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "verdict": verdict(run, report),
         "target": dict(report.target),
         "paths": [path_document(path(run, report))],
         "device": run.device,
         "chosen_by": run.chosen_by,
         "model": run.model,
-        "rungs": [
-            {
-                **asdict(rung),
-                **{name: list(getattr(rung, name)) for name in ("lines", "notes")},
-                "steps": [asdict(step) for step in rung.steps],
-            }
-            for rung in run.rungs
-        ],
+        "rungs": [plain(rung) for rung in run.rungs],
         "findings": [_finding(code, finding) for code, finding in own_findings(report)],
         "check_says": [_finding(code, finding) for code, finding in other_findings(run, report)],
         "seconds": round(sum(rung.seconds for rung in run.rungs), 3),
     }
 
 
-def _finding(code: str, finding: Finding) -> dict[str, Any]:
+def _finding(code: str, finding: Finding) -> SmokeFindingDocument:
     return {
         "code": code,
         "message": finding.message,

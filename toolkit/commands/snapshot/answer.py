@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.exit_code import ExitCode
@@ -22,7 +21,7 @@ class SnapshotAnswer(Answer):
     file: Path
     size: int
 
-    def document(self) -> Mapping[str, Any]:
+    def document(self) -> document.SnapshotDocument:
         """Return in JSON types what the snapshot contains, and what could not be examined."""
         return document.document(self.snapshot, self.file, self.size)
 

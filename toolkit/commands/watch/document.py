@@ -1,22 +1,43 @@
-"""What `verl-doctor watch` saw as a JSON document, and the phrases that its views share. `data/watch.schema.json` describes it."""
+"""What `verl-doctor watch` saw as a JSON document, and the phrases that its views share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Literal, TypedDict
 
 from verl_doctor.toolkit.commands.watch.forecast import FORESEEN_FROM, SHORTEST, Forecast
 from verl_doctor.toolkit.commands.watch.metrics import Gauge
+from verl_doctor.toolkit.json_document import Keyword
 from verl_doctor.toolkit.text import counted, in_bytes, in_time
 from verl_doctor.toolkit.verdict import Verdict
 
-SCHEMA_VERSION = 1
+
+class GaugeDocument(TypedDict):
+    """A resource that can run out."""
+
+    name: str
+    used: float
+    limit: Annotated[float, "where something happens, possibly before everything is used"]
+    unit: Literal["bytes", "number"]
+    then: Annotated[str, "what happens at the limit"]
+    per_second: Annotated[float | None, "how fast it grows; null while there are too few samples"]
+    seconds_left: Annotated[float | None, "0 if it has run out, null if nothing indicates that it will"]
 
 
-def document(forecasts: Sequence[Forecast], *, looks: int, seconds: float, within: float) -> dict[str, Any]:
+class WatchDocument(TypedDict):
+    """What could run out, and when."""
+
+    schema_version: Literal[1]
+    verdict: Verdict
+    looks: Annotated[int, Keyword("minimum", 1), "the number of samples"]
+    seconds: Annotated[float, "how long it watched"]
+    gauges: Annotated[list[GaugeDocument], "the most urgent first"]
+
+
+def document(forecasts: Sequence[Forecast], *, looks: int, seconds: float, within: float) -> WatchDocument:
     """Return everything in JSON types. The gauges are ordered by urgency."""
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": 1,
         "verdict": verdict(forecasts, within),
         "looks": looks,
         "seconds": round(seconds, 1),

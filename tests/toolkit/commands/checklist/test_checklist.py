@@ -24,7 +24,17 @@ from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.system import toml
 
-REPORT = Report({"python": "/env/bin/python"}, ())
+TARGET = {
+    "python": "/env/bin/python",
+    "chosen_by": "--python",
+    "passed_over": "",
+    "arguments": [],
+    "python_version": "",
+    "verl": None,
+    "vllm": None,
+    "libraries": {},
+}
+REPORT = Report(TARGET, ())
 STEPS = (
     Step("tree", "The tree is whole", "done", ("12 files compared",)),
     Step("patches", "The patches are there", "failed", ("Uky a.py:3: lost `x` | y",), "verl-doctor patches apply OLD.json --apply"),

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from support.environments import install
 from support.running import Doctor
 from support.schemas import validate
 
+from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.commands.guard import agreement, guard
 from verl_doctor.toolkit.commands.guard import files as guard_files
 from verl_doctor.toolkit.commands.guard.agreement import NAME, AgreedFile, Agreement, Bases, Place
@@ -406,7 +406,7 @@ def test_a_job_starts_where_it_was_agreed_and_stops_where_it_was_not(
     said = here(*ask, cwd=agreed, NCCL_DEBUG="WARN")
     assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
     document = json.loads(here(*ask, "--format", "json", cwd=agreed, NCCL_DEBUG="WARN").stdout)
-    schema = resources.files("verl_doctor.toolkit").joinpath("data/guard.schema.json").read_text("utf-8")
+    schema = schema_text("guard")
     validate(document, schema)
     assert document["verdict"] == "ok"
     assert here(*ask, cwd=agreed, NCCL_DEBUG="INFO").returncode == 1
