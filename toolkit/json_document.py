@@ -54,8 +54,8 @@ def plain(value: Any) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-def schema(name: str, document: Any) -> dict[str, Any]:
-    """Return the JSON schema of a document: a `TypedDict`, or a union of several.
+def schema(name: str, document: Any, command: str) -> dict[str, Any]:
+    """Return the JSON schema of the document that a command prints: a `TypedDict`, or a union of several.
 
     Raises TypeError for a type that JSON cannot hold.
     """
@@ -63,7 +63,7 @@ def schema(name: str, document: Any) -> dict[str, Any]:
     return {
         "$schema": _DIALECT,
         "$id": f"https://verl-doctor.invalid/{name}-1.json",
-        "title": f"What verl-doctor {name} --format json prints",
+        "title": f"What verl-doctor {command} --format json prints",
         **(schemas.of_keys(document) if is_typeddict(document) else schemas.of(document)),
         **({"$defs": schemas.definitions} if schemas.definitions else {}),
     }

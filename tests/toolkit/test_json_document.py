@@ -51,7 +51,7 @@ def tree(**changed: Any) -> dict[str, Any]:
 
 def test_what_the_type_allows_is_valid() -> None:
     for document in (tree(), tree(child=tree(), note="n"), tree(rest=[1, None], texts={})):
-        jsonschema.validate(document, schema("tree", Tree))
+        jsonschema.validate(document, schema("tree", Tree, "plant"))
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,19 @@ def test_what_the_type_allows_is_valid() -> None:
 )
 def test_what_it_does_not_allow_is_invalid(changed: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(tree(**changed), schema("tree", Tree))
+        jsonschema.validate(tree(**changed), schema("tree", Tree, "plant"))
 
 
 def test_descriptions_come_from_docstrings_and_annotations() -> None:
-    found = schema("tree", Tree)
+    found = schema("tree", Tree, "plant")
+    assert found["title"] == "What verl-doctor plant --format json prints"
     assert found["description"] == "A tree."
     assert found["properties"]["name"]["description"] == "what it is called"
 
 
 def test_a_type_without_a_schema_is_refused() -> None:
     with pytest.raises(TypeError, match="tuple"):
-        schema("x", tuple[int, ...])
+        schema("x", tuple[int, ...], "x")
 
 
 def test_a_dataclass_becomes_dictionaries_and_lists() -> None:

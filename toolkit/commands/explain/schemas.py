@@ -11,6 +11,10 @@ from typing import Final
 from verl_doctor.toolkit.json_document import schema
 
 _TOOLKIT = "verl_doctor.toolkit"
+_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+    {"report": "check", "environment": "explain variables RUN.sh", "sites": "sites import", "page": "report"}
+)
+"""The command of each document that is not named after it."""
 _TYPES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         "report": ("render.document", "ReportDocument"),
@@ -39,4 +43,6 @@ def schema_text(document: str = SCHEMAS[0]) -> str:
     """Return the JSON schema of a document."""
     module, name = _TYPES[document]
     types = importlib.import_module(f"{_TOOLKIT}.{module}")
-    return json.dumps(schema(document, getattr(types, name)), indent=2) + "\n"
+    return (
+        json.dumps(schema(document, getattr(types, name), _COMMANDS.get(document, document)), indent=2) + "\n"
+    )
