@@ -34,11 +34,10 @@ MEMORY = pytest.StashKey[Path]()
 FOLDERS = pytest.StashKey[Folders]()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Tell its folders which test runs."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tell its folders which test runs, also at its second try."""
     item.config.stash[FOLDERS].begin(item)
-    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -199,6 +198,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return is_light, is_light and slow[path] != tests[path], -seconds[path]
 
     items.sort(key=place)
+    for item in items:
+        # What starts Ray on a busy machine may fail for once; a fast test may not. With --pdb the plugin refuses all work.
+        if item.get_closest_marker("real") and not item.config.option.usepdb:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what needed a second try, with what failed at the first."""
+    passed = {report.nodeid for report in terminalreporter.getreports("passed") if report.when == "call"}
+    failed = {report.nodeid for kind in ("failed", "error") for report in terminalreporter.getreports(kind)}
+    for report in terminalreporter.getreports("rerun"):
+        if report.nodeid in passed - failed:
+            terminalreporter.write_sep("=", f"passed at the second try: {report.nodeid}", yellow=True)
+            terminalreporter.write_line(f"The first try failed ({report.when}):\n{report.longreprtext}")
 
 
 def pytest_collection_finish() -> None:
