@@ -270,7 +270,7 @@ def _path_verdict(path: str, report: Report) -> PathVerdict:
         result.code
         for result in report.results
         if not result.deliberate
-        and (result.status == "error" or any(path in entry.paths for entry in result.unjudged))
+        and (result.status == "error" or any(_keeps_open(entry, path) for entry in result.unjudged))
     )
     left_out = _codes(
         result.code for result in report.results if path in result.paths and result.status == "skipped"
@@ -278,6 +278,11 @@ def _path_verdict(path: str, report: Report) -> PathVerdict:
     state: PathState = "not_checked" if blind or report.could_not_check else "no_fault_found"
     not_judged = _codes((*left_out, *report.not_asked.get(path, ())))
     return PathVerdict(path, state, None, blind, not_judged, may_stop)
+
+
+def _keeps_open(entry: Unjudged, path: str) -> bool:
+    """Return whether this path cannot be judged because of what a rule could not judge."""
+    return path in entry.paths or EVERY_JOB in entry.paths
 
 
 def _codes(codes: Iterable[str]) -> tuple[str, ...]:

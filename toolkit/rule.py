@@ -197,7 +197,7 @@ class Finding:
 class Unjudged:
     """Something that a rule examined but could not judge, and why: it is counted, and shown with -v.
 
-    `paths` are the paths of a job that cannot be judged because of it.
+    `paths` are the paths of a job that cannot be judged because of it; `EVERY_JOB` stands for all of them.
     """
 
     what: str

@@ -47,10 +47,10 @@ class _Broken(NamedTuple):
     why: str = ""
 
 
-def _irrelevant(configuration: Configuration) -> str | None:
+def _irrelevant(configuration: Configuration) -> str | Unknown | None:
     if not configuration.has(_ACTOR) or not configuration.has(GPUS):
         return "this is not a PPO configuration"
-    return None if configuration.complete else "part of the command is unknown, so other values may be set"
+    return None if configuration.complete else Unknown(configuration.why_incomplete)
 
 
 @check(

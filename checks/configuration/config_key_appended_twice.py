@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import configured, place, release, tree_of
+from verl_doctor.checks.shared.configuration import configured, if_added, place, release, severity_of, tree_of
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
@@ -35,7 +35,7 @@ def config_key_appended_twice(configuration: Configuration) -> Iterator[Finding]
     for word in configuration.overrides:
         if word.fate == "already there":
             yield Finding(
-                f"{release(configuration)} already has {word.key}, so Hydra refuses the +",
+                f"{release(configuration)} already has {word.key}, so Hydra refuses the +{if_added(word)}",
                 Evidence(
                     found=word.text,
                     wanted=word.text.removeprefix("+"),
@@ -43,6 +43,7 @@ def config_key_appended_twice(configuration: Configuration) -> Iterator[Finding]
                 ),
                 location=place(word),
                 remedy=f"write {word.key} without +, or with ++ for verl releases that lack it",
+                severity=severity_of(word),
                 subject=Subject("setting", word.key),
                 **healed("CFG102", reworded(word, word.text.removeprefix("+"))),
             )

@@ -14,7 +14,15 @@ from verl_doctor.checks.configuration._verl_keys import (
     is_slip,
     renamed,
 )
-from verl_doctor.checks.shared.configuration import SCRIPT, configured, place, release, tree_of
+from verl_doctor.checks.shared.configuration import (
+    SCRIPT,
+    configured,
+    if_added,
+    place,
+    release,
+    severity_of,
+    tree_of,
+)
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     MISSING,
@@ -41,6 +49,7 @@ _FEW = 3  # matches of one name: more do not show what was meant
         Example("an interpolation of nothing", configured("data.train_files=x/${trainer.nodes}"), "${trainer.nodes}, which does not exist"),
         Example("all keys are there", configured("trainer.nnodes=2", "data.train_batch_size=64")),
         Example("a new key is appended", configured("+actor_rollout_ref.model.override_config.attn=sdpa")),
+        Example("a slip under a condition", (with_overrides(configured()[0], [Word("trainer.nnode=2", SCRIPT, 2, conditional=True)]),), "has no setting trainer.nnode, which a condition of the script adds"),
         Example("a slip", configured("trainer.n_gpu_per_node=8"), "did you mean trainer.n_gpus_per_node?"),
         Example("a key that verl renamed", configured("ray_init.num_cpus=8"), "renamed to ray_kwargs.ray_init.num_cpus in verl 0.6.0"),
         Example("a key in another section", configured("actor_rollout_ref.actor.max_num_seqs=4"), "actor_rollout_ref.rollout.max_num_seqs"),
@@ -93,10 +102,11 @@ def _dangling(word: OverrideWord, key: str, there: Configuration) -> Finding:
 def _finding(word: OverrideWord, there: Configuration) -> Finding:
     what, remedy = _meant(word, there)
     return Finding(
-        f"{release(there)} has no setting {word.key}{what}",
+        f"{release(there)} has no setting {word.key}{if_added(word)}{what}",
         Evidence(found=word.text, wanted="a key of verl's configuration", read_from=tree_of(there)),
         location=place(word),
         remedy=remedy,
+        severity=severity_of(word),
         subject=Subject("setting", word.key, word.text),
         **(
             {"fix": "script-key"}

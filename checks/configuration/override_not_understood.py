@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.configuration import configured, if_added, place, severity_of
 from verl_doctor.checks.shared.corrections import Healed, healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
@@ -66,10 +66,11 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         if explanation is not None:
             message, remedy = explanation
             yield Finding(
-                message,
+                f"{message}{if_added(word)}",
                 Evidence(found=word.text or "an empty word", wanted="key=value"),
                 location=place(word),
                 remedy=remedy,
+                severity=severity_of(word),
                 subject=Subject("setting", word.key or word.text or "''"),
                 **_healed(word, configuration.overrides[index + 1 :], configuration),
             )

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
 )
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Word
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Location
+from verl_doctor.toolkit.rule import Location, Severity
 
 GPUS = "trainer.n_gpus_per_node"
 NODES = "trainer.nnodes"
@@ -83,6 +83,16 @@ def number_of(configuration: Configuration | Unknown, key: str) -> int:
 def place(word: OverrideWord) -> Location:
     """The location of a word. A command line has no line numbers."""
     return Location(word.path, None if word.path == COMMAND_LINE else word.line)
+
+
+def severity_of(word: OverrideWord) -> Severity | None:
+    """The severity of a fault in a word: a warning if an undecided condition of the script adds it, else the rule's."""
+    return "warning" if word.conditional else None
+
+
+def if_added(word: OverrideWord) -> str:
+    """The end of a message about a word."""
+    return ", which a condition of the script adds" if word.conditional else ""
 
 
 def release(there: Configuration) -> str:

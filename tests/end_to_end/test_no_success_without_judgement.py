@@ -108,6 +108,18 @@ def test_nothing_judged_is_exit_code_3(
     assert codes == dict.fromkeys(JUDGING, 3)
 
 
+def test_a_script_that_starts_no_job_is_not_checked(environment: Path, tmp_path: Path, here: Doctor) -> None:
+    (tmp_path / "run.sh").write_text("cat > inner.sh < template\nbash inner.sh\n")
+    rules = ("--select", "CFG105,CFG106")
+    done = here("check", "run.sh", *rules, "--python", environment, cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stdout.startswith(
+        "NOT CHECKED  the job could not be read: no command that starts verl was found"
+    )
+    ignored = here("check", "run.sh", *rules, "--ignore", "CFG105", "--python", environment, cwd=tmp_path)
+    assert ignored.returncode == 0
+
+
 PRINTING = (
     "check",
     "check --format json",

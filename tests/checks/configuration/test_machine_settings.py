@@ -64,3 +64,11 @@ def test_what_is_recommended_meets_every_demand(gpus: int, batch: int, samples: 
     more = recommended(there, Resources((Gpu("a", 80_000),) * gpus, 8, None))
     lines = [Word(text, SCRIPT, 1) for text in (*words, *more)]
     assert list(batch_sizes_do_not_fit.judge(with_overrides(there, lines), EVERY, Unknown("not read"))) == []
+
+
+def test_an_unknown_word_leaves_the_batch_sizes_unjudged_and_is_named() -> None:
+    there = with_overrides(configured()[0], [Word(None, SCRIPT, 7, "$EXTRA")])
+    assert batch_sizes_do_not_fit.applies is not None
+    assert batch_sizes_do_not_fit.applies(there) == Unknown(
+        f"$EXTRA in the command is unknown ({SCRIPT.rpartition('/')[2]}:7)"
+    )

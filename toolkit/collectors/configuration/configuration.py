@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any, Literal
 
 from verl_doctor.toolkit.collectors.launch.launch import Word
@@ -83,7 +84,22 @@ class Configuration:
     @property
     def complete(self) -> bool:
         """Whether every word is known, so that there are no other overrides."""
-        return not self.refused and all(override.fate != "not told" for override in self.overrides)
+        return not self.refused and self.unknown_word is None
+
+    @property
+    def unknown_word(self) -> OverrideWord | None:
+        """The first word of the command that may set any key: reading cannot determine it."""
+        return next((override for override in self.overrides if override.fate == "not told"), None)
+
+    @property
+    def why_incomplete(self) -> str:
+        """Why values other than the known ones may be set; "" if all are known."""
+        if self.refused:
+            return "the configuration could not be composed"
+        word = self.unknown_word
+        if word is None:
+            return ""
+        return f"{word.text or 'a word'} in the command is unknown ({PurePath(word.path).name}:{word.line})"
 
     def get(self, key: str) -> Any:
         """The value of a dotted key with interpolations resolved, `MISSING` or `UNDETERMINED`."""

@@ -7,7 +7,7 @@ from verl_doctor.toolkit.collectors.configuration.job_processes import JobProces
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
-from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.facts import Unknown, collector
 
 
 @collector(timeout=20, kept=True)
@@ -20,7 +20,7 @@ def validation(
 ) -> Validation | Unknown:
     """Evaluate the validation of the job's program with the job's values."""
     if not configuration.complete:
-        return Absent("a part of the command is not known, so other values may be set")
+        return Unknown(configuration.why_incomplete)
     from verl_doctor.toolkit.collectors.configuration.validation_reader import read_validation  # noqa: PLC0415 - only where a configuration was composed
 
     return read_validation(configuration, trees, vllm, interpreter, processes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from verl_doctor.toolkit.sources.shell.expand import UNSET, Element, Unset, Value
+from verl_doctor.toolkit.sources.shell.expand import UNSET, Either, Unset, Value, united
 from verl_doctor.toolkit.sources.shell.syntax import (
     AndOr,
     Assignment,
@@ -18,38 +18,34 @@ from verl_doctor.toolkit.sources.shell.syntax import (
     Simple,
 )
 
+_MOST_TEXTS = 16
+
 
 def agreed(ends: list[dict[str, Value | Unset]]) -> dict[str, Value | Unset]:
-    """Return the variables with the same value on all ways; the others become unknown."""
+    """Return the variables with the same value on all paths; the others become undecided or unknown."""
     merged: dict[str, Value | Unset] = {}
     for name in {name for end in ends for name in end}:
         values = [end.get(name, UNSET) for end in ends]
         same = all(value is values[0] or value == values[0] for value in values)
         arrays = [value for value in values if isinstance(value, list)]
-        if same or len(arrays) < len(values):
-            merged[name] = values[0] if same else None
+        if same:
+            merged[name] = values[0]
+        elif len(arrays) == len(values):
+            merged[name] = united(arrays)
         else:
-            merged[name] = _united(arrays)
+            merged[name] = _either(values)
     return merged
 
 
-def _common_beginning(arrays: list[list[str | None]]) -> list[str | None]:
-    found = []
-    for values in zip(*arrays, strict=False):
-        if any(value != values[0] for value in values):
-            break
-        found.append(values[0])
-    return found
-
-
-def _united(arrays: list[list[str | None]]) -> Value:
-    """Return the prefix that all have in common, then what follows it in either."""
-    common = _common_beginning(arrays)
-    rest = [item for array in arrays for item in array[len(common) :]]
-    return [
-        *common,
-        *(None if item is None else Element(item, conditional=True) for item in dict.fromkeys(rest)),
-    ]
+def _either(values: list[Value | Unset]) -> Either | None:
+    """Return the possible texts; None when one is unknown, or when there are many."""
+    texts: list[str] = []
+    for value in values:
+        if value is None or isinstance(value, list):
+            return None
+        texts += value.texts if isinstance(value, Either) else ["" if isinstance(value, Unset) else value]
+    different = tuple(dict.fromkeys(texts))
+    return Either(different) if len(different) <= _MOST_TEXTS else None
 
 
 def assigned(nodes: Iterable[Node]) -> set[str]:

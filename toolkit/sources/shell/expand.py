@@ -20,7 +20,15 @@ from verl_doctor.toolkit.sources.shell.syntax import (
 )
 from verl_doctor.toolkit.system.secret import is_secret
 
-Value = str | list[str | None] | None
+
+@dataclass(frozen=True)
+class Either:
+    """The text of a variable that depends on an undecided condition: one of `texts`."""
+
+    texts: tuple[str, ...]
+
+
+Value = str | list[str | None] | Either | None
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _MOST_WORDS = 10_000
 
@@ -103,8 +111,10 @@ class Scope:
         return _withheld(name, self.environ.get(name, UNSET))
 
     def single(self, name: str) -> str | Unset | None:
-        """Like `get`, but an array results in its first element, as in the shell."""
+        """Like `get`, but an array results in its first element, as in the shell, and an undecided text in None."""
         value = self.get(name)
+        if isinstance(value, Either):
+            return None
         if isinstance(value, list):
             return value[0] if value else UNSET
         return value
@@ -114,7 +124,8 @@ def _withheld(name: str, value: Value | Unset) -> Value | Unset:
     """Return the value, or None (set but unknown) for a possible secret: words made from it must not carry it into a fact."""
     if name == "PWD" or value is None or isinstance(value, Unset):
         return value
-    return None if is_secret(name, value if isinstance(value, str) else "several") else value
+    texts = value.texts if isinstance(value, Either) else (value if isinstance(value, str) else "several",)
+    return None if any(is_secret(name, text) for text in texts) else value
 
 
 def fields(word: ShellWord, scope: Scope) -> list[str | None]:
@@ -138,7 +149,39 @@ def _joined(part: Part, scope: Scope) -> str | None:
     return None if values is None or None in values else " ".join(value or "" for value in values)
 
 
+def undecided(word: ShellWord, scope: Scope) -> tuple[str, Either] | None:
+    """Return the only undecided variable that a word expands plainly, and its texts; None when there is none or several."""
+    found = {
+        part.name: value
+        for part in word
+        if isinstance(part, Parameter) and not (part.operator or part.length or part.index is not None)
+        if isinstance(value := scope.get(part.name), Either)
+    }
+    return next(iter(found.items())) if len(found) == 1 else None
+
+
+def _common_beginning(arrays: Sequence[Sequence[str | None]]) -> list[str | None]:
+    found = []
+    for values in zip(*arrays, strict=False):
+        if any(value != values[0] for value in values):
+            break
+        found.append(values[0])
+    return found
+
+
+def united(arrays: Sequence[Sequence[str | None]]) -> list[str | None]:
+    """Return the prefix that all have in common, then what follows it in either."""
+    common = _common_beginning(arrays)
+    rest = [item for array in arrays for item in array[len(common) :]]
+    return [
+        *common,
+        *(None if item is None else Element(item, conditional=True) for item in dict.fromkeys(rest)),
+    ]
+
+
 def _split(word: ShellWord, scope: Scope) -> list[str | None]:
+    if len(word) == 1 and not word[0].quoted and (choice := undecided(word, scope)):
+        return united([text.split() for text in choice[1].texts])
     found: list[str | None] = []
     current: list[str | None] = []
     for part in _tilde(word, scope, everywhere=False):
@@ -225,6 +268,8 @@ def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
     every = part.name in ("@", "*") or (part.index is not None and part.index in ((Text("@"),), (Text("*"),)))
     if every:
         value = scope.get(part.name)
+        if isinstance(value, Either):
+            return None
         if isinstance(value, list):
             values: list[str | None] = value
         elif isinstance(value, Unset):
@@ -263,6 +308,8 @@ def _default(part: Parameter, scope: Scope) -> list[str | None]:
 def _element(part: Parameter, scope: Scope) -> str | Unset | None:
     value = scope.get(part.name)
     index = evaluated(part.index or (), scope)
+    if isinstance(value, Either):
+        return None
     if isinstance(value, list):
         if index is None:
             return None

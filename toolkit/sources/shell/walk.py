@@ -12,7 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.sources.shell.agree import agreed, assigned
-from verl_doctor.toolkit.sources.shell.expand import Array, Element, Scope, Unset, Value, fields, text
+from verl_doctor.toolkit.sources.shell.expand import (
+    Array,
+    Either,
+    Element,
+    Scope,
+    Unset,
+    Value,
+    fields,
+    text,
+    undecided,
+)
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import (
     AndOr,
@@ -429,17 +439,38 @@ class Walk:
                 return None
             if isinstance(before, Array) and isinstance(items, Array) and before.path == items.path:
                 return Array([*before, *items], [*before.words, *items.words], items.path)
+            if isinstance(before, Either):
+                return None
             return [*(before if isinstance(before, list) else [before]), *items]
-        value = text(assignment.value, self.scope)
+        value = self.text_of(assignment)
         if assignment.index is not None:
             return None
         if isinstance(before, list):
             return None
+        if assignment.append and isinstance(before, Either):
+            return Either(tuple(old + value for old in before.texts)) if isinstance(value, str) else None
+        if isinstance(value, Either):
+            return None if assignment.append else value
         if assignment.append:
             if isinstance(before, Unset):
                 return value
-            return None if before is None or value is None else before + value
+            return None if before is None or isinstance(before, Either) or value is None else before + value
         return value
+
+    def text_of(self, assignment: Assignment) -> str | Either | None:
+        """Return the assigned text: several when it contains an undecided variable."""
+        choice = undecided(assignment.value, self.scope)
+        if choice is None:
+            return text(assignment.value, self.scope)
+        name, either = choice
+        before = dict(self.scope.variables)
+        texts = []
+        for possible in either.texts:
+            self.scope.variables[name] = possible
+            texts.append(text(assignment.value, self.scope))
+        self.scope.variables = before
+        known = tuple(dict.fromkeys(found for found in texts if found is not None))
+        return Either(known) if None not in texts else None
 
     def assign(self, assignment: Assignment, *, exports: bool = False) -> None:
         """Assign a variable, and pass it on to programs where it is exported."""

@@ -146,6 +146,33 @@ def test_elements_of_an_array_under_a_condition_are_conditional(tmp_path: Path) 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ('E="a=1"\nif [ -n "$Q" ]; then E="$E c=3"; fi', [("a=1", False), ("c=3", True)]),
+        ('[ -d /x ] && E="c=3 d=4"', [("c=3", True), ("d=4", True)]),
+        ("if [ -d /x ]; then E=c=3; else E=c=4; fi", [("c=3", True), ("c=4", True)]),
+        ("case $Q in x) E=c=3 ;; *) E= ;; esac", [("c=3", True)]),
+        ('E=""\n[ -d /x ] && E+=" c=3"\n[ -d /y ] && E+=" d=4"', [("c=3", True), ("d=4", True)]),
+        ("if [ -d /x ]; then E=c=$NOBODY; fi", [(None, False)]),
+    ],
+)  # fmt: skip
+def test_words_of_a_text_under_a_condition_are_conditional(
+    script: str, words: list[tuple[str | None, bool]], tmp_path: Path
+) -> None:
+    found = read(tmp_path, f"{script}\npython3 -m verl.trainer.main_ppo $E b=2\n")
+    assert found.command
+    assert [(word.text, word.conditional) for word in found.command.words] == [*words, ("b=2", False)]
+
+
+def test_a_value_under_a_condition_is_not_known(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        'N=8\nif [ -d /x ]; then N=4; fi\npython3 -m verl.trainer.main_ppo a=$N "b=$N" ${N}x c=$((N * 2)) "$N"\n',
+    )
+    assert words_of(found) == [None] * 5
+
+
 def test_what_is_not_set_here_is_not_known(tmp_path: Path) -> None:
     assert words_of(read(tmp_path, "python3 -m verl.trainer.main_ppo a=$NOBODY b=$(date)")) == [None, None]
 
