@@ -149,7 +149,10 @@ _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml")
 
 
 def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Separate the files that start the job from the arguments after them, or from a command line without files."""
+    """Separate the files that start the job from the arguments after them, or from a command line without files.
+
+    A Python program is the beginning of a command line.
+    """
     files: list[Path] = []
     for index, word in enumerate(given):
         path = machine.cwd / word
@@ -166,6 +169,8 @@ def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...],
             return tuple(files), given[index:]
         if not files and len(given) > 1 and _is_program(path):
             return (), given
+        if word.endswith(".py"):
+            return tuple(files), ("python3", *given[index:])
         files.append(_absolute(path))
         _demand_text(files[-1], word)
     return tuple(files), ()

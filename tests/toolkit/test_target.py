@@ -438,3 +438,12 @@ def test_assumed_memory_is_none_of_the_options_that_name_the_target(tmp_path: Pa
     target = discover(Options(gpu_memory=80 << 30), machine_in(tmp_path))
     assert target.gpu_memory == 80 << 30
     assert "--gpu-memory" not in target.arguments
+
+
+@pytest.mark.parametrize("before", [(), ("env.yaml",)])
+def test_a_python_program_is_the_beginning_of_a_command(before: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import verl\n")
+    (tmp_path / "env.yaml").write_text("env_vars: {}\n")
+    target = discover(Options(launch=(*before, "train.py", "a.b=1", "--x")), Machine(cwd=tmp_path))
+    assert target.words == ("python3", "train.py", "a.b=1", "--x")
+    assert [path.name for path in target.files] == list(before)

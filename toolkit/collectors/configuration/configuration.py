@@ -88,7 +88,7 @@ class Configuration:
 
     @property
     def unknown_word(self) -> OverrideWord | None:
-        """The first word of the command that may set any key: reading cannot determine it."""
+        """The first word of the command, or line of the program, that may set any key: reading cannot determine it."""
         return next((override for override in self.overrides if override.fate == "not told"), None)
 
     @property
@@ -99,7 +99,8 @@ class Configuration:
         word = self.unknown_word
         if word is None:
             return ""
-        return f"{word.text or 'a word'} in the command is unknown ({PurePath(word.path).name}:{word.line})"
+        why = word.why or f"{word.text or 'a word'} in the command is unknown"
+        return f"{why} ({PurePath(word.path).name}:{word.line})"
 
     def get(self, key: str) -> Any:
         """The value of a dotted key with interpolations resolved, `MISSING` or `UNDETERMINED`."""

@@ -18,8 +18,10 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
 from verl_doctor.toolkit.collectors.configuration.hydra_program import (
     NotDetermined,
     Options,
+    changes_configuration,
     decorator_of,
     folders_of,
+    imported_decorator,
     options_of,
     program_file,
     search_path,
@@ -48,7 +50,7 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
     file = program_file(command.module, folders, verl)
     if file is None:
         return Unknown(f"the source of {command.module} was not found, so its configuration is not known")
-    decorator = decorator_of(file)
+    decorator = decorator_of(file) or imported_decorator(file, verl)
     if decorator is None:
         return Unknown(f"{file} has no @hydra.main with plain arguments, so its configuration is not known")
     options = options_of(command.words)
@@ -56,8 +58,13 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
     name = (options.name or decorator.config_name or "").removesuffix(".yaml")
     if not name:
         return Unknown(f"{file} names no configuration")
-    empty = Configuration(str(file), str(searched[0]), name, verl=version)
+    empty = Configuration(str(decorator.file), str(searched[0]), name, verl=version)
     read, overrides = _read(options)
+    if not file.is_relative_to(verl) and (line := changes_configuration(file)):
+        read.append(
+            OverrideWord("", str(file), line, "not told", why="the program changes the configuration")
+        )
+        overrides.append(None)
     sources = Sources(searched)
     try:
         sources.folders = [*searched, *_more(sources, name, read, verl, machine.cwd)]

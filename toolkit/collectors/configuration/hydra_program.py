@@ -34,9 +34,10 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class Decorator:
-    """The arguments of `@hydra.main` in the program `file`. `config_path` is None if it names no folder."""
+    """The arguments of `@hydra.main` on a function in `file`. `config_path` is None if it names no folder."""
 
     file: Path
+    function: str
     config_path: str | None
     config_name: str | None
 
@@ -83,11 +84,53 @@ def decorator_of(file: Path) -> Decorator | None:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for decorator in node.decorator_list:
                 if isinstance(decorator, ast.Call) and dotted(decorator.func) in ("hydra.main", "main"):
-                    return _decorator(decorator, file)
+                    return _decorator(decorator, file, node.name)
     return None
 
 
-def _decorator(call: ast.Call, file: Path) -> Decorator | None:
+def imported_decorator(file: Path, verl: Path) -> Decorator | None:
+    """Read the decorator of the function of verl that a program imports to call it: `from verl.trainer.main_ppo import main`."""
+    source = read(file)
+    tree = parse(source, file) if isinstance(source, bytes) else source
+    if isinstance(tree, Unreadable):
+        return None
+    called = {dotted(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
+    for node in walk(tree):
+        if not isinstance(node, ast.ImportFrom) or node.level or not (node.module or "").startswith("verl."):
+            continue
+        functions = {alias.name for alias in node.names if (alias.asname or alias.name) in called}
+        imported = program_file(node.module or "", [], verl) if functions else None
+        found = decorator_of(imported) if imported else None
+        if found is not None and found.function in functions:
+            return found
+    return None
+
+
+_ROOTS = frozenset({"config", "cfg", "conf"})
+_CHANGES = ("OmegaConf.update", "OmegaConf.merge", "open_dict")
+
+
+def changes_configuration(file: Path) -> int:
+    """Return the line at which a program changes its arguments or its configuration; 0 if it does not."""
+    source = read(file)
+    tree = parse(source, file) if isinstance(source, bytes) else source
+    if isinstance(tree, Unreadable):
+        return 0
+    for node in walk(tree):
+        if isinstance(node, ast.Attribute) and dotted(node) == "sys.argv":
+            return node.lineno
+        if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith(_CHANGES):
+            return node.lineno
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+            root: ast.AST = node
+            while isinstance(root, (ast.Attribute, ast.Subscript)):
+                root = root.value
+            if isinstance(root, ast.Name) and root.id in _ROOTS:
+                return node.lineno
+    return 0
+
+
+def _decorator(call: ast.Call, file: Path, function: str) -> Decorator | None:
     given = dict(zip(("config_path", "config_name"), call.args, strict=False))
     given.update({word.arg: word.value for word in call.keywords if word.arg})
     values = []
@@ -96,7 +139,7 @@ def _decorator(call: ast.Call, file: Path) -> Decorator | None:
         if not isinstance(node, ast.Constant) or not isinstance(node.value, (str, type(None))):
             return None
         values.append(node.value)
-    return Decorator(file, *values)
+    return Decorator(file, function, *values)
 
 
 def options_of(words: Sequence[Word]) -> Options:

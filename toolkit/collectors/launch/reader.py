@@ -61,6 +61,11 @@ def variables_in_json(text: str) -> Iterator[tuple[str, str | None]]:
 
 
 _TRAINER = re.compile(r"(?:^|[./])(?:main_\w+|\w*_?trainer|train\w*|run_\w+)(?:\.py)?$")
+# A source that imports verl's trainer, or that imports verl and reads a configuration with Hydra.
+_STARTS_VERL = re.compile(
+    r"^[ \t]*(?:from|import)[ \t]+verl\.trainer\b|^[ \t]*(?:from|import)[ \t]+verl\b(?=[\s\S]*^[ \t]*@hydra\.main\()",
+    re.MULTILINE,
+)
 # Hydra's overrides, "a.b=c" with "+", "++" or "~" in front, and its own options.
 _OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w/.@-]*=|~[A-Za-z_][\w./]*$")
 _HYDRA_OPTION = re.compile(r"--config-(?:name|path|dir)(?:=|$)|-c[npd]$")
@@ -81,7 +86,7 @@ class Program:
     """A Python program that is called, and the variables given to it up to that point.
 
     `launcher` starts its processes, `names` are the programs called on the way to it, `folder` is where it starts, ""
-    if unknown.
+    if unknown. `starts_verl`: its source imports verl's trainer, or verl and Hydra.
     """
 
     module: str
@@ -95,6 +100,7 @@ class Program:
     launcher: tuple[Argument, ...] = ()
     names: tuple[str, ...] = ()
     folder: str = ""
+    starts_verl: bool = False
 
     @property
     def rank(self) -> int:
@@ -105,7 +111,7 @@ class Program:
         trains = _TRAINER.search(self.module) is not None
         if from_verl and trains:
             return 4
-        if trains and (overrides or options):
+        if self.starts_verl or (trains and (overrides or options)):
             return 3
         if from_verl and overrides:
             return 2
@@ -209,12 +215,19 @@ class Reader:
                     program.launcher,
                     unwrapped.names,
                     call.folder,
+                    self.starts_verl(program.module, call.folder),
                 )
             )
         elif isinstance(program, ShellProgram):
             self.shell(walk, program, replace(call, given=given), reaching, submitted=unwrapped.submits)
         if self.training is None:
             self.made += self.may_make(call, unwrapped)
+
+    def starts_verl(self, module: str, folder: str) -> bool:
+        """Return whether the source of a program in the job's folder starts verl."""
+        path = module if module.endswith(".py") else f"{module.replace('.', '/')}.py"
+        text = self.load(_path(folder or self.cwd, path))
+        return text is not None and _STARTS_VERL.search(text) is not None
 
     def may_make(self, call: Call, unwrapped: Unwrapped) -> Iterator[str]:
         """Yield what a program that is called before the job may create: paths that it is given, `_ANYWHERE` if it is given none."""

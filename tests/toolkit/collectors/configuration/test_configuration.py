@@ -28,14 +28,14 @@ def main(config):
 }
 
 
-def _configuration(folder: Path, *words: str) -> Configuration:
+def _configuration(folder: Path, *words: str, program: str = "-m verl.trainer.main_sft") -> Configuration:
     for name, text in TREE.items():
         file = folder / "verl" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     script = folder / "run.sh"
-    script.write_text(f"python3 -m verl.trainer.main_sft {' '.join(words)}\n")
-    machine = Machine()
+    script.write_text(f"python3 {program} {' '.join(words)}\n")
+    machine = Machine(cwd=folder)
     read = launch.collect(
         Target(python=folder / "python", chosen_by="--python", files=(script,), words=()), machine
     )
@@ -93,3 +93,47 @@ def test_secrets_in_the_users_own_files_are_not_told(tmp_path: Path) -> None:
     assert found.get("data.prompt_key") == "prompt"
     assert found.get("data.my_question_key") == "question"
     assert found.get("trainer.wandb_key") is UNDETERMINED
+
+
+OWN = {
+    "verl's function": "from verl.trainer.main_sft import main\nmain()\n",
+    "under another name": "if True:\n    from verl.trainer.main_sft import main as train\n    train()\n",
+    "a function of its own": (
+        "import hydra\nfrom verl.trainer.main_sft import run\n"
+        '@hydra.main(config_path="verl/trainer/config", config_name="sft", version_base=None)\n'
+        "def main(config):\n    run(config)\nmain()\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_users_own_program_is_followed_to_verl(name: str, tmp_path: Path) -> None:
+    (tmp_path / "go.py").write_text(OWN[name])
+    found = _configuration(tmp_path, "trainer.save_freq=5", program="go.py")
+    assert (found.get("trainer.save_freq"), found.get("engine.strategy")) == (5, "fsdp")
+    assert found.complete
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'sys.argv.append("trainer.save_freq=1")',
+        "config.trainer.save_freq = 1",
+        'cfg["trainer"]["save_freq"] = 1',
+        'OmegaConf.update(config, "trainer.save_freq", 1)',
+    ],
+)
+def test_a_program_that_changes_its_configuration_is_not_judged_by_it(line: str, tmp_path: Path) -> None:
+    (tmp_path / "go.py").write_text(f"from verl.trainer.main_sft import main\n{line}\nmain()\n")
+    found = _configuration(tmp_path, program="go.py")
+    assert found.why_incomplete == "the program changes the configuration (go.py:2)"
+
+
+def test_a_program_that_prepares_data_starts_no_training(tmp_path: Path) -> None:
+    (tmp_path / "prepare.py").write_text("import argparse\nfrom verl.utils.hdfs_io import copy\n")
+    script = tmp_path / "run.sh"
+    script.write_text("python3 prepare.py --local_dir data\n")
+    target = Target(python=tmp_path / "python", chosen_by="--python", files=(script,), words=())
+    found = launch.collect(target, Machine(cwd=tmp_path))
+    assert not isinstance(found, Unknown)
+    assert found.command is None
