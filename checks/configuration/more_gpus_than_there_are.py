@@ -1,8 +1,9 @@
-"""CFG111: the launch script asks for more GPUs than this machine has."""
+"""CFG111: the job requests more GPUs or nodes than it can get."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from verl_doctor.checks.configuration._machine_settings import recommended
 from verl_doctor.checks.shared.configuration import GPUS, NODES, SCRIPT, configured, place
@@ -29,6 +30,7 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _EFFECT = "the job trains on fewer GPUs than the script requests"
 _RAY_ADDRESS = "RAY_ADDRESS"
 _RAY_INIT = "ray_kwargs.ray_init"
+_ALLOCATION = "SLURM_JOB_ID"
 _LAUNCH = Launch(((SCRIPT, "shell script"),))
 _H200 = Gpu("NVIDIA H200", 143771)
 
@@ -51,6 +53,11 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
         Example("Ray is given fewer", (*configured(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH), "starts its own Ray with 4"),
         Example("two nodes, and a Ray of one", (*configured(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH), "8 * 2 = 16 GPUs"),
         Example("Ray is given enough", (*configured(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
+        Example("4 nodes of 2", (*configured(f"{NODES}=4"), JobVariables(), replace(_LAUNCH, nodes=2)), "requests 4 nodes, but the script requests 2 from Slurm"),
+        Example("8 GPUs of 4", (*configured(f"{GPUS}=8"), JobVariables(), replace(_LAUNCH, nodes=1, gpus_per_node=4)), "requests 8 GPUs on each node, but the script requests 4 from Slurm"),
+        Example("as much as Slurm gives", (*configured(f"{NODES}=2", f"{GPUS}=8"), JobVariables(), replace(_LAUNCH, nodes=2, gpus_per_node=8))),
+        Example("in an allocation of another size", (*configured(f"{NODES}=4"), JobVariables({_ALLOCATION: "7"}), replace(_LAUNCH, nodes=2))),
+        Example("a cluster that Slurm does not manage", (*configured(f"{NODES}=4"), JobVariables({_RAY_ADDRESS: "10.0.0.1:6379"}), replace(_LAUNCH, nodes=2))),
         Example("8 of 1, read without a script", (*configured(), _machine(1)), "requests 8 GPUs on each node, but this machine has 1 GPU"),
         Example("8 of 1, in a Ray of its own", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH), "requests 8 GPUs on each node, but this machine has 1 GPU"),
     ],
@@ -62,13 +69,14 @@ def more_gpus_than_there_are(
     launch: Launch | Unknown,
     raylets: Raylets | Unknown,
 ) -> Iterator[Finding]:
-    """The launch script requests more GPUs than this machine has.
+    """The job requests more GPUs or nodes than it can get.
 
     ## Why it matters
     If the job is to run here, verl stops when it places its workers (`Total available GPUs ... is less than
     total desired GPUs`), or waits forever for nodes that never come. A Ray that the job starts itself counts
     the GPUs of this machine, or those in `CUDA_VISIBLE_DEVICES`: with fewer than the job requests, it always
-    fails. Where no script is named, or the job joins a Ray that runs, the finding is a warning.
+    fails. A batch script that requests fewer nodes or GPUs from Slurm than the job needs fails too, unless
+    options of `sbatch` say otherwise. Where no script is named, or the job joins a Ray that runs, the finding is a warning.
 
     ## How to fix
     Start from the settings that the finding lists. They are computed from this machine, not measured: one
@@ -82,6 +90,13 @@ def more_gpus_than_there_are(
     own = isinstance(launch, Launch) and not launch.submitted and not launch.ray_starts
     if own and configuration.complete and wanted and nodes and has is not None and has < wanted * nodes:
         yield _own_cluster_finding(configuration, wanted, nodes, has)
+        return
+    if (
+        isinstance(launch, Launch)
+        and isinstance(variables, JobVariables)
+        and (found := _more_than_slurm_gives(configuration, variables, launch))
+    ):
+        yield found
         return
     starts_ray = (
         isinstance(variables, JobVariables)
@@ -149,6 +164,33 @@ def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: flo
         stops=(EVERY_JOB,),
         phase="workers",
     )
+
+
+def _more_than_slurm_gives(
+    configuration: Configuration, variables: JobVariables, launch: Launch
+) -> Finding | None:
+    """The finding for a batch script that requests too little. In an allocation, that one counts."""
+    if variables.has(_ALLOCATION) or (variables.has(_RAY_ADDRESS) and not launch.ray_starts):
+        return None
+    for key, given, unit, each in (
+        (NODES, launch.nodes, "node", ""),
+        (GPUS, launch.gpus_per_node, "GPU", " on each node"),
+    ):
+        wanted, word = configuration.number(key), configuration.override_of(key)
+        if word is None or wanted is None or not given or wanted <= given:
+            continue
+        return Finding(
+            f"the job requests {counted(int(wanted), unit)}{each}, but the script requests {given} from Slurm",
+            Evidence(found=f"{given} in #SBATCH", wanted=f"{key}={wanted:g}", read_from=launch.files[0][0]),
+            location=place(word),
+            remedy=f"set {key}={given}, or request {counted(int(wanted), unit)}{each} from Slurm",
+            severity="error",
+            **healed("CFG111", settings(configuration, {key: given}, effect=_EFFECT)),
+            subject=Subject("setting", key),
+            stops=(EVERY_JOB,),
+            phase="workers",
+        )
+    return None
 
 
 def _fewer(there: Configuration, wanted: int, nodes: int, has: int) -> Correction | None:

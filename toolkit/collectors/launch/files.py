@@ -37,6 +37,9 @@ from verl_doctor.toolkit.target import Target
 
 _OPTION = re.compile(r"--?[A-Za-z][\w-]*")
 _SBATCH_NODES = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--nodes(?:=|\s+)|-N\s*)(?:\d+-)?(\d+)(?:\s|$)")
+_SBATCH_GPUS = re.compile(
+    r"#SBATCH\s+(?:.*\s)?(?:--gpus-per-node(?:=|\s+)(?:\w+:)?|--gres(?:=|\s+)(?:\S*,)?gpu:(?:[\w.-]+:)?)(\d+)(?:[,\s]|$)"
+)
 
 
 def read_launch(
@@ -51,7 +54,7 @@ def read_launch(
     settings: list[Setting] = []
     errors: list[ScriptError | None] = []
     named: list[WorkingDir | None] = []
-    nodes: int | None = None
+    nodes = gpus = None
     scripts = [path for path in target.files if _kind(path) == "shell script"]
     for path in target.files:
         kind = _kind(path)
@@ -68,7 +71,8 @@ def read_launch(
             reader.dockerfile(text, str(path))
         else:
             followed = len(reader.unread)
-            nodes = nodes or _nodes_of_batch(text)
+            nodes = nodes or _of_batch(text, _SBATCH_NODES)
+            gpus = gpus or _of_batch(text, _SBATCH_GPUS)
             reader.script(text, str(path), target.words if path == scripts[0] else ())
             if len(reader.unread) > followed and not _has_carriage_returns(str(path), machine):
                 errors.append(refused(str(path), text, machine))
@@ -89,6 +93,7 @@ def read_launch(
         found,
         refused=tuple(error for error in errors if error),
         nodes=nodes,
+        gpus_per_node=gpus,
         working_dir=working_dir,
     )
 
@@ -112,8 +117,8 @@ def _hollow(
             yield supposed
 
 
-def _nodes_of_batch(text: str) -> int | None:
-    """Return the number of nodes that a script's `#SBATCH` lines request: the last line counts; of a range, the maximum.
+def _of_batch(text: str, option: re.Pattern[str]) -> int | None:
+    """Return the number that a script's `#SBATCH` lines request: the last line counts; of a range of nodes, the maximum.
 
     Slurm reads these lines only up to the first command: https://slurm.schedmd.com/sbatch.html
     """
@@ -121,7 +126,7 @@ def _nodes_of_batch(text: str) -> int | None:
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
             break
-        match = _SBATCH_NODES.match(line)
+        match = option.match(line)
         found = int(match[1]) if match else found
     return found
 

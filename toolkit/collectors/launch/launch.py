@@ -120,7 +120,7 @@ class Launch:
     `stopped` is where bash stops before training starts in a script that it can parse. `ray_starts` are the words after
     each `ray start`; `stops_ray`: a `ray stop` precedes all of them. `submitted`: the job is passed to `ray job submit`
     and does not inherit what the script exports. `nodes` is how many nodes a batch script requests from Slurm, None if
-    it does not specify. `limits` are the words after each `ulimit`, "" for an unknown word. `working_dir` is the folder
+    it does not specify; `gpus_per_node` likewise. `limits` are the words after each `ulimit`, "" for an unknown word. `working_dir` is the folder
     that Ray sends with the job. `hollow` are the words of the command in which bash replaces unset variables by
     nothing. `made` are paths that programs called before the job may create, with all below them.
     """
@@ -142,6 +142,7 @@ class Launch:
     working_dir: WorkingDir | None = None
     hollow: tuple[Word, ...] = ()
     made: tuple[str, ...] = ()
+    gpus_per_node: int | None = None
 
 
 def where_set(name: str, variables: Variables, launch: Launch | Unknown) -> list[Setting]:

@@ -577,3 +577,22 @@ def test_a_path_of_the_scripts_own(tmp_path: Path, line: str, lacks: str) -> Non
 def test_what_the_script_may_create_before_the_job(tmp_path: Path, before: str, path: str, may: bool) -> None:
     found = read(tmp_path, f"{before}\n{KNOWN['plain']}\npython3 evaluate.py /data\n")
     assert may_be_made(found, path) is may
+
+
+@pytest.mark.parametrize(
+    ("line", "gpus"),
+    [
+        ("--gpus-per-node=4", 4),
+        ("--gpus-per-node=h100:8", 8),
+        ("-J x --gres=gpu:8", 8),
+        ("--gres gpu:a100:2,nvme:1", 2),
+        ("--gres=nvme:1,gpu:3", 3),
+        ("--gpus=16", None),
+        ("--gres=nvme:4", None),
+    ],
+)
+def test_gpus_of_a_batch_script(line: str, gpus: int | None, tmp_path: Path) -> None:
+    found = read(
+        tmp_path, f"#!/bin/bash\n#SBATCH {line}\npython3 -m verl.trainer.main_ppo a=1\n#SBATCH --gres=gpu:9\n"
+    )
+    assert found.gpus_per_node == gpus
