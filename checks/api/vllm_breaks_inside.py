@@ -1,4 +1,4 @@
-"""VLLM112: vLLM's own modules import from transformers or torch what the one beside it does not have."""
+"""VLLM112: vLLM's own modules import what transformers or torch beside them, or vLLM itself, does not have."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ _OLD_TORCH = ApiUse(
     reason="torch.utils has no new_utility in torch 2.6.0", read_from="/env/torch/utils/__init__.py",
 )  # fmt: skip
 
+_RENAMED = ApiUse(
+    "/env/vllm/engine/arg_utils.py", 30, "inside", "vllm.config:ModelConfig", "missing", "import", BOTH,
+    reason="vllm.config has no ModelConfig in vllm 0.12.0", read_from="/env/vllm/config.py",
+)  # fmt: skip
+
 
 @check(
     "VLLM112",
@@ -46,24 +51,42 @@ _OLD_TORCH = ApiUse(
             seen(_OLD_TORCH),
             expect="vLLM 0.12.0 cannot be imported with this torch: it imports new_utility",
         ),
+        Example(
+            "a fork of vLLM renamed a class and forgot an importer",
+            seen(_RENAMED),
+            expect="vLLM 0.12.0 cannot be imported: its own modules lack ModelConfig",
+        ),
     ],
 )
 def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
-    """This vLLM imports something that the installed transformers or torch does not have.
+    """This vLLM imports something that the installed transformers or torch, or vLLM itself, does not have.
 
     ## Why it matters
     The names that verl imports from vLLM exist, but importing them fails all the same: ImportError from a
     file of vLLM. Each vLLM release is made for one torch and some transformers releases, and a later
-    installation may have replaced them.
+    installation may have replaced them. A name that vLLM's own modules lack was renamed or deleted in a
+    fork while a module still imports it, or two releases of vLLM lie mixed in one folder.
 
     ## How to fix
     Install the release that this vLLM requires (`pip show vllm` names it), or a vLLM made for the installed
     one: `verl-doctor check --tree transformers=DIR --tree vllm=DIR` judges a vLLM and a transformers before
-    they are installed.
+    they are installed. For a name of vLLM itself, restore the name or change its importers, or install vLLM
+    again.
     """
     for group in by_cause(breaks(uses, "inside"), _third):
         third = _third(group[0])
         names = list(dict.fromkeys(use.last for use in group))
+        if third == uses.library.module:
+            yield finding(
+                group,
+                f"vLLM {uses.library.version} cannot be imported: its own modules lack {listed(names, _SHOWN)}, "
+                "which others of them import",
+                found=group[0].reason,
+                wanted="a vLLM whose modules are of one release",
+                remedy="install vLLM again, or change the importers too where this vLLM is a fork",
+                subject=Subject("package", "vllm", "vllm"),
+            )
+            continue
         yield finding(
             group,
             f"vLLM {uses.library.version} cannot be imported with this {third}: it imports "

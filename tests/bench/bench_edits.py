@@ -1,22 +1,25 @@
 """Small edits of real trees of verl and vLLM: what the doctor calls an error, beside what importing and calling really does.
 
-    python tests/bench/bench_edits.py PYTHON [--executed FILE] [--count 300] [--seed 1] [--results FILE]
+    python tests/bench/bench_edits.py PYTHON [--pair VERL VLLM] [--executed FILE] [--count 300] [--seed 1] [--results FILE] [--only WORDS]
 
 PYTHON is the interpreter of an environment with verl, vLLM and torch, which stays as it is: both trees are copied, and each edit is
-made in the copies and taken back. An edit renames, deletes, guards, wraps, aliases, extends or loads lazily what verl takes
-from vLLM or from itself, changes a signature, or asks for vLLM's version in one of the ways of forks.
+made in the copies and taken back. --pair names two unpacked wheels to edit instead of the environment's own packages. An edit renames,
+deletes, moves, copies, guards, wraps, aliases, extends or loads lazily what verl takes from vLLM or from itself, changes a signature
+or a default, or compares vLLM's version in one of the ways of forks. What each kind must come to is fixed beforehand, where it does
+not depend on the place; where Python disagrees with that, the edit is listed, since then the truth of this bench is in doubt.
 
 The truth: the modules of the rollout are imported, then each use of vLLM at a line that a real step of training has run is
 evaluated, and each call bound to the signature of what it calls. FILE has these lines, `verl/file.py:12,13` for a file. The one that
-lies here is of a rehearsal of verl 0.9.1 (`smoke --cpu`) that came to its end: in the functions that ran, the lines that lie under no
-condition. A result is kept in the file of results, so that a run that was stopped goes on. Exit code 1 for a false error, or for less
-than nine tenths of the breaks.
+lies here is of a rehearsal of verl 0.9.1 (`smoke --cpu`) that came to its end, with a mark before each statement of verl's functions.
+For another release, the lines that it shares with that one count. A result is kept in the file of results, so that a run that was
+stopped goes on. Exit code 1 for a false error, or for less than nine tenths of the breaks.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import difflib
 import itertools
 import json
 import os
@@ -50,6 +53,9 @@ EXECUTED = Path(__file__).with_name("executed.txt")
 _FOUND = 0.9  # of the breaks, at least
 _NEW = "new_of_fork"
 
+Result = tuple[str, str, str, str, str]
+"""Its kind, the edit, what Python raised, what the doctor reported, and whether Python disagrees with what was fixed beforehand."""
+
 
 @dataclass(frozen=True)
 class Take:
@@ -76,12 +82,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Edit:
-    """One edit: its kind, what it is made at, the new texts of files, and what is to be tried beside all else."""
+    """One edit: its kind, what it is made at, the new texts of files (None: no file), and what is to be tried beside all else."""
 
     kind: str
     place: str
-    texts: dict[Path, str]
+    texts: dict[Path, str | None]
     probes: tuple[dict[str, Any], ...] = ()
+    breaks: bool | None = None
+    """What it must come to; None where that depends on the place."""
 
     @property
     def key(self) -> str:
@@ -114,6 +122,9 @@ TAKEN = {
 }
 """Each is made twice: with a name that is there and with one that is not (for versions: a limit that is reached, or not)."""
 
+# These break only where what was not found is used; all others break with a wrong name, and `fallback` never does.
+_BY_USE = {"guard", "swallow", "suppress", "getattr with a default"}
+
 _HELPER = "import vllm\nfrom packaging import version\ndef at_least(minimum):\n    return version.parse(vllm.__version__) >= version.parse(minimum)\n"
 _DEFINED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -122,25 +133,26 @@ def _linked(there: str, here: str) -> None:
     Path(here).symlink_to(there)
 
 
+def _version(packages: Path, name: str) -> str:
+    """The version that a package's metadata has."""
+    found = next(packages.glob(f"{name}[-_]*.dist-info/METADATA"))
+    return re.findall(r"(?m)^Version: (.*)$", found.read_text("utf-8"))[0]
+
+
 class Trees:
     """Copies of both trees, with what is edited in them."""
 
-    def __init__(self, packages: Path, home: Path) -> None:
+    def __init__(self, verl: Path, vllm: Path, home: Path) -> None:
         self.verl, self.vllm = home / "own" / "verl", home / "library" / "vllm"
-        shutil.copytree(packages / "verl", self.verl)
+        self.unedited = vllm
+        shutil.copytree(verl / "verl", self.verl)
         # Links but for what is edited: a copy of vLLM would be read from the disk anew.
-        shutil.copytree(packages / "vllm", self.vllm, copy_function=_linked)
-        versions = {
-            name: re.search(
-                r"(?m)^Version: (.*)$", next(packages.glob(f"{name}-*.dist-info/METADATA")).read_text()
-            )
-            for name in ("verl", "vllm")
-        }
-        self.own = Tree(str(self.verl), "verl", versions["verl"][1] if versions["verl"] else "", "--verl")
-        self.library = Tree(str(self.vllm), "vllm", versions["vllm"][1] if versions["vllm"] else "", "--vllm")
+        shutil.copytree(vllm / "vllm", self.vllm, copy_function=_linked)
+        self.own = Tree(str(self.verl), "verl", _version(verl, "verl"), "--verl")
+        self.library = Tree(str(self.vllm), "vllm", _version(vllm, "vllm"), "--vllm")
 
     def paths(self, *, library: bool) -> list[str]:
-        return [str(self.verl.parent), *([str(self.vllm.parent)] if library else [])]
+        return [str(self.verl.parent), str(self.vllm.parent if library else self.unedited)]
 
     def edited(self, edit: Edit) -> Iterator[None]:
         """Make an edit, and take it back."""
@@ -150,10 +162,11 @@ class Trees:
         }
         for path, text in edit.texts.items():
             path.unlink(missing_ok=True)
-            path.write_text(text, "utf-8")
+            if text is not None:
+                path.write_text(text, "utf-8")
         yield
         for path, old in before.items():
-            path.unlink()
+            path.unlink(missing_ok=True)
             if isinstance(old, Path):
                 path.symlink_to(old)
             elif old is not None:
@@ -265,8 +278,11 @@ def evaluated(node: ast.AST) -> Iterator[ast.AST]:
         return
     if isinstance(node, (ast.Call, ast.Attribute, ast.Name)):
         yield node
+    # Python does not evaluate the annotation of a local variable.
+    unread = node.annotation if isinstance(node, ast.AnnAssign) else None
     for child in ast.iter_child_nodes(node):
-        yield from evaluated(child)
+        if child is not unread:
+            yield from evaluated(child)
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -348,13 +364,93 @@ def retaken(take: Take, way: str, *, wrong: bool, version: str, top: Path) -> Ed
         words["x"] = _NEW
     others = [alias for alias in take.node.names if (alias.asname or alias.name) != take.bound]
     rest = [ast.unparse(ast.ImportFrom(take.node.module, others, 0))] if others else []
-    texts = {take.file: spliced(text, take.node, "\n".join([TAKEN[way].format(**words), *rest]))}
+    texts: dict[Path, str | None] = {
+        take.file: spliced(text, take.node, "\n".join([TAKEN[way].format(**words), *rest]))
+    }
     if way == "own helper":
         texts[top / "helper_of_fork.py"] = _HELPER
     if way == "own shim":
         texts[top / "shim_of_fork.py"] = TAKEN["swallow"].format(**words) + "\n"
+    breaks = None if way == "subclass" or (wrong and way in _BY_USE) else wrong and way != "fallback"
+    place = f"{take.file.name} {take.module}:{take.name}"
+    return Edit(f"take: {way}{', wrong' if wrong else ''}", place, texts, breaks=breaks)
+
+
+MOVES = ("moved", "moved with its importers", "moved with a module left behind", "moved and named again")
+
+
+def moved(sites: Sites, take: Take, way: str) -> Edit | None:
+    """A module of verl under another name."""
+    file = sites.file_of(take.module)
+    if file is None or file.name == "__init__.py":
+        return None
+    new = f"{take.module}_of_fork"
+    texts: dict[Path, str | None] = {
+        file: None,
+        file.with_name(f"{file.stem}_of_fork.py"): file.read_text("utf-8"),
+    }
+    if way == "moved with its importers":
+        old = re.compile(rf"\b{re.escape(take.module)}\b")
+        package, _, name = take.module.rpartition(".")
+        for path in sites.trees.verl.rglob("*.py"):
+            text = path.read_text("utf-8")
+            if path != file and (name in text):
+                after = old.sub(new, text)
+                after = re.sub(
+                    rf"(?m)^(\s*from (?:{re.escape(package)}|\.+) import (?:.*, )?){name}\b",
+                    rf"\1{name}_of_fork as {name}",
+                    after,
+                )
+                after = re.sub(rf"(?m)^(\s*from \.+){name}\b", rf"\1{name}_of_fork", after)
+                if after != text:
+                    texts[path] = after
+    if way == "moved with a module left behind":
+        texts[file] = f"from {new} import *\nfrom {new} import {take.name}\n"
+    if way == "moved and named again":
+        texts[file] = (
+            f"import sys\nfrom {new.rpartition('.')[0]} import {new.rpartition('.')[2]} as _moved_by_fork\nsys.modules[__name__] = _moved_by_fork\n"
+        )
     return Edit(
-        f"take: {way}{', wrong' if wrong else ''}", f"{take.file.name} {take.module}:{take.name}", texts
+        f"module: {way}", f"{file.name} {take.module}", texts, breaks=True if way == "moved" else None
+    )
+
+
+COPIES = ("copied", "copied with a name that is gone", "copied with a function that is gone")
+
+
+def copied(sites: Sites, take: Take, way: str) -> Edit | None:
+    """A copy of a module of vLLM in verl, from which a name is taken."""
+    file = sites.home(take.module, take.name)
+    if file is None or file.name == "__init__.py":
+        return None
+    text, home = (
+        file.read_text("utf-8"),
+        ".".join(file.relative_to(sites.trees.vllm.parent).with_suffix("").parts),
+    )
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            return None
+    own = "class " if re.search(rf"(?m)^class {take.name}\b", text) else "def "
+    if way == "copied with a name that is gone":
+        text = re.sub(
+            rf"(?m)^(?=(?:async )?(?:@|{own}){take.name}\b)", f"from {home} import {_NEW}\n", text, count=1
+        )
+        if _NEW not in text:
+            return None
+    if way == "copied with a function that is gone":
+        text = re.sub(rf"\b{take.name}\b", f"{take.name}_of_fork", text)
+    others = [alias for alias in take.node.names if (alias.asname or alias.name) != take.bound]
+    rest = [ast.unparse(ast.ImportFrom(take.node.module, others, 0))] if others else []
+    taken = f"from verl.copy_of_fork import {take.name} as {take.bound}"
+    texts: dict[Path, str | None] = {
+        take.file: spliced(take.file.read_text("utf-8"), take.node, "\n".join([taken, *rest])),
+        sites.trees.verl / "copy_of_fork.py": text,
+    }
+    return Edit(
+        f"vendored: {way}",
+        f"{take.file.name} {take.module}:{take.name}",
+        texts,
+        breaks=way != "copied" or None,
     )
 
 
@@ -391,13 +487,19 @@ def redefined(file: Path, name: str, way: str, place: str) -> Edit | None:
         lines.append("\n" + added.format(**words) + "\n")
     else:
         lines[first : node.end_lineno] = ["pass\n"]
-    return Edit(f"{place}: {way}", f"{file.name} {name}", {file: "".join(lines)})
+    return Edit(
+        f"{place}: {way}",
+        f"{file.name} {name}",
+        {file: "".join(lines)},
+        breaks=way in {"deleted", "renamed"} or None,
+    )
 
 
 SIGNATURES = (
     "parameter renamed",
     "parameter required",
     "parameter optional",
+    "default changed",
     "keyword added",
     "argument added",
 )
@@ -457,6 +559,16 @@ def resigned(call: Call, file: Path | None, way: str) -> Edit | None:
         lines[head : function.end_lineno] = [
             old.sub(f"{names[0]}_of_fork", line) for line in lines[head : function.end_lineno]
         ]
+    elif way == "default changed":
+        if not function.args.defaults:
+            return None
+        default = function.args.defaults[-1]
+        if default.end_lineno != default.lineno:
+            return None
+        line = lines[default.lineno - 1].encode()
+        lines[default.lineno - 1] = (
+            line[: default.col_offset] + b"None" + line[default.end_col_offset :]
+        ).decode()
     else:
         added = ast.parse(f"def f(*, added_by_fork{'=1' if way == 'parameter optional' else ''}): ...").body[
             0
@@ -467,7 +579,8 @@ def resigned(call: Call, file: Path | None, way: str) -> Edit | None:
         function.body, function.decorator_list = [ast.Pass()], []
         signature = ast.unparse(function).rpartition("\n")[0]
         lines[head:body] = [" " * function.col_offset + signature + "\n"]
-    return Edit(f"call: {way}", place, {file: "".join(lines)})
+    quiet = way in {"parameter optional", "default changed"}
+    return Edit(f"call: {way}", place, {file: "".join(lines)}, breaks=False if quiet else None)
 
 
 def edits(sites: Sites, chance: random.Random) -> Iterator[Edit]:
@@ -484,6 +597,12 @@ def edits(sites: Sites, chance: random.Random) -> Iterator[Edit]:
         call = chance.choice(sites.calls)
         return resigned(call, sites.home(call.module, call.name), way)
 
+    def relocated(way: str) -> Edit | None:
+        return moved(sites, chance.choice(sites.own), way)
+
+    def vendored(way: str) -> Edit | None:
+        return copied(sites, chance.choice(sites.takes), way)
+
     classes = [take for take in sites.takes if take.name[0].isupper()]
 
     def taken(way: str, *, wrong: bool) -> Edit:
@@ -493,6 +612,8 @@ def edits(sites: Sites, chance: random.Random) -> Iterator[Edit]:
     makers += [partial(taken, way, wrong=wrong) for way, wrong in itertools.product(TAKEN, (False, True))]
     makers += [partial(defined, where, way) for where, way in itertools.product(("verl", "vLLM"), DEFINED)]
     makers += [partial(signed, way) for way in SIGNATURES if sites.calls]
+    makers += [partial(relocated, way) for way in MOVES]
+    makers += [partial(vendored, way) for way in COPIES]
     while True:
         for make in makers:
             edit = make()
@@ -566,6 +687,20 @@ def _remember_parsed() -> None:
             module.parse = known  # type: ignore[attr-defined]
 
 
+def python_packages(python: Path) -> Path:
+    """Where an environment has its packages."""
+    return next(python.parent.parent.glob("lib/python3*/site-packages"))
+
+
+def shared_lines(there: Path, here: Path, lines: set[int]) -> set[int]:
+    """The lines of one file that another has too, as it numbers them."""
+    before, after = (file.read_text("utf-8").splitlines() for file in (there, here))
+    blocks = difflib.SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    return {
+        line - block.a + block.b for block in blocks for line in lines if 0 <= line - 1 - block.a < block.size
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="edits of real trees, judged and tried")
     parser.add_argument("python", type=Path)
@@ -573,28 +708,28 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path)
+    parser.add_argument("--pair", type=Path, nargs=2, metavar=("VERL", "VLLM"))
+    parser.add_argument("--only", default="", help="edits whose name has these words")
     options = parser.parse_args()
     python = options.python.absolute()
-    packages = next(python.parent.parent.glob("lib/python3*/site-packages"))
+    packages = python_packages(python)
     with tempfile.TemporaryDirectory() as home:
-        pair = Trees(packages, Path(home))
+        pair = Trees(*(options.pair or (packages, packages)), Path(home))
         results = measured(pair, python, Path(home), options)
     counts = Counter(kind for kind, *_ in results)
     by_kind = Counter((key.partition(" |")[0], kind) for kind, key, *_ in results)
     for (edit, kind), count in sorted(by_kind.items()):
         print(f"{edit}: {kind} {count}")
-    for kind, key, raised, found in results:
-        if kind in {"missed", "false"}:
-            print(f"{kind}: {key}: {raised or found}")
+    for kind, key, raised, found, doubt in results:
+        if kind in {"missed", "false"} or doubt:
+            print(f"{kind}{doubt}: {key}: {raised or found}")
     breaks = counts["found"] + counts["missed"]
     print(f"{len(results)} edits: {counts['found']} of {breaks} breaks found, {counts['false']} false errors")
     return 1 if counts["false"] or counts["found"] < _FOUND * breaks else 0
 
 
-def measured(
-    pair: Trees, python: Path, home: Path, options: argparse.Namespace
-) -> list[tuple[str, str, str, str]]:
-    """Kind of the result, edit, what Python raised and what the doctor said, for each edit."""
+def measured(pair: Trees, python: Path, home: Path, options: argparse.Namespace) -> list[Result]:
+    """What came of each edit."""
     _remember_parsed()
     modules = entries(pair.own)
     first = Oracle(python, home, [])
@@ -605,7 +740,9 @@ def measured(
     executed: dict[str, set[int]] = {}
     for line in options.executed.read_text("utf-8").splitlines():
         file, _, numbers = line.partition(":")
-        executed[file] = set(map(int, numbers.split(",")))
+        there, here = python_packages(python) / file, pair.verl.parent / file
+        if here.exists():
+            executed[file] = shared_lines(there, here, set(map(int, numbers.split(","))))
     takes, own, calls, probes = [], [], [], []
     for module, file in sorted(loaded["files"].items()):
         if not file.startswith(f"{pair.verl}/") or not file.endswith(".py"):
@@ -637,17 +774,16 @@ def measured(
         f"{len(takes)} imports of vLLM, {len(own)} of verl, {len(calls)} calls, {len(probes)} probes; before any edit: {before}, {base}",
         flush=True,
     )
-    done = {}
+    done: dict[str, Result] = {}
     if options.results and options.results.exists():
         done = {
-            entry[1]: tuple(entry)
-            for entry in map(json.loads, options.results.read_text("utf-8").splitlines())
+            entry[1]: (*entry,) for entry in map(json.loads, options.results.read_text("utf-8").splitlines())
         }
-    results: dict[str, tuple[str, str, str, str]] = {}
+    results: dict[str, Result] = {}
     for edit in edits(Sites(pair, takes, own, calls), random.Random(options.seed)):
         if len(results) >= options.count:
             break
-        if edit.key in results:
+        if edit.key in results or options.only not in edit.key:
             continue
         if edit.key not in done:
             library = any(path.is_relative_to(pair.vllm) for path in edit.texts)
@@ -663,7 +799,8 @@ def measured(
                 text for key, text in real["failed"].items() if key not in usual
             )
             kind = "found" if raised and found else "missed" if raised else "false" if found else "silent"
-            done[edit.key] = (kind, edit.key, raised[:300], found[:300])
+            doubt = "" if edit.breaks in (None, bool(raised)) else ", Python disagrees with what was fixed"
+            done[edit.key] = (kind, edit.key, raised[:300], found[:300], doubt)
             if options.results:
                 with options.results.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(done[edit.key]) + "\n")

@@ -1,4 +1,4 @@
-"""A library's own imports of third packages: a break inside vLLM because of the installed transformers.
+"""A library's own imports: a break inside vLLM because of the installed transformers, or of an edit of vLLM itself.
 
 Loading one module of vLLM loads hundreds. Imports at the left margin are followed, as text only: an indented
 import is inside a `try`, a branch or a function, and is skipped. A miss is then confirmed in the syntax tree.
@@ -20,12 +20,13 @@ _IMPORT = re.compile(
     rb"^(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([\w.]+))", re.MULTILINE
 )
 _NAME = re.compile(rb"[A-Za-z_]\w*")
+_LETTER = re.compile(rb"\w")
 _COMMENT = re.compile(rb"#[^\n]*")
 
 
 @dataclass(frozen=True, slots=True)
 class InnerMiss:
-    """A missing name of a third package that a module of the library imports, and the paths that fail."""
+    """A missing name that a module of the library imports from a third package or from the library, and the paths that fail."""
 
     path: str
     line: int
@@ -40,9 +41,14 @@ def misses_inside(
     library: SourceTree, starts: Mapping[str, Iterable[str]], thirds: Sequence[SourceTree]
 ) -> Iterator[InnerMiss]:
     """The misses in what the library loads. `starts` maps each job path to the modules of the library that it imports."""
-    sources, reader = Sources(list(thirds)), _Loaded(library, frozenset(third.name for third in thirds))
+    sources, reader = (
+        Sources([*thirds, library]),
+        _Loaded(library, frozenset(third.name for third in thirds)),
+    )
     loaded = {path: reader.closure(modules) for path, modules in starts.items()}
-    for module in sorted({module for modules in loaded.values() for module in modules}):
+    every = {module for modules in loaded.values() for module in modules}
+    reader.want_own(every)
+    for module in sorted(every):
         for source, name in sorted(set(reader.wanted.get(module, ()))):
             answer = sources.import_name(source, name) if name else sources.import_module(source)
             file = library.locate(module)
@@ -55,11 +61,15 @@ def misses_inside(
 
 
 class _Loaded:
-    """Follows the imports of a library, each module once. `wanted` is what each module imports from the third packages."""
+    """Follows the imports of a library, each module once.
+
+    `wanted` is what each module imports from the third packages, `own` what it imports from the library itself.
+    """
 
     def __init__(self, library: SourceTree, thirds: frozenset[str]) -> None:
         self.library, self.thirds = library, thirds
         self.wanted: dict[str, list[tuple[str, str]]] = {}
+        self.own: dict[str, set[tuple[str, str]]] = {}
         self._next: dict[str, list[str]] = {}
 
     def closure(self, starts: Iterable[str]) -> set[str]:
@@ -71,6 +81,22 @@ class _Loaded:
                 found.add(module)
                 waiting += [module.rpartition(".")[0], *self._imports(module)]
         return found
+
+    def want_own(self, modules: set[str]) -> None:
+        """Add to `wanted` what these modules import from the library and its text nowhere mentions."""
+        by_target: dict[str, list[tuple[str, str]]] = {}
+        for module in modules:
+            for target, name in self.own.get(module, ()):
+                by_target.setdefault(target, []).append((module, name))
+        for target, users in by_target.items():
+            file = self.library.locate(target)
+            readable = file is not None and file.kind in {"module", "package"}
+            source = read(file.path) if file is not None and readable else b""
+            for module, name in users:
+                if file is None or (
+                    isinstance(source, bytes) and readable and not _mentions(source, name.encode())
+                ):
+                    self.wanted.setdefault(module, []).append((target, name))
 
     def _imports(self, module: str) -> list[str]:
         if module not in self._next:
@@ -87,9 +113,21 @@ class _Loaded:
             if target.partition(".")[0] in self.thirds:
                 self.wanted.setdefault(module, []).extend((target, name) for name in names)
             elif self.library.own_name(target) == target:
+                self.own.setdefault(module, set()).update((target, name) for name in names)
                 yield target
                 inner = (f"{target}.{name}" for name in names if name)
                 yield from (name for name in inner if self.library.locate(name) is not None)
+
+
+def _mentions(source: bytes, name: bytes) -> bool:
+    """Whether a text has this whole word. Regular expressions would have to be compiled for thousands of names."""
+    begin = source.find(name)
+    while begin >= 0 and name:
+        around = source[max(begin - 1, 0) : begin] + source[begin + len(name) : begin + len(name) + 1]
+        if not _LETTER.search(around):
+            return True
+        begin = source.find(name, begin + 1)
+    return not name
 
 
 def _full(target: str, package: str) -> str:
@@ -107,9 +145,10 @@ def _confirmed(file: ModuleFile, source: str, name: str) -> tuple[int, int] | No
     """The place of the import at the module's top level; None if the match was inside other text."""
     text = read(file.path)
     tree = parse(text, file.path) if isinstance(text, bytes) else text
+    package = file.name if file.kind == "package" else file.name.rpartition(".")[0]
     for node in tree.body if isinstance(tree, ast.Module) else ():
         match node:
-            case ast.ImportFrom(module=module, names=aliases, level=0) if module == source:
+            case ast.ImportFrom(names=aliases) if absolute(node, package) == source:
                 for alias in aliases:
                     if alias.name == name:
                         return alias.lineno, alias.col_offset

@@ -31,7 +31,15 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.process.gc_pause import collection_put_off
 from verl_doctor.toolkit.sources.python.moved import definitions
 from verl_doctor.toolkit.sources.python.resolve import Sources, may_be_built
-from verl_doctor.toolkit.sources.python.source import ModuleFile, SourceTree, Unreadable, dotted, parse, read
+from verl_doctor.toolkit.sources.python.source import (
+    ModuleFile,
+    SourceTree,
+    Unreadable,
+    dotted,
+    parse,
+    read,
+    walk,
+)
 from verl_doctor.toolkit.sources.python.summary import absolute
 from verl_doctor.toolkit.sources.python.summary_class import is_type_checking
 from verl_doctor.toolkit.sources.python.symbols import Module
@@ -88,11 +96,11 @@ def _suppresses(item: ast.withitem) -> bool:
 _Answer = TypeVar("_Answer", bound=ApiUses)
 _STRATEGY = "actor_rollout_ref.actor.strategy"
 _LONGEST_QUOTE = 200  # characters
+_MOST_STARS = 3
 # A name that a module binds plainly, at the left margin or in a list of imports.
 _BOUND = rb"(?m)^(?:(?:async )?def |class |from [^\n]*|import [^\n]*)?\b%b\b"
 # Ways in which a module may have names that reading does not reveal.
 _OTHERWISE_BOUND = (
-    b"import *",
     b"__getattr__",
     b"globals()",
     b"locals()",
@@ -192,7 +200,7 @@ def _found(reached: dict[str, Reach], reading: _Reading) -> Iterator[ApiUse]:
 
 
 def _inside(library: Tree, found: list[ApiUse], beside: Iterable[Tree]) -> Iterator[ApiUse]:
-    """The names that the library's own modules, as far as the paths load them, fail to import from other packages."""
+    """The names that the library's own modules, as far as the paths load them, fail to import."""
     starts: dict[str, set[str]] = {}
     for use in found:
         if use.kind == "import" and use.resolution == "present" and not use.when and not use.guard:
@@ -200,8 +208,8 @@ def _inside(library: Tree, found: list[ApiUse], beside: Iterable[Tree]) -> Itera
                 starts.setdefault(path, set()).add(use.name.partition(":")[0])
     others = {other.module: other for other in beside}
     trees = [SourceTree(Path(tree.folder), tree.module) for tree in (library, *others.values())]
-    for miss in misses_inside(trees[0], starts, trees[1:]) if starts and others else ():
-        other = others[re.split("[.:]", miss.name, maxsplit=1)[0]]
+    for miss in misses_inside(trees[0], starts, trees[1:]) if starts else ():
+        other = others.get(re.split("[.:]", miss.name, maxsplit=1)[0], library)
         yield ApiUse(
             miss.path, miss.line, "inside", miss.name, "missing", "import", miss.paths,
             reason=f"{miss.reason} in {other.module} {other.version}".rstrip(), read_from=miss.read_from,
@@ -409,8 +417,11 @@ class _Reading:
             kind = "reader"
         return Unread(file.name, str(file.path), why.reason, line=why.line, kind=kind)
 
-    def is_unbound(self, module: str, name: str) -> bool:
-        """Whether a module of verl certainly does not bind a name that another module imports from it."""
+    def is_unbound(self, module: str, name: str, stars: int = _MOST_STARS) -> bool:
+        """Whether a module of verl certainly does not bind a name that another module imports from it.
+
+        At most so many star imports are followed, one behind the other.
+        """
         file = self.verl.locate(module)
         if (
             file is None
@@ -422,9 +433,13 @@ class _Reading:
         if isinstance(source, Unreadable) or re.search(_BOUND % re.escape(name.encode()), source):
             return False
         tree = parse(source, file.path)
-        if isinstance(tree, Unreadable) or not tree.body or may_be_built(name):
+        if isinstance(tree, Unreadable) or not tree.body:
+            return False
+        if file.kind == "package" and may_be_built(name):
             return False
         if any(word in source for word in _OTHERWISE_BOUND):
+            return False
+        if not all(self._passes_over(star, name, stars) for star in _stars(tree, file)):
             return False
         self.sources.add(tree, file)
         found = self.sources.module(module)
@@ -432,6 +447,15 @@ class _Reading:
             Reader(self.sources, found, self.versions, self.around) if isinstance(found, Module) else None
         )
         return reader is not None and Helpers(reader, tree).is_unbound(module, name)
+
+    def _passes_over(self, star: str, name: str, stars: int) -> bool:
+        """Whether `from star import *` certainly does not bind a name."""
+        file = self.verl.locate(star)
+        source = read(file.path) if file is not None and file.kind in {"module", "package"} else None
+        if not isinstance(source, bytes) or not stars:
+            return False
+        private = name.startswith("_") and b"__all__" not in source
+        return private or self.is_unbound(star, name, stars - 1)
 
     def lacks(self, name: str) -> Unread | None:
         """The place where verl imports or registers a missing module of its own; None for any other."""
@@ -485,6 +509,14 @@ def _moved_name(use: ApiUse, library: SourceTree) -> str:
         return use.name.rpartition(":")[2] if ":" in use.name else ""
     owner, _, name = use.name.rpartition(".")
     return name if use.kind == "attribute" and library.locate(owner) is not None else ""
+
+
+def _stars(tree: ast.Module, file: ModuleFile) -> Iterator[str]:
+    """The modules from which a module imports everything."""
+    package = file.name if file.kind == "package" else file.name.rpartition(".")[0]
+    for node in walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            yield absolute(node, package)
 
 
 def _optional(reached: Iterable[Reach], reading: _Reading) -> set[str]:

@@ -16,7 +16,7 @@ class ApiUse:
     what is used (`module:name` for an import, `callee(argument)` for an argument). An "option" is passed on the
     library's command line, a "patch" is a name that verl replaces, "sent" a method that it has workers run by
     name. An "override", a "result" and an "abstract" method concern classes that extend the library's. An
-    "inside" use is an import by the library itself from a third package. A "refusal" is what verl itself raises
+    "inside" use is an import by the library itself, from a third package or from its own modules. A "refusal" is what verl itself raises
     about this release, with the message as its name; a "distribution" what it raises because pip has the
     library under the name `name`.
 

@@ -243,6 +243,10 @@ class Sources:
             return Present(present[0].definition)
         if present:
             return Present(Opaque(f"{module.name}.{name} is bound in {len(present)} ways"))
+        lacked = [resolved for resolved in answers if isinstance(resolved, Missing)]
+        # A module that hands on what is missing fails itself, or catches that and does not bind the name either.
+        if lacked and len(lacked) == len(bindings) and not (module.open or module.stars or module.lazy):
+            return lacked[0]
         return Unresolved(f"{module.name} binds {name}, which leads nowhere")
 
     def _follow(self, binding: Binding, seen: _Seen) -> Answer:

@@ -17,6 +17,7 @@ COMPAT = """
 """
 SHIM = "try:\n    from vllm.a import gone\nexcept ImportError:\n    pass"
 LAZY = "def __getattr__(name):\n    return name"
+HELD = {"utils__old": "from verl.utils.new import *", "utils__new": "def shown(): ...\ndef _kept(): ..."}
 TAKE = "\n    from vllm.a import gone"
 NONE = "try:\n    from vllm.a import gone\nexcept ImportError:\n    gone = None\n"
 PASS = "try:\n    from vllm.a import gone\nexcept ImportError:\n    pass\n"
@@ -25,7 +26,7 @@ START = "class Server:\n    def launch(self):\n        "
 
 
 def stops(tmp_path, server: str) -> bool:
-    found = compare(tmp_path, server, VLLM, utils__compat=COMPAT, utils__shim=SHIM, utils__lazy=LAZY)
+    found = compare(tmp_path, server, VLLM, utils__compat=COMPAT, utils__shim=SHIM, utils__lazy=LAZY, **HELD)
     return any(use.breaks and use.paths and not use.when for use in found.uses) or any(
         file.paths and file.kind == "missing" for file in found.unread
     )
@@ -50,6 +51,9 @@ def stops(tmp_path, server: str) -> bool:
         (f"from verl.utils.compat import at_least\nif at_least('0.11', exactly=True):{TAKE}", False),
         (f"from verl.utils.compat import NEW\nif not NEW:{TAKE}", False),
         (f"USE = False\nif USE:{TAKE}", False),
+        ("from verl.utils.old import shown", False),
+        ("from verl.utils.old import _kept", True),
+        ("from verl.utils.old import lost", True),
         (f"{NONE}{START}gone(1)", True),
         (f"{NONE}{START}if gone is not None:\n            gone(1)", False),
         (f"{NONE}{START}gone.make()", True),

@@ -51,7 +51,10 @@ def test_a_name_that_a_module_deep_inside_takes_is_found_with_its_line(tmp_path)
     ],
 )
 def test_every_way_of_importing_is_followed(tmp_path, text):
-    files = {"entry.py": f"{text}\ndef start(): ...", "config.py": "import transformers.gone"}
+    files = {
+        "entry.py": f"{text}\ndef start(): ...",
+        "config.py": "import transformers.gone\nanything = a = b = 1",
+    }
     assert [use.name for use in inside(tmp_path, files)] == ["transformers.gone"]
 
 
@@ -94,6 +97,51 @@ def test_a_module_that_serves_names_in_ways_that_cannot_be_read_is_not_called_la
     assert (
         inside(tmp_path, {"entry.py": "from transformers import gone\ndef start(): ..."}, third=third) == []
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("from .parts import gone", "vllm.parts:gone"),
+        ("from vllm.parts import there, gone as x", "vllm.parts:gone"),
+        ("from vllm.lost import there", "vllm.lost:there"),
+        ("import vllm.lost", "vllm.lost"),
+    ],
+)
+def test_a_name_that_a_fork_of_vllm_took_from_its_own_modules_is_found(tmp_path, text, name):
+    files = {"entry.py": f"{text}\ndef start(): ...", "parts.py": "there = gone_for_good = 1"}
+    (use,) = inside(tmp_path, files)
+    assert (use.name, use.line, use.phase) == (name, 1, "import")
+    assert use.path.endswith("vllm/entry.py")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from .parts import there",
+        "from . import parts",
+        "from vllm._C import gone",
+        "try:\n    from .parts import gone\nexcept ImportError: ...",
+        "from .lazy import gone",
+        "from .handed_on import there",
+    ],
+)
+def test_what_vllm_has_builds_or_makes_itself_is_silent(tmp_path, text):
+    files = {
+        "parts.py": "there = 1", "lazy.py": "def __getattr__(name): return 1", "handed_on.py": "from .parts import *",
+    }  # fmt: skip
+    assert inside(tmp_path, {"entry.py": f"{text}\ndef start(): ...", **files}) == []
+
+
+@pytest.mark.parametrize("rest", ["", "x = 1", "if x:\n    from .other import start"])
+def test_a_name_that_a_module_hands_on_and_does_not_have_is_missing(tmp_path, rest):
+    files = {"entry.py": f"from .parts import start\n{rest}", "parts.py": "", "other.py": ""}
+    other = Tree(str(write(tmp_path / "transformers", TRANSFORMERS)), "transformers", "5.0.0", "")
+    found = read_trees(
+        VllmUses, verl(tmp_path, SERVER), vllm(tmp_path, files), "", Surroundings(beside=(other,))
+    )
+    assert isinstance(found, VllmUses)
+    assert [use.name for use in found.uses if use.kind == "import" and use.breaks] == ["vllm.entry:start"]
 
 
 @pytest.mark.real
