@@ -89,6 +89,8 @@ def scored(thread: Thread) -> Score:
     told = reading.first or reading.error or next(iter(reading.consequences), None)
     words, lines = (told.words, "\n".join(told.lines)) if told is not None else ("", "")
     code, title = name_of(reading.first) if reading.first is not None else ("", "")
+    if reading.first is not None and reading.first.blame is not None:
+        title = ""  # it repeats the place, which names packages whatever the remedy is
     remedy = f"{title}; {remedy_of(reading.first)}" if reading.first is not None else ""
     return Score(thread, word, words, lines, remedy, code, int(answer.exit_code))
 
