@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from verl_doctor.toolkit.logs.blame import STANDARD, is_of_the_job, package_of
+from verl_doctor.toolkit.logs.blame import is_of_the_job, own_frames, package_of
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 
@@ -129,7 +129,7 @@ _CALL = re.compile(
 )
 _NO_ATTRIBUTE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 _NO_MEMBER = re.compile(
-    r"'(\w+)' object has no attribute '(\w+)'|type object '(\w+)' has no attribute '(\w+)'"
+    r"'(\w+)' object has no attribute '(\w+)'|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
 )
 # A message may be one long word: a pattern with three repetitions that can all begin anywhere in it would take hours.
 _SYMBOL = re.compile(r": undefined symbol: (\S+)")
@@ -144,7 +144,8 @@ _PIP = re.compile(
 )
 _NOT_INSTALLED = re.compile(
     r"the package (\w[\w-]*) seems to be not installed|requires? the following packages? [^:]*: ([\w-]+)|[Rr]equires the (\w[\w-]*) (?:library|package)|"
-    r"No package metadata was found for ([\w-]+)|[Pp]lease install (?:the )?`?([\w-]+)`? (?:first|to )"
+    r"No package metadata was found for ([\w-]+)|[Pp]lease install (?:the )?`?([\w-]+)`? (?:first|to )|"
+    r"^(?!Module\b|Package\b|Library\b|It\b|This\b)([A-Za-z][\w-]*) (?:was|is) not (?:found|installed)\b"
 )
 # A sentence, which may contain a decimal number, and the phrases with which a program requests something.
 _SENTENCE = re.compile(r"(?:[^.!?;]|\.(?=\S))+[.!?;]?")
@@ -152,6 +153,18 @@ _ASKS = re.compile(
     r"\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ii]nstall|[Uu]pgrade|[Uu]pdate|[Ss]pecify)\b|"
     r"\bmust\b|\bshould (?:be|have|match)\b|\b(?:valid|allowed|possible|supported|available|current) (?:values?|options?|choices?|columns?|keys?)\b|\b[Cc]hoose from\b"
 )
+# Exceptions by which a package's own code fails, those that its input may cause too, and packages that call what others give them.
+_INTERNAL = frozenset(
+    {"AttributeError", "AssertionError", "NameError", "UnboundLocalError", "NotImplementedError"}
+)
+_ON_INPUT = frozenset({"KeyError", "IndexError", "TypeError"})
+_OF_INPUT = re.compile(r"'(?:str|list|dict|tuple|int|float|bool|set)' object")
+_PASSING = frozenset(
+    {"ray", "torch", "hydra", "uvloop", "asyncio", "triton", "numpy", "accelerate", "datasets", "pandas"}
+)
+_NONE = "'NoneType' object"
+_LAZY = "Failed to import "  # transformers and trl, of a module that they import when it is used
+_OF_PYTHON = re.compile(r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not ")
 _SILENT = frozenset({"RayTaskError", "KeyError", "CalledProcessError", "OutOfMemoryError"})
 _LONGEST = 1500  # characters of a message that are searched for sentences
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
@@ -163,6 +176,12 @@ class _Place:
 
     package: str
     words: str
+    caller: str = ""
+    """The nearest other package, or file of the job, that called it; "" for none."""
+    code: str = ""
+    """The source line, where the traceback has it."""
+    at: str = ""
+    """The file and the line."""
 
 
 def advised(raised: Raised, lines: Sequence[Line]) -> str:
@@ -179,21 +198,31 @@ def advised(raised: Raised, lines: Sequence[Line]) -> str:
         partial(_of_data, raised, place),
         partial(_of_text, raised),
         partial(_demanded, raised),
+        partial(_of_releases, raised, place, lines),
     )
     return next((found for reader in readers if (found := reader())), "")
 
 
 def _place(frames: Sequence[Frame]) -> _Place:
     """Return the deepest place outside the standard library."""
-    own = [frame for frame in frames if not STANDARD.search(frame.path)]
+    own = own_frames(frames)
     if not own:
         return _Place("", "")
     deepest = own[-1]
-    file = deepest.path.rpartition("/")[2]
+    at = _at(deepest)
     if is_of_the_job(deepest):
-        return _Place("", f"{file}:{deepest.line}")
+        return _Place("", at, code=deepest.code, at=at)
     package = package_of(deepest)
-    return _Place(package, package or f"{file}:{deepest.line}")
+    callers = (
+        _at(frame) if is_of_the_job(frame) else package_of(frame)
+        for frame in reversed(own[:-1])
+        if package_of(frame) not in {package, *_PASSING}
+    )
+    return _Place(package, package or at, next(callers, ""), deepest.code, at)
+
+
+def _at(frame: Frame) -> str:
+    return f"{frame.path.rpartition('/')[2]}:{frame.line}"
 
 
 def _recommended(raised: Raised, place: _Place) -> str:
@@ -204,16 +233,24 @@ def _recommended(raised: Raised, place: _Place) -> str:
         return f"{found[1].strip()}, for the job's Python, on every node"
     if found := _NOT_INSTALLED.search(raised.message):
         name = next(filter(None, found.groups())).strip()
-        return f"pip install {_named(name)} for the job's Python, on every node" + (
-            f": {place.words} requests it" if place.words else ""
-        )
+        return _installing(name, known=True) + (f": {place.words} requests it" if place.words else "")
     return ""
+
+
+def _installing(name: str, *, known: bool) -> str:
+    """How to install a module or a package. `known` is whether an unfamiliar name is that of a package."""
+    top = name if name in _DISTRIBUTIONS else name.lower()
+    distribution = _DISTRIBUTIONS.get(top, name.replace("_", "-") if known or name in _PLAIN else "")
+    if distribution:
+        return f"pip install {distribution} for the job's Python, on every node"
+    return f"install what provides the module {top} for the job's Python, from its project where the package index has none"
 
 
 def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     """A missing module: the package is not installed, or its release does not have that module."""
     found = _MISSING.search(raised.message)
-    if found is None or "ImportError" not in raised.name.replace("ModuleNotFoundError", "ImportError"):
+    is_import = raised.name.endswith(("ImportError", "ModuleNotFoundError"))
+    if found is None or not (is_import or _LAZY in raised.message):
         return ""
     module = found[1]
     top, dot, _ = module.partition(".")
@@ -228,12 +265,7 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
             if place.words
             else ""
         )
-    name = _DISTRIBUTIONS.get(top, top.replace("_", "-") if top in _PLAIN else "")
-    how = (
-        f"pip install {name} for the job's Python, on every node"
-        if name
-        else f"install what provides the module {top} for the job's Python, from its project where the package index has none"
-    )
+    how = _installing(top, known=top in _PLAIN)
     return f"{how}: {place.words} imports it" if place.words else how
 
 
@@ -248,9 +280,10 @@ def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     importer = place.words or "the importer"
     if place.package == top:
         return f"the installation of {top} is of two releases at once: pip install --force-reinstall {_named(top)}"
+    of_package = f" (pip show {place.package})" if place.package else ""
     return (
         f"the installed {_dated(top, lines)} has no {name}, which {importer} imports from {module}: they are of different releases. Install the {top} that "
-        f"{importer} was made for (pip show {place.package or importer}), or the {place.package or 'code'} for this {top}"
+        f"{importer} was made for{of_package}, or the {place.package or 'code'} for this {top}"
     )
 
 
@@ -297,7 +330,7 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
             f"(python -c 'import {top}; print({top}.__file__)' shows which one is imported)"
         )
     if found := _NO_MEMBER.search(raised.message):
-        cls, name = found[1] or found[3], found[2] or found[4]
+        cls, name = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
         owner = next((package for package, names in _OF_CLASS if names.fullmatch(cls)), "")
         if owner and place.words and place.package != owner:
             return (
@@ -333,6 +366,8 @@ def _of_file(raised: Raised) -> str:
     node = f" on the node of {raised.line.process}" if raised.line.process else ""
     if raised.name == "PermissionError":
         return f"the job's user needs the permission for {path}{node} (ls -ld shows whose it is)"
+    if raised.name == "FileNotFoundError" and (package := _PACKAGE.search(path)):
+        return f"the installation of {package[1]} is incomplete: it lacks {path.rpartition('-packages/')[2]}. Reinstall {_named(package[1])}, or install a newer release{node}"
     if raised.name == "FileNotFoundError":
         return f"{path} does not exist{node}: create or mount it on every node, or correct what names it"
     return f"{path} is not a {'file' if raised.name == 'IsADirectoryError' else 'folder'}{node}: correct what names it"
@@ -364,10 +399,33 @@ def _of_text(raised: Raised) -> str:
 def _demanded(raised: Raised) -> str:
     """What a sentence of the message demands, or the values that the message lists."""
     text = " ".join(raised.message.split())
-    if raised.name in _SILENT or len(text) > _LONGEST:
+    if raised.name in _SILENT or len(text) > _LONGEST or _OF_PYTHON.search(text):
         return ""
     demands = [sentence.strip() for sentence in _SENTENCE.findall(text) if _ASKS.search(sentence)]
     return f"do what the message requests: {demands[-1].rstrip('.')}" if demands else ""
+
+
+def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """A fault inside a package that its message does not explain: its caller, its input, or its release does not fit."""
+    package, is_check = place.package, raised.name == "AssertionError"
+    if not package or raised.name not in _INTERNAL | _ON_INPUT or (package in _PASSING and not is_check):
+        return ""
+    if is_check and raised.message.strip():
+        return ""
+    code = f": {place.code}" if place.code else ""
+    by = f", called by {place.caller}" if place.caller else ""
+    if is_check:
+        fact = f"a check in {package} fails at {place.at}{code}{by}"
+    elif _NONE in raised.message:
+        fact = f"a value that {package} needs at {place.at} was never set{code}{by}"
+    elif raised.name in _ON_INPUT or _OF_INPUT.search(raised.message):
+        fact = f"{package} fails at {place.at} on what it was given{code}{by}; compare it with what the documentation of {package} requires"
+    else:
+        fact = f"the code of {package} fails at {place.at}{by}"
+    if place.caller and ":" not in place.caller:
+        both = f"{place.caller} and {_dated(package, lines)}"
+        return f"{fact}; install releases of {both} that fit each other (pip check, pip show {place.caller}), or newer ones of both; search their trackers for these words"
+    return f"{fact}; install a newer release of {_dated(package, lines)}, or, if it came with an upgrade, the one before; search its tracker for these words"
 
 
 def _named(top: str) -> str:

@@ -26,7 +26,7 @@ CODES: dict[Fault, str] = {
 }
 """The codes for which `explain` has a page. Their signatures have no texts."""
 
-_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning"
+_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache"
 _INSTALLED = re.compile(
     rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[xi]$|\.pxi$|(?:^|/)(?:{_NAMES})/|/bin/\w+$"
 )
@@ -39,6 +39,8 @@ STANDARD = re.compile(
     # modules that only pass calls on
     r"/torch/(?:nn/modules/module|utils/_contextlib|_dynamo/eval_frame)\.py$"
 )
+# Folders of generated code, with the package that writes it.
+_GENERATED = {"unsloth_compiled_cache": "unsloth"}
 _PACKAGE = re.compile(rf"/(?:site|dist)-packages/(\w+)|(?:^|/)({_NAMES})/")
 _KEY = re.compile(
     r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?:\.[A-Za-z_]\w*)+(?![\w(/])"
@@ -145,9 +147,7 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
     """Return where the fault of an exception with a traceback lies; None where there is no traceback."""
     if not raised.frames:
         return None
-    deepest = next(
-        (frame for frame in reversed(raised.frames) if not STANDARD.search(frame.path)), raised.frames[-1]
-    )
+    deepest = next(reversed(own_frames(raised.frames)), raised.frames[-1])
     by = package_of(deepest)
     if is_of_the_job(deepest):
         return Blame("code", file=deepest.path, place=_place(deepest, deepest.path))
@@ -166,7 +166,16 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
 def package_of(frame: Frame) -> str:
     """Return the package that contains a file, "" for an unknown package."""
     package = _PACKAGE.search(frame.path)
-    return next(filter(None, package.groups()), "") if package else ""
+    name = next(filter(None, package.groups()), "") if package else ""
+    return _GENERATED.get(name, name)
+
+
+def own_frames(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the places outside the standard library, without those that only look up an attribute for the place before them."""
+    own = [frame for frame in frames if not STANDARD.search(frame.path)]
+    while len(own) > 1 and own[-1].function == "__getattr__":
+        own.pop()
+    return own
 
 
 def _refuses(raised: Raised, deepest: Frame) -> bool:

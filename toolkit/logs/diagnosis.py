@@ -40,7 +40,7 @@ from verl_doctor.toolkit.logs.first_cause import (
     loud_errors,
     refused_argument,
 )
-from verl_doctor.toolkit.logs.lines import Line
+from verl_doctor.toolkit.logs.lines import Line, unrelayed
 from verl_doctor.toolkit.logs.phase import FIRST_STEP, phase_of, phase_of_line, phase_of_process
 from verl_doctor.toolkit.logs.prefix import unprefixed
 from verl_doctor.toolkit.logs.python_errors import LOOKUPS, OVERRIDES, Raised, bare_errors
@@ -58,6 +58,10 @@ _END = 100  # lines at the end of a log, which always count
 _LONGEST = 400
 _AT_ONCE = 1.0  # second: clocks of nodes differ, and lines arrive late
 _LATE = 10  # lines by which a child process's output may trail its parent's exception
+_OUTPUT = 60  # lines of a compiler's output below the exception that reports its failure
+_COMPILED = re.compile(
+    r"CppCompileError|C\+\+ compile error|Error building extension|Failed to compile|codegen error"
+)
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}\b|\bport[ =:]{1,3}\d{2,5}\b")
 _OF_NCCL = "NET130"  # the code of faults that only NCCL's last warning shows
 _REASONLESS = re.compile(
@@ -159,7 +163,8 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     `trains_from` is the line in which the first step begins, infinite for none; by default the lines are searched for it.
     """
     total = len(lines)
-    lines, behind = parted(without_quotations(unprefixed(lines)))
+    lines = unprefixed(lines)
+    lines, behind = parted(without_quotations(lines if loud_errors(lines) else unrelayed(lines)))
     steps = Steps(lines)
     every = loud_errors(lines)
     in_lines = list(_in_lines(lines, every, source))
@@ -447,6 +452,7 @@ def _choose(
     if fatal.signature is not None:  # a fault of the job itself
         return None, fatal
     near = [error for error in strong if _explains(error, fatal)]
+    late = max(late, _OUTPUT if _COMPILED.search(fatal.words) else 0)
     near += [
         error
         for error in strong

@@ -318,6 +318,8 @@ def remedy_of(error: LoggedError) -> str:
     )
     own = shown(error.blame.remedy) if error.blame is not None and (error.blame.settings or not known) else ""
     advice = shown(error.advice)
+    if error.signature is not None and error.signature.otherwise and not advice:
+        known = f"{error.signature.otherwise}; {known}"
     if advice and error.blame is not None and error.blame.fault != "code" and not error.blame.settings:
         own = ""
     return "; ".join(filter(None, (own, advice, fitting(known, error.traits))))

@@ -62,6 +62,8 @@ _HEADER = re.compile(
 # A warning as the module `warnings` prints it, and lines that call themselves warnings.
 _WARNING = re.compile(r"(?:[\w./<>-]+:\d+: )?\w*Warning: ")
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'\s*File "[^"]+", line \d+')
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "C": "FATAL", "F": "FATAL"}
 _KNOWN = frozenset({*_LEVELS.values()})
 _ANY_LEVEL = re.compile(r"\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\b", re.IGNORECASE)
@@ -221,6 +223,21 @@ def _of_rank(label: re.Match[str]) -> str:
     named = ("rank", "parallel", "container", "pod", "node", "worker")
     name = next((label[name_part] for name_part in named if label[name_part]), None)
     return name or f"rank {label['mpi'] or label['tag'] or label['task']}"
+
+
+def unrelayed(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines without a level where a logger only passes on the output of another program.
+
+    It prints each line of a traceback as a message of its own, as information: what the program itself calls it is unknown.
+    """
+    quiet = [line for line in lines if line.level in {"INFO", "DEBUG"} and line.written != line.text]
+    heads = {_origin(line) for line in quiet if _TRACEBACK in line.text}
+    relays = heads & {_origin(line) for line in quiet if _FRAME.match(line.text)}
+    return [replace(line, level="") if _origin(line) in relays else line for line in lines]
+
+
+def _origin(line: Line) -> tuple[str, str, str]:
+    return line.process, line.level, line.place
 
 
 def level_named(text: str) -> str:

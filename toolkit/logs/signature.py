@@ -76,7 +76,7 @@ class Signature:
     of them, it is the first cause; "ended" stands for a run that was stopped after waiting long enough. A signature that must
     be `raised` counts only as the message of an exception: programs also complain about parts that they can do without.
     `warning` counts lines that a logger marks as warnings too, `whole` requires a pattern to match the whole line, `named`
-    marks a general remedy, which follows what the exception itself names, and `of_worker` counts only lines of a Ray worker
+    marks a general remedy, which follows what the exception itself names (`otherwise` is its first step where the exception names none), and `of_worker` counts only lines of a Ray worker
     or an engine's process, not of the script's program. `confirm` are the rules that would confirm the fault, where they
     differ from the rule with its code; `deep` means that they do so only in `check --deep`. `sources` are the threads in
     which the remedy helped ("owner/name#1"). `quotes` is how many lines after its own it shows. `at` is what helps where the
@@ -98,6 +98,7 @@ class Signature:
     deep: bool = False
     whole: bool = False
     named: bool = False
+    otherwise: str = ""
     of_worker: bool = False
     within: tuple[str, ...] = ()
     quotes: int = 0

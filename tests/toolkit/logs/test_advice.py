@@ -88,8 +88,33 @@ def remedy(error: str, *places: str, before: str = "") -> str:
             [f"{PACKAGES}/verl/workers/reward_manager/naive.py"],
             ["the rows of the data have no reward_style", "data.train_files"],
         ),
+        (
+            "AttributeError: 'LLMEngine' object has no attribute 'model_executor'",
+            ["/job/a.py", f"{PACKAGES}/openrlhf/cli.py", f"{PACKAGES}/torch/hub.py", f"{PACKAGES}/vllm/llm.py"],
+            ["the code of vllm fails at llm.py:12, called by openrlhf", "releases of openrlhf and vllm that fit each other"],
+        ),
+        (
+            "AttributeError: Qwen2Tokenizer has no attribute tokenizer",
+            [f"{PACKAGES}/openrlhf/cli.py", f'{PACKAGES}/transformers/base.py", line 3, in __getattr__\n  File "{PACKAGES}/transformers/base.py'],
+            ["called by openrlhf", "transformers"],
+        ),
+        ("AssertionError", ["/job/a.py", f"{PACKAGES}/vllm/scheduler.py"], ["a check in vllm fails at scheduler.py:12", "call()", "called by a.py:12", "newer release of vllm"]),
+        ("KeyError: 'weight_version'", [f"{PACKAGES}/sglang/serving.py"], ["sglang fails at serving.py:12 on what it was given: call()"]),
+        ("TypeError: list indices must be integers or slices, not str", [f"{PACKAGES}/art/core.py"], ["art fails at core.py:12 on what it was given"]),
+        ("AttributeError: 'NoneType' object has no attribute 'cpu'", [f"{PACKAGES}/sglang/batch.py"], ["a value that sglang needs at batch.py:12 was never set: call()"]),
+        (
+            f"FileNotFoundError: [Errno 2] No such file or directory: '{PACKAGES}/art/version/version'",
+            [f"{PACKAGES}/art/__init__.py"],
+            ["the installation of art is incomplete: it lacks art/version/version"],
+        ),
+        (
+            "RuntimeError: Failed to import trl.trainer.grpo_trainer because of the following error (look up to see its traceback):\nNo module named 'mergekit'",
+            [f"{PACKAGES}/transformers/utils/import_utils.py"],
+            ["install what provides the module mergekit", "transformers imports it"],
+        ),
+        ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install what provides the module apex", "nemo requests it"]),
     ],
-)
+)  # fmt: skip
 def test_a_remedy_names_what_the_exception_names(error: str, places: list[str], said: list[str]) -> None:
     told = remedy(error, *places)
     assert [words for words in said if words not in told] == [], told
@@ -100,6 +125,20 @@ def test_a_release_that_the_log_tells_is_named() -> None:
     assert "the installed peft 0.14.0 has no Old" in remedy(
         error, f"{PACKAGES}/art/server.py", before="  + peft==0.14.0\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "package"),
+    [("ModuleNotFoundError: No module named 'timm'", "transformers"), ("ModuleNotFoundError: No module named 'wandb'", "trl")],
+)  # fmt: skip
+def test_what_is_to_be_installed_is_named_once(error: str, package: str) -> None:
+    told = remedy(error, f"{PACKAGES}/{package}/a.py")
+    assert told.count("install ") == 1, told
+
+
+def test_an_assertion_with_a_message_explains_itself() -> None:
+    told = remedy("AssertionError: seven is odd", f"{PACKAGES}/vllm/scheduler.py")
+    assert told.startswith("the exception states what is wrong")
 
 
 def test_where_nothing_is_named_nothing_is_computed() -> None:

@@ -106,3 +106,27 @@ def test_a_warning_of_nccl_is_not_why_a_rank_was_waited_for() -> None:
         "[rank5]:[E602 11:17:52.1 ProcessGroupNCCL.cpp:632] [Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
     )
     assert read(list(log_lines(log)), "run.log").causes == ()
+
+
+RELAYED = "2026-11-20 10:00:00,123 - launcher - INFO - "
+
+
+def test_a_traceback_that_a_logger_passes_on_line_by_line_ends_the_run_that_it_passes_on() -> None:
+    passed_on = "".join(
+        f"{RELAYED}{line}\n" for line in f"step one\n{traceback(FILES)}".splitlines() if line.strip()
+    )
+    assert first_cause(passed_on) == FILES
+    survived = (
+        f"{passed_on}{RELAYED}step:1 - loss: 0.1\n{RELAYED}step:2 - loss: 0.1\n{RELAYED}step:3 - loss: 0.1\n"
+    )
+    assert first_cause(survived) == ""
+    assert first_cause(f"{passed_on}{traceback(UNKNOWN)}") == UNKNOWN
+    as_one_message = f"{RELAYED}this failed, another way is taken\n{traceback(FILES)}"
+    assert first_cause(as_one_message) == FILES
+
+
+def test_what_a_compiler_prints_below_the_exception_explains_it() -> None:
+    failed = traceback("torch._inductor.exc.InductorError: CppCompileError: C++ compile error")
+    output = "\n\nCommand:\ng++ a.cpp\n\nOutput:\n/usr/include/a.h:2:10: fatal error: stddef.h: No such file or directory\n"
+    assert "stddef.h" in first_cause(failed + output)
+    assert "stddef.h" not in first_cause(traceback(UNKNOWN) + output)
