@@ -1,1 +1,1 @@
-"""The fixes, by what they change, one per file. A module whose name begins with `_` serves the fixes in its folder."""
+"""The fixes, one per file, grouped by what they change. A module whose name begins with `_` is shared by the fixes in its folder."""

@@ -26,10 +26,10 @@ _LOCAL_TORCH = re.compile(r"(?:torch|torchvision|torchaudio)==[^+,]*\+(cpu|cu\d+
 def consistent_install(_: Finding, resolution: Resolution) -> list[Change] | Refusal:
     """Install versions that agree, in a copy of the environment.
 
-    verl stays as it is, with the extras that the job needs; so do torch and the engine, if that can be. The
-    whole closure is resolved in a dry run first, and what was resolved is installed from a lock file. If no
-    package index responds, nothing is installed; when there are no versions that agree, the fix refuses with
-    the installer's own reason, and names where to look for a version that no configured index has.
+    verl stays as it is, with the extras that the job needs; so do torch and the engine, if possible. The
+    whole closure is resolved in a dry run first, and then installed from a lock file. If no
+    package index responds, nothing is installed. If no versions agree, the fix refuses with the installer's own
+    reason, and suggests where to find a version that no configured index has.
     """
     if resolution.not_offered:
         return Refusal(f"{resolution.reason}. {_where_from(resolution)}")
@@ -37,7 +37,7 @@ def consistent_install(_: Finding, resolution: Resolution) -> list[Change] | Ref
         return Refusal(f"no versions agree with {', '.join(resolution.keeps)}: {resolution.reason}")
     if resolution.outcome == "unanswered":
         return Refusal(
-            f"{resolution.reason}, so that no dry run shows what would change; by hand: {shlex.join(resolution.command)}"
+            f"{resolution.reason}, so no dry run can show what would change; run it by hand: {shlex.join(resolution.command)}"
         )
     if not (resolution.changes or resolution.cleared):
         return Refusal("the installer's dry run would change nothing")
@@ -61,14 +61,14 @@ def _why(resolution: Resolution) -> Iterator[str]:
         ("out", resolution.dropped),
         ("again", resolution.again),
         ("keeps", resolution.keeps),
-        ("not offered by any configured index, and left as it is", (resolution.left_out,)),
+        ("no configured index offers it, so it stays as it is", (resolution.left_out,)),
     ):
         if any(packages):
             yield f"{kind}: {listed(packages, _SHOWN)}"
 
 
 def _where_from(resolution: Resolution) -> str:
-    """How to name an index or folder that has the package. Both the dry run and the installation read these variables."""
+    """Return how to name an index or folder that has the package. Both the dry run and the installation read these variables."""
     prefix = "PIP" if "-m" in resolution.command else "UV"
     local = _LOCAL_TORCH.fullmatch(resolution.not_offered)
     index = f"https://download.pytorch.org/whl/{local[1]}" if local else "URL"

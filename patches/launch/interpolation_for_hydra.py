@@ -1,4 +1,4 @@
-"""Fix for CFG116: pass one of Hydra's interpolations on to Hydra, where bash takes it for a variable."""
+"""Fix for CFG116: escape a Hydra interpolation that bash would expand as a variable."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _INTERPOLATION = re.compile(r"\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}")
 
 @fix("interpolation-for-hydra", repairs="CFG116", safety="safe")
 def interpolation_for_hydra(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
-    """Put a backslash before each interpolation of Hydra's that bash would expand.
+    """Put a backslash before each Hydra interpolation that bash would expand.
 
-    No variable of bash's has a dot in its name, so the script as it is stops there.
+    Bash allows no dot in a variable's name, so the unchanged script stops there.
     """
     line = finding.location.line if finding.location else None
     if not line:
@@ -33,11 +33,11 @@ def interpolation_for_hydra(finding: Finding, sources: SourceFiles, marker: Mark
         return _edited(text, line, marker.comment("CFG116")).encode()
 
     changes = edited_file(finding, sources, escaped)
-    return changes or Refusal(f"{finding.location}: no interpolation stands outside of single quotes")
+    return changes or Refusal(f"{finding.location}: there is no interpolation outside single quotes")
 
 
 def _edited(text: str, line: int, comment: str) -> str:
-    """The text with the command of this line (from 1) corrected; its old lines stay as comments above it."""
+    """Return the text with the command on this line (from 1) corrected. Its old lines stay as comments above it."""
     lines = text.split("\n")
     first = last = line - 1
     while first and lines[first - 1].endswith("\\"):

@@ -1,4 +1,4 @@
-"""Fix for CFG103 and CFG104: join the lines of a command that was cut off."""
+"""Fix for CFG103 and CFG104: join the lines of a command that was cut in two."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _COMMENT = re.compile(r"\s*#")
 
 @fix("joined-lines", repairs=("CFG103", "CFG104"), safety="safe")
 def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
-    r"""Join the lines of a command that a space behind a \\ or a comment between them has cut apart.
+    r"""Join the lines of a command that a space after a \\ or a comment between them has cut in two.
 
-    Only where the line before goes on and a setting follows: the space is taken away, and the comment goes above the command.
+    Only where the line is meant to continue and a setting follows. The space is removed, and the comment moves above the command.
     """
 
     def joined(path: str, before: bytes) -> bytes:
@@ -33,12 +33,12 @@ def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list
 
     changes = edited_file(finding, sources, joined)
     return changes or Refusal(
-        f"{finding.location}: no comment and no space behind a \\ cuts this command; edit it by hand"
+        f"{finding.location}: neither a comment nor a space after a \\ cuts this command; edit it by hand"
     )
 
 
 def _joined(lines: Sequence[str], comment: str) -> Iterator[str]:
-    """Yield the lines with each command in one piece; what interrupted it is kept as a comment above it."""
+    """Yield the lines with each command in one piece. What interrupted it is kept as a comment above it."""
     command: list[str] = []
     kept: list[str] = []
     for number, line in enumerate(lines):
@@ -56,6 +56,6 @@ def _joined(lines: Sequence[str], comment: str) -> Iterator[str]:
 
 
 def _goes_on(following: Sequence[str]) -> bool:
-    """Whether the next line that is not a comment begins with a setting, which is not a command."""
+    """Return whether the next line that is not a comment begins with a setting instead of a command."""
     line = next((line for line in following if not _COMMENT.match(line)), "")
     return _SETTING.match(line) is not None or line.strip().startswith('"$@"')

@@ -1,4 +1,4 @@
-"""Fix for RAY130: leave large parts that the job does not name out of what Ray sends to the cluster."""
+"""Fix for RAY130: exclude large files that the job does not name from what Ray uploads to the cluster."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from verl_doctor.toolkit.rule import Finding
 def leave_out_of_package(
     _: Finding, package: RayPackage, launch: Launch, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Leave large parts that the job does not name out of what Ray sends to the cluster.
+    """Exclude large files and folders that the job does not name from what Ray uploads to the cluster.
 
-    They are folders without any program, virtual environments and single large files, the largest first and no more than
-    it takes.
+    Candidates are folders without code, virtual environments and single large files. The largest are excluded first,
+    and no more than necessary.
     """
     from verl_doctor.toolkit.edit.line_list import extended  # noqa: PLC0415 - PyYAML, for a file that is edited
 
     stays = can_stay(package, launch)
     if not stays:
-        return Refusal("no choice of what the job does not name makes the rest small enough")
+        return Refusal("the rest is too large even without everything that the job does not name")
     if not package.listed_in:
         return Refusal(
-            f"no YAML file lists what is left out; write into {package.folder}/.gitignore: {' '.join(patterns(stays))}"
+            f"there is no YAML file to list the exclusions in; write into {package.folder}/.gitignore: {' '.join(patterns(stays))}"
         )
     return edited_files(
         [package.listed_in],

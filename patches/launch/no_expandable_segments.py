@@ -1,4 +1,4 @@
-"""Fix for ENV115: remove expandable segments from the options of torch's allocator, and keep the others."""
+"""Fix for ENV115: remove expandable_segments from the options of torch's allocator, and keep the others."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def no_expandable_segments(
     sources: SourceFiles,
     marker: Marker,
 ) -> list[Change] | Refusal:
-    """Take expandable segments out of the options of torch's allocator, and leave the others.
+    """Remove expandable_segments from the options of torch's allocator, and keep the others.
 
-    In the lines of launch files that turn them on, and for the shell in the file of variables.
+    Edits the lines of launch files that turn it on; a value set in the shell is replaced in the environment file.
     """
     changes: list[Change] = []
     if finding.location is not None and isinstance(launch, Launch):
@@ -49,14 +49,16 @@ def no_expandable_segments(
         value = job.get(name)
         by_file = bool(changes) and not is_expandable(variables.get(name))
         if is_expandable(value) and not by_file and finding.subject == Subject("variable", name):
-            why = f"the sleep mode of vLLM {allocator.version} cannot work with expandable segments"
-            until = "vLLM looks at this variable and switches them off itself (0.20.1 for PYTORCH_CUDA_ALLOC_CONF)"
+            why = f"the sleep mode of vLLM {allocator.version} does not work with expandable segments"
+            until = (
+                "vLLM reads this variable and switches them off itself (0.20.1 for PYTORCH_CUDA_ALLOC_CONF)"
+            )
             changes.append(SetVariable(name, without_expandable(value) or None, why, until))
-    return changes or Refusal("the variable is set no longer")
+    return changes or Refusal("the variable is no longer set")
 
 
 def _edit(place: Location, launch: Launch) -> LineEdit:
-    """Write the rest of the value; a line that sets nothing else is commented out."""
+    """Keep the rest of the value. A line that sets nothing else is commented out."""
     here = [
         setting for setting in launch.settings if (setting.path, setting.line) == (place.path, place.line)
     ]

@@ -1,4 +1,4 @@
-"""Fix for PY112: rename a file of the user's that hides an installed module."""
+"""Fix for PY112: rename a user's file that shadows an installed module."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ _SUFFIX = ".renamed"
 
 @fix("own-module-renamed", repairs="PY112", safety="unsafe")
 def own_module_renamed(finding: Finding, shadows: Shadows, sources: SourceFiles) -> list[Change] | Refusal:
-    """Rename a file that hides an installed module.
+    """Rename a file that shadows an installed module.
 
-    Of a folder the `__init__.py` is renamed: without one it hides nothing, and the paths of what lies in it stay. Unsafe, although it
-    can be undone. Only where no other file beside it imports what it defines. To leave the folder off the path of the job would not
-    do: Ray puts the folder in which the job starts on the path of each worker.
+    In a package, only `__init__.py` is renamed: without it the folder shadows nothing, and the paths of its files
+    stay the same. Unsafe, although it can be undone. Refused if another file next to it imports what it defines.
+    Removing the folder from the job's path would not help: Ray puts the folder in which the job starts on the path of
+    each worker.
     """
     path = finding.subject.name if finding.subject else ""
     shadow = next((shadow for shadow in shadows.modules if shadow.path == path), None)
     if shadow is None:
-        return Refusal(f"{path} hides nothing any more")
+        return Refusal(f"{path} no longer shadows anything")
     if shadow.importer is None:
-        return Refusal(f"whether files beside {path} import it is not known; rename it by hand")
+        return Refusal(f"unknown whether files next to {path} import it; rename it by hand")
     if shadow.importer:
         return Refusal(f"{shadow.importer} imports {path}; rename it there too")
     source = Path(path) if path.endswith(".py") else Path(path, "__init__.py")

@@ -19,16 +19,16 @@ _VARIABLE = "RAY_ADDRESS"
 def ray_address_removed(
     finding: Finding, addresses: RayAddresses, launch: Launch | Unknown, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Take away an address at which no Ray answers.
+    """Remove an address at which no Ray responds.
 
     Unsafe, although it can be undone: the job starts its own Ray, on this machine only. The line that exports
-    RAY_ADDRESS is commented out; from what the shell hands on it is taken by `unset`.
+    RAY_ADDRESS is commented out; if the shell exports it, the environment file unsets it.
     """
     place = addresses.taken
     if place is None or place.source != _VARIABLE:
-        return Refusal("another setting than RAY_ADDRESS names the address; correct it by hand")
+        return Refusal("the address comes from a setting other than RAY_ADDRESS; correct it by hand")
     if not place.path:
-        return [SetVariable(_VARIABLE, None, "no Ray answers there", node_only=True)]
+        return [SetVariable(_VARIABLE, None, "no Ray responds there", node_only=True)]
     return edit_lines(
         finding,
         launch,

@@ -20,8 +20,8 @@ def script_key(
 ) -> list[Change] | Refusal:
     """Write the key that this verl has into the launch script.
 
-    Only a key that verl renamed with its meaning unchanged, or one that lacks the `+` of a section that is the user's own.
-    The script as it is stops before anything starts.
+    Only for a key that verl renamed without changing its meaning, or one that lacks the `+` of a section for the user's own keys.
+    The unchanged script stops before anything starts.
     """
 
     def correct(place: Location) -> LineEdit:
@@ -33,7 +33,7 @@ def script_key(
             and (new := certain(word, configuration))
         ]
         if len(found) != 1:
-            raise CannotEdit(f"{place}: this line does not hold this key once; edit it by hand")
+            raise CannotEdit(f"{place}: this line does not contain this key exactly once; edit it by hand")
         return LineEdit(place.line or 0, *found[0])
 
     return edit_lines(finding, launch, sources, marker.comment("CFG101"), correct)

@@ -17,10 +17,10 @@ def script_module(
 ) -> list[Change] | Refusal:
     """Write the module that this verl has into the launch script.
 
-    Only one whose name is nearly the same. The script as it is stops before anything starts.
+    Only a module with almost the same name. The unchanged script stops before anything starts.
     """
     if finding.subject is None or not finding.subject.detail:
-        return Refusal("this verl has no module of nearly that name")
+        return Refusal("this verl has no module with a similar name")
     module, near = finding.subject.name, finding.subject.detail
 
     def correct(place: Location) -> LineEdit:

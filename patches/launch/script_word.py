@@ -1,4 +1,4 @@
-"""Fix for words of the command that starts training: apply a rule's correction that does not change the training."""
+"""Fix for words of the training command: apply a rule's correction that does not change the training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def script_word(
 ) -> list[Change] | Refusal:
     """Correct a setting in the launch script.
 
-    Only what the script plainly means, or what decides where and in what pieces the same numbers are computed: the result of the
-    training stays the same. The value keeps its quotes, and the old line stays as a comment.
+    Only what the script clearly intends, or what decides where and in which batches the same numbers are computed:
+    the result of the training stays the same. The value keeps its quotes, and the old line stays as a comment.
     """
     return rewritten(finding, launch, sources, marker)

@@ -1,4 +1,4 @@
-"""Fix for words of the command that starts training: apply a rule's correction that changes the training."""
+"""Fix for words of the training command: apply a rule's correction that changes the training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def script_word_changed(
 ) -> list[Change] | Refusal:
     """Replace a setting in the launch script with the nearest accepted one.
 
-    Unsafe, although it can be undone: the job that starts then is another one than the script describes. The
-    plan shows what it changes, with the arithmetic.
+    Unsafe, although it can be undone: the job will differ from what the script describes. The plan shows what
+    changes, with the arithmetic.
     """
     return rewritten(finding, launch, sources, marker)

@@ -15,14 +15,13 @@ from verl_doctor.toolkit.rule import Finding
     "stubs-off-loader-path",
     repairs="ENV105",
     safety="safe",
-    restart="Ray, if the line was there when it was started",
+    restart="Ray, if it was started with this line",
 )
 def stubs_off_loader_path(
     finding: Finding, launch: Launch | Unknown, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Take CUDA's stubs off the loader's path in the line that puts them there.
+    """Remove CUDA's stubs from the loader's path in the line that adds them.
 
-    A line that adds nothing else is commented out. A job that links is judged again: CUDA105 reports if
-    Triton then finds no libcuda.
+    A line that adds nothing else is commented out. The job is judged again: CUDA105 reports if Triton then finds no libcuda to link with.
     """
     return leave_out(finding, launch, sources, marker.comment("ENV105"), is_stubs)

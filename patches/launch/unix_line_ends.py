@@ -10,9 +10,9 @@ from verl_doctor.toolkit.rule import Finding
 
 @fix("unix-line-ends", repairs="CFG107", safety="safe")
 def unix_line_ends(finding: Finding, sources: SourceFiles) -> list[Change] | Refusal:
-    """Take the carriage return from the end of each line.
+    """Remove the carriage return at the end of each line.
 
-    Nothing else is changed; a carriage return within a line stays.
+    Nothing else changes; a carriage return within a line stays.
     """
     changes = edited_file(finding, sources, lambda _, before: before.replace(b"\r\n", b"\n"))
-    return changes or Refusal("no line ends as in Windows by now")
+    return changes or Refusal("no line has a Windows line ending now")

@@ -26,7 +26,7 @@ def variable_misspelt(
 ) -> list[Change] | Refusal:
     """Correct the name of a misspelled variable.
 
-    Unsafe, although it can be undone: the variable has no effect now, and will have the one that it was meant to have.
+    Unsafe, although it can be undone: the variable has no effect now, and will have the intended one.
     """
 
     def correct(place: Location) -> LineEdit:
@@ -39,6 +39,6 @@ def variable_misspelt(
     if isinstance(changes, Refusal) or reading is None or not in_shell(name, variables, launch):
         return changes
     if name not in variables.values:
-        return Refusal(f"the value of {name} was not read, because it may be a secret; rename it by hand")
-    wanted = SetVariable(reading.near, variables.get(name), f"it was set as {name}, which nothing reads")
+        return Refusal(f"the value of {name} may be a secret, so it was not read; rename it by hand")
+    wanted = SetVariable(reading.near, variables.get(name), f"{name} is set instead, which nothing reads")
     return [*changes, wanted, SetVariable(name, None)]

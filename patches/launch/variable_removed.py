@@ -1,4 +1,4 @@
-"""Fix for ENV101: remove a variable that nothing reads any more from launch files and from the shell."""
+"""Fix for ENV101: remove a variable that nothing reads any more from launch files and the shell."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def variable_removed(
     sources: SourceFiles,
     marker: Marker,
 ) -> list[Change] | Refusal:
-    """Take away a variable which nothing reads any more.
+    """Remove a variable that nothing reads any more.
 
-    The line that sets it is commented out, if it does nothing else: `export NAME=value`, `NAME=value`, `ENV NAME=value`, or
-    an entry of `env_vars`. From what the shell hands on it is taken by `unset`.
+    The line that sets it is commented out if it does nothing else: `export NAME=value`, `NAME=value`, `ENV
+    NAME=value`, or an entry of `env_vars`. If the shell exports it, the environment file unsets it.
     """
 
     def comment_out(place: Location) -> LineEdit:

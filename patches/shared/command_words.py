@@ -1,4 +1,4 @@
-"""Shared by the fixes of the command that starts training: from a rule's correction to one change for each file."""
+"""Shared by the fixes of the training command: turns a rule's correction into one change for each file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CORRECTED = (
 def rewritten(
     finding: Finding, launch: Launch, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Apply the words of a finding's correction, all or none."""
+    """Apply the edits of a finding's correction, all or none."""
     correction = finding.correction
     if correction is None:
         return Refusal(f"nothing can be proposed for this line; edit it by hand: {finding.location}")
@@ -76,7 +76,7 @@ def _found(rewrite: Rewrite, words: Iterable[Word]) -> Word:
         if rewrite.old == (word.written if word.text is None else word.text) and _place(word) == rewrite.at
     ]
     if len(here) != 1:
-        raise CannotEdit(f"{rewrite.at}: {rewrite.old} does not stand there once; edit it by hand")
+        raise CannotEdit(f"{rewrite.at}: {rewrite.old} does not occur there exactly once; edit it by hand")
     return here[0]
 
 
@@ -87,7 +87,9 @@ def _last(words: Iterable[Word], rewrites: Iterable[Rewrite]) -> Word:
         is_setting = word.path != COMMAND_LINE and word.text and "=" in word.text
         if is_setting and not word.conditional and (word.text, _place(word)) not in edited:
             return word
-    raise CannotEdit("the command has no setting in a file, behind which another could stand; add it by hand")
+    raise CannotEdit(
+        "no setting of the command is in a file, so there is no place for another; add it by hand"
+    )
 
 
 def _written(word: Word, old: str, new: str) -> str:

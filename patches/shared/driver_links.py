@@ -1,4 +1,4 @@
-"""The user's own folders that lead the linker, or the loader, to the driver's library alone."""
+"""The user's own folders of links through which the linker or the loader finds the driver's library and nothing else."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _LINKERS_NAME = "libcuda.so"
 
 
 def link_folder(own: Library) -> Path:
-    """The folder of the links to one driver's library: in the user's data folder, named after the driver's folder."""
+    """Return the folder of links to one driver's library: in the user's data folder, named after the driver's folder."""
     return platformdirs.user_data_path("verl-doctor") / "libcuda" / own.folder.strip("/").replace("/", "-")
 
 
 def links(own: Library) -> list[Change]:
-    """Links under both names, `libcuda.so` for `-lcuda` and `libcuda.so.1` for `-l:libcuda.so.1` and the loader.
+    """Return the links under both names, `libcuda.so` for `-lcuda` and `libcuda.so.1` for `-l:libcuda.so.1` and the loader.
 
-    They point to the name that survives a driver update.
+    They point to the file name that survives a driver update.
     """
     folder = link_folder(own)
     return [NewLink(folder / name, Path(own.path)) for name in (_LINKERS_NAME, SONAME)]
@@ -29,7 +29,7 @@ def links(own: Library) -> list[Change]:
 def loaded_first(libcuda: LibCuda, why: str) -> list[Change] | Refusal:
     """Make every process load the driver's own library: its folder comes first in LD_LIBRARY_PATH.
 
-    A system folder would also bring its other libraries to the front; a folder of links does not.
+    Putting the system folder first would also put its other libraries first; a folder of links does not.
     """
     own = libcuda.drivers_own
     if own is None:

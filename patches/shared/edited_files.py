@@ -1,4 +1,4 @@
-"""From a finding to one change for each file that it names: the file is read and edited as a whole, or refused with the reason."""
+"""Turns a finding into one change for each file that it names. A file is edited as a whole, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _HEAD = 2000  # bytes in which a file may state that it is generated
 
 
 def paths_of(finding: Finding) -> list[str]:
-    """The files that a finding's locations name, without duplicates."""
+    """Return the files that a finding's locations name, without duplicates."""
     return sorted({place.path for place in (finding.location, *finding.also) if place is not None})
 
 
 def edited_file(
     finding: Finding, sources: SourceFiles, edit: Callable[[str, bytes], bytes]
 ) -> list[Change] | Refusal:
-    """The change of the single file that a finding names."""
+    """Return the change of the single file that a finding names."""
     if finding.location is None:
         return Refusal("the finding names no file")
     return edited_files([finding.location.path], sources, edit)
@@ -36,9 +36,9 @@ def edited_file(
 def edited_files(
     paths: Iterable[str], sources: SourceFiles, edit: Callable[[str, bytes], bytes], why: str = ""
 ) -> list[Change] | Refusal:
-    """One change for each file, or why one of them cannot be read or edited. An unchanged file gets none.
+    """Return one change for each file, or why one of them cannot be read or edited.
 
-    `edit` makes the new content from the path and the old content. It may raise CannotEdit.
+    An unchanged file gets none. `edit` returns the new content, given the path and the old content. It may raise CannotEdit.
     """
     changes: list[Change] = []
     for path in paths:
@@ -47,7 +47,7 @@ def edited_files(
             return Refusal(before.reason)
         if not path.endswith(".py") and _GENERATED.search(before[:_HEAD]):
             return Refusal(
-                f"{path} is generated, according to its first lines; edit what it is generated from"
+                f"{path} is a generated file, according to its first lines; edit its source instead"
             )
         try:
             after = edit(path, before)
@@ -61,5 +61,5 @@ def edited_files(
 def edited_sources(
     paths: Iterable[str], sources: SourceFiles, edit: Callable[[SourceText], bytes]
 ) -> list[Change] | Refusal:
-    """The same for Python: `edit` gets the text and its syntax tree."""
+    """Do the same for Python: `edit` gets the text and its syntax tree."""
     return edited_files(paths, sources, lambda path, before: edit(SourceText(before, path)))

@@ -1,4 +1,4 @@
-"""Shared by the fixes of launch files: from the locations of a finding to one change for each file."""
+"""Shared by the fixes of launch files: turns a finding's locations into one change for each file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ def edit_lines(
 
     def lines_edited(path: str, before: bytes) -> bytes:
         if path.endswith(_READ_AS_JSON):
-            raise CannotEdit(
-                f"{path}: JSON has no comments, in which the old line could be kept; edit it by hand"
-            )
+            raise CannotEdit(f"{path}: JSON has no comments to keep the old line in; edit it by hand")
         here = [edit(place) for place in places if place.path == path]
         return edited(before, path, _syntax(path, launch), here, comment)
 
@@ -42,17 +40,19 @@ def edit_lines(
 
 
 def variable_at(place: Location, launch: Launch | Unknown, readers: VariableReaders) -> Reading:
-    """The variable that this line sets and nothing reads. Raises CannotEdit unless there is exactly one."""
+    """Return the variable that this line sets and nothing reads. Raises CannotEdit unless there is exactly one."""
     settings = () if isinstance(launch, Unknown) else launch.settings
     names = {setting.name for setting in settings if (setting.path, setting.line) == (place.path, place.line)}
     found = [reading for reading in readers.dead() if reading.name in names]
     if len(found) != 1:
-        raise CannotEdit(f"{place}: this line does not set one variable that nothing reads; edit it by hand")
+        raise CannotEdit(
+            f"{place}: this line does not set exactly one variable that nothing reads; edit it by hand"
+        )
     return found[0]
 
 
 def _syntax(path: str, launch: Launch | Unknown) -> Syntax:
-    """The syntax of a launch file. A file that was not given is sourced by one that was, so it is a shell script."""
+    """Return the syntax of a launch file. A file that was not given is sourced by one that was, so it is a shell script."""
     files = () if isinstance(launch, Unknown) else launch.files
     kind = dict(files).get(path, "shell script")
     return "shell script" if kind == "command line" else kind

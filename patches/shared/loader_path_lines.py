@@ -1,4 +1,4 @@
-"""Lines of launch files that put folders on the loader's path, and the edit that removes some of these."""
+"""Lines of launch files that put folders on the loader's path, and the edit that removes folders from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit
 _SETS = re.compile(
     rf"\s*(?:export\s+)?{VARIABLE}=(?P<quote>[\"']?)(?P<value>[^\"'#\s]*)(?P=quote)\s*(?:#.*)?"
 )
-# The variable itself, in the forms with which scripts keep its old value; the colon may be inside.
+# References to the variable's old value, in the forms that scripts use; the colon may be inside the braces.
 _ITSELF = re.compile(
     rf"\$\{{{VARIABLE}:\+:?\$(?:{VARIABLE}|\{{{VARIABLE}\}}):?\}}|\$\{{{VARIABLE}(?::?-)?\}}|\${VARIABLE}\b"
 )
@@ -57,12 +57,12 @@ def leave_out(
 
 
 def is_stubs(folder: str) -> bool:
-    """Whether a folder holds libraries for the linker only."""
+    """Return whether a folder holds libraries for the linker only."""
     return folder.endswith("/stubs")
 
 
 def _entries(line: str) -> list[str]:
-    """The folders that a line of a shell script puts on the loader's path; empty if it does anything else."""
+    """Return the folders that a line of a shell script puts on the loader's path; none if it does anything else."""
     return [entry for entry in _ITSELF.sub("", _value(line)).split(":") if entry]
 
 

@@ -1,1 +1,1 @@
-"""Fixes of Python sources, placed by syntax tree and marked."""
+"""Fixes of Python sources. Each finds its place in the syntax tree, and marks what it writes."""

@@ -21,7 +21,7 @@ def broken_uses(finding: Finding, uses: VllmUses) -> Iterator[ApiUse]:
 def edited_at(
     uses: Iterable[ApiUse], edit: Callable[[SourceText, ApiUse], Edit], sources: SourceFiles, comment: str
 ) -> list[Change] | Refusal:
-    """One change for each file, or why one of them cannot be edited. `edit` may raise CannotEdit."""
+    """Return one change for each file, or why one of them cannot be edited. `edit` may raise CannotEdit."""
     found = list(uses)
 
     def at_uses(source: SourceText) -> bytes:

@@ -31,9 +31,9 @@ NEEDED = (
 RESTART = "Ray workers that run now, which keep the old code"
 
 RECORD = "VERL_ENGINE_RECORD_DIR"
-"""The folder into which the patched engine process writes `<instance_id>.log`: where it looked, and what it found."""
+"""The folder into which the patched engine process writes `<instance_id>.log`: where it searched, and what it found."""
 
-# Arguments that start a Ray, and must not be given to join a cluster (ray.init in ray/_private/worker.py).
+# Arguments for starting a Ray, which are invalid when joining a cluster (ray.init in ray/_private/worker.py).
 _FOR_A_NEW_RAY = frozenset(
     {"num_cpus", "num_gpus", "resources", "labels", "object_store_memory", "storage", "_system_config"}
     | {"_enable_object_reconstruction", "_node_name", "address", "namespace", "ignore_reinit_error"}
@@ -90,7 +90,7 @@ if os.environ.get("{record}") or len({names}) != expected_actors:
 
 
 def pass_ray_address(finding: Finding, sources: SourceFiles, comment: str) -> list[Change] | Refusal:
-    """The edit of the file that a finding names; the edited lines end in this comment."""
+    """Return the edit of the file that a finding names. The edited lines end in this comment."""
     return edited_file(finding, sources, lambda path, before: repaired(SourceText(before, path), comment))
 
 
@@ -109,7 +109,7 @@ def repaired(source: SourceText, comment: str) -> bytes:
         if None in (engine_lookup.given("address"), engine_lookup.given("namespace"))
     ]
     if address_statement(tree) is None or left:
-        raise CannotEdit(f"{source.path}: the edited source would still leave the address to chance")
+        raise CannotEdit(f"{source.path}: the edited source would still connect without a fixed address")
     return after
 
 
@@ -124,7 +124,7 @@ def _edits(source: SourceText) -> Iterator[Edit]:
     if not lookups:
         raise CannotEdit(f"{source.path}: no function calls ray.init and picks named actors by their prefix")
     if not parents:
-        raise CannotEdit(f"{source.path}: it does not show where the engine gets its instance_id")
+        raise CannotEdit(f"{source.path}: it is unclear where the engine gets its instance_id")
     for parent in parents:
         _refuse_unless_alone(source, parent)
         _refuse_shadowed(source, parent, frozenset({"os"}))
@@ -137,7 +137,7 @@ def _edits(source: SourceText) -> Iterator[Edit]:
 
 
 def _imports(source: SourceText, *names: str) -> str:
-    """The lines that import these modules locally, except for those that the file imports at its top."""
+    """Return the lines that import these modules locally, except for those that the file imports at its top."""
     there = {
         alias.asname or alias.name
         for node in source.tree.body
@@ -166,7 +166,9 @@ def _waits(source: SourceText, lookup: EngineLookup) -> Edit:
         )
     _refuse_unless_alone(source, lookup.expected)
     if lookup.expected.lineno < lookup.assigned.lineno or lookup.assigned.lineno < lookup.inits[-1].lineno:
-        raise _no(source, lookup.expected, "it does not connect, look and count in this order")
+        raise _no(
+            source, lookup.expected, "it does not connect, list the actors and count them, in this order"
+        )
     between = [
         node
         for node in statements(lookup.function)
@@ -175,7 +177,7 @@ def _waits(source: SourceText, lookup: EngineLookup) -> Edit:
         and any(isinstance(part, ast.Name) and part.id == lookup.names for part in walk(node))
     ]
     if between:
-        raise _no(source, between[0], f"{lookup.names} is changed before they are counted")
+        raise _no(source, between[0], f"{lookup.names} changes before it is counted")
     return _replace(
         source,
         lookup.expected,
@@ -196,7 +198,7 @@ def _replace(source: SourceText, statement: ast.stmt, text: str) -> Edit:
 
 
 def _connecting(source: SourceText, lookup: EngineLookup) -> ast.stmt:
-    """The statement that connects: a plain call, or a `try` that does nothing else in any of its branches."""
+    """Return the statement that connects: a plain call, or a `try` that does nothing else in any of its branches."""
     for node in statements(lookup.function):
         if (
             isinstance(node, ast.Try)
@@ -209,13 +211,13 @@ def _connecting(source: SourceText, lookup: EngineLookup) -> ast.stmt:
     for node in statements(lookup.function):
         if isinstance(node, (ast.Expr, ast.Assign)) and node.value is lookup.inits[0]:
             if isinstance(node, ast.Assign):
-                raise _no(source, node, "what ray.init returns is kept")
+                raise _no(source, node, "the result of ray.init is used")
             return node
     raise _no(source, lookup.inits[0], "ray.init is part of a larger expression")
 
 
 def _is_about_connecting(node: ast.Try) -> bool:
-    """Whether a `try` does nothing but connect to Ray, in one way or another, and report it."""
+    """Return whether a `try` only connects to Ray, in one way or another, and reports it."""
     inner = [*node.body, *node.orelse, *node.finalbody]
     inner += [statement for handler in node.handlers for statement in handler.body]
     calls = ("ray.init", "ray.shutdown", "print", "logger.", "logging.")
@@ -229,7 +231,7 @@ def _is_about_connecting(node: ast.Try) -> bool:
 def _arguments(source: SourceText, lookup: EngineLookup) -> Iterator[str]:
     """Yield the arguments of the new `ray.init`: the address, the namespace, and its old arguments that are valid for joining a cluster."""
     if any(keyword.arg is None for keyword in lookup.inits[0].keywords):
-        raise _no(source, lookup.inits[0], "it is given arguments with **")
+        raise _no(source, lookup.inits[0], "it is called with **")
     yield f'address=os.environ.get("{ADDRESS}") or "auto"'
     yield f"namespace={_namespace(source, lookup)}"
     yield "ignore_reinit_error=True"
@@ -239,7 +241,7 @@ def _arguments(source: SourceText, lookup: EngineLookup) -> Iterator[str]:
 
 
 def _namespace(source: SourceText, lookup: EngineLookup) -> str:
-    """The function's own name for the namespace in which it looks, or should look."""
+    """Return the function's own name for the namespace in which it looks, or should look."""
     given = lookup.given("namespace")
     if given is not None and dotted(given):
         return dotted(given)
@@ -254,7 +256,7 @@ def _namespace(source: SourceText, lookup: EngineLookup) -> str:
 
 
 def _identity(source: SourceText, lookup: EngineLookup) -> str:
-    """The expression with which the function reads its `instance_id`."""
+    """Return the expression with which the function reads its `instance_id`."""
     for part in walk(lookup.function):
         if isinstance(part, ast.Attribute) and part.attr == "instance_id" and dotted(part):
             return dotted(part)
@@ -263,7 +265,7 @@ def _identity(source: SourceText, lookup: EngineLookup) -> str:
 
 def _refuse_unless_alone(source: SourceText, statement: ast.stmt) -> None:
     if not source.is_alone(statement):
-        raise _no(source, statement, "other code stands on the same line")
+        raise _no(source, statement, "there is other code on the same line")
 
 
 def _refuse_shadowed(source: SourceText, inside: ast.stmt, names: frozenset[str]) -> None:

@@ -1,6 +1,6 @@
-"""Shared by the fixes for imports: a name is imported from where verl expects it, and if that fails, from elsewhere.
+"""Shared by the fixes of imports: a name is imported from where verl expects it, or if that fails, from elsewhere.
 
-The old place is tried first, so nothing changes with releases with which the file worked.
+The old place is tried first, so nothing changes for releases with which the file worked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit, Edit, SourceText
 from verl_doctor.toolkit.sources.python.source import walk
 
 Successor = Callable[[ApiUse, ast.Module, str], tuple[str, str]]
-"""Maps a use, in a module that binds it to this local name, to its present module and name. May raise CannotEdit."""
+"""Returns the present module and name of a use, given the local name to which the file binds it. May raise CannotEdit."""
 
 
 def replaced_imports(
@@ -25,7 +25,7 @@ def replaced_imports(
 ) -> list[Change] | Refusal:
     """Repair each import statement that a finding names, for all of its names that are missing.
 
-    A statement in an unsupported form refuses the whole finding.
+    If one statement has an unsupported form, the whole finding is refused.
     """
     places: dict[str, set[int | None]] = {}
     for place in (finding.location, *finding.also):
@@ -33,16 +33,16 @@ def replaced_imports(
             places.setdefault(place.path, set()).add(place.line)
     broken = [use for use in uses if use.breaks and use.kind == "import"]
 
-    def imported_anew(source: SourceText) -> bytes:
+    def imported_from_elsewhere(source: SourceText) -> bytes:
         missing = [use for use in broken if use.path == source.path]
         statements = _statements(source, [use for use in missing if use.line in places[source.path]])
         return source.edited([_edit(source, node, missing, successor) for node in statements], comment)
 
-    return edited_sources(sorted(places), sources, imported_anew)
+    return edited_sources(sorted(places), sources, imported_from_elsewhere)
 
 
 def _statements(source: SourceText, wanted: Iterable[ApiUse]) -> list[ast.ImportFrom]:
-    """The statements that hold these imports, in the order of the file."""
+    """Return the statements with these imports, in the order of the file."""
     found = {}
     known = {
         (alias.lineno, alias.col_offset): node
@@ -55,7 +55,7 @@ def _statements(source: SourceText, wanted: Iterable[ApiUse]) -> list[ast.Import
         if node is None:
             raise CannotEdit(f"{source.path}:{use.line}: no import statement here")
         if isinstance(node, ast.Import):
-            raise CannotEdit(f"{source.path}:{use.line}: a whole module is imported that does not exist")
+            raise CannotEdit(f"{source.path}:{use.line}: it imports a whole module, which does not exist")
         found[node.lineno, node.col_offset] = node
     return [found[key] for key in sorted(found)]
 
@@ -72,7 +72,7 @@ def _edit(source: SourceText, node: ast.ImportFrom, missing: Iterable[ApiUse], s
     for alias in node.names:
         use = places.get((alias.lineno, alias.col_offset))
         if use is None:
-            staying.append(_spelt(alias.name, alias.asname))
+            staying.append(_alias_text(alias.name, alias.asname))
             continue
         local = alias.asname or alias.name
         try:
@@ -80,8 +80,8 @@ def _edit(source: SourceText, node: ast.ImportFrom, missing: Iterable[ApiUse], s
         except CannotEdit as reason:
             raise CannotEdit(f"{where}: {reason}") from None
         tried.append(
-            f"try:\n    from {node.module} import {_spelt(alias.name, alias.asname)}\n"
-            f"except ImportError:\n    from {module} import {_spelt(name, local)}"
+            f"try:\n    from {node.module} import {_alias_text(alias.name, alias.asname)}\n"
+            f"except ImportError:\n    from {module} import {_alias_text(name, local)}"
         )
     first = [_import(str(node.module), staying, wide=node.lineno != node.end_lineno)] if staying else []
     return Edit(source.start(node), source.end(node), source.indented("\n".join([*first, *tried]), node))
@@ -93,5 +93,5 @@ def _import(module: str, names: list[str], *, wide: bool) -> str:
     return "\n".join([f"from {module} import (", *(f"    {name}," for name in names), ")"])
 
 
-def _spelt(name: str, local: str | None) -> str:
+def _alias_text(name: str, local: str | None) -> str:
     return name if local in {None, name} else f"{name} as {local}"

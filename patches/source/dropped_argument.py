@@ -1,6 +1,6 @@
 """Fix for VLLM103: pass an argument only if vLLM still accepts it.
 
-It covers arguments that vLLM now finds elsewhere (`checks/api/_vllm_dropped.py`), so that the call means the same without them.
+It covers arguments that vLLM now gets from elsewhere (`checks/api/_vllm_dropped.py`), so the call means the same without them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ CODE = "VLLM103"
     "dropped-argument",
     repairs=CODE,
     safety="safe",
-    upstream="vllm-project/vllm; verl asks for the parameter in the same way from 0.7.1 on",
+    upstream="vllm-project/vllm; verl checks for the parameter in the same way since 0.7.1",
     needed="vllm>=0.11.1 for the OpenAI server, vllm>=0.14 for WorkerWrapperBase",
     restart="Ray workers that run now, which keep the old code",
 )
 def dropped_argument(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Give an argument that vLLM finds elsewhere now only where it is still taken.
+    """Pass an argument that vLLM now gets from elsewhere only if the callee still accepts it.
 
     The edited call reads the signature at run time, so the file works with vLLM before and after the change.
     """
@@ -60,7 +60,7 @@ def _edit(source: SourceText, use: ApiUse) -> Edit:
 
 
 def _call(tree: ast.Module, use: ApiUse) -> ast.Call | None:
-    """The call of a use, whose position is that of the call or of its keyword."""
+    """Return the call of a use, whose position is that of the call or of its keyword."""
     for node in walk(tree):
         if isinstance(node, ast.Call):
             keywords = [keyword for keyword in node.keywords if keyword.arg == use.last]
@@ -71,7 +71,7 @@ def _call(tree: ast.Module, use: ApiUse) -> ast.Call | None:
 
 
 def _positional(call: ast.Call, lost: Dropped, where: str) -> ast.expr:
-    """The only argument with the name of the lost parameter, which is how verl writes it."""
+    """Return the only positional argument named like the lost parameter, which is how verl writes it."""
     named = [argument for argument in call.args if dotted(argument).rpartition(".")[2] == lost.parameter]
     if len(named) != 1 or any(isinstance(argument, ast.Starred) for argument in call.args):
         raise CannotEdit(f"{where}: unknown which argument is {lost.parameter}")

@@ -1,7 +1,7 @@
 """Fix for VLLM102: import a function under its name in an older vLLM.
 
 verl from 0.7.1 on imports `process_weights_after_loading`, which vLLM up to 0.8.5 calls `_process_weights_after_loading`.
-An empty function in its place would let quantised and MLA models compute with weights that were never prepared.
+An empty stub would let quantised and MLA models compute with weights that were never prepared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CODE = "VLLM102"
 def earlier_import(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Import a function under the name that an older vLLM has for it.
+    """Import a function under its name in an older vLLM.
 
     Refused unless that function exists.
     """
@@ -41,7 +41,7 @@ def earlier_import(
     def successor(use: ApiUse, _tree: ast.Module, _local: str) -> tuple[str, str]:
         module, name = EARLIER.get(use.name, ("", ""))
         if not name or not _is_there(module, name, uses, sources):
-            raise CannotEdit(f"{use.last} is not known under another name in this vLLM")
+            raise CannotEdit(f"{use.last} has no known other name in this vLLM")
         return module, name
 
     return replaced_imports(finding, uses.uses, sources, marker.comment(CODE), successor)

@@ -18,5 +18,5 @@ from verl_doctor.toolkit.rule import Finding
     restart=RESTART,
 )
 def engine_keeps_namespace(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
-    """Let the engine process look into the namespace of its workers."""
+    """Let the engine process search the namespace of its workers."""
     return pass_ray_address(finding, sources, marker.comment("RAY122"))

@@ -1,6 +1,6 @@
 """Fix for VLLM109: an override that vLLM calls without blocking accepts `non_block`, and returns completed futures.
 
-It still does its work at once; only the result is returned in the form that vLLM waits for.
+It still does its work immediately; only the result has the form that vLLM waits for.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ _DONE = '(lambda future: future.set_result({0}) or future)(__import__("concurren
     "future-from-override",
     repairs=CODE,
     safety="safe",
-    upstream="verl-project/verl#4504; verl does the same from 0.7.0 on",
+    upstream="verl-project/verl#4504; verl does the same since 0.7.0",
     needed="vllm>=0.11.0, whose Executor.collective_rpc has non_block",
     restart="Ray workers that run now, which keep the old code",
 )
 def future_from_override(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Take non_block in an override, and give back futures that are done where it is set.
+    """Accept non_block in an override, and return completed futures if it is set.
 
-    Whether vLLM waits for one future or takes the first of several is read from the base class. A parameter
-    of another name is refused: it is unknown what vLLM does with it.
+    The base class shows whether vLLM waits for one future or takes the first of several. A parameter with another
+    name is refused, because its meaning is unknown.
     """
     places = {(p.path, p.line) for p in (finding.location, *finding.also) if p is not None}
     found = [
         use for use in uses.uses if use.breaks and use.kind in _FIXABLE and (use.path, use.line) in places
     ]
 
-    def handed_over(source: SourceText) -> bytes:
+    def edit(source: SourceText) -> bytes:
         here = [use for use in found if use.path == source.path]
-        edits = [edit for use in here for edit in _edits(source, use, _waits(use, uses, sources))]
+        edits = [part for use in here for part in _edits(source, use, _waits(use, uses, sources))]
         return source.edited(edits, marker.comment(CODE))
 
-    return edited_sources(paths_of(finding), sources, handed_over)
+    return edited_sources(paths_of(finding), sources, edit)
 
 
 _FIXABLE = frozenset({"override", "result"})
 
 
 def _waits(use: ApiUse, uses: VllmUses, sources: SourceFiles) -> str:
-    """What the base class does with the result: "each" if it takes one of several, "whole" if it passes it on.
+    """Return what the base class does with the result: "each" if it takes one of several, "whole" if it passes it on.
 
     Raises CannotEdit if the base class does not show it.
     """
@@ -115,22 +115,23 @@ def _edits(source: SourceText, use: ApiUse, waits: str) -> Iterator[Edit]:
     if parameter != ASKED:
         raise CannotEdit(f"{where}: unknown what vLLM expects of {parameter}")
     if isinstance(node, ast.AsyncFunctionDef) or any(
-        isinstance(p, (ast.Yield, ast.YieldFrom)) for p in _own(node)
+        isinstance(p, (ast.Yield, ast.YieldFrom)) for p in _own_nodes(node)
     ):
         raise CannotEdit(f"{where}: {node.name} is a coroutine or a generator")
-    condition, insertion = _question(source, node, where)
+    condition, insertion = _condition(source, node, where)
     if any(
-        isinstance(p, ast.Name) and p.id in condition and not isinstance(p.ctx, ast.Load) for p in _own(node)
+        isinstance(p, ast.Name) and p.id in condition and not isinstance(p.ctx, ast.Load)
+        for p in _own_nodes(node)
     ):
-        raise CannotEdit(f"{where}: {node.name} binds {condition} again")
+        raise CannotEdit(f"{where}: {node.name} rebinds {condition}")
     if not _ends(node.body):
-        raise CannotEdit(f"{where}: {node.name} may end without an answer")
+        raise CannotEdit(f"{where}: {node.name} may end without a `return`")
     yield from insertion
-    for part in _own(node):
+    for part in _own_nodes(node):
         if isinstance(part, ast.Return):
             if part.value is None:
                 raise CannotEdit(f"{source.path}:{part.lineno}: {node.name} returns nothing here")
-            text = _answer(source, part.value, condition, waits)
+            text = _return_value(source, part.value, condition, waits)
             yield Edit(source.start(part.value), source.end(part.value), text)
 
 
@@ -138,7 +139,7 @@ def _stands_at(node: ast.AST, use: ApiUse) -> bool:
     return isinstance(node, _Function) and (node.lineno, node.col_offset) == (use.line, use.column)
 
 
-def _own(node: _Function) -> Iterator[ast.AST]:
+def _own_nodes(node: _Function) -> Iterator[ast.AST]:
     """Yield the nodes of a function's body, without those of a function or class inside it."""
     waiting: list[ast.AST] = [*node.body]
     while waiting:
@@ -148,22 +149,22 @@ def _own(node: _Function) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(part)
 
 
-def _question(source: SourceText, node: _Function, where: str) -> tuple[str, list[Edit]]:
-    """The expression with which the body checks whether it must not block, and the parameter to add for it."""
+def _condition(source: SourceText, node: _Function, where: str) -> tuple[str, list[Edit]]:
+    """Return the expression that is true when the call must not block, and the parameter to add for it."""
     given = node.args
     if any(argument.arg == ASKED for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
         return ASKED, []
     if given.kwarg is not None:
         return f'{given.kwarg.arg}.get("{ASKED}")', []
     if given.posonlyargs and not (given.args or given.vararg or given.kwonlyargs):
-        raise CannotEdit(f"{where}: {node.name} takes all parameters by position")
+        raise CannotEdit(f"{where}: {node.name} accepts positional arguments only")
     named = (*given.args, given.vararg, *given.kwonlyargs, *given.defaults, *given.kw_defaults)
     last = max(source.end(part) for part in named if part is not None)
     return ASKED, [Edit(last, last, f", {ASKED}=False")]
 
 
-def _answer(source: SourceText, value: ast.expr, condition: str, waits: str) -> str:
-    """The new return value: completed futures if vLLM requested not to block, otherwise the old value."""
+def _return_value(source: SourceText, value: ast.expr, condition: str, waits: str) -> str:
+    """Return the new return value: completed futures if the call must not block, otherwise the old value."""
     text = source.of(value)
     plain = isinstance(value, ast.Name) and text != "future"  # the name that _DONE binds
     name = text if plain else "answer"
@@ -174,7 +175,7 @@ def _answer(source: SourceText, value: ast.expr, condition: str, waits: str) -> 
 
 
 def _ends(body: list[ast.stmt]) -> bool:
-    """Whether a block never continues with the code after it."""
+    """Return whether a block never continues with the code after it."""
     match body[-1]:
         case ast.Return() | ast.Raise():
             return True

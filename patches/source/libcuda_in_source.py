@@ -1,6 +1,6 @@
-"""Fix for CUDA105 where the launch path accepts no environment: verl's own package sets the folder with libcuda for Triton.
+"""Fix for CUDA105 if the job's environment cannot be changed: verl's own package sets the folder with libcuda for Triton.
 
-It replaces a stubs folder in LD_LIBRARY_PATH, the loader's path, which a running process does not read again.
+It replaces a stubs folder in LD_LIBRARY_PATH, the loader's path, which a running process never reads again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CODE = "CUDA105"
     repairs=CODE,
     safety="unsafe",
     upstream="triton-lang/triton#2582, which reads TRITON_LIBCUDA_PATH",
-    needed="nodes on which Triton does not find libcuda, and no environment reaches the workers",
+    needed="nodes where Triton does not find libcuda and the workers' environment cannot be set",
     restart="Ray workers that run now, which keep the old code",
 )
 def libcuda_in_source(
@@ -38,15 +38,17 @@ def libcuda_in_source(
     sources: SourceFiles,
     marker: Marker,
 ) -> list[Change] | Refusal:
-    """Let verl's vLLM package name the folder with libcuda to Triton.
+    """Let verl's vLLM package set the folder with libcuda for Triton.
 
-    Unsafe because the path is this machine's, and the tree may serve others. A value in the environment counts more.
+    Unsafe because the path is valid on this machine, and others may use the same tree. A value in the environment takes precedence.
     """
     own = libcuda.drivers_own
     if own is None:
         return Refusal("the driver's own library is not on this machine")
     if job.has(LIBCUDA_PATH):
-        return Refusal(f"{LIBCUDA_PATH} is set in the environment, and what verl sets would not count")
+        return Refusal(
+            f"{LIBCUDA_PATH} is set in the environment, which takes precedence over what verl sets"
+        )
 
     def naming(source: SourceText) -> bytes:
         statement = f'os.environ.setdefault("{LIBCUDA_PATH}", {str(link_folder(own))!r})'
@@ -62,7 +64,7 @@ def libcuda_in_source(
 
 
 def _statements(source: SourceText) -> list[ast.stmt]:
-    """The statements after the docstring and the imports that must come first. Raises CannotEdit."""
+    """Return the statements after the docstring and the imports that must come first. Raises CannotEdit."""
     found = [
         node
         for node in source.tree.body
@@ -70,8 +72,8 @@ def _statements(source: SourceText) -> list[ast.stmt]:
         and not (isinstance(node, ast.ImportFrom) and node.module == "__future__")
     ]
     if not found:
-        raise CannotEdit(f"{source.path} holds no code")
+        raise CannotEdit(f"{source.path} contains no code")
     for node in found[:2]:
         if not source.is_alone(node):
-            raise CannotEdit(f"{source.path}:{node.lineno}: other code stands in this line")
+            raise CannotEdit(f"{source.path}:{node.lineno}: there is other code on this line")
     return found

@@ -1,6 +1,6 @@
-"""Fix for API101: import what a library moved or replaced, from its new place, in releases that lack the old name.
+"""Fix for API101: import what a library moved or replaced from its new place if the release lacks the old name.
 
-transformers 5 has no AutoModelForVision2Seq, which had become an alias of AutoModelForImageTextToText.
+For example, transformers 5 lacks AutoModelForVision2Seq, which had become an alias of AutoModelForImageTextToText.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ CODE = "API101"
     repairs=CODE,
     safety="safe",
     upstream=", ".join(dict.fromkeys(then.upstream for then in SUCCESSORS.values())),
-    needed="transformers>=5 for AutoModelForVision2Seq; else a release that has the name elsewhere only",
+    needed="transformers>=5 for AutoModelForVision2Seq; otherwise a release that has the name only elsewhere",
     restart="Ray workers that run now, which keep the old code",
 )
 def library_import(
     finding: Finding, uses: LibraryUses, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Import what took the place of a name where the library lacks that.
+    """Import the replacement of a name that the library no longer has.
 
-    The old name is tried first, so the edited file works with the releases before and after the change.
+    The old name is tried first, so the edited file works with releases before and after the change.
     """
     every = [use for library in uses.answers for use in library.uses]
     return replaced_imports(finding, every, sources, marker.comment(CODE), _successor)

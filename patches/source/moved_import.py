@@ -1,4 +1,4 @@
-"""Fix for VLLM102: import a name that vLLM moved, from its new place, in vLLM releases that lack it at the old place."""
+"""Fix for VLLM102: import a name that vLLM moved from its new place if the release lacks it at the old one."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _FUNCTION_NAME = re.compile(r"_*[a-z][a-z0-9_]*")
     repairs=CODE,
     safety="safe",
     upstream="vllm-project/vllm#25901 (vllm.worker), #26900 and #27188 (vllm.utils), and many others",
-    needed="a vLLM that has the name, and no longer where verl imports it from",
+    needed="a vLLM that no longer has the name where verl imports it from",
     restart="Ray workers that run now, which keep the old code",
 )
 def moved_import(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Import a moved name from its new place where vLLM lacks the old one.
+    """Import a moved name from its new place if vLLM lacks it at the old one.
 
-    Each statement that the finding names is repaired for all of its names that have moved. Refused if the
-    name is something else at the new place than verl expects, or if the import has an unusual form.
+    Each statement that the finding names is repaired for all of its moved names. Refused if the name is not what verl
+    expects at the new place, or if the import has an unusual form.
     """
     kinds = _Kinds(uses, sources)
 
@@ -55,7 +55,7 @@ def moved_import(
 
 
 class _Kinds:
-    """Compares what a name is at its new place with what verl takes it for: a class or a function."""
+    """Compares what a name is at its new place with what verl expects: a class or a function."""
 
     def __init__(self, uses: VllmUses, sources: SourceFiles) -> None:
         self.folder = Path(uses.library.folder)
@@ -63,13 +63,13 @@ class _Kinds:
         self.sources = sources
 
     def obstacle(self, use: ApiUse, tree: ast.Module, local: str) -> str:
-        """Why the definition at the new place is something different; "" if nothing shows that."""
+        """Return why the definition at the new place is something different; "" if nothing shows that."""
         found = self._definition(use)
         kind = next((title for node, title in _KINDS.items() if isinstance(found, node)), "")
-        wanted = _taken_for(use.last, tree, local)
-        if not kind or not wanted or (wanted == "a class") == (kind == "a class"):
+        expected = _expected(use.last, tree, local)
+        if not kind or not expected or (expected == "a class") == (kind == "a class"):
             return ""
-        return f"{use.last} is {kind} in {use.now.rpartition('.')[0]}, and verl takes it for {wanted}"
+        return f"{use.last} is {kind} in {use.now.rpartition('.')[0]}, and verl expects {expected}"
 
     def _definition(self, use: ApiUse) -> ast.stmt | None:
         module = use.now.rpartition(".")[0].split(".")[1:]
@@ -82,8 +82,8 @@ class _Kinds:
         return None
 
 
-def _taken_for(name: str, tree: ast.Module, local: str) -> str:
-    """What verl takes a name for, judged by its use, otherwise by its spelling."""
+def _expected(name: str, tree: ast.Module, local: str) -> str:
+    """Return what verl expects a name to be, judging by its use, otherwise by its spelling."""
     if local in set(_as_class(tree)) or _CLASS_NAME.fullmatch(name):
         return "a class"
     return "a function" if _FUNCTION_NAME.fullmatch(name) else ""

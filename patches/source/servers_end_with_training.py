@@ -1,4 +1,4 @@
-"""Fix for LEFT130: the manager of the rollout's servers gets a `cleanup()`, and the trainer calls it when `fit` ends."""
+"""Fix for LEFT130: the manager of the rollout servers gets a `cleanup()`, which the trainer calls when `fit` ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _THREAD_WAIT = 5  # seconds
 
 _CLEANUP = f'''\
 def {END}(self):
-    """Stop the chat scheduler, end all workers and servers; a step that fails keeps no other from being tried."""
+    """Stop the chat scheduler and end all workers and servers. Every step is tried, even if another fails."""
     def attempt(what, step, *arguments):
         try:
             step(*arguments)
@@ -55,7 +55,7 @@ def {END}(self):
 
 _DECORATION = f'''\
 def {_DECORATOR}(train):
-    """Let the rollout's servers end when a trainer's method ends, however it ends."""
+    """End the rollout servers when a trainer's method ends, whether it returns or raises."""
     import functools
     @functools.wraps(train)
     def train_and_end(self, *arguments, **options):
@@ -76,14 +76,14 @@ def {_DECORATOR}(train):
     repairs=CODE,
     safety="unsafe",
     needed="verl 0.4.0 to 0.5.0, and copies of them, with rollout.mode=async",
-    restart="the job: a training that runs keeps the old code",
+    restart="the job: running training keeps the old code",
 )
 def servers_end_with_training(
     _: Finding, servers: RolloutServers, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """End the rollout's servers, its workers and the chat scheduler when training ends.
+    """End the rollout servers, their workers and the chat scheduler when training ends.
 
-    Unsafe because what a program of your own does with the trainer after `fit` finds no servers any more.
+    Unsafe because a program that uses the trainer after `fit` finds no servers any more.
     """
     lacking = [manager for manager in servers.managers if not manager.ends]
     careless = [trainer for trainer in servers.trainers if not trainer.ends]
@@ -101,7 +101,7 @@ def servers_end_with_training(
 
 
 def _with_cleanup(source: SourceText, manager: ServingClass) -> Edit:
-    """The method that ends servers. Raises CannotEdit."""
+    """Return the method that ends the servers. Raises CannotEdit."""
     if not _binds(source.tree, "ray"):
         raise CannotEdit(f"{source.path} does not import ray at its top")
     return _with_method(source, manager.name, _CLEANUP)
@@ -112,7 +112,7 @@ def _with_method(source: SourceText, name: str, method: str) -> Edit:
     node = _class(source, name)
     last = node.body[-1]
     if not source.is_alone(last):
-        raise CannotEdit(f"{source.path}:{last.lineno}: other code stands in this line")
+        raise CannotEdit(f"{source.path}:{last.lineno}: there is other code on this line")
     text, end = source.indented(method, node.body[0]), source.newline
     text = f"{end}{source.indent(node.body[0])}{text}"
     behind = last.end_lineno or last.lineno
@@ -147,7 +147,7 @@ def _class(source: SourceText, name: str) -> ast.ClassDef:
 
 
 def _first_line(node: ast.ClassDef | ast.FunctionDef) -> int:
-    """The line of a definition's first decorator, or its own."""
+    """Return the line of a definition's first decorator, or its own."""
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 

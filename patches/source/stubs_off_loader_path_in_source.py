@@ -22,15 +22,15 @@ _DEPTH = 5  # names that refer to names
     "stubs-off-loader-path-in-source",
     repairs=CODE,
     safety="safe",
-    needed="no release of verl, vLLM or Triton since 2.4: the loader's path is not the linker's",
+    needed="no release of verl, vLLM or Triton since 2.4: the linker does not search the loader's path",
     restart="Ray workers that run now, which keep the old code",
 )
 def stubs_off_loader_path_in_source(
     finding: Finding, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Take out the statements that put CUDA's stubs, and nothing else, on the loader's path.
+    """Remove the statements that put CUDA's stubs, and nothing else, on the loader's path.
 
-    A job that links is judged again: CUDA105 reports if Triton then finds no libcuda.
+    The job is judged again: CUDA105 reports if Triton then finds no libcuda to link with.
     """
 
     def without(source: SourceText) -> bytes:
@@ -50,15 +50,15 @@ def _sets_it(node: ast.stmt) -> bool:
 
 
 def _adds_stubs_alone(node: ast.stmt, assigned: Mapping[str, list[ast.expr]], source: SourceText) -> bool:
-    """Whether to remove a statement; False if it does not concern stubs. Raises CannotEdit if it does more."""
+    """Return whether to remove a statement; False if it does not concern stubs. Raises CannotEdit if it does more."""
     folders = list(_folders(node, assigned, _DEPTH))
     if not any(folder and is_stubs(folder.rstrip("/")) for folder in folders):
         return False
     if others := [folder for folder in folders if folder is None or not is_stubs(folder.rstrip("/"))]:
         what = f"{others[0]} to {VARIABLE} too" if others[0] else f"an unknown value to {VARIABLE}"
-        raise CannotEdit(f"{source.path}:{node.lineno} adds {what}; take the stubs out by hand")
+        raise CannotEdit(f"{source.path}:{node.lineno} adds {what}; remove the stubs by hand")
     if not source.is_alone(node):
-        raise CannotEdit(f"{source.path}:{node.lineno}: other code stands in this line")
+        raise CannotEdit(f"{source.path}:{node.lineno}: there is other code on this line")
     return True
 
 
@@ -75,7 +75,7 @@ def _folders(node: ast.AST, assigned: Mapping[str, list[ast.expr]], depth: int) 
 
 
 def _assigned(tree: ast.Module) -> Mapping[str, list[ast.expr]]:
-    """The values of each name; none for a module, which is not a folder."""
+    """Return the values of each name; none for a module, which is not a folder."""
     found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
         match node:

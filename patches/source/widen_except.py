@@ -1,4 +1,4 @@
-"""Fix for VLLM102: catch ImportError where `except ModuleNotFoundError` lets it pass.
+"""Fix for VLLM102: catch ImportError where the code catches ModuleNotFoundError only.
 
 A name that is missing from an existing module raises ImportError, of which ModuleNotFoundError is a subclass.
 """
@@ -26,15 +26,15 @@ _WIDER = frozenset({"ImportError", "Exception", "BaseException"})
     repairs=CODE,
     safety="safe",
     upstream="verl-project/verl#3687",
-    needed="a vLLM that has the module and lacks the name",
+    needed="a vLLM that has the module but lacks the name",
     restart="Ray workers that run now, which keep the old code",
 )
 def widen_except(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Let verl's own handler of a failed import catch a missing name too.
+    """Let verl's own handler of a failed import also catch a missing name.
 
-    What the handler caught it still catches: ModuleNotFoundError is an ImportError.
+    It still catches what it caught before: ModuleNotFoundError is an ImportError.
     """
     found = [use for use in broken_uses(finding, uses) if use.handler]
     return edited_at(found, _edit, sources, marker.comment(CODE))
@@ -58,7 +58,7 @@ def _refuse_if_meant(source: SourceText, node: ast.Try) -> None:
         kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
         if any(kind is None or dotted(kind) in _WIDER for kind in kinds):
             raise CannotEdit(
-                f"{source.path}:{handler.lineno}: verl deals with a missing name here, in another way"
+                f"{source.path}:{handler.lineno}: verl handles a missing name here in another way"
             )
 
 

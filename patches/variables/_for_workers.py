@@ -12,7 +12,7 @@ from verl_doctor.toolkit.rule import Finding
 
 
 def as_the_driver(rows: Iterable[Effective], why: str) -> list[Change] | Refusal:
-    """Give the driver's values to all processes. `why` may name the variable as `{name}`."""
+    """Give the driver's values to all processes. `why` may contain `{name}`, which stands for the variable."""
     changes: list[Change] = []
     hidden = []
     for row in rows:
@@ -25,12 +25,12 @@ def as_the_driver(rows: Iterable[Effective], why: str) -> list[Change] | Refusal
     if not changes:
         named = ", ".join(hidden)
         return Refusal(
-            f"the value of {named} is not written to a file; export it before ray start on every node"
+            f"the value of {named} is not written to a file; export it on every node before ray start"
         )
     return changes
 
 
 def row_of(environment: EffectiveEnvironment, finding: Finding) -> list[Effective]:
-    """The row of a finding's variable."""
+    """Return the row of a finding's variable."""
     row = environment.get(variable_of(finding))
     return [] if row is None else [row]

@@ -1,4 +1,4 @@
-"""Shared by the fixes of NET101 to NET105: name the interface that leads to the other nodes, where the variable is set now."""
+"""Shared by the fixes of NET101 to NET105: set a variable to the interface that leads to the other nodes, where it is set now."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 
 def set_interface(variable: str, network: Network, nodes: JobNodes, otherwise: str) -> list[Change] | Refusal:
-    """Set the variable to this node's interface. `otherwise` states what is used without it."""
+    """Set the variable to this node's interface. `otherwise` states what would be used without it."""
     name = usable(network, nodes)
     if not name:
         return Refusal(
-            "which interface leads to the other nodes could not be determined: no route to the head, and no default route"
+            "unknown which interface leads to the other nodes: there is neither a route to the head nor a default route"
         )
     why = f"{name} leads to the other nodes; {otherwise}"
     return [SetVariable(variable, _value(variable, name), why, node_only=True)]
 
 
 def interface_fix(identifier: str, *, repairs: str, title: str) -> Fix:
-    """The fix for a variable with another value: in the launch file's line that sets it, if there is one.
+    """Return the fix for a variable with a wrong value: in the launch file's line that sets it, if there is one.
 
     Unsafe, although it can be undone: a launch file is often shared by nodes whose interfaces have other names.
     """
@@ -47,7 +47,7 @@ def interface_fix(identifier: str, *, repairs: str, title: str) -> Fix:
     ) -> list[Change] | Refusal:
         variable, name = variable_of(finding), usable(network, nodes)
         if finding.location is None or not name or isinstance(launch, Unknown):
-            return set_interface(variable, network, nodes, "what is set now does not")
+            return set_interface(variable, network, nodes, "the present value does not")
         edit = partial(_edit, launch, variable, _value(variable, name))
         return edit_lines(finding, launch, sources, marker.comment(repairs), edit)
 
@@ -63,10 +63,10 @@ def _edit(launch: Launch, variable: str, value: str, place: Location) -> LineEdi
         if (setting.name, setting.path, setting.line) == (variable, place.path, place.line) and setting.value
     ]
     if not old:
-        raise CannotEdit(f"{place}: this line does not set {variable} to a value that is known")
+        raise CannotEdit(f"{place}: this line does not set {variable} to a known value")
     return LineEdit(place.line or 0, old[0], value)
 
 
 def _value(variable: str, name: str) -> str:
-    """The name as the variable's value: "=" makes NCCL match the whole name instead of a prefix."""
+    """Return the name as the variable's value: "=" makes NCCL match the whole name instead of a prefix."""
     return f"={name}" if variable == NCCL else name

@@ -1,4 +1,4 @@
-"""Fix for PY103 where site-packages cannot be written: bytecode caches on the node's own disk."""
+"""Fix for PY103 if site-packages is not writable: bytecode caches on the node's own disk."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _FORBIDS = "PYTHONDONTWRITEBYTECODE"
 def bytecode_elsewhere(
     _: Finding, bytecode: Bytecode, caches: Caches, variables: Variables
 ) -> list[Change] | Refusal:
-    """Keep bytecode caches on the node's own disk, where the first run writes them.
+    """Keep bytecode caches on the node's own disk; the first run writes them.
 
-    `PYTHONDONTWRITEBYTECODE` would forbid that too, so it goes.
+    `PYTHONDONTWRITEBYTECODE` would prevent that, so it is removed.
     """
     if bytecode.writable:
-        return Refusal("the folder of the packages can be written by now")
+        return Refusal("the folder of the packages is writable now")
     if not caches.local:
-        return Refusal("no disk of this node has a folder that this user may write")
-    why = "site-packages cannot be written, so that each process compiles all its imports again"
+        return Refusal("no disk of this node has a folder that this user can write to")
+    why = "site-packages is not writable, so each process compiles all its imports again"
     folder = f"{caches.local}/pycache"
     changes: list[Change] = [SetVariable("PYTHONPYCACHEPREFIX", folder, why, node_only=True)]
     if variables.get(_FORBIDS):
-        changes.append(SetVariable(_FORBIDS, None, f"it keeps Python from writing to {folder}"))
+        changes.append(SetVariable(_FORBIDS, None, f"it prevents Python from writing to {folder}"))
     return changes

@@ -1,4 +1,4 @@
-"""Fix for ENV104: keep verl from switching off a cache that is sound by now."""
+"""Fix for ENV104: keep verl from switching off a cache that is reliable now."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ from verl_doctor.toolkit.rule import Finding
 def compile_cache_on(_: Finding, cache: CompileCache) -> list[Change] | Refusal:
     """Keep vLLM's compile cache switched on.
 
-    verl leaves a variable alone that the process which starts the job has already.
+    verl does not change a variable that the process starting the job already has.
     """
     if not cache.written_whole_by:
-        return Refusal(f"torch {cache.torch} may leave half-written entries in it")
-    why = (
-        f"{cache.written_whole_by} writes the compile cache whole, so that verl's workaround only costs time"
-    )
+        return Refusal(f"torch {cache.torch} may leave half-written entries in the cache")
+    why = f"{cache.written_whole_by} writes cache entries atomically, so verl's workaround only costs time"
     return [SetVariable(SWITCHED_OFF_BY, "0", why, "verl no longer sets it to 1 (trainer/constants_ppo.py)")]

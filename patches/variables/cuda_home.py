@@ -9,7 +9,7 @@ from verl_doctor.toolkit.rule import Finding
 
 @fix("cuda-home", repairs="CUDA133", safety="safe", restart="Ray and the job")
 def cuda_home(_: Finding, toolkit: CudaToolkit) -> list[Change] | Refusal:
-    """Let CUDA_HOME name one folder that holds nvcc: an entry of the list that it was, or that of the nvcc on PATH."""
+    """Set CUDA_HOME to a single folder that contains nvcc: an entry of its present list, or that of the nvcc on PATH."""
     if not toolkit.candidate:
         return Refusal("nvcc is neither on PATH nor in /usr/local/cuda")
     why = f"{toolkit.told_by} was {toolkit.home}, which has no nvcc"

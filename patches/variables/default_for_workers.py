@@ -1,4 +1,4 @@
-"""Fix for ENV109: give the workers the value because of which verl left out its default."""
+"""Fix for ENV109: give the workers the driver's value, which keeps verl from setting its default."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ from verl_doctor.toolkit.rule import Finding
     restart="Ray on every node: source the file before ray start",
 )
 def default_for_workers(finding: Finding, environment: EffectiveEnvironment) -> list[Change] | Refusal:
-    """Give the workers the value that made verl leave its default out."""
-    why = "verl leaves its default of {name} out because the driver sets it, so the raylet must have it too"
+    """Give the workers the driver's value, which keeps verl from setting its default."""
+    why = "verl does not set its default of {name} because the driver sets the variable, so the raylet must have it too"
     return as_the_driver(row_of(environment, finding), why)

@@ -19,8 +19,8 @@ def driver_before_compat(
 ) -> list[Change] | Refusal:
     """Let the loader find the driver's library before an older one.
 
-    Where a line of a launch script brings the older one in, its folder is taken out of that line. Otherwise the driver's folder
-    is put first in the environment of the job, on this node only: other nodes may have the driver elsewhere.
+    If a line of a launch script adds the older one's folder, it is removed from that line. Otherwise the driver's
+    folder comes first in the environment of the job, on this node only: other nodes may have the driver elsewhere.
     """
     older = libcuda.loaded
     if finding.location is not None and older is not None:

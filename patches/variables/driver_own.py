@@ -15,5 +15,5 @@ def driver_own(_: Finding, libcuda: LibCuda) -> list[Change] | Refusal:
     Only in the environment of the job, on this node: other nodes may have the driver elsewhere.
     """
     return loaded_first(
-        libcuda, "with the libcuda that is found first CUDA does not start, with the driver's own it does"
+        libcuda, "CUDA does not start with the libcuda that is found first, but it does with the driver's own"
     )

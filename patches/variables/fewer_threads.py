@@ -15,12 +15,12 @@ def fewer_threads(_: Finding, limits: HostLimits) -> list[Change]:
     """Let Ray's workers and the driver start fewer threads.
 
     A worker of Ray 2.60 then has 26 threads instead of 53 on a machine with 64 cores, and the driver 64 fewer (measured
-    on 2026-11-21). It changes nothing that is computed.
+    on 2026-11-21). Results do not change.
     """
-    # The finding's numbers stay out: they count what is running now, and the file would change with each check.
-    why = "each of Ray's workers starts a thread for each core to talk to the others, and threads are short here"
+    # The reasons omit the finding's numbers: they count what is running now, so the file would change with each check.
+    why = "each Ray worker starts a communication thread for each core, and few threads are left here"
     changes: list[Change] = [SetVariable(LEAN, "1", why, "the limit is raised")]
     if (limits.online or 0) > _MANY_CORES:
-        why = "numpy in the driver starts a thread for each core, up to 64, and threads are short here"
+        why = "numpy in the driver starts a thread for each core, up to 64, and few threads are left here"
         changes.append(SetVariable("OPENBLAS_NUM_THREADS", "1", why, "the limit is raised"))
     return changes

@@ -14,5 +14,5 @@ from verl_doctor.toolkit.rule import Finding
 def gloo_interface(_: Finding, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
     """Make gloo use the interface that leads to the other nodes."""
     return set_interface(
-        GLOO, network, nodes, "this machine's own name, which gloo takes otherwise, is loopback"
+        GLOO, network, nodes, "this machine's own name, which gloo uses by default, resolves to loopback"
     )

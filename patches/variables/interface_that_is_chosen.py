@@ -13,5 +13,5 @@ from verl_doctor.toolkit.rule import Finding
 @fix("interface-that-is-chosen", repairs="NET105", safety="safe", restart="Ray, on this node")
 def interface_that_is_chosen(finding: Finding, network: Network, nodes: JobNodes) -> list[Change] | Refusal:
     """Choose the interface that leads to the other nodes, instead of leaving it to gloo and NCCL."""
-    otherwise = "what is taken otherwise leads to containers or tunnels"
+    otherwise = "the default leads to containers or tunnels"
     return set_interface(variable_of(finding), network, nodes, otherwise)

@@ -17,21 +17,21 @@ from verl_doctor.toolkit.rule import Finding
     restart="Ray and the job",
 )
 def libcuda_link(_: Finding, libcuda: LibCuda, build: TritonBuild) -> list[Change] | Refusal:
-    """Make a folder with links to the driver's library, and name it to Triton and to the linker.
+    """Make a folder with links to the driver's library, and let Triton and the linker search it.
 
-    It lies in the user's data folder (`~/.local/share/verl-doctor/libcuda`), needs no root, and is no stub: what is linked
-    against it is what is loaded later.
+    The folder is in the user's data folder (`~/.local/share/verl-doctor/libcuda`), so no root is needed. It is no
+    stub: the library used for linking is the one loaded later.
     """
     own = libcuda.drivers_own
     if own is None:
         return Refusal("the driver's own library is not on this machine")
     if build.lookup_error and not build.reads_variable:
         return Refusal(
-            f"this Triton goes by ldconfig alone and reads no {LIBCUDA_PATH}: have root make a link "
-            f"{own.folder}/libcuda.so -> {own.path} and run ldconfig, or take a newer Triton"
+            f"this Triton only searches the list of ldconfig and does not read {LIBCUDA_PATH}: let root create the link "
+            f"{own.folder}/libcuda.so -> {own.path} and run ldconfig, or install a newer Triton"
         )
     folder = str(link_folder(own))
-    why = f"Triton must find {own.path} for its launchers"
+    why = f"Triton must find {own.path} to compile its launchers"
     variables = [SetVariable(LIBCUDA_PATH, folder, why, node_only=True)] if build.reads_variable else []
-    why = f"-lcuda is looked for there, and means {own.path}"
+    why = f"with it, -lcuda finds {own.path}"
     return [*links(own), *variables, SetVariable("LIBRARY_PATH", folder, why, prepend=True, node_only=True)]

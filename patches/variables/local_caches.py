@@ -12,13 +12,13 @@ from verl_doctor.toolkit.rule import Finding
 def local_caches(finding: Finding, caches: Caches) -> list[Change] | Refusal:
     """Keep compiled code in a folder on the node's own disk, the one with the most room.
 
-    What was compiled before stays where it is, and is compiled once more.
+    What was compiled before stays where it is, and is compiled again.
     """
     if not caches.local:
-        return Refusal("no disk of this node has a folder that this user may write")
+        return Refusal("no disk of this node has a folder that this user can write to")
     return [_moved(folder, caches.local) for folder in caches.folders if is_about(finding, folder)]
 
 
 def _moved(folder: CacheFolder, local: str) -> SetVariable:
-    why = f"{in_words(folder)} cannot be kept there well: {folder.kind} on {folder.mounted_on}"
+    why = f"{in_words(folder)} is on an unsuitable disk: {folder.kind} on {folder.mounted_on}"
     return SetVariable(folder.variable, moved(folder, local), why, node_only=True)

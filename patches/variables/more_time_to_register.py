@@ -24,11 +24,11 @@ def more_time_to_register(
     job: JobVariables,
     configuration: Configuration | Unknown,
 ) -> list[Change] | Refusal:
-    """Give Ray's workers the time to register that the finding has computed. Nothing else changes."""
+    """Give Ray's workers the time to register that the finding computed. Nothing else changes."""
     if place := job.places.get(REGISTER):
-        return Refusal(f"{place[0]}:{place[1]} sets it, and goes before the shell: change it there")
+        return Refusal(f"{place[0]}:{place[1]} sets it and takes precedence over the shell; change it there")
     at_once = registration(ray_import, ray, limits, variables, job, configuration)
     if not at_once.is_too_slow:
-        return Refusal("the workers have time enough")
+        return Refusal("the workers have enough time")
     until = "the environment is on a local disk"
     return [SetVariable(REGISTER, str(at_once.right), until=until, node_only=True)]

@@ -10,13 +10,13 @@ from verl_doctor.toolkit.rule import Finding
 
 @fix("no-proxy-between-nodes", repairs="NET113", safety="safe", restart="Ray, on this node")
 def no_proxy_between_nodes(_: Finding, proxied: Proxied, nodes: JobNodes) -> list[Change] | Refusal:
-    """Except the job's own addresses from the proxy, in both spellings, and keep what is excepted already.
+    """Exempt the job's own addresses from the proxy, in both spellings of the variable, and keep existing exemptions.
 
-    With several nodes it is a variable of this node: another one has other addresses.
+    With several nodes, the variable is for this node only: others have other addresses.
     """
     there = [word.strip() for value in proxied.no_proxy.values() for word in value.split(",") if word.strip()]
     value = ",".join(dict.fromkeys((*there, *proxied.hosts)))
     if proxied.path:
-        return Refusal(f"{proxied.path}:{proxied.line} sets the list itself; write there: {value}")
-    why = "without it the job's HTTP clients send requests to its own servers through the proxy; httpx takes single addresses only"
+        return Refusal(f"{proxied.path}:{proxied.line} sets the list; change it there to {value}")
+    why = "without it the job's HTTP clients send requests to its own servers through the proxy; httpx accepts only single addresses"
     return [SetVariable(name, value, why, node_only=bool(nodes.several)) for name in ("no_proxy", "NO_PROXY")]

@@ -16,5 +16,5 @@ from verl_doctor.toolkit.rule import Finding
 )
 def no_symmetric_memory(_: Finding) -> list[Change]:
     """Let vLLM reduce without symmetric memory."""
-    why = "verl's workers see one GPU each, which symmetric memory takes for the same GPU"
+    why = "each of verl's workers has one visible GPU, and symmetric memory takes them all for the same GPU"
     return [SetVariable(VARIABLE, "0", why, "verl is 0.6.1 or later, or vLLM 0.11.1 or later")]

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.rule import Finding
 def own_sampler(_: Finding, flashinfer: FlashInfer, sampler: VllmSampler) -> list[Change] | Refusal:
     """Let vLLM sample with its own kernels, which need no compiler.
 
-    It is what vLLM does on GPUs that FlashInfer does not support. The distribution of tokens is the same.
+    vLLM does this anyway on GPUs that FlashInfer does not support. The distribution of tokens stays the same.
     """
     if not sampler.can_be_switched:
         return Refusal(f"vLLM {sampler.version} does not read {VARIABLE}")

@@ -8,11 +8,11 @@ from verl_doctor.toolkit.rule import Finding
 
 @fix("ray-token-mode", repairs="RAY106", safety="safe", restart="the job's shell")
 def ray_token_mode(_: Finding) -> list[Change]:
-    """Have the job and Ray show their token."""
+    """Let the job and Ray send their token."""
     return [
         SetVariable(
             "RAY_AUTH_MODE",
             "token",
-            "The Ray that the job joins requires a token, but a driver to which its address is named shows none by itself.",
+            "The Ray that the job joins requires a token, which a driver given its address does not send by default.",
         )
     ]

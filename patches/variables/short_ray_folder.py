@@ -1,4 +1,4 @@
-"""Fix for HOST108, HOST107 and HOST109: give Ray a folder of this user with a short path on a local disk."""
+"""Fix for HOST108, HOST107 and HOST109: give Ray a folder of this user's with a short path on a local disk."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ _LEAST = 10 << 30
 
 @fix("short-ray-folder", repairs="HOST108", safety="safe", restart="Ray")
 def short_ray_folder(_: Finding, folders: Folders) -> list[Change] | Refusal:
-    """Give Ray a folder of this user's own with a short path on a local disk, through RAY_TMPDIR.
+    """Set RAY_TMPDIR to a folder of this user's with a short path on a local disk.
 
-    Ray makes the folder. What `ray start --temp-dir` or a configuration names goes before the variable, so that has to be edited.
+    Ray creates the folder. `ray start --temp-dir` or a configuration takes precedence over the variable, and must be edited instead.
     """
     spare = folders.spare
     if spare is None or not spare.writable or spare.shared:
-        return Refusal("no local folder with a short path is writable for this user")
+        return Refusal("this user can write to no local folder with a short path")
     if spare.free is not None and spare.free < _LEAST:
         return Refusal(f"the disk of {spare.path} has too little room for Ray's sessions")
     for folder in folders.of("Ray's sessions"):
         if folder.given_by and "TMPDIR" not in folder.given_by:
-            return Refusal(f"{folder.given_by} names the folder, and goes before RAY_TMPDIR: change it there")
+            return Refusal(
+                f"{folder.given_by} names the folder and takes precedence over RAY_TMPDIR; change it there"
+            )
     return [SetVariable("RAY_TMPDIR", spare.path, node_only=True)]

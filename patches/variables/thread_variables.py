@@ -23,12 +23,12 @@ def thread_variables(
     variables: Variables,
     configuration: Configuration | Unknown,
 ) -> list[Change] | Refusal:
-    """Give each process as many threads as there are CPUs for it, in the variables that gave it far more."""
+    """Limit each process to as many threads as it has CPUs, in the variables that allow far more."""
     if finding.location is not None:
-        return Refusal(f"{finding.location} sets it, and goes before the shell: change it there")
+        return Refusal(f"{finding.location} sets it and takes precedence over the shell; change it there")
     changes: list[Change] = [
         SetVariable(pool.row.name, str(pool.right))
         for pool in too_large(environment, limits, resources, variables, configuration)
         if pool.row.name == variable_of(finding)
     ]
-    return changes or Refusal("the variable is not too large any more")
+    return changes or Refusal("the variable is no longer too large")

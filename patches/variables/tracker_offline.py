@@ -11,7 +11,7 @@ from verl_doctor.toolkit.rule import Finding, Subject
 def tracker_offline(finding: Finding, trackers: Trackers) -> list[Change] | Refusal:
     """Let a tracker keep its runs on this machine.
 
-    Unsafe: who watches the run in a browser will not see it until it is sent (`wandb sync`).
+    Unsafe: the run does not appear in the browser until it is uploaded (`wandb sync`).
     """
     named = [tracker for tracker in trackers.trackers if finding.subject == Subject("tracker", tracker.name)]
     why = "no key for the server, or no network"

@@ -1,4 +1,4 @@
-"""Fix for ENV111: give the workers the driver's value instead of the value with which the raylet was started."""
+"""Fix for ENV111: give the workers the driver's value instead of the raylet's."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from verl_doctor.toolkit.rule import Finding
     restart="Ray on every node: source the file before ray start",
 )
 def value_for_workers(finding: Finding, environment: EffectiveEnvironment) -> list[Change] | Refusal:
-    """Give the workers the driver's value instead of the one that the raylet was started with.
+    """Give the workers the driver's value instead of the raylet's.
 
-    Unsafe, although it can be undone: the raylet's value may be the one that was meant.
+    Unsafe, although it can be undone: the raylet's value may be the intended one.
     """
-    why = "the driver has another value of {name} than the raylet was started with"
+    why = "the driver and the raylet have different values of {name}"
     return as_the_driver(row_of(environment, finding), why)

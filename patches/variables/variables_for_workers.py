@@ -17,7 +17,7 @@ RESTART = "Ray on every node: source the file before ray start"
 def variables_for_workers(
     _: Finding, environment: EffectiveEnvironment, readers: VariableReaders | Unknown
 ) -> list[Change] | Refusal:
-    """Give the workers what the driver has: it must be set before Ray starts, or handed on with the job."""
+    """Give the workers the driver's values, which must be set before Ray starts or passed on with the job."""
     unread = dead(readers)
     lost = [row for row in lost_on_the_way(environment) if row.name not in unread]
-    return as_the_driver(lost, "{name} was set for the driver only, and the raylet was started without it")
+    return as_the_driver(lost, "{name} is set for the driver only; the raylet was started without it")

@@ -60,7 +60,7 @@ def test_what_goes_up_down_in_and_out_is_said() -> None:
 
 def test_what_no_index_offers_is_named_beside_what_is_installed_all_the_same() -> None:
     change = only(resolved("tokenizers 0.23.2 -> 0.23.0", left_out="mpmath<1.4,>=1.1.0"))
-    assert change.why[-1] == "not offered by any configured index, and left as it is: mpmath<1.4,>=1.1.0"
+    assert change.why[-1] == "no configured index offers it, so it stays as it is: mpmath<1.4,>=1.1.0"
 
 
 def test_the_lock_is_installed_in_a_copy_beside_the_environment() -> None:
@@ -86,7 +86,7 @@ def test_without_an_answer_nothing_is_installed() -> None:
     )
     assert isinstance(plan, Refusal)
     assert plan.reason.startswith(
-        "no index answered (timed out), so that no dry run shows what would change; by hand: uv pip install"
+        "no index answered (timed out), so no dry run can show what would change; run it by hand: uv pip install"
     )
 
 

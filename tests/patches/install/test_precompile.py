@@ -29,7 +29,7 @@ def test_what_is_installed_beside_them_is_compiled_too_and_a_checkout_alone() ->
 
 def test_a_folder_that_cannot_be_written_is_refused() -> None:
     plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING,), writable=False))
-    assert plan == Refusal("site-packages cannot be written by this user")
+    assert plan == Refusal("site-packages is not writable for this user")
 
 
 def test_caches_that_lie_elsewhere_are_refused() -> None:

@@ -31,7 +31,7 @@ def test_a_file_and_the_init_of_a_folder(tmp_path: Path) -> None:
     assert plan(init.parent) == [NewFile(init.with_name("__init__.py.renamed"), b""), RemoveFile(init, b"")]
 
 
-@pytest.mark.parametrize(("importer", "why"), [("/home/me/reward.py", "imports"), (None, "is not known")])
+@pytest.mark.parametrize(("importer", "why"), [("/home/me/reward.py", "imports"), (None, "unknown whether")])
 def test_what_other_files_need_stays(tmp_path: Path, importer: str | None, why: str) -> None:
     (tmp_path / "random.py").write_bytes(b"")
     found = plan(tmp_path / "random.py", importer)

@@ -121,7 +121,7 @@ def test_a_generated_script_is_left_to_what_generates_it(tmp_path: Path, head: s
     _, changes = plan(tmp_path / "run.sh", script, config_key_unknown)
     assert isinstance(changes, Refusal) is refused
     if isinstance(changes, Refusal):
-        assert changes.reason.startswith(f"{tmp_path}/run.sh is generated")
+        assert changes.reason.startswith(f"{tmp_path}/run.sh is a generated file")
 
 
 def test_the_arithmetic_is_in_the_plan(tmp_path: Path) -> None:

@@ -46,14 +46,14 @@ FORMS = {
 }
 REFUSED = {
     "states how many are expected": server(counts="print(found)\n"),
-    "what ray.init returns is kept": server("context = ray.init(namespace=namespace)\n"),
-    "given arguments with **": server("ray.init(**options)\n"),
+    "the result of ray.init is used": server("context = ray.init(namespace=namespace)\n"),
+    "called with **": server("ray.init(**options)\n"),
     "called more than once": server("ray.init()\nray.init(namespace=namespace)\n"),
     "no name for the namespace": server("ray.init()\n", reads='prefix, size = self.config.instance_id.split(":")\n'),
     "where the engine gets its instance_id": server(parent=""),
     "no function calls ray.init and picks": server(looks="found = ray.util.list_named_actors()\n"),
-    "found is changed before": server(counts="found = found[:2]\nassert len(found) == int(size)\n"),
-    "other code stands on the same line": server("x = 1; ray.init(namespace=namespace)\n"),
+    "found changes before": server(counts="found = found[:2]\nassert len(found) == int(size)\n"),
+    "other code on the same line": server("x = 1; ray.init(namespace=namespace)\n"),
     "pause means something else": server(reads="pause = 1\n" + server.__kwdefaults__["reads"]),
     "time means something else": server(reads="time = 1\n" + server.__kwdefaults__["reads"]),
     "os means something else in start": server().replace("        config = arg", "        os = 1\n        config = arg"),

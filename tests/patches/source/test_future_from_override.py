@@ -146,9 +146,9 @@ def test_only_the_answer_and_the_parameters_change(tmp_path):
 
 
 REFUSED = {
-    "class Own(Executor):\n    def collective_rpc(self, method, args=()):\n        if method:\n            return []\n": "may end without an answer",
+    "class Own(Executor):\n    def collective_rpc(self, method, args=()):\n        if method:\n            return []\n": "may end without a `return`",
     "class Own(Executor):\n    def collective_rpc(self, method, args=()):\n        if method:\n            return\n        return []\n": "returns nothing",
-    "class Own(Executor):\n    def collective_rpc(self, method, args=()):\n        non_block = 1\n        return [non_block]\n": "binds non_block again",
+    "class Own(Executor):\n    def collective_rpc(self, method, args=()):\n        non_block = 1\n        return [non_block]\n": "rebinds non_block",
     "class Own(Executor):\n    def collective_rpc(self, method, args=()):\n        yield 1\n": "generator",
 }
 

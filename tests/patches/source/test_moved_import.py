@@ -164,7 +164,7 @@ def test_other_forms_are_refused_with_the_line(tmp_path, server):
 def test_a_name_that_is_another_kind_of_thing_now_is_refused(tmp_path, now, server):
     new = {"utils/__init__.py": "", "utils/args.py": now}
     one = PatchedTree(tmp_path, server, OLD, new, vllm_import_missing, moved_import)
-    assert "verl takes it for" in one.refusal()
+    assert "verl expects" in one.refusal()
 
 
 def test_a_name_that_was_removed_is_not_taken_for_another_of_that_name(tmp_path):

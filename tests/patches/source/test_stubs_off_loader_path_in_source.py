@@ -73,7 +73,7 @@ def test_the_statement_goes_and_nothing_is_found_any_more(tmp_path: Path, statem
             "adds /srv/lib to LD_LIBRARY_PATH too",
         ),
         ('os.environ["LD_LIBRARY_PATH"] = f"{cuda_stubs}:{site_of(old)}"', "adds an unknown value"),
-        ('os.environ["LD_LIBRARY_PATH"] = cuda_stubs; print(old)', "other code stands in this line"),
+        ('os.environ["LD_LIBRARY_PATH"] = cuda_stubs; print(old)', "other code on this line"),
     ],
 )
 def test_a_statement_that_does_more_is_refused(tmp_path: Path, statement: str, reason: str) -> None:

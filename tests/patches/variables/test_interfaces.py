@@ -109,4 +109,4 @@ def test_without_a_known_interface_nothing_is_guessed() -> None:
     lost = replace(TWO, interface="")
     refused = plan(hostname_is_loopback, gloo_interface, named("127.0.1.1"), lost)
     assert isinstance(refused, Refusal)
-    assert "no route" in refused.reason
+    assert "neither a route to the head" in refused.reason

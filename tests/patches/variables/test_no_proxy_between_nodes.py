@@ -41,4 +41,4 @@ def test_with_several_nodes_it_is_this_node_s_list() -> None:
 def test_a_script_that_sets_the_list_would_set_it_again() -> None:
     refused = plan(replace(SEEN, path="run.sh", line=3), ONE)
     assert isinstance(refused, Refusal)
-    assert refused.reason.startswith("run.sh:3 sets the list itself; write there: 10.0.0.0/8,.internal,")
+    assert refused.reason.startswith("run.sh:3 sets the list; change it there to 10.0.0.0/8,.internal,")
