@@ -1,6 +1,6 @@
-"""Advice on an exception, computed from its message and from where it was raised: the package that lacks a module, the missing file.
+"""Advice on an exception, derived from its message and from where it was raised: the package that lacks a module, the missing file.
 
-A signature holds what helped others; this module names what this log names. It returns nothing where it can name nothing.
+A signature contains what helped others; this module refers to what this log names, and returns nothing if it names nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DISTRIBUTIONS = {
     "apex": "", "amp_C": "", "fused_layer_norm_cuda": "", "verl": "", "tbe": "", "te": "", "vllm_ascend": "vllm-ascend",
     "grouped_gemm": "", "deep_ep": "", "deep_gemm": "", "aiter": "", "mindspeed": "",
 }  # fmt: skip
-"""Empty where the package index holds an unrelated package of that name, or none that fits: build it from source."""
+"""An empty name means that it must be built from source: the package index has an unrelated package of that name, or none that fits."""
 _PLAIN = frozenset(
     [
         "timm",
@@ -111,7 +111,7 @@ _PLAIN = frozenset(
         "fla",
     ]
 )
-# Where classes with well-known names come from.
+# The packages of classes with well-known names.
 _OF_CLASS = (
     ("vllm", re.compile(r"(?:EngineArgs|AsyncEngineArgs|LLMEngine|AsyncLLM|SamplingParams|\w*SchedulerConfig|ParallelConfig|CacheConfig|VllmConfig|\w*ModelRunner|LLM)")),
     ("trl", re.compile(r"(?:GRPO|SFT|DPO|PPO|RLOO|KTO|ORPO|CPO|Reward|OnlineDPO)(?:Config|Trainer)")),
@@ -131,7 +131,7 @@ _NO_ATTRIBUTE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 _NO_MEMBER = re.compile(
     r"'(\w+)' object has no attribute '(\w+)'|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
 )
-# A message may be one long word: a pattern with three repetitions that can all begin anywhere in it would take hours.
+# A message may be a single long word: a pattern with three repetitions that can all begin anywhere in it would take hours.
 _SYMBOL = re.compile(r": undefined symbol: (\S+)")
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)")
 _LIBRARY = re.compile(r"(?<![\w.+-])(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
@@ -147,7 +147,7 @@ _NOT_INSTALLED = re.compile(
     r"No package metadata was found for ([\w-]+)|[Pp]lease install (?:the )?`?([\w-]+)`? (?:first|to )|"
     r"^(?!Module\b|Package\b|Library\b|It\b|This\b)([A-Za-z][\w-]*) (?:was|is) not (?:found|installed)\b"
 )
-# A sentence, which may contain a decimal number, and the phrases with which a program requests something.
+# A sentence, which may contain a decimal number, and phrases with which a program requests something.
 _SENTENCE = re.compile(r"(?:[^.!?;]|\.(?=\S))+[.!?;]?")
 _ASKS = re.compile(
     r"\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ii]nstall|[Uu]pgrade|[Uu]pdate|[Ss]pecify)\b|"
@@ -185,7 +185,7 @@ class _Place:
 
 
 def advised(raised: Raised, lines: Sequence[Line]) -> str:
-    """Return what helps, as parts joined by "; "; "" where nothing can be named."""
+    """Return advice, in parts joined by "; "; "" if there is none."""
     place = _place(raised.frames)
     readers: tuple[Callable[[], str], ...] = (
         partial(_recommended, raised, place),
@@ -226,7 +226,7 @@ def _at(frame: Frame) -> str:
 
 
 def _recommended(raised: Raised, place: _Place) -> str:
-    """A package that an installed package recommends in its error message."""
+    """Return advice on a package that an installed package recommends in its error message."""
     if not raised.name.endswith(("ImportError", "ModuleNotFoundError", "PackageNotFoundError")):
         return ""
     if found := _PIP.search(raised.message):
@@ -247,7 +247,7 @@ def _installing(name: str, *, known: bool) -> str:
 
 
 def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
-    """A missing module: the package is not installed, or its release does not have that module."""
+    """Return advice on a missing module: the package is not installed, or its release does not have the module."""
     found = _MISSING.search(raised.message)
     is_import = raised.name.endswith(("ImportError", "ModuleNotFoundError"))
     if found is None or not (is_import or _LAZY in raised.message):
@@ -261,7 +261,7 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         )
     if place.package == "" and top not in _PLAIN and top not in _DISTRIBUTIONS:
         return (
-            f"{top} is imported by {place.words}: where it is the job's own, its folder belongs on PYTHONPATH on every node, or into working_dir of the runtime_env"
+            f"{top} is imported by {place.words}: if it is the job's own, its folder belongs on PYTHONPATH on every node, or into working_dir of the runtime_env"
             if place.words
             else ""
         )
@@ -270,7 +270,7 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 
 
 def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
-    """A name that a module does not define."""
+    """Return advice on a name that a module does not define."""
     if (found := _NO_NAME.search(raised.message)) is None:
         return ""
     name, partly, module, path = found.groups()
@@ -288,7 +288,7 @@ def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 
 
 def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
-    """An argument that a function does not accept."""
+    """Return advice on an argument that a function does not accept."""
     found = _CALL.search(raised.message)
     if found is None or raised.name != "TypeError":
         return ""
@@ -317,7 +317,7 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 
 
 def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
-    """An attribute that a module, or an object of a well-known class, does not have."""
+    """Return advice on an attribute that a module, or an object of a well-known class, does not have."""
     if raised.name != "AttributeError":
         return ""
     if found := _NO_ATTRIBUTE.search(raised.message):
@@ -341,7 +341,7 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
 
 
 def _unlinked(raised: Raised) -> str:
-    """A compiled file built for another release, or a library that the loader cannot find."""
+    """Return advice on a compiled file built for another release, or a library that the loader cannot find."""
     if found := _SYMBOL.search(raised.message):
         path = ("", *raised.message[: found.start()].split())[-1]
         installed = _PACKAGE.search(path)
@@ -356,7 +356,7 @@ def _unlinked(raised: Raised) -> str:
 
 
 def _of_file(raised: Raised) -> str:
-    """A file that does not exist or may not be used."""
+    """Return advice on a file that does not exist or may not be used."""
     if raised.name not in {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"}:
         return ""
     found = _FILE.search(raised.message)
@@ -365,7 +365,7 @@ def _of_file(raised: Raised) -> str:
         return ""
     node = f" on the node of {raised.line.process}" if raised.line.process else ""
     if raised.name == "PermissionError":
-        return f"the job's user needs the permission for {path}{node} (ls -ld shows whose it is)"
+        return f"the job's user needs permission for {path}{node} (ls -ld shows its owner)"
     if raised.name == "FileNotFoundError" and (package := _PACKAGE.search(path)):
         return f"the installation of {package[1]} is incomplete: it lacks {path.rpartition('-packages/')[2]}. Reinstall {_named(package[1])}, or install a newer release{node}"
     if raised.name == "FileNotFoundError":
@@ -374,7 +374,7 @@ def _of_file(raised: Raised) -> str:
 
 
 def _of_data(raised: Raised, place: _Place) -> str:
-    """A column that is missing from the job's data."""
+    """Return advice on a column that is missing from the job's data."""
     found = _KEY.fullmatch(raised.message.strip())
     where = raised.frames[-1] if raised.frames else None
     if raised.name != "KeyError" or found is None or where is None:
@@ -390,14 +390,14 @@ def _of_data(raised: Raised, place: _Place) -> str:
 
 
 def _of_text(raised: Raised) -> str:
-    """A file that a parser cannot read."""
+    """Return advice on a file that a parser cannot read."""
     if found := _AT_LINE.search(raised.message):
         return f"correct line {found[2]} of {found[1]}"
     return ""
 
 
 def _demanded(raised: Raised) -> str:
-    """What a sentence of the message demands, or the values that the message lists."""
+    """Return what the message demands, or the values that it lists."""
     text = " ".join(raised.message.split())
     if raised.name in _SILENT or len(text) > _LONGEST or _OF_PYTHON.search(text):
         return ""
@@ -433,7 +433,7 @@ def _named(top: str) -> str:
 
 
 def _dated(package: str, lines: Sequence[Line]) -> str:
-    """A package with the release that the log names."""
+    """Return a package with the release that the log names."""
     version = next(_versions(package, lines), "")
     return f"{package} {version}" if version else package
 

@@ -1,8 +1,8 @@
 """Assigns exceptions without a signature to the job's code, its configuration, its launch script, or a refusing program.
 
-The exception itself is the cause. The job's code raised it when the deepest place outside the standard library and installed
-packages lies in a file of the job. The configuration is at fault when the message, or the source line that raised it, names a
-setting of the job, a setting's value, or a key of verl's.
+The exception itself is the cause. The job's code raised it if the deepest place outside the standard library and
+installed packages is in a file of the job. The configuration is at fault if the message, or the source line that
+raised it, names a setting of the job, a setting's value, or a key of verl's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OF_VERL = re.compile(
 )
 STANDARD = re.compile(
     r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^\w+/.*\.py[xi]$|\.pxi$|"
-    # modules that only pass calls on
+    # modules that only forward calls
     r"/torch/(?:nn/modules/module|utils/_contextlib|_dynamo/eval_frame)\.py$"
 )
 # Folders of generated code, with the package that writes it.
@@ -59,8 +59,8 @@ _ITEMS = re.compile(r"[]['\", ]+")  # between list items
 _IN_LINE = re.compile(
     r"\b[A-Z]\w*(?:Error|Exception)(?:: \S|\([\"'])"
 )  # an exception as other programs quote it
-_MOST = 3  # settings to name
-# Libraries that are configured by arguments, where they check these, and the phrases with which they refuse them.
+_MOST = 3  # maximum number of settings to name
+# Libraries that are configured by arguments, the modules that check these, and the phrases with which they refuse them.
 _REFUSING = frozenset(
     {
         "trl",
@@ -144,7 +144,7 @@ class Blame:
 
 
 def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame | None:
-    """Return where the fault of an exception with a traceback lies; None where there is no traceback."""
+    """Return where the fault of an exception with a traceback lies; None without a traceback."""
     if not raised.frames:
         return None
     deepest = next(reversed(own_frames(raised.frames)), raised.frames[-1])
@@ -187,7 +187,7 @@ def _refuses(raised: Raised, deepest: Frame) -> bool:
 
 
 def _arguments_in(message: str) -> tuple[str, ...]:
-    """Return the arguments that a refusal names: as code, as options, or as words that only argument names look like."""
+    """Return the arguments that a refusal names: as code, as options, or as words that look like argument names."""
     found = (next(filter(None, match.groups())) for match in _ARGUMENT.finditer(message))
     return tuple(dict.fromkeys(found))[:_MOST]
 
@@ -198,7 +198,7 @@ def names_exception(words: str) -> bool:
 
 
 def blamed_alone(words: str, lines: Sequence[Line]) -> Blame:
-    """Return where the fault lies when the log holds only the message of an exception."""
+    """Return where the fault lies if the log contains only the message of an exception."""
     settings = settings_in(words, "", lines)
     return Blame("configuration", settings) if settings else Blame("program")
 
@@ -216,7 +216,7 @@ def settings_in(message: str, code: str, lines: Sequence[Line]) -> tuple[str, ..
 
 
 def blamed_complaint(words: str, phase: Phase | None) -> Blame:
-    """Return where the fault lies when a shell, an argument parser or Hydra complains without a traceback."""
+    """Return where the fault lies if a shell, an argument parser or Hydra complains without a traceback."""
     if phase == "shell":
         return Blame("launch")
     return Blame("configuration", _settings(words, "", ()))
@@ -232,7 +232,7 @@ def is_of_the_job(frame: Frame) -> bool:
 
 
 def _settings(message: str, file: str, overrides: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the settings that a message names by key, else by last part of the key, else by value."""
+    """Return the settings that a message names: by key, otherwise by the last part of the key, otherwise by value."""
     for line in message.split("\n"):
         if found := _FULL_KEY.search(line.strip()):
             return (next(filter(None, found.groups())),)
@@ -249,7 +249,7 @@ def _settings(message: str, file: str, overrides: Sequence[tuple[str, str]]) -> 
     if last:
         return tuple(key for _, key in sorted(last))[:_MOST]
     specific = ((key, part) for key, value in overrides for part in _ITEMS.split(value) if _is_specific(part))
-    return tuple(dict.fromkeys(key for key, part in specific if _stands_in(part, message)))[:_MOST]
+    return tuple(dict.fromkeys(key for key, part in specific if _occurs_in(part, message)))[:_MOST]
 
 
 def _names(value: str, file: str) -> bool:
@@ -258,11 +258,11 @@ def _names(value: str, file: str) -> bool:
 
 
 def _is_specific(value: str) -> bool:
-    """Return whether a value is specific: neither a number nor a word that many settings hold."""
+    """Return whether a value is specific: neither a number nor a common word."""
     return len(value) > 2 and value.lower() not in _PLAIN and not value.replace(".", "").isdecimal()
 
 
-def _stands_in(value: str, text: str) -> bool:
+def _occurs_in(value: str, text: str) -> bool:
     """Return whether a value occurs in a message as a separate word."""
     return re.search(rf"(?<![\w./-]){re.escape(value)}(?![\w/-])", text) is not None
 

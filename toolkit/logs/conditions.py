@@ -1,4 +1,4 @@
-"""What a log reveals about the machine, and which parts of a remedy that rules out: advice for NVIDIA is useless on AMD GPUs or NPUs."""
+"""Detects the kind of machine from a log, and omits the parts of a remedy that do not apply: advice for NVIDIA is useless on AMD GPUs or NPUs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NOTHING = "the message states what is wrong; the usual remedies do not apply to
 
 
 def traits_of(lines: Iterable[Line]) -> frozenset[str]:
-    """Return the machine's traits that a log reveals. HIP mentions CUDA too, so the rarer vendor counts."""
+    """Return the machine's traits that a log reveals. HIP also mentions CUDA, so the rarer vendor counts."""
     texts = [line.text for line in lines]
     found = {trait for trait, shown in _SHOWN.items() if any(shown.search(text) for text in texts)}
     if found & {"amd", "npu"}:
@@ -59,7 +59,7 @@ def fitting(remedy: str, traits: AbstractSet[str]) -> str:
 
 
 def contradicts(part: str, traits: AbstractSet[str]) -> bool:
-    """Return whether advice requires what this machine is not. The advice may name several vendors."""
+    """Return whether advice is for another kind of machine. The advice may name several vendors."""
     demanded = {trait for trait, words in _DEMANDED.items() if words.search(part)}
     makers = demanded & _MAKERS
     if makers and traits & _MAKERS and not makers & traits:

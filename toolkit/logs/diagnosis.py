@@ -1,9 +1,10 @@
-"""From logs to the first cause: the first error (`first_cause`), joined with what texts are known to prove (`signature`).
+"""Finds the first cause in logs: combines the first error (`first_cause`) with the faults that known texts prove (`signature`).
 
-An error without a signature stays without a cause. A fault of the environment is named when it is the error that ended the
-run, or when the run's end shows only a consequence and the fault was logged earlier. Everything else that was found is kept
-apart. A complaint that the run survived is no cause: training continued after it, or the complaint itself states that nothing
-follows from it. Nor is a repetition of the same complaint, except as the program's own last words.
+An error without a signature has no named cause. A fault of the environment is named if it is the error that ended the
+run, or if the run's end shows only a consequence and the fault was logged earlier. Other findings are reported
+separately. A complaint that the run survived is not a cause: training continued after it, or the complaint itself
+states that it has no consequences. Neither is a repetition of the same complaint, except as the program's last
+output.
 """
 
 from __future__ import annotations
@@ -96,11 +97,11 @@ class LoggedError:
     settings: tuple[str, ...] = ()
     """The settings that a refusal names, where a signature matches it."""
     stage: str = ""
-    """The stage of the job, where a signature has a remedy for it."""
+    """The stage of the job, if a signature has a remedy for it."""
     traits: frozenset[str] = frozenset()
     """What the log reveals about the machine: a remedy must not contradict it."""
     advice: str = ""
-    """The advice derived from the exception itself, where no remedy is known, or only a general one."""
+    """The advice derived from the exception itself, if there is no remedy or only a general one."""
 
     @property
     def kind(self) -> Kind | Literal["unknown"]:
@@ -114,18 +115,18 @@ class LoggedError:
 
     @property
     def is_coded(self) -> bool:
-        """Whether it has its own page."""
+        """Whether it has its own page of documentation."""
         return self.signature is not None and bool(self.signature.code)
 
     @property
     def is_strong(self) -> bool:
-        """Whether it needs no other cause."""
+        """Whether it is a cause by itself."""
         return self.kind == "cause"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one log shows. `causes` are named faults, the first cause first; `error` is the first error where it is none of them."""
+    """The diagnosis of one log. `causes` are named faults, the first cause first; `error` is the first error if it is none of them."""
 
     causes: tuple[LoggedError, ...] = ()
     error: LoggedError | None = None
@@ -138,21 +139,21 @@ class Reading:
 
     @property
     def first(self) -> LoggedError | None:
-        """The first cause: a named fault, or an exception that shows where the fault lies. None where the log has neither."""
+        """The first cause: a named fault, or an exception that shows where the fault lies. None if the log has neither."""
         if self.causes:
             return self.causes[0]
         return self.error if self.error is not None and self.error.blame is not None else None
 
     @property
     def rank(self) -> int:
-        """How much to trust this log among several of a run: 0 for a fault that needs no other cause, 3 for a consequence."""
+        """The rank of this log among several of a run: 0 for a fault that is a cause by itself, 3 for a consequence."""
         if self.causes:
             return 0 if any(cause.is_strong for cause in self.causes) else 2
         return 1 if self.error is not None and not _only_follows(self.error) else 3
 
     @property
     def began(self) -> float:
-        """When it was first reported; infinite when unknown."""
+        """When the first error was reported; infinite if unknown."""
         first = self.causes[0] if self.causes else self.error
         return math.inf if first is None else first.when
 
@@ -164,7 +165,7 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     """
     total = len(lines)
     lines = unprefixed(lines)
-    lines, behind = parted(without_quotations(lines if loud_errors(lines) else unrelayed(lines)))
+    lines, after_end = parted(without_quotations(lines if loud_errors(lines) else unrelayed(lines)))
     steps = Steps(lines)
     every = loud_errors(lines)
     in_lines = list(_in_lines(lines, every, source))
@@ -175,8 +176,8 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
         *(raised.line.number for raised in (bare_errors(lines) if steps.last else ())),
     )
     last_complaint = max(complaints, default=0)
-    life = life_of(lines, last_complaint if last_complaint and steps.went_on_behind(last_complaint) else 0)
-    loud, survived = _unsurvived(every, in_lines, steps, life)
+    life = life_of(lines, last_complaint if last_complaint and steps.continued_after(last_complaint) else 0)
+    loud, survived = _fatal_exceptions(every, in_lines, steps, life)
     errors = [_of_chain(raised, lines, source) for raised in loud]
     all_errors = sorted((*errors, *in_lines), key=lambda error: error.number)
     over = {each.line for raised in survived for each in raised.chain}
@@ -190,15 +191,15 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
         words for words in all_errors if words.kind == "consequence" and not life.has(words.number)
     ]
     failed = (fatal is not None and fatal.kind != "ended") or bool(consequences)
-    borne = {id(error) for error in _borne(in_lines, steps, SURE if failed else 1)}
-    borne |= {id(words) for words in in_lines if life.has(words.number)}
+    survived_reports = {id(error) for error in _survived_reports(in_lines, steps, SURE if failed else 1)}
+    survived_reports |= {id(words) for words in in_lines if life.has(words.number)}
     last = fatal.number if fatal in in_lines and fatal is not None else math.inf
-    candidates = [error for error in all_errors if id(error) not in borne and error.number <= last]
+    candidates = [error for error in all_errors if id(error) not in survived_reports and error.number <= last]
     candidates = _without_aborts(candidates)
     first, error = _choose(fatal, _began(errors), candidates, late=0 if loud else _LATE)
     beside = [_of_chain(raised, lines, source) for raised in survived]
-    beside += [_of_chain(loud_error, behind, source) for loud_error in loud_errors(behind)]
-    quiet = [error for error in all_errors if error.kind in {"hint", "note"} or id(error) in borne]
+    beside += [_of_chain(loud_error, after_end, source) for loud_error in loud_errors(after_end)]
+    quiet = [error for error in all_errors if error.kind in {"hint", "note"} or id(error) in survived_reports]
     hints = _distinct((*quiet, *beside))
     before = [] if first is None else [hint for hint in hints if _leads_to(hint, first)]
     named = _distinct((*before[:1], *([_with_address(first, all_errors)] if first else [])))
@@ -209,7 +210,7 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
         )
     )
     also = tuple(error for error in rest if not any(_code(error) == _code(other) for other in named))
-    if not named and not finished and not steps.behind(0) and (error is None or _only_follows(error)):
+    if not named and not finished and not steps.count_after(0) and (error is None or _only_follows(error)):
         error = _complained(lines, source, ended=error) or error
     if not named and error is not None and error.kind == "consequence":
         notes = [note for note in quiet if _leads_to_failure(note, error)]
@@ -234,7 +235,7 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
 
 
 def _complained(lines: Sequence[Line], source: str, ended: LoggedError | None) -> LoggedError | None:
-    """Return the last words of a program that raised nothing; where another process noticed its end, the argument that it was refused."""
+    """Return the last output of a program that raised nothing; if another process noticed its end, the argument that it refused."""
     cause, phase = complaint_in(lines) or (None, None) if ended is None else (refused_argument(lines), None)
     if cause is None or (ended is not None and cause.number > ended.number):
         return None
@@ -249,7 +250,7 @@ def _complained(lines: Sequence[Line], source: str, ended: LoggedError | None) -
 def _failed(
     lines: Sequence[Line], source: str, steps: Steps, known: Sequence[LoggedError], *, finished: bool
 ) -> LoggedError | None:
-    """Return what shows that the run failed, where nothing in it is a cause or a consequence."""
+    """Return what shows that the run failed if nothing in the log is a cause or a consequence."""
     numbers = {error.number for error in known}
     rest = [line for line in lines if line.number not in numbers]
     cause = failure_in(rest, steps.last, finished=finished)
@@ -282,7 +283,7 @@ class _Where:
         self._complaint = None if loud else complaint_in(lines)
 
     def placed(self, error: LoggedError) -> LoggedError:
-        """Return the error with its phase. What ended the driver shows how far the job had come."""
+        """Return the error with its phase. What ended the driver shows how far the job got."""
         at = bisect_right(self._lines, error.number, key=lambda line: line.number)
         if error.phase is not None:
             return error
@@ -295,7 +296,7 @@ class _Where:
         return replace(error, phase=phase_of_line(self._lines[at - 1]) if at else None)
 
     def named(self, error: LoggedError) -> LoggedError:
-        """Return a known fault with its phase and, where settings are refused, with the settings that its message names."""
+        """Return a known fault with its phase and, if settings are refused, with the settings that its message names."""
         placed = self.placed(error)
         found = self._raised.get((error.number, error.process))
         if error.signature is not None and error.signature.named:
@@ -311,7 +312,7 @@ class _Where:
         return replace(placed, settings=settings_in(message, code, self._lines))
 
     def judged(self, error: LoggedError, *, finished: bool) -> LoggedError:
-        """Return an error that is not the environment's, with its phase and with where the fault lies."""
+        """Return an error outside the environment, with its phase and where the fault lies."""
         found = self._raised.get((error.number, error.process))
         is_open = error.blame is None and error.kind in {"unknown", "job"}
         if finished or self._goes_on() or not is_open:
@@ -334,7 +335,7 @@ class _Where:
         """Return whether steps were logged after the last exception: the job survived it, whichever process raised it."""
         if self._end is None:
             return False
-        return self._steps.behind(self._end.line.number) >= (1 if self._end.line.process else SURE)
+        return self._steps.count_after(self._end.line.number) >= (1 if self._end.line.process else SURE)
 
 
 def _with_code(error: LoggedError, raised: Raised) -> LoggedError:
@@ -349,13 +350,13 @@ def _with_code(error: LoggedError, raised: Raised) -> LoggedError:
     )
 
 
-def _unsurvived(
+def _fatal_exceptions(
     every: Sequence[Raised], in_lines: Sequence[LoggedError], steps: Steps, life: Life
 ) -> tuple[list[Raised], list[Raised]]:
     """Return the exceptions that may have ended the run, and those that it survived.
 
-    The program's own last words count, unless training continued after them. An exception raised once counts unless the run
-    was ended from outside.
+    The program's last output counts unless training continued after it. An exception raised once counts unless the
+    run was ended from outside.
     """
     if not every:
         return [], []
@@ -367,12 +368,12 @@ def _unsurvived(
     )
     often = Counter(known)
     rest: list[Raised] = []
-    borne: list[Raised] = []
+    survived_reports: list[Raised] = []
     for raised, words, is_over in zip(every, known, over, strict=True):
-        is_last_word = raised is end and not raised.line.process and not steps.behind(raised.line.number)
+        is_last_word = raised is end and not raised.line.process and not steps.count_after(raised.line.number)
         counts = is_over and not is_last_word and (was_ended or often[words] > 1)
-        (borne if counts or life.has(raised.line.number) else rest).append(raised)
-    return rest, borne
+        (survived_reports if counts or life.has(raised.line.number) else rest).append(raised)
+    return rest, survived_reports
 
 
 def _is_end(raised: Raised) -> bool:
@@ -382,11 +383,12 @@ def _is_end(raised: Raised) -> bool:
 
 
 def _ending(fatal: LoggedError | None, in_lines: Sequence[LoggedError], steps: Steps) -> LoggedError | None:
-    """Return the error that ended the run, or the line that reports that it was ended from outside before anything failed."""
+    """Return the error that ended the run, or the line that reports that the run was ended from outside before anything failed."""
     first = next(
-        (error for error in in_lines if error.kind == "ended" and steps.behind(error.number) < SURE), None
+        (error for error in in_lines if error.kind == "ended" and steps.count_after(error.number) < SURE),
+        None,
     )
-    if fatal is not None and fatal.kind == "ended" and steps.behind(fatal.number) >= SURE:
+    if fatal is not None and fatal.kind == "ended" and steps.count_after(fatal.number) >= SURE:
         fatal = None
     if first is None:
         return fatal
@@ -395,25 +397,25 @@ def _ending(fatal: LoggedError | None, in_lines: Sequence[LoggedError], steps: S
         follows_it = fatal.kind in {"consequence", "weak", "ended"} and is_near and not first.process
         return first if follows_it else fatal
     failed_before = any(
-        error.kind == "consequence" and error.number < first.number and not steps.behind(error.number)
+        error.kind == "consequence" and error.number < first.number and not steps.count_after(error.number)
         for error in in_lines
     )
     return None if failed_before else first
 
 
-def _borne(in_lines: Sequence[LoggedError], steps: Steps, enough: int) -> list[LoggedError]:
-    """Return the reports outside tracebacks that the run survived. An early hint may still come true."""
+def _survived_reports(in_lines: Sequence[LoggedError], steps: Steps, enough: int) -> list[LoggedError]:
+    """Return the reports outside tracebacks that the run survived. An early hint may still turn out to be the cause."""
     over = steps.survived(((error.number, error.words) for error in in_lines), enough)
     return [
         error
         for error, is_over in zip(in_lines, over, strict=True)
-        if (is_over and (error.kind in {"cause", "weak"} or steps.behind(error.number) >= enough))
-        or steps.was_scheduled_behind(error.words)
+        if (is_over and (error.kind in {"cause", "weak"} or steps.count_after(error.number) >= enough))
+        or steps.was_scheduled_later(error.words)
     ]
 
 
 def _without_aborts(errors: Sequence[LoggedError]) -> list[LoggedError]:
-    """Return the errors without deaths of processes that aborted because of an earlier error."""
+    """Return the errors without the deaths of processes that aborted because of an earlier error."""
     first = next((error.number for error in errors if error.kind == "consequence"), math.inf)
     return [
         error
@@ -425,10 +427,10 @@ def _without_aborts(errors: Sequence[LoggedError]) -> list[LoggedError]:
 def _choose(
     fatal: LoggedError | None, began: LoggedError | None, errors: Sequence[LoggedError], *, late: int
 ) -> tuple[LoggedError | None, LoggedError | None]:
-    """Return the named first cause, or the error for which there is none.
+    """Return the named first cause, or the error that has none.
 
-    `fatal` is the error that ended the run; `began` is the first of the exceptions with which processes ended, leaving out
-    those that only follow. Up to `late` lines after an unknown error may still explain it.
+    `fatal` is the error that ended the run; `began` is the first of the exceptions with which processes ended, except
+    for those that only follow. Up to `late` lines after an unknown error may still explain it.
     """
     strong = [error for error in errors if error.is_strong]
     weak = [error for error in errors if error.kind == "weak"]
@@ -446,7 +448,7 @@ def _choose(
         return fatal, None
     if fatal.kind == "weak":
         before = [error for error in strong if error.number <= fatal.number + _LATE]
-        if _INNER in fatal.words:  # it states that another exception has the details
+        if _INNER in fatal.words:  # it refers to another exception for the details
             before += [error for error in weak if error.number < fatal.number]
         return (before[0] if before else fatal), None
     if fatal.signature is not None:  # a fault of the job itself
@@ -462,27 +464,27 @@ def _choose(
 
 
 def _began(errors: Sequence[LoggedError]) -> LoggedError | None:
-    """Return the first of the processes' last exceptions, leaving out those that only follow."""
+    """Return the first of the processes' last exceptions, except for those that only follow."""
     last = {error.process: error for error in errors if not _only_follows(error)}
     return min(last.values(), key=lambda error: error.number, default=None)
 
 
 def _leads_to(hint: LoggedError, fault: LoggedError) -> bool:
-    """Return whether a hint was logged before a fault that is known to result from it."""
+    """Return whether a hint was logged before a fault that may result from it."""
     if hint.signature is None or fault.signature is None or hint.number > fault.number:
         return False
     return not {fault.signature.code, fault.kind}.isdisjoint(hint.signature.leads_to)
 
 
 def _leads_to_failure(note: LoggedError, failure: LoggedError) -> bool:
-    """Return whether a note explains why another process, or NCCL, failed without a reason. Most NCCL warnings are harmless."""
+    """Return whether a note explains an unexplained failure of another process or NCCL. Most NCCL warnings are harmless."""
     if note.signature is None or "consequence" not in note.signature.leads_to or note.number > failure.number:
         return False
     return note.signature.code != _OF_NCCL or bool(_REASONLESS.search(failure.words))
 
 
 def _explains(error: LoggedError, fatal: LoggedError) -> bool:
-    """Return whether a known fault was logged before an unknown error: shortly before by its process, or as an error of another."""
+    """Return whether a known fault was logged before an unknown error: shortly before by the same process, or as an error of another."""
     if error.number > fatal.number:
         return False
     return error.process != fatal.process or fatal.number - error.number <= _NEAR
@@ -499,7 +501,7 @@ def _fatal(
     lines: Sequence[Line],
     source: str,
 ) -> LoggedError | None:
-    """Return the error with which it began, or the death of a process. `fatal_lines` are the lines that the run did not survive."""
+    """Return the original error, or the death of a process. `fatal_lines` are the lines that the run did not survive."""
     first = first_error(loud)
     if first is None:
         death = death_in(fatal_lines)
@@ -508,7 +510,7 @@ def _fatal(
         bare = [raised for raised in bare_errors(fatal_lines) if is_loud(raised.line)]
         return _last_known(bare, lines, source)
     if not follows(first):
-        # The whole chain of the program's last exception: those raised on the way may reveal more.
+        # The whole chain of the program's last exception: intermediate exceptions may reveal more.
         last = last_word(loud)
         end = next(error for error, raised in zip(errors, loud, strict=True) if raised is last)
         own = _error_of(first, lines, source)
@@ -526,7 +528,7 @@ _FOLLOWS = Signature("", "consequence", "Another process ended, and this one not
 
 
 def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) -> LoggedError | None:
-    """Return the last known exception, else the last of all; None when there is none."""
+    """Return the last known exception, otherwise the last of all; None if there is none."""
     last: LoggedError | None = None
     for error in reversed(errors):
         last_error = _error_of(error, lines, source)
@@ -537,10 +539,10 @@ def _last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) ->
 
 
 def _of_chain(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError:
-    """Return one error for an exception and those that it was raised from: the one with which it began, where known.
+    """Return one error for a chain of exceptions: the original one if it is known.
 
-    Otherwise return the first of the others, from the innermost, that is known as more than a consequence, or else the first,
-    unknown.
+    Otherwise return the first of the others, from the innermost, that is known and more than a consequence; failing
+    that, the original one, unknown.
     """
     first = raised.first
     began = _error_of(first, lines, source)
@@ -560,7 +562,7 @@ def _error_of(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError
     signature = which(f"{raised.type}: {raised.message}", cause.frame)
     if wrapped := _WRAPPED.search(
         raised.message
-    ):  # a worker's error as the process that waited for it words it
+    ):  # a worker's error in the words of the process that waited for it
         signature = which(wrapped[1]) or (None if wrapped[1].strip(" '\"") else signature)
     elif signature is not None and signature.kind == "consequence" and not follows(raised):
         # What follows an exception may belong to another process.
@@ -624,7 +626,7 @@ def _code(error: LoggedError) -> tuple[str, str]:
 
 
 def _distinct(errors: Iterable[LoggedError]) -> tuple[LoggedError, ...]:
-    """Return each report once, where it was first logged, with the number of times."""
+    """Return each report once, where it was first logged, with the number of occurrences."""
     found: dict[tuple[str, str], LoggedError] = {}
     for error in errors:
         known = found.setdefault(_code(error), error)
@@ -634,7 +636,7 @@ def _distinct(errors: Iterable[LoggedError]) -> tuple[LoggedError, ...]:
 
 
 def _with_address(error: LoggedError, errors: Sequence[LoggedError]) -> LoggedError:
-    """Return the error with another line of the same fault that has the address, where its own lines have none."""
+    """Return the error with another line of the same fault that contains the address, if its own lines do not."""
     if any(_ADDRESS.search(line) for line in error.lines):
         return error
     same = (other.lines for other in errors if _code(other) == _code(error))

@@ -193,10 +193,10 @@ class LogsDocument(TypedDict):
 
 @dataclass(frozen=True)
 class Answer:
-    """What was read and found, and where the start-up time went.
+    """What was read and found, and how the start-up time was spent.
 
-    `notes` list what was skipped; `unread` names logs that may not have been read completely. `confirmed` holds what the
-    rules report here, by code, where they were run; `fixes` holds the fix that repairs a fault and its safety, by the fault's
+    `notes` list what was skipped; `unread` names logs that may not have been read completely. `confirmed` holds what
+    the rules report here, by code, if they were run; `fixes` holds the fix for a fault and its safety, by the fault's
     code.
     """
 
@@ -212,7 +212,7 @@ class Answer:
 
     @property
     def verdict(self) -> Literal["ok", "failures", "not_determined"]:
-        """In one word: nothing failed, a cause was named, or no cause could be named."""
+        """The verdict in one word: nothing failed, a cause was named, or no cause could be named."""
         if self.reading.first is not None:
             return "failures"
         return "ok" if self.exit_code is ExitCode.OK else "not_determined"
@@ -252,7 +252,7 @@ def document(answer: Answer) -> LogsDocument:
 
 
 def confirming(signature: Signature) -> str:
-    """Return the command that confirms the fault on this machine, "" when there is none."""
+    """Return the command that confirms the fault on this machine, "" if there is none."""
     if not signature.rules:
         return ""
     family = signature.rules[0].rstrip("0123456789")
@@ -419,8 +419,8 @@ def headline(answer: Answer) -> tuple[str, str]:
                 f"no sign of a failure, but not all of {', '.join(answer.unread[:_NAMED])} could be read"
             )
         elif any(beside.kind not in {"hint", "note"} for beside in reading.hints):
-            how = "came to its end" if reading.finished else "went on"
-            return OK, f"the training {how}, and nothing that was complained of stopped it"
+            how = "finished" if reading.finished else "went on"
+            return OK, f"the training {how}, and no complaint in the logs stopped it"
         else:
             return OK, "nothing in these logs shows that something failed"
     elif error.signature is not None and error.signature.kind == "ended":
@@ -441,7 +441,7 @@ def _lower(title: str) -> str:
 
 
 def only_consequences(answer: Answer) -> bool:
-    """Return whether the logs show that something died but not why: another process's logs may."""
+    """Return whether the logs show that something died but not why, which logs of other processes may show."""
     error = answer.reading.error
     known = error.signature if error is not None else None
     if answer.reading.first is not None or (error is not None and known is None):

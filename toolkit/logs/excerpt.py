@@ -1,8 +1,8 @@
 """The lines of a log that may explain why a run failed: a bounded number, searched in blocks rather than line by line.
 
-A line counts when it contains a known word. After the head of a traceback every line counts for a while, since several
-processes may write in turn. A repeated complaint counts a few times; the end of the log always counts. Of a log that
-complains in every line, the first and the last complaints are kept.
+A line counts if it contains a known word. After the head of a traceback every line counts for a while, because
+several processes may write in turn. A repeated complaint counts a few times; the end of the log always counts. If
+every line of a log complains, the first and the last complaints are kept.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ WORDS = (
     "checkpoint shards", " took ", "core engine proc", "Final validation metrics", "ray init kwargs",
     "ptxas fatal   : ", "UserWarning: CUDA initialization: ", "Waiting for register center actor ", "which is incompatible", "access fault", "step creation ", "xceed", "Pressure]", "cache memory: -", "times out", "profiled value", "exit code", "PREEMPT", "Preempted by", "Eviction", "node scale down", "death signal", ":nan", "': nan", "HCCP", "Assertion `",
 )  # fmt: skip
-"""Words for the search: nearly every complaint contains at least one, as do the beginning and the end of a run.
+"""Search words: nearly every complaint contains at least one, and so do the beginning and the end of a run.
 
 Longer words search faster: the search takes up to half a second per gigabyte. The tests of the signatures name an example
 that contains none.
 """
 
 GOES_ON = 2
-"""Lines after a complaint over which its message may continue."""
+"""How many lines after a complaint its message may continue."""
 
 _OPENERS = (b"Traceback (most recent", b"ray::", b"Error executing job", b"terminate called", b'File "')
 _SPECIAL = BytesAhoCorasick([*_OPENERS, *(mark.encode() for mark in MARKS)])
 _WINDOW = 40  # lines after an opener, or after a frame
 _OFTEN = 3  # times that a complaint is kept
 _TRACEBACKS = 20  # times that a traceback is kept
-_SAMPLE = 600  # bytes by which tracebacks are told apart
+_SAMPLE = 600  # bytes by which tracebacks are distinguished
 _KNOWN = 100_000  # complaints that are remembered
 _FIRST, _LAST = 20_000, 10_000  # lines that are kept
 _TAIL = 32_768  # bytes of the end
@@ -58,8 +58,8 @@ _DIGITS = b"0123456789"
 class Excerpt:
     """The relevant lines in their order, and the number of lines and bytes in the log.
 
-    `left_out` counts the lines beyond the limit, `shortened` the complaining lines longer than the buffer; `cut_off` is why
-    the log could not be read to its end.
+    `left_out` counts the lines beyond the limit, `shortened` the complaining lines longer than the buffer. `cut_off`
+    is why the log could not be read to its end.
     """
 
     lines: tuple[Line, ...]
@@ -161,7 +161,7 @@ class _Reader:
         self._search = _search_for(words)
         self.number = 1  # of the next line
         self.size = 0
-        self._window = 0  # lines that still count whatever they contain
+        self._window = 0  # how many further lines count, whatever they contain
         self._seen: dict[int, int] = {}
         self._first: list[tuple[int, bytes]] = []
         self._last: deque[tuple[int, bytes]] = deque(maxlen=_LAST)
@@ -182,7 +182,7 @@ class _Reader:
                 at, number = self._read(block, at, number), number + 1
             if at <= hit < len(block):
                 number += block.count(b"\n", at, hit)
-                at, number = self._meet(block, hit, number), number + 1
+                at, number = self._complaint(block, hit, number), number + 1
         self.size += size
         if size > len(block):
             self._shortened += bool(hits) and hits[0] == 0
@@ -205,8 +205,8 @@ class _Reader:
             self._window = GOES_ON
         return end + 1
 
-    def _meet(self, block: bytes, at: int, number: int) -> int:
-        """Keep a line with one of the words unless it was met too often; return the offset of the next line."""
+    def _complaint(self, block: bytes, at: int, number: int) -> int:
+        """Keep a line with one of the words unless it occurred too often; return the offset of the next line."""
         end = block.index(b"\n", at)
         if at in self._opening:
             is_new, goes_on = self._is_new(block[at : at + _SAMPLE], _TRACEBACKS), _WINDOW
@@ -218,7 +218,7 @@ class _Reader:
         return end + 1
 
     def _is_new(self, message: bytes, most: int) -> bool:
-        """Return whether this message was met fewer than `most` times, ignoring numbers."""
+        """Return whether this message occurred fewer than `most` times, ignoring numbers."""
         key = hash(message.translate(None, _DIGITS))
         times = self._seen.get(key, 0)
         if times or len(self._seen) < _KNOWN:

@@ -1,4 +1,4 @@
-"""Lines that show that a run failed but not why: the last words of launchers and job managers, exit codes, errors of loggers."""
+"""Lines that show that a run failed but not why: final messages of launchers and job managers, exit codes, errors of loggers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.python_errors import OVERRIDES
 
 _ERRORS = frozenset({"ERROR", "CRITICAL", "FATAL"})
-_LAST = 15  # lines that may hold a program's last words
-# How a launcher, a shell, a job manager, a CI system or Kubernetes reports the end of a failed run. A code of 0 is no failure.
+_LAST = 15  # last lines that may contain a program's final message
+# How launchers, shells, job managers, CI systems and Kubernetes report the end of a failed run. A code of 0 is no failure.
 _FAILED = re.compile(
     r"""
     \bjob\b .{0,80}? \b(?:failed|crashed|aborted)\b
@@ -58,7 +58,7 @@ _HEAD = "Traceback (most recent call last):"
 def failure_in(lines: Sequence[Line], survived: int, *, finished: bool) -> Cause | None:
     """Return the line that shows that a run failed; None for a run that may have succeeded.
 
-    The run continued after everything up to the line `survived`. Where it `finished`, only reports of its end count.
+    The run continued after everything up to the line `survived`. If it `finished`, only reports of its end count.
     """
     rest = [line for line in lines if line.number > survived and _WORD.search(line.text) and _may_show(line)]
     ended = sorted(

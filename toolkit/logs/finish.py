@@ -1,7 +1,7 @@
-"""What a run survived that finished its training or is still going on.
+"""Which complaints a run survived that finished its training or is still running.
 
-Output of its processes during shutdown is no failure: a worker that ends before its children complains about them. Nor is
-anything before that, since the run survived it. A failed earlier run in the same log is a different matter.
+Output of its processes during shutdown is no failure: a worker that ends before its children complains about them.
+Neither is anything before that, since the run survived it. A failed earlier run in the same log is separate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BEGINS = re.compile(r"ray init kwargs: |\bstep:\d+ - |Training Progress: +\d{1,
 
 
 def finished_at(lines: Sequence[Line]) -> int | None:
-    """Return the line at which the training finished, where no other began after it."""
+    """Return the line at which the training finished, if no other began after it."""
     end = next((at for at in reversed(range(len(lines))) if FINISHED in lines[at].text), None)
     if end is None or any(_BEGINS.search(line.text) for line in lines[end + 1 :]):
         return None
@@ -32,13 +32,13 @@ def finished_at(lines: Sequence[Line]) -> int | None:
 
 @dataclass(frozen=True)
 class Life:
-    """The lines of a run that finished or is still going on: after `begin`, up to `end`. Nothing in them ended it."""
+    """The lines of a run that finished or is still running: after `begin`, up to `end`. Nothing in them ended it."""
 
     begin: int = 0
     end: int = 0
 
     def has(self, number: int) -> bool:
-        """Return whether a line lies within it."""
+        """Return whether a line is within it."""
         return self.begin < number <= self.end
 
 
@@ -50,7 +50,7 @@ def life_of(lines: Sequence[Line], goes_on: int = 0) -> Life:
     failed = [line.number for line in before if line.text.startswith(OVERRIDES)]
     began = [line.number for line in before if line.text.startswith(_CONNECTS)]
     begin = began[-1] if len(began) > 1 else 0
-    if failed and failed[-1] > begin:  # that run ended there, whatever began after it
+    if failed and failed[-1] > begin:  # that run ended there, even if another began after it
         begin = next((number for number in began if number > failed[-1]), end)
     return Life(begin, end)
 

@@ -1,8 +1,9 @@
-"""Finds the first cause of a failed run in the log of Python, Ray and vLLM processes, or none when the log does not show it.
+"""Finds the first cause of a failed run in the log of Python, Ray and vLLM processes, or none if the log does not show it.
 
 The error that ended the run is usually a consequence: a worker's error reaches the driver inside another exception, and the
-other members of its group complain that it is gone. The exception that ended the program is followed back to the one with
-which it began, in whichever process that was. Where it reports only that a process died, the first error before it counts.
+other members of its group complain that it is gone. The exception that ended the program is traced back to the
+original one, in whichever process that was raised. If it only reports that a process died, the first error before it
+counts.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _ARGUMENT = re.compile(
     r"(?!srun|slurmstepd)\S+(?: \S+)?: error: (?:argument |unrecognized arguments|the following arguments|ambiguous option).+"
 )
 _SEARCH_PATH = "Config search path:"
-_ENDING = 15  # lines that may hold a program's last words
+_ENDING = 15  # last lines that may contain a program's final message
 _HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
 _LOUD = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
 _LONGEST = 500  # characters of a cause
@@ -78,7 +79,7 @@ class Cause:
 
 
 def first_cause(text: str) -> Cause | None:
-    """Find the first cause. None when the log does not show it: the run may have been ended from outside."""
+    """Find the first cause; None if the log does not show it: the run may have been ended from outside."""
     lines = list(log_lines(text))
     loud = loud_errors(lines)
     if (first := first_error(loud)) is None:
@@ -87,7 +88,7 @@ def first_cause(text: str) -> Cause | None:
 
 
 def loud_errors(lines: Sequence[Line]) -> list[Raised]:
-    """Return the exceptions that are reported as errors, in their order; of a chain the last, with the others attached."""
+    """Return the exceptions that are reported as errors, in order; of a chain the last, with the others attached."""
     return [raised for raised in raised_in(lines) if is_loud(raised.line) and not _is_ignored(raised, lines)]
 
 
@@ -97,12 +98,12 @@ def is_loud(line: Line) -> bool:
 
 
 def last_word(loud: Sequence[Raised]) -> Raised:
-    """Return the exception that ended the program: its own last one, if it printed one; workers may go on complaining after it."""
+    """Return the exception that ended the program: its own last one if it printed any, because workers may go on complaining after it."""
     return ([raised for raised in loud if not raised.line.process] or loud)[-1]
 
 
 def first_error(loud: Sequence[Raised]) -> Raised | None:
-    """Return the exception with which it began; one that `follows` when there is no other."""
+    """Return the original exception; one that `follows` only if there is no other."""
     if not loud:
         return None
     first = last_word(loud).first
@@ -117,7 +118,7 @@ def follows(raised: Raised) -> bool:
 
 
 def _as_first_printed(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
-    """Return the same error as printed by the process that met it, which comes before the exception that ended because of it."""
+    """Return the same error as printed by the process in which it occurred, which comes before the exception that it caused."""
     same = (
         other
         for raised in all_of_them
@@ -144,7 +145,7 @@ def _place(lines: Sequence[Line], number: int) -> int:
 
 
 def death_in(lines: Sequence[Line]) -> Cause | None:
-    """Return the first process that died without an exception, as far as the log reports it."""
+    """Return the report of the first process that died without an exception, if the log has one."""
     for at, line in enumerate(lines):
         if line.level in _LOUD and _DEATH.fullmatch(line.text):
             if _ABORT.search(line.text) and (reason := _reason(lines, at)) is not None:
@@ -168,7 +169,7 @@ def _same_process(line: Line, other: Line) -> bool:
 
 
 def _of_complaints(lines: Sequence[Line]) -> Cause | None:
-    """Return the complaint at the end of the log, as Hydra, argparse and shells print it without a traceback."""
+    """Return the complaint at the end of the log that Hydra, argparse or a shell printed without a traceback."""
     written = [line for line in lines if line.text.strip() and not line.text.startswith(_HYDRA)][-_MOST:]
     loud = [line for line in written if line.level in _LOUD]
     begin = next((at for at, line in enumerate(loud) if _COMPLAINT.search(line.text)), None)
@@ -179,7 +180,7 @@ def _of_complaints(lines: Sequence[Line]) -> Cause | None:
 
 
 def complaint_in(lines: Sequence[Line]) -> tuple[Cause, Phase] | None:
-    """Return what ended a program that raised nothing, and its phase: the last words of the shell, an argument parser or Hydra."""
+    """Return what ended a program that raised nothing, and its phase: the final message of the shell, an argument parser or Hydra."""
     written = [line for line in lines if line.text.strip()]
     if (short := _short_message(lines)) is not None:
         return short, "composition"
@@ -197,7 +198,7 @@ def refused_argument(lines: Sequence[Line]) -> Cause | None:
 
 
 def _short_message(lines: Sequence[Line]) -> Cause | None:
-    """Return Hydra's complaint about a configuration that it cannot compose, which precedes the hint at the variable for a traceback."""
+    """Return Hydra's complaint about a configuration that it cannot compose, which precedes the hint about the variable for a traceback."""
     headers = [at for at, line in enumerate(lines) if line.text.startswith(_HYDRA)]
     if not headers or any(line.text.startswith(OVERRIDES) for line in lines[: headers[0]]):
         return None

@@ -1,9 +1,8 @@
-"""Splits a log into lines: the process that printed each, and its text without colours, names and clocks.
+"""Splits a log into lines, and separates the process that printed each from its text, without colours, names and clocks.
 
 Ray puts "(WorkerDict pid=12, ip=10.0.0.1) " before its workers' output, vLLM "(EngineCore pid=34) ", and then "ERROR 11-20
 12:00:00 [core.py:700] " before each line of a message, tracebacks included. torchrun, srun, mpirun and containers add a
-number or a name; log collectors add a date, or wrap the line in JSON. Any other prefix is learnt from the log itself:
-`prefix`.
+number or a name; log collectors add a date, or wrap the line in JSON. Other prefixes are learnt from the log itself (`prefix`).
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _HEADER = re.compile(
     rf"|\d\d/\d\d/\d{{4}} \d\d:\d\d:\d\d - (?P<american>{_LEVEL}) - (?P<logger>[\w.]+) +- +"
     rf"|\[(?P<hugging>{_LEVEL})\|(?P<at>[\w.]+:\d+)\] \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d+ >> ?"
 )
-# A warning as the module `warnings` prints it, and lines that call themselves warnings.
+# A warning as the module `warnings` prints it, and lines that are marked as warnings.
 _WARNING = re.compile(r"(?:[\w./<>-]+:\d+: )?\w*Warning: ")
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 _TRACEBACK = "Traceback (most recent call last):"
@@ -76,7 +75,7 @@ _WRAPPED = (
     "text",
     "event",
     "short_message",
-)  # where collectors keep the text of a line
+)  # keys under which collectors store the text of a line
 _TRACED = (
     "exc_info",
     "exception",
@@ -92,9 +91,9 @@ _NESTED = ("jsonPayload", "record", "fields", "data")
 
 @dataclass(frozen=True)
 class Line:
-    """One line. `number` counts from 1; `process` is "WorkerDict pid=12" or "rank3", "" where the line has no name.
+    """One line. `number` counts from 1; `process` is "WorkerDict pid=12" or "rank3", "" if the line has no name.
 
-    `level` is the logger's, "" where there is none; `place` is the source line that logged it ("core.py:700"). `text` is the
+    `level` is the logger's, "" if there is none; `place` is the source line that logged it ("core.py:700"). `text` is the
     message, `written` the whole line without colours.
     """
 
@@ -107,7 +106,7 @@ class Line:
 
 
 def decoded(raw: bytes) -> str:
-    """Decode a line: UTF-8, else GBK where that gives Chinese, as systems configured for GBK write it."""
+    """Decode a line: as UTF-8, otherwise as GBK if the result is Chinese, as on systems configured for GBK."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -125,13 +124,13 @@ def decoded(raw: bytes) -> str:
 
 
 def log_lines(text: str) -> Iterator[Line]:
-    """Yield all lines in their order."""
+    """Yield all lines in order."""
     for number, raw in enumerate(text.split("\n"), 1):
         yield from read_line(number, raw)
 
 
 def read_line(number: int, raw: str) -> Iterator[Line]:
-    """Yield a line of a file; a progress bar's updates become separate lines, all attributed to the process named before them."""
+    """Yield the lines in a line of a file: updates of a progress bar become separate lines, attributed to the process named before them."""
     process_name = ""
     for part in raw.rstrip("\r").split("\r"):
         written = _REPEATED.sub(
@@ -154,7 +153,7 @@ def _of_json(number: int, process_name: str, text: str, level: str) -> Iterator[
 
 
 def _unwrapped(raw: str) -> tuple[str, str] | None:
-    """Return the text and the level of a line that a collector wrapped in JSON; None for JSON that is no message."""
+    """Return the text and the level of a line that a collector wrapped in JSON; None for other JSON."""
     try:
         wrapped = json.loads(raw)
     except (ValueError, RecursionError):
@@ -172,7 +171,7 @@ def _unwrapped(raw: str) -> tuple[str, str] | None:
 
 
 def _field(objects: Iterable[Mapping[str, object]], names: Sequence[str]) -> str:
-    """Return the first of these fields that holds text, or an object with a text or a name; "" when none does."""
+    """Return the first of these fields that holds a text, or an object with a text or a name; "" if none does."""
     for mapping in objects:
         for name in names:
             value = mapping.get(name)
@@ -210,7 +209,7 @@ def _without_labels(written: str) -> tuple[str, str, str, str]:
 
 
 def _of_header(header: re.Match[str]) -> tuple[str, str]:
-    """Return the level and the place that a logger's header names."""
+    """Return the level and the place in a logger's header."""
     named = ("level", "named", "hydra", "first", "nccl", "loguru", "python", "american", "hugging")
     level = next((header[name] for name in named if header[name]), None)
     level = level or _LEVELS[header["letter"] or header["glog"]]
@@ -257,5 +256,5 @@ def relabelled(line: Line, begin: int, process: str) -> Line:
 
 
 def shown(text: str) -> str:
-    """Return a log line safe to display: without terminal control sequences and without secrets."""
+    """Return a log line that is safe to display: without terminal control sequences and secrets."""
     return harmless(without_secrets(text), keep="\t")

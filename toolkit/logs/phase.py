@@ -1,7 +1,7 @@
-"""The phase of the job in which an exception was raised, from the functions on the stack of the driver and the raising process.
+"""Finds the phase of the job in which an exception was raised, from the stacks of the driver and the raising process.
 
 The names are those of verl 0.2 to 0.9.1 (trainer/main_ppo.py, trainer/sft_trainer.py, trainer/ppo, workers/rollout), of Hydra
-1.3, Ray and vLLM. Where the frames do not settle it, the name of the process decides.
+1.3, Ray and vLLM. If the frames do not decide it, the name of the process does.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _SAVES = frozenset({"save_checkpoint", "_save_checkpoint"})
 _TRAINS = frozenset({"fit", "training_step"})
 _IMPORTING = frozenset({"<module>", "_run_module_as_main", "_find_and_load"})
 FIRST_STEP = "Training Progress:"
-"""The progress bar of verl's trainers, which appears when the first step begins; a resumed job's does not begin at 0 %."""
+"""The progress bar of verl's trainers, which appears when the first step begins. It does not begin at 0 % in a resumed job."""
 
 _JOINS = re.compile(r"cluster ID from GCS|[Cc]onnect to GCS|waiting for GCS")
 _NO_MODULE = re.compile(r": No module named \S+$|: Error while finding module specification for ")
 
 
 def phase_of(error: Raised, end: Raised | None, *, trains: bool) -> Phase | None:
-    """Return the phase in which an exception struck, with all those raised from it; None where nothing shows it.
+    """Return the phase in which an exception and all those that follow from it were raised; None if nothing shows it.
 
     `end` is the exception that ended the driver; `trains` is whether the first step had already begun.
     """
@@ -51,7 +51,7 @@ def phase_of(error: Raised, end: Raised | None, *, trains: bool) -> Phase | None
 
 
 def phase_of_line(line: Line) -> Phase | None:
-    """Return the phase of a line from a process that raised nothing, or whose traceback is missing."""
+    """Return the phase of a line if its process raised nothing or its traceback is missing."""
     if _NO_MODULE.search(line.text):
         return "import"
     if not line.process and _JOINS.search(line.text):
@@ -65,7 +65,7 @@ def phase_of_process(name: str) -> Phase | None:
 
 
 def _remote_name(message: str) -> str:
-    """Return the actor or task whose error Ray passes on."""
+    """Return the actor or task whose error Ray forwards."""
     _, found, name = message.partition("ray::")
     return name.partition("(")[0] if found else ""
 
@@ -86,7 +86,7 @@ def _of_training(frames: Sequence[Frame], *, trains: bool) -> Phase | None:
 
 
 def _of_start(frames: Sequence[Frame], names: Sequence[str]) -> Phase | None:
-    """Return the phase of what starts in separate processes: the engine, or the workers."""
+    """Return the phase of what starts in separate processes: the engine or the workers."""
     starts = any(frame.function in _ENGINE_STARTS and _VERL.search(frame.path) for frame in frames)
     # verl 0.9 resumes after the engine's start, before it trains.
     starts |= any(
@@ -102,7 +102,7 @@ def _of_start(frames: Sequence[Frame], names: Sequence[str]) -> Phase | None:
 
 
 def _of_driver(error: Raised) -> Phase | None:
-    """Return the phase of what the program itself does before it has other processes."""
+    """Return the phase of what the program itself does before it starts other processes."""
     frames = [frame for raised in error.chain for frame in raised.frames]
     if any(frame.function == "init" and _RAY_INIT.search(frame.path) for frame in frames):
         return "ray"

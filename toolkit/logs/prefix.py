@@ -1,7 +1,7 @@
-"""Prefixes on no list, learnt from the log: hosts, pods, loggers and clocks added by whatever passed the lines on.
+"""Unknown prefixes, learnt from the log: hosts, pods, loggers and clocks that whatever forwarded the lines has added.
 
-A traceback shows them best: whatever precedes `Traceback (most recent call last):` and the places below it is not Python's.
-Without a traceback, a prefix is what most lines begin with while the rest differs.
+Tracebacks show them best: Python did not print what precedes `Traceback (most recent call last):` and the places
+below it. Without a traceback, a prefix is what most lines begin with while the rest differs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PARTS = re.compile(
     re.IGNORECASE,
 )
 _CLASSES = {"level": r"[A-Za-z]+", "date": r"[A-Za-z]{3}", "id": r"[\w-]+", "digits": r"\d+", "space": r"\s+"}
-# Where a prefix may end that no traceback shows.
+# Where a prefix may end that is not in a traceback.
 _CUT = re.compile(r"\s+|(?<=[\]|>:\uff1a\u3011])(?=\S)")
 _LABEL = re.compile(r"[\d\[|>]|:\s|[^\x00-\x7f]|^\W+$")
 # What a program itself prints before most of its lines.
@@ -36,7 +36,7 @@ _LEVELS = re.compile(
 )
 _NUMBER = re.compile(r"(?:rank )?\d+")
 _LONGEST = 200  # characters of a prefix
-_SAMPLE = 2000  # lines from which a prefix is learnt that no traceback shows
+_SAMPLE = 2000  # lines from which a prefix outside tracebacks is learnt
 _CUTS = 16  # places of a line where its prefix may end
 _FEW = 8  # lines that are too few to learn from
 _MOST = 30  # prefixes of tracebacks that are tried
@@ -45,18 +45,18 @@ _DIFFERENT = 3  # distinct beginnings of the text after a prefix
 
 @dataclass(frozen=True)
 class Prefix:
-    """The form of a prefix: its numbers, identifiers and levels may differ from line to line."""
+    """The form of a prefix, in which numbers, identifiers and levels may differ between lines."""
 
     form: re.Pattern[str]
 
     def end(self, text: str) -> int:
-        """Return where it ends in a line; 0 when the line does not begin with it."""
+        """Return where it ends in a line; 0 if the line does not begin with it."""
         found = self.form.match(text)
         return found.end() if found is not None else 0
 
 
 def unprefixed(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines without the prefixes that the log itself shows, each with the level and the process of its prefix."""
+    """Return the lines without prefixes learnt from the log, each with the level and the process of its prefix."""
     lines = _without_counters(lines)
     learnt = [*_of_tracebacks(lines), *_of_most_lines(lines)]
     if not learnt:
@@ -72,7 +72,7 @@ def unprefixed(lines: Sequence[Line]) -> list[Line]:
 
 
 def _dedented(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines without the indentation that pip and uv give to another program's output: a traceback has none."""
+    """Return the lines without the indentation that pip and uv add to another program's output, which a traceback reveals."""
     depths: dict[str, str] = {}  # by process: the blanks before its traceback
     dedented = []
     for line in lines:
@@ -86,7 +86,7 @@ def _dedented(lines: Sequence[Line]) -> list[Line]:
 
 
 def _without_counters(lines: Sequence[Line]) -> Sequence[Line]:
-    """Return the lines without a leading number that counts them and names no process."""
+    """Return the lines without leading line numbers."""
     times = Counter(line.process for line in lines if _NUMBER.fullmatch(line.process))
     if len(times) < _FEW or 2 * sum(times.values()) >= 3 * len(times):
         return lines
@@ -94,7 +94,7 @@ def _without_counters(lines: Sequence[Line]) -> Sequence[Line]:
 
 
 def _of_tracebacks(lines: Sequence[Line]) -> Iterator[Prefix]:
-    """Yield what precedes the lines of tracebacks, the longest first, where other lines have it too."""
+    """Yield what precedes the lines of tracebacks, the longest first, if other lines also have it."""
     forms = Counter(_form(before) for line in lines if (before := _before_anchor(line.text)))
     known = (Prefix(re.compile(form)) for form, _ in forms.most_common(_MOST))
     shared = [prefix for prefix in known if _is_shared(prefix, lines)]
@@ -102,7 +102,7 @@ def _of_tracebacks(lines: Sequence[Line]) -> Iterator[Prefix]:
 
 
 def _before_anchor(text: str) -> str:
-    """Return what precedes the head of a traceback or one of its places, "" where nothing does."""
+    """Return what precedes the head of a traceback or one of its places, "" if nothing does."""
     at = text.find(_HEAD)
     if at < 0 and (frame := _FRAME.search(text)):
         at = frame.start()
@@ -155,7 +155,7 @@ def _form(prefix: str) -> str:
 
 
 def _names(lines: Iterable[Line], ends: Iterable[int]) -> list[str]:
-    """Return the name in each line's prefix, "" for all where it never varies or tells apart lines rather than processes."""
+    """Return the name in each line's prefix; "" for all if it never varies or distinguishes lines instead of processes."""
     named = [_LEVELS.sub("", line.text[:end]) for line, end in zip(lines, ends, strict=True)]
     full = [" ".join(_NAME.findall(text)) for text in named]
     short = [re.sub(r"\d+", "", name).strip() for name in full]

@@ -1,4 +1,4 @@
-"""Errors that Python programs print: the exception that ends a traceback, its causes, and other processes' errors inside it.
+"""Reads errors that Python programs print: the exception that ends a traceback, its causes, and other processes' errors inside it.
 
 Ray prints another process's error inside the message of its own exception (python/ray/exceptions.py): the frames and
 exceptions of that process follow the line "ray::Actor.method() (pid=12, ip=...)".
@@ -16,7 +16,7 @@ from itertools import takewhile
 from verl_doctor.toolkit.logs.lines import Line
 
 OVERRIDES = "Error executing job with overrides: "
-"""How Hydra begins the line that repeats the whole command before it prints what a program raised."""
+"""The beginning of the line in which Hydra repeats the whole command before it prints what a program raised."""
 
 _REMOTE = re.compile(r"(?<![\w.<>:])ray::[\w.<>:]+(?:\(\))? \(pid=\d+")
 _BEGINS = re.compile(rf"\bTraceback \(most recent call last\):$|{_REMOTE.pattern}")
@@ -25,12 +25,12 @@ _JOINS = {
     "During handling of the above exception, another exception occurred:": False,
 }
 _FRAME = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
-# A class with its module or with a message, or a bare word that can be nothing else.
+# A class with its module or a message, or a bare word that can only be a class.
 _RAISED = re.compile(
     r"(?P<type>(?:\w+\.)+(?:[A-Z]\w*(?:\([\w.]+\))?|[a-z_]\w*(?=: )|timeout)|[A-Z]\w*(?=:)|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration))"
     r"(?:: ?(?P<said>.*))?"
 )
-# Output of a program that is still running: its metrics, a progress bar, a shell command.
+# Output of a program that is still running: metrics, a progress bar, a shell command.
 _GOES_ON = re.compile(r"step:\d+ - |'?Final validation metrics|.{0,60}\d{1,3}%\||\++ \w|ray init kwargs: ")
 _PYDANTIC = re.compile(r" \[type=\w+, input_value=.*|\n\s+For further information visit .*")
 _RAISES = re.compile(r"raise (?P<type>[A-Za-z_][\w.]*)\((?P<said>[rf]{0,2}[\"'].+)")
@@ -52,7 +52,7 @@ LOOKUPS = frozenset(
 
 @dataclass(frozen=True)
 class Frame:
-    """One place of a traceback: file, line, function ("" for a syntax error), and the source line where it is printed."""
+    """One place of a traceback: file, line, function ("" for a syntax error), and the source line if it is printed."""
 
     path: str
     line: int
@@ -65,7 +65,7 @@ class Raised:
     """One exception as it was printed, linked to the exception before it.
 
     `type` is its class with its module ("ray.exceptions.RayActorError"), `message` its full message, `frame` the last place
-    in a file, and `line` where it stands. `before` is what it was raised from (`direct`), or while that was being handled.
+    in a file, and `line` its line of the log. `before` is the exception from which it was raised (`direct`), or during whose handling.
     `began` is the number of the first line of its traceback. `frames` are the places of the traceback, the outermost first.
     """
 
@@ -92,7 +92,7 @@ class Raised:
 
     @property
     def first(self) -> Raised:
-        """The exception with which it began. An exception raised for a failed look-up reveals more than the look-up's."""
+        """The original exception. An exception raised for a failed look-up reveals more than the look-up's own."""
         others = [raised for raised in self.chain if not raised.type.startswith("ray.exceptions.")]
         informative = [other for other in others if other.name not in LOOKUPS]
         return (informative or others or list(self.chain))[-1]
@@ -107,7 +107,7 @@ class Raised:
 
 
 def raised_in(lines: Iterable[Line]) -> list[Raised]:
-    """Return all exceptions printed with their traceback, in their order; of a chain the last, with the others attached.
+    """Return all exceptions printed with a traceback, in order; of a chain the last, with the others attached.
 
     Concurrent output of unnamed processes may be mixed up. Each named process is read separately, and so is each message of a
     logger.
@@ -125,12 +125,12 @@ def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
         match = _RAISED.fullmatch(line.text.strip())
         if match is not None and match["type"].endswith(("Error", "Exception", "Interrupt", "Exit")):
             near = (other for other in lines[at + 1 : at + 4] if other.number > line.number)
-            below = takewhile(partial(_speaks_on, line), near)
+            below = takewhile(partial(_continues, line), near)
             more = [other.text for other in takewhile(lambda line: not _is_over(line), below)]
             yield Raised(match["type"], "\n".join([match["said"] or "", *more]), line, line.number)
 
 
-def _speaks_on(line: Line, other: Line) -> bool:
+def _continues(line: Line, other: Line) -> bool:
     return (line.process, line.level, line.place) == (other.process, other.level, other.place)
 
 
@@ -149,14 +149,14 @@ def _read(lines: Sequence[Line]) -> Iterator[Raised]:
                 if last is not None and join is None:
                     yield last
                 behind = None if join is None else last
-                last, join = (_behind(raised, behind, direct=bool(join)), None)
+                last, join = (_attached(raised, behind, direct=bool(join)), None)
             continue
         at += 1
     if last is not None:
         yield last
 
 
-def _behind(raised: Raised, before: Raised | None, *, direct: bool) -> Raised:
+def _attached(raised: Raised, before: Raised | None, *, direct: bool) -> Raised:
     """Attach another exception to the first of this chain."""
     if before is None:
         return raised
@@ -170,9 +170,9 @@ def _behind(raised: Raised, before: Raised | None, *, direct: bool) -> Raised:
 def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0) -> tuple[Raised | None, int]:
     """Return the exception whose frames begin after this line, and where to continue.
 
-    It is None when the log ends or continues otherwise.
+    The exception is None if the log ends or continues otherwise.
 
-    `head` is 0 where the frames begin in this line: the head of the traceback was lost, or printed by another process.
+    `head` is 0 if the frames begin in this line: the head of the traceback was lost, or printed by another process.
     `depth` is the number of other processes' messages around it.
     """
     at, frame = begin + head, None
@@ -203,7 +203,7 @@ def _exception(lines: Sequence[Line], begin: int, head: int = 1, depth: int = 0)
 
 
 def _cut_off(lines: Sequence[Line], begin: int, head: int, frame: Line | None) -> Raised | None:
-    """Return what was to be raised where the log ends within a traceback: the source line of its last place shows it."""
+    """Return what was being raised if the log ends within a traceback: the source line of its last place shows it."""
     last = next(
         (at for at in reversed(range(begin + head, len(lines))) if _FRAME.match(lines[at].text)), None
     )
@@ -220,7 +220,7 @@ def _cut_off(lines: Sequence[Line], begin: int, head: int, frame: Line | None) -
 
 
 def _frames(lines: Sequence[Line]) -> Iterator[Frame]:
-    """Yield the places of a traceback in their order."""
+    """Yield the places of a traceback in order."""
     for at, line in enumerate(lines):
         if match := _FRAME.match(line.text):
             code = lines[at + 1].text.strip() if at + 1 < len(lines) else ""
@@ -242,17 +242,17 @@ def _remote(lines: Sequence[Line], begin: int, depth: int) -> tuple[Raised | Non
         following, after = _exception(lines, at, depth=depth)
         if following is None:
             return raised, begin
-        raised, at = _behind(following, raised, direct=join), after
+        raised, at = _attached(following, raised, direct=join), after
     return None, at
 
 
 def _is_below(text: str) -> bool:
-    """Return whether a line belongs under the head of a traceback, even where its indentation was stripped."""
+    """Return whether a line belongs under the head of a traceback, even if its indentation was stripped."""
     return not text.strip(" \t^~") or text.startswith((" ", "\t")) or bool(_FRAME.match(text))
 
 
 def _is_code(lines: Sequence[Line], at: int) -> bool:
-    """Return whether an unindented line is the code of the place before it rather than an exception."""
+    """Return whether an unindented line is the code of the preceding place instead of an exception."""
     return bool(_FRAME.match(lines[at - 1].text)) and not _RAISED.fullmatch(lines[at].text.strip())
 
 

@@ -1,4 +1,4 @@
-"""Lines of a log that quote a prompt, a model's response, a tool's result or a sandbox's attempt; none of them is evidence.
+"""Omits lines of a log that quote a prompt, a model's response, a tool's result or a sandbox's attempt, because they are no evidence.
 
 The names are those that verl 0.2 to 0.9.1 print (workers/reward_manager, utils/reward_score, experimental/agent_loop, tools).
 """
@@ -16,7 +16,7 @@ MARKS = ("[prompt]", "[response]", "[ground_truth]", "[score]", "<tool_response>
 """Where a quotation begins and ends. `excerpt` keeps all of these lines."""
 
 _SCORE = re.compile(r"\[score\](?: |$)")
-_VALUE = re.compile(r"\[[a-z]\w*\](?: |$)")  # what a reward function returns besides its score
+_VALUE = re.compile(r"\[[a-z]\w*\](?: |$)")  # what a reward function returns in addition to its score
 _MOST = 2000  # lines of one quotation
 _FEW = 100  # lines of a quotation that need not be closed
 
@@ -25,7 +25,7 @@ _FEW = 100  # lines of a quotation that need not be closed
 class _Kind:
     """A multi-line quotation: how its first line begins and what its last contains. It has at most `most` lines.
 
-    A logger's line interrupts it where it is `loose`; without an end, it continues for `most` lines.
+    If it is `loose`, a logger's line interrupts it; without an end, it continues for `most` lines.
     """
 
     begins: re.Pattern[str]
@@ -53,7 +53,7 @@ _ALONE = re.compile(
 
 def without_quotations(lines: Sequence[Line]) -> list[Line]:
     """Return the lines that describe the run."""
-    open_in: dict[str, tuple[_Kind, int]] = {}  # by process: what it quotes, and from which line
+    open_in: dict[str, tuple[_Kind, int]] = {}  # by process: the kind of quotation, and its first line
     scored: dict[str, int] = {}  # the line in which it last printed a score
     kept = []
     for at, line in enumerate(lines):

@@ -1,8 +1,8 @@
-"""What a fault looks like in a log: texts that identify it, as data.
+"""Signatures: texts that identify a fault in a log, as data.
 
-`checks/data/signatures/*.toml` holds them, each with logs that it matches and logs that it does not. A pattern is plain text
-in which `*` stands for anything within a line, and `{>60}` or `{<3}` for a number beyond a limit. Matching finds its parts
-one after the other, in linear time whatever the log holds.
+They are in `checks/data/signatures/*.toml`, each with logs that match and logs that do not. A pattern is plain text
+in which `*` stands for anything within a line, and `{>60}` or `{<3}` for a number beyond a limit. Matching finds its
+parts one after the other, in linear time for any log.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Limit:
     after: str
 
     def end(self, text: str, at: int) -> int:
-        """Return where they end in a text, searching from `at`; -1 when they do not occur."""
+        """Return where they end in a text, searching from `at`; -1 if they do not occur."""
         while (at := text.find(self.before, at)) >= 0:
             at += len(self.before)
             found = _NUMBER.match(text, at)
@@ -74,13 +74,13 @@ class Signature:
     of these texts must occur in the last place of the traceback, and none of `unless_frames` may. Where that place is known,
     it must contain one of the texts of `within`. A hint or a note `leads_to` the faults with these codes: logged before one
     of them, it is the first cause; "ended" stands for a run that was stopped after waiting long enough. A signature that must
-    be `raised` counts only as the message of an exception: programs also complain about parts that they can do without.
+    be `raised` counts only as the message of an exception: programs also complain about optional parts.
     `warning` counts lines that a logger marks as warnings too, `whole` requires a pattern to match the whole line, `named`
-    marks a general remedy, which follows what the exception itself names (`otherwise` is its first step where the exception names none), and `of_worker` counts only lines of a Ray worker
-    or an engine's process, not of the script's program. `confirm` are the rules that would confirm the fault, where they
-    differ from the rule with its code; `deep` means that they do so only in `check --deep`. `sources` are the threads in
-    which the remedy helped ("owner/name#1"). `quotes` is how many lines after its own it shows. `at` is what helps where the
-    stage of the job is known (`stage`). A consequence's remedy names the place of the cause.
+    marks a general remedy, which follows what the exception itself names (`otherwise` is its first step if the exception names
+    none), and `of_worker` counts only lines of a Ray worker or an engine's process, not of the script's program. `confirm` are the rules that would confirm the fault, if
+    other than the rule with its code; `deep` means that they do so only in `check --deep`. `sources` are the threads
+    in which the remedy helped ("owner/name#1"). `quotes` is how many lines after its own it shows. `at` are the
+    remedies by stage of the job (`stage`). A consequence's remedy states where to look for the cause.
     """
 
     code: str
@@ -113,12 +113,12 @@ class Signature:
 
     @property
     def is_of_logs_alone(self) -> bool:
-        """Whether no rule has its code: only a log can show it."""
+        """Whether only a log can show it: no rule has its code."""
         return not self.code or self.code.startswith(OF_LOGS)
 
     @property
     def is_of_settings(self) -> bool:
-        """Whether a setting, a path or a value of the job is refused: the user changes that, not the environment."""
+        """Whether a setting, a path or a value of the job is refused, which the user has to change, not the environment."""
         return self.code.startswith(_OF_SETTINGS)
 
     @property
@@ -164,7 +164,7 @@ def _parts(pattern: str) -> Iterator[str | Limit]:
         elif before and len(limit) == 3:
             yield Limit(before, limit[0] == ">", float(limit[1]), limit[2])
         else:
-            raise TypeError(f"{pattern}: one number in each part, behind words")
+            raise TypeError(f"{pattern}: only one number in each part, after words")
 
 
 @cache
@@ -250,7 +250,7 @@ def of_logs_alone() -> tuple[Signature, ...]:
 
 @cache
 def _screened() -> tuple[tuple[Signature, tuple[str, ...]], ...]:
-    """Return each signature with the longest text of each of its patterns: without one of these texts it cannot match."""
+    """Return each signature with the longest text of each of its patterns. Without one of these texts it cannot match."""
     return tuple(
         (signature, tuple(max((_words(part) for part in parts), key=len) for parts in signature.patterns))
         for signature in signatures()

@@ -1,6 +1,6 @@
-"""Where logs are read from: files, folders of files, standard input; plain, or compressed with gzip or zstd.
+"""Sources of logs: files, folders of files, standard input; plain, or compressed with gzip or zstd.
 
-What cannot be read is skipped with a note: one bad file must not hide what the others show.
+Unreadable sources are skipped with a note: one bad file must not hide what the others show.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _LOGS = (".log", ".out", ".err", ".txt", ".gz", ".zst")
 _SAMPLE = 8192  # bytes from which a file's type is detected
 _BLOCK = 1 << 20
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_PACKED = (_GZIP, _ZSTD, b"BZh", b"\xfd7zXZ", b"PK\x03\x04")  # bzip2, xz and zip besides
-# Control characters that no log has: all except the bell, blanks, line ends, backspace, and the escape that begins a colour.
+_PACKED = (_GZIP, _ZSTD, b"BZh", b"\xfd7zXZ", b"PK\x03\x04")  # also bzip2, xz and zip
+# Control characters that do not occur in logs: all except the bell, blanks, line ends, backspace, and the escape that begins a colour.
 _CONTROLS = bytes(code for code in range(32) if code not in {*range(7, 14), 27})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 MOST_UNPACKED = 1 << 36
 """The number of bytes to which one compressed log may unpack."""
-_UNSUSPICIOUS = 1 << 28  # bytes to which anything may unpack, however small it is
+_UNSUSPICIOUS = 1 << 28  # bytes to which any log may unpack, however small it is
 MOST_FOR_ONE = 100
 """Unpacked bytes allowed per compressed byte of a larger log: logs shrink to a tenth or a fiftieth, a bomb to far less."""
-_STEP = 2048  # compressed bytes of zstd at a time: they may unpack to 64 MiB
+_STEP = 2048  # compressed bytes of zstd at a time, which may unpack to 64 MiB
 _PIPE_TIMEOUT = 10.0  # seconds to wait for a pipe's first bytes
 _MOST_LETTERS = 0.4  # the minimum share of ASCII among the characters of a log in UTF-16
 _NULS = 1 << 28  # NUL bytes before the first word of a log
 _MOST = 5000  # files of a folder that are read
-_SEEN = 100_000  # files of a folder from which those are chosen
+_SEEN = 100_000  # files of a folder that are considered
 
 Read = Callable[[int], bytes]
 
@@ -62,7 +62,7 @@ class UnreadableError(Exception):
 
 
 def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: None) -> list[Source]:
-    """Return the named logs, and those at any depth in named folders. `note` receives what is left out. Raises UsageError."""
+    """Return the named logs, and those at any depth in named folders. `note` receives what was left out. Raises UsageError."""
     found: dict[str, Source] = {}
     for name in named:
         if name == STDIN:
@@ -87,7 +87,7 @@ def sources_of(named: Iterable[str], note: Callable[[str], None] = lambda _: Non
 
 
 def _in_folder(folder: Path) -> dict[Path, int]:
-    """Return its logs with their sizes. Linked folders are not entered, pipes not waited for."""
+    """Return the logs in a folder with their sizes. Links to folders are not followed, and pipes are not opened."""
     found: dict[Path, int] = {}
     for place, folders, files in os.walk(folder):
         folders.sort()
@@ -118,7 +118,7 @@ def _importance(path: Path) -> int:
 
 @contextlib.contextmanager
 def opened(source: Source) -> Iterator[Read]:
-    """Yield a reader of the unpacked content. Raises UnreadableError, also during reading."""
+    """Yield a reader of the unpacked content. Raises UnreadableError, also while reading."""
     with contextlib.ExitStack() as stack:
         try:
             raw: BinaryIO = (
@@ -146,14 +146,14 @@ def _is_not_text(begin: bytes) -> bool:
 
 
 def _of_text(unpacked: Read) -> Read:
-    """Return a reader that raises UnreadableError where the unpacked content is not text."""
+    """Return a reader that raises UnreadableError if the unpacked content is not text."""
     begun = False
 
     def read(size: int) -> bytes:
         nonlocal begun
         content = unpacked(size)
         if not begun and _is_not_text(content[:_SAMPLE].replace(b"\0", b"")):
-            raise UnreadableError("what is packed in it is not text")
+            raise UnreadableError("its unpacked content is not text")
         begun = True
         return content
 
@@ -161,7 +161,7 @@ def _of_text(unpacked: Read) -> Read:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a file as it is; a pipe's first bytes are waited for, with a timeout. Raises OSError and UnreadableError."""
+    """Open a file without unpacking it. Waits for the first bytes of a pipe, with a timeout. Raises OSError and UnreadableError."""
     if not stat.S_ISFIFO(path.stat().st_mode):
         return path.open("rb")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -187,7 +187,7 @@ class _Counted:
 
 
 def _limited(unpacked: Read, packed: _Counted) -> Read:
-    """Return a reader that raises ValueError where it unpacks to more than a log does: a few megabytes could take days."""
+    """Return a reader that raises ValueError if a file unpacks to more than any log does: a few megabytes could take days."""
     so_far = 0
 
     def read(size: int) -> bytes:
@@ -216,7 +216,7 @@ def _after_nuls(raw: BinaryIO) -> bytes:
 
 
 def _whole(begin: bytes, raw: BinaryIO) -> Read:
-    """Return a reader of the bytes that were already inspected, then of the rest."""
+    """Return a reader of the bytes that were already inspected, followed by the rest."""
     kept = begin
 
     def read(size: int) -> bytes:
@@ -230,7 +230,7 @@ def _whole(begin: bytes, raw: BinaryIO) -> Read:
 
 
 class _File(io.RawIOBase):
-    """A reader as the file object that gzip expects."""
+    """Adapts a reader to the file object that gzip expects."""
 
     def __init__(self, read: Read) -> None:
         self._from, self._rest = read, b""
@@ -268,7 +268,7 @@ def _as_utf8(read: Read, encoding: str) -> Read:
 
 
 class _Chunks(io.RawIOBase):
-    """A reader as the raw file that Python's decoders expect."""
+    """Adapts a reader to the raw file that Python's decoders expect."""
 
     def __init__(self, read: Read) -> None:
         self._file = _File(read)
@@ -285,7 +285,7 @@ class _Chunks(io.RawIOBase):
 
 
 class _Frames:
-    """A reader of zstd frames, in steps: of a truncated file it returns all whole blocks before it raises EOFError."""
+    """An incremental reader of zstd frames: it returns all complete blocks of a truncated file before it raises EOFError."""
 
     def __init__(self, decoder: Callable[[], Any], read: Read) -> None:
         self._new, self._from = decoder, read
@@ -319,7 +319,7 @@ def _unpacked_zstd(read: Read, source: Source, stack: contextlib.ExitStack) -> R
         pass
     if source.path is None or shutil.which("zstd") is None:
         raise UnreadableError(
-            "it is packed with zstd, and nothing here unpacks that; install zstd, or pipe it in unpacked"
+            "it is compressed with zstd, which nothing here can unpack; install zstd, or pipe the unpacked log in"
         )
     child = subprocess.Popen(
         ["zstd", "-dcq", "--", str(source.path)],
@@ -331,7 +331,7 @@ def _unpacked_zstd(read: Read, source: Source, stack: contextlib.ExitStack) -> R
     stack.callback(child.kill)
     out = child.stdout
     if out is None:  # it is a pipe, as requested
-        raise UnreadableError("zstd gives no output")
+        raise UnreadableError("zstd prints no output")
     stack.callback(out.close)
 
     def unpacked(size: int) -> bytes:

@@ -1,7 +1,7 @@
 """The stage of a step, or of the start, in which a GPU ran out of memory: the remedy depends on it.
 
-Derived from the functions on the stack, of verl 0.2 to 0.9.1, vLLM and SGLang; the innermost known function decides. Ray also
-names an actor's method in the message.
+The innermost known function on the stack decides: those of verl 0.2 to 0.9.1, vLLM and SGLang. Ray also names an
+actor's method in the message.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OF_GROUP = ("actor_rollout_ref_", "actor_rollout_", "rollout_", "critic_", "ref
 
 
 def stage_of(raised: Raised) -> str:
-    """Return the stage in which an exception was raised, or one before it in its chain; "" where no function shows it."""
+    """Return the stage in which an exception, or an earlier one in its chain, was raised; "" if no function shows it."""
     inner = list(raised.chain)[::-1]
     names = [frame.function for each in inner for frame in reversed(each.frames)]
     names += [_of_actor(name) for each in inner for name in _REMOTE.findall(each.message)]

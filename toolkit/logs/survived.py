@@ -1,4 +1,4 @@
-"""Which complaints of a log a run survived: training continued after them, or after an earlier occurrence of the same complaint.
+"""Finds the complaints of a log that a run survived: training continued after them, or after an earlier occurrence of the same complaint.
 
 A sandbox that tries responses raises around every step, and a worker may catch its errors. Neither ended the run.
 """
@@ -21,7 +21,7 @@ _TRAINING = (
     r"\bstep:\d+ - .*:|\{'loss': .*'epoch': |\biteration +\d+/ *\d+ \||\b[Ss]tep[ :=]+\d+(?:/\d+)?\b.{0,40}\bloss\b|"
     r"Training Progress: +(?:[1-9]\d?|100)%"
 )
-# The same, and servers that are up.
+# The same, and messages of servers that are up.
 _STEP = re.compile(
     rf"{_TRAINING}|{FINISHED}|Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
 )
@@ -40,7 +40,7 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 class Steps:
-    """The lines that show that the run is still going on."""
+    """The lines that show that the run continued."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         steps = [_STEP]
@@ -57,13 +57,13 @@ class Steps:
             age for line in lines if (age := _age(line.text, {"Scheduled", "Started"})) is not None
         ]
 
-    def was_scheduled_behind(self, words: str) -> bool:
-        """Return whether a pod that could not be scheduled was scheduled later: that event is younger."""
+    def was_scheduled_later(self, words: str) -> bool:
+        """Return whether a pod that could not be scheduled was scheduled later, in a younger event."""
         age = _age(words, {"FailedScheduling"})
         return age is not None and any(younger < age for younger in self._assigned)
 
-    def behind(self, number: int) -> int:
-        """Return how many there are after this line."""
+    def count_after(self, number: int) -> int:
+        """Return how many of these lines follow this line."""
         return len(self._numbers) - bisect_right(self._numbers, number)
 
     @property
@@ -71,8 +71,8 @@ class Steps:
         """The last of these lines, 0 for none."""
         return self._numbers[-1] if self._numbers else 0
 
-    def went_on_behind(self, number: int) -> bool:
-        """Return whether enough steps follow this line that the run certainly survived what it reports."""
+    def continued_after(self, number: int) -> bool:
+        """Return whether so many steps follow this line that the run certainly survived what it reports."""
         return len(self._trained) >= SURE and self._trained[-SURE] > number
 
     def survived(self, errors: Iterable[tuple[int, str]], enough: int) -> Iterator[bool]:
@@ -80,7 +80,7 @@ class Steps:
         known: set[str] = set()
         for number, words in errors:
             key = words.translate(_NO_DIGITS)
-            if self.behind(number) >= enough:
+            if self.count_after(number) >= enough:
                 known.add(key)
             yield key in known
 

@@ -1,1 +1,1 @@
-"""Where the time of a start went: clocks, processes and phases, on one scale."""
+"""How the time of a start was spent: clocks, processes and phases, on one scale."""

@@ -1,7 +1,7 @@
-"""When a line of a log was written, where it has a time: clocks of loggers and log collectors, as seconds on one scale.
+"""Reads the times of log lines, written by loggers and log collectors, as seconds on one scale.
 
-Years and time zones are ignored: vLLM writes neither, and only the difference between two lines counts. For the end of a
-year, and midnight on clocks without a date, the time nearest to the previous one is taken.
+Years and time zones are ignored: vLLM writes neither, and only the difference between two lines counts. At the end of
+a year, and at midnight on clocks without a date, the time nearest to the previous one is chosen.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 _UNDATED = re.compile(r"\[?(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?[\] ]")
 # Seconds since the start, as `ts -s` and users' scripts put them before each line.
 _ELAPSED = re.compile(r"\s{0,12}\[?\s{0,12}(\d{1,7}\.\d{1,6})\]?\s+")
-_HEADER = 120  # characters in which a clock is looked for
+_HEADER = 120  # characters in which a clock is searched for
 
 
 class Clock:
-    """Reads the times of one log's lines, in their order."""
+    """Reads the times of one log's lines, in order."""
 
     def __init__(self) -> None:
         self._last: float | None = None
         self._counts: bool | None = (
-            None  # whether lines begin with the seconds since the start; the first decides
+            None  # whether lines begin with the seconds since the start; the first line decides
         )
 
     @property
@@ -37,8 +37,8 @@ class Clock:
         """Whether times are seconds since the start of this log, a scale that no other log shares."""
         return bool(self._counts)
 
-    def taken_off(self, line: str) -> tuple[float | None, str]:
-        """Read and remove the seconds since the start: return them, where this log has them, and the line without them."""
+    def split_elapsed(self, line: str) -> tuple[float | None, str]:
+        """Remove the seconds since the start. Return them, if this log has them, and the line without them."""
         if self._counts is False:
             return None, line
         match = _ELAPSED.match(line)
@@ -58,7 +58,7 @@ class Clock:
         return line if match is None else line[match.end() :]
 
     def read(self, labels: str, rest: str = "") -> float | None:
-        """Return the time before a line's text (`labels`) or at its beginning (`rest`); None where there is none."""
+        """Return the time before a line's text (`labels`) or at its beginning (`rest`); None if there is none."""
         if self._counts:
             return None
         found = _dated(labels[:_HEADER]) or _dated(rest[:40])

@@ -1,4 +1,4 @@
-"""What lies between two timed lines: processes that started and imported meanwhile, or silence."""
+"""Explains the time between two timed lines: processes that started and imported meanwhile, or silence."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from verl_doctor.toolkit.logs.timeline.timeline import Proof, Span
 
 _SILENCES = 100  # silences that are kept
 _SILENT = 1.0  # seconds without a line that are worth reporting
-_BACKWARDS = 60  # seconds by which a time goes back when it is another clock's; Ray holds lines back for five
-_UNNAMED = 3  # seconds for which a new process may print without its name
+_BACKWARDS = 60  # a time that goes back by more seconds is another clock's; Ray delays lines by up to five
+_UNNAMED = 3  # seconds during which a new process may print without its name
 _SHELL = re.compile(r"\+{1,4} .*\b(?:python\d?(?:\.\d+)?|torchrun|accelerate|ray|srun|mpirun)\b")
 _VLLM = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d \[")
 
@@ -32,7 +32,7 @@ class At:
 
 
 class Gaps:
-    """The timed lines of one log, in their order; `processes` are those seen so far."""
+    """The timed lines of one log, in order; `processes` are those seen so far."""
 
     def __init__(self, processes: Mapping[Key, Process]) -> None:
         self._processes = processes
@@ -45,7 +45,7 @@ class Gaps:
         self._silences: list[tuple[float, int, Key, Span]] = []
 
     def passed(self, now: At, new: Sequence[Key]) -> Iterator[tuple[Key, Span]]:
-        """Take in the next line, before which the `new` processes first appeared; yield how long they took to start."""
+        """Process the next line, before which the `new` processes first appeared. Yield how long they took to start."""
         last, new = self.last, [key for key in new if key != UNNAMED]
         self.first = now.time if self.first is None else self.first
         if last is not None and now.time < last.time - _BACKWARDS:
@@ -84,22 +84,22 @@ class Gaps:
             if before is None or process.first is None:
                 continue
             if len(kinds) > 1:
-                # Several in a stretch without times: their shares are unknown.
+                # If several start between two times, their shares are unknown.
                 yield key, Span("start", None, None, "silence", (process.first,))
             elif now.time > before.time:
                 proof = (before.proof, process.first)
                 yield key, Span("start", now.time - before.time, before.time, "silence", proof)
 
     def _before(self, process: Process, now: At) -> At | None:
-        """Return the last line of whatever may have started a process: its parent, or any process of another kind."""
+        """Return the last line of a process that may have started this one: its parent, or any process of another kind."""
         parent = self._processes.get(process.parent) if process.parent is not None else None
         before = None if parent is None else self._by_kind.get(parent.kind)
         if before is not None:
-            # Output of a process that has no name yet is attributed to its parent.
+            # The output of a process without a name is attributed to its parent.
             if self._paused is not None and before.time >= self._paused[1] >= now.time - _UNNAMED:
                 return self._paused[0]
             return before
-        # Unnamed lines are the driver's where it printed first; else they may be any process's.
+        # Unnamed lines are the driver's if it printed first; otherwise they may be any process's.
         default_name = "" if next(iter(self._processes)) == UNNAMED else DRIVER
         others = [at for kind, at in self._by_kind.items() if kind not in {process.kind, default_name}]
         return max(others, key=lambda other: other.time, default=None)

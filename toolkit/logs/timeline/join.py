@@ -18,7 +18,7 @@ from verl_doctor.toolkit.logs.timeline.timeline import (
 )
 from verl_doctor.toolkit.text import counted
 
-_SMALL = 0.04  # share of the whole below which a silence is not reported
+_SMALL = 0.04  # silences below this share of the total are not reported
 _OF_VLLM = frozenset({"weights", "engine", "compile", "capture", "shards"})
 
 
@@ -30,7 +30,7 @@ def timeline(readers: Iterable[TimelineReader]) -> Timeline:
     with_times = [reader for reader in every if reader.spans or any(reader.gaps.silences())]
     if not with_times:
         return Timeline()
-    # Logs that count from their own beginning share no time with others.
+    # The times of logs that count from their own beginning cannot be compared with others.
     placed = [reader for reader in with_times if not reader.is_elapsed] or with_times[:1]
     zero = min((reader.gaps.first for reader in placed if reader.gaps.first is not None), default=None)
     processes = _known(every)
@@ -44,7 +44,7 @@ def timeline(readers: Iterable[TimelineReader]) -> Timeline:
         if not reader.gaps.disagree:
             silences += [(key, _moved(span, at)) for key, span in reader.gaps.silences()]
     end, has_step = _end(with_times, placed, zero)
-    for is_named in (True, False):  # a silence with a known reason covers others too
+    for is_named in (True, False):  # a silence with a known reason also covers others
         all_spans = [span for several in spans.values() for span in several]
         for key, span in silences:
             if (span.phase != "silence") == is_named and not _is_small(span, end):
@@ -71,7 +71,7 @@ def _known(readers: Sequence[TimelineReader]) -> dict[Key, Process]:
 def _end(
     readers: Sequence[TimelineReader], placed: Sequence[TimelineReader], zero: float | None
 ) -> tuple[float | None, bool]:
-    """Return when the start was over: with the first step, else with the log or, for an engine alone, once it was ready."""
+    """Return when the start was over: with the first step, otherwise at the end of the log or, for an engine alone, once it was ready."""
     has_step = any(reader.has_step for reader in readers)
     if zero is None:
         return None, has_step
@@ -89,7 +89,7 @@ def _end(
 
 
 def _is_small(span: Span, end: float | None) -> bool:
-    """Return whether a silence is too short to report, or came after the start."""
+    """Return whether a silence is too short to report or came after the start."""
     if end is None or span.start is None or span.seconds is None:
         return False
     return span.start >= end or (span.phase == "silence" and span.seconds < _SMALL * end)

@@ -1,6 +1,6 @@
 """The phases of a job's start, and all texts by which the timeline of `verl-doctor logs` recognises them.
 
-`*` stands for anything, `{s}` for a number of seconds. The texts were read in verl 0.2 to 0.9.1 (trainer/ppo,
+`*` stands for anything, `{s}` for a number of seconds. The texts are those of verl 0.2 to 0.9.1 (trainer/ppo,
 single_controller/ray), vLLM 0.8.5 to 0.33 (v1/engine/core.py, v1/worker/gpu_model_runner.py, model_executor/model_loader,
 compilation), SGLang 0.4.6 to 0.5.12 (srt/model_executor/model_runner.py), Ray 2.10 to 2.60 (_private/worker.py) and
 FlashInfer 0.6 (autotuner.py, jit).
@@ -97,7 +97,7 @@ BEGINS = (
     ("kernels", "Loading JIT ops: "),
     ("step", "Training Progress:"),
 )
-"""Lines that begin a phase whose length the process need not report."""
+"""Lines that begin a phase whose length the process may not report."""
 
 ENDS = (
     ("ray", "Started a local Ray instance."),
@@ -108,7 +108,7 @@ ENDS = (
     ("kernels", "Finished loading JIT ops: "),
     ("validation", "Initial validation metrics: "),
 )
-"""Lines that end it."""
+"""Lines that end such a phase."""
 
 BARS = (
     ("shards", "checkpoint shards:"),
@@ -141,7 +141,7 @@ BREAKS = (
     ("engine", "LLMServerManager: "),
     ("engine", "checkpoint engine manager initialized"),
 )
-"""Lines before which a process worked silently, and the work."""
+"""Lines before which a process worked without output, and the kind of work."""
 
 STEP = re.compile(rb"step:(\d{1,9}) - ")
 """How verl (utils/logger/aggregate_logger.py) begins the line with a step's metrics."""
@@ -161,7 +161,7 @@ _NUMBER = r"(\d{1,9}(?:\.\d{1,9})?)"
 class PhaseReport:
     """What one line reports about a phase.
 
-    It took `seconds` (`told`), began, ended, goes on (`bar`), or was worked at until now (`break`).
+    It took `seconds` (`told`), began, ended, continues (`bar`), or took up the time until now (`break`).
     """
 
     phase: str
@@ -171,7 +171,7 @@ class PhaseReport:
 
 
 def phase_report_offsets(block: bytes) -> frozenset[int]:
-    """Return the offsets of the lines that may report something; most do not."""
+    """Return the offsets of the lines that may report a phase; most do not."""
     found = set()
     for word in _bytes():
         at = block.find(word)
@@ -183,11 +183,11 @@ def phase_report_offsets(block: bytes) -> frozenset[int]:
 
 
 def phase_reports(text: str) -> list[PhaseReport]:
-    """Return what a line's text, without labels, reports; usually nothing."""
+    """Return what the text of a line, without labels, reports; usually nothing."""
     words = next((word for word in _words() if word in text), None)
     if words is None:
         return []
-    text = text.replace("**", "")  # bold, as people paste it when they ask for help
+    text = text.replace("**", "")  # Markdown bold, as in pasted logs
     found = [
         PhaseReport(phase, "told", float(match[1]))
         for phase, pattern in _patterns(DURATIONS)
@@ -199,7 +199,7 @@ def phase_reports(text: str) -> list[PhaseReport]:
 
 
 def _bars(text: str) -> list[PhaseReport]:
-    """Return what a progress bar reports; a bar without a total has no percentage, and is done once it is printed."""
+    """Return what a progress bar reports. A bar without a total has no percentage and is complete once it is printed."""
     phase, label = next(((phase, label) for phase, label in BARS if label in text), ("", ""))
     shown = text[text.index(label) :] if phase else ""
     if not (match := _BAR.search(shown)):
@@ -223,7 +223,7 @@ def _bytes() -> tuple[bytes, ...]:
 
 @cache
 def _words() -> tuple[str, ...]:
-    """Return a piece of plain text of each pattern, by which most lines are skipped."""
+    """Return a piece of plain text of each pattern. Lines without any of these are skipped quickly."""
     every = [text for table in (DURATIONS, BEGINS, ENDS, BARS, BREAKS) for _, text in table]
     pieces = {max(re.split(r"\*|\{s\}", text), key=len) for text in every}
     return tuple(piece for piece in pieces if not any(other != piece and other in piece for other in pieces))

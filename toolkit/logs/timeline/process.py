@@ -1,4 +1,4 @@
-"""What one process of a job reports about its start: phases with their seconds, and those still open."""
+"""What a process of a job reports about its start: finished and open phases."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Process:
     def advance(
         self, phase_reports: Sequence[PhaseReport], time: float | None, proof: Proof
     ) -> Iterator[Span]:
-        """Take in what a line reports, and yield the phases that end with it."""
+        """Process what a line reports, and yield the phases that end with it."""
         finished = {report.phase for report in phase_reports if report.kind == "told"}
         for phase in [
             phase_name for phase_name in self.begun if phase_name != "step" and finished - {phase_name}
         ]:
-            del self.begun[phase]  # it moved on to something else without logging when
+            del self.begun[phase]  # it began something else without logging when
         for report in phase_reports:
             if report.kind == "told" and report.seconds is not None:
                 self.begun.pop(report.phase, None)
@@ -77,7 +77,7 @@ class Process:
             yield replace(until(phase, bar.seconds, bar.time, bar.proof), is_open=not bar.is_whole)
 
     def left(self, end: float | None, last: Proof | None, *, is_over: bool) -> Iterator[Span]:
-        """Yield what is open when the log ends; when the start `is_over`, nothing that was merely begun."""
+        """Yield the phases that are open when the log ends. If the start `is_over`, those that only began are omitted."""
         for phase in list(self._bars):
             yield from self._bar_ended(phase)
         for phase, (began, proof) in () if is_over else self.begun.items():

@@ -1,7 +1,7 @@
-"""Collects a log's timeline while the log is read for other reasons: block by block, in bounded memory.
+"""Collects a log's timeline while the log is read for another purpose: block by block, in bounded memory.
 
-Lines are read individually until the first step was logged, or until there were too many for a start. After that, only the
-beginning of another start of the same job is looked for.
+Lines are read individually until the first step is logged, or until there are too many for a start. After that, only
+the beginning of another start of the same job matters.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class TimelineReader:
 
     @property
     def trains_from(self) -> float:
-        """The line in which the first step began that has not been logged yet; infinite when none has."""
+        """The line in which the first step began; infinite if none has begun."""
         begun = (process.begun.get("step") for process in self.processes.values())
         return min((begin[1].number for begin in begun if begin is not None), default=math.inf)
 
@@ -119,14 +119,14 @@ class TimelineReader:
         self._lines += 1
         self._reads_all = self._lines < _LINES
         if not reports and self._is_known(raw):
-            self._passed_over = (number, raw)  # only the last such line before another matters
+            self._passed_over = (number, raw)  # of several such lines, only the last matters
             return
         if self._passed_over is not None:
             self._read(*self._passed_over)
             self._passed_over = None
         self._read(number, raw)
         if b"step:" in raw and (match := STEP.search(raw)):
-            self.has_trained |= int(match[1]) > 0  # before the first step verl logs a validation
+            self.has_trained |= int(match[1]) > 0  # verl logs a validation before the first step
             if (parts := parts_of_step(raw)).get("step"):
                 self._step(number, int(match[1]), parts, raw)
 
@@ -142,7 +142,7 @@ class TimelineReader:
         return False
 
     def _read(self, number: int, raw: bytes) -> None:
-        elapsed, text = self._clock.taken_off(raw[:_READ].decode("utf-8", "replace").replace("\0", ""))
+        elapsed, text = self._clock.split_elapsed(raw[:_READ].decode("utf-8", "replace").replace("\0", ""))
         for line in read_line(number, text):
             if not line.written.strip():
                 continue

@@ -13,16 +13,16 @@ from verl_doctor.toolkit.text import harmless, listed, wrapped
 NOTHING = "No line in these logs shows how long any part of the job's start took"
 TABLE_HEAD = ("process", "phase", "seconds", "begins at", "proof")
 _ROWS = 12
-_MOMENTS = 5  # moments that are named
+_MOMENTS = 5  # maximum number of moments that are named
 _NAME = 20  # columns
-_WIDTH = 80  # columns where the output is a pipe, which sets no width
+_WIDTH = 80  # columns if the output is a pipe, which has no width
 SHORT = 0.05  # seconds below which a phase is not reported
-_MUCH = 0.1  # share of the whole from which a phase is worth a hint
-_LONG = 5.0  # seconds from which it is, where the whole is not known
+_MUCH = 0.1  # minimum share of the total for a hint about a phase
+_LONG = 5.0  # minimum seconds for it, if the total is unknown
 
 
 def summary(timeline: Timeline) -> str:
-    """Return one sentence: how long the start took, and what took longest."""
+    """Return one sentence on how long the start took, and what took longest."""
     if timeline.longest is None:
         return ""
     worker, span = timeline.longest
@@ -67,7 +67,7 @@ def _columns(width: int | None) -> int:
 
 
 def markdown_lines(timeline: Timeline) -> Iterator[str]:
-    """Yield the same as a table."""
+    """Yield the same content as a Markdown table."""
     yield f"### {escaped(headline(timeline))}"
     yield ""
     for row in (TABLE_HEAD, *table(timeline)):
@@ -98,7 +98,7 @@ def headline(timeline: Timeline) -> str:
 
 
 def kinds(timeline: Timeline) -> list[tuple[Worker, int]]:
-    """Return for each kind of process the slowest process and their number; those without a known phase are left out."""
+    """Return, for each kind of process, the slowest process and their number. Those without a known phase are left out."""
     slowest: dict[str, Worker] = {}
     counts: dict[str, int] = {}
     for worker in timeline.workers:
@@ -111,7 +111,7 @@ def kinds(timeline: Timeline) -> list[tuple[Worker, int]]:
 
 
 def below(timeline: Timeline) -> Iterator[str]:
-    """Yield what else matters to a reader: the longest phase, the total of each, what would shorten it."""
+    """Yield further information: the longest phase, the total of each, and what would shorten it."""
     if timeline.longest is not None:
         worker, span = timeline.longest
         yield f"longest: {shown(worker.name)}, {PHASES[span.phase].title}, {duration_text(span)} ({proof_of(span)})"
@@ -119,7 +119,7 @@ def below(timeline: Timeline) -> Iterator[str]:
     large = sorted((phase for phase in totals if totals[phase] >= 1), key=lambda phase: -totals[phase])
     if large:
         whole = timeline.seconds
-        yield "in all, what went on side by side counted once: " + ", ".join(
+        yield "in total, with simultaneous work counted once:  " + ", ".join(
             f"{PHASES[phase].title} {seconds_of(totals[phase])}"
             + (f" ({totals[phase] / whole:.0%})" if whole else "")
             for phase in large
@@ -166,7 +166,7 @@ def duration_text(span: Span) -> str:
 
 
 def seconds_of(seconds: float) -> str:
-    """Return seconds with one decimal, from a hundred on without."""
+    """Return seconds with one decimal, or without from a hundred on."""
     return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.1f} s"
 
 

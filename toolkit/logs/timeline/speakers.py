@@ -1,4 +1,4 @@
-"""Which process printed a line of a log: processes are told apart by number and node, even when their names change."""
+"""Finds the process that printed a log line. Processes are distinguished by number and node, even if their names change."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.logs.lines import Line
 
 DRIVER = "driver"
-"""The process whose lines have no name: the one that was started by hand."""
+"""The process whose lines have no name: the program that the user started."""
 
 Key = tuple[str, str]
-"""A process: its node's address where known, and its number, else its name."""
+"""A process: the address of its node, if known, and its number, otherwise its name."""
 
 UNNAMED: Key = ("", DRIVER)
 
-_LABELS = 200  # characters in which names are looked for
+_LABELS = 200  # characters in which names are searched for
 _NODE = re.compile(r"\bip=([\w.:-]{2,64})")
 _NAMED = re.compile(r"\((?P<who>[^()]{0,80}(?:\([\w-]*\))?[^()]{0,20}\b(?:pid|PID)=\d{1,10})[^()]*\)")
 _PID = re.compile(r"\bpid=(\d{1,10})$", re.IGNORECASE)
@@ -45,7 +45,7 @@ class Printer:
 
 @dataclass(frozen=True)
 class LogFile:
-    """What a file's name shows: one worker's output (`worker`, its name), Ray's log of a worker (`core`, its number), or a daemon's."""
+    """What a file name shows: the output of a worker (`worker`, its name), Ray's log of a worker (`core`, its number), or that of a daemon."""
 
     worker: str = ""
     core: str = ""
@@ -82,7 +82,7 @@ def labels_of(line: Line) -> str:
 
 
 def is_nameless(name: str) -> bool:
-    """Return whether only the number of a process is known: Ray learns the name of an actor once it runs."""
+    """Return whether only the number of a process is known: Ray does not have the name of an actor before it runs."""
     return name.startswith(_NAMELESS)
 
 

@@ -1,4 +1,4 @@
-"""Where the time went until the first training step: the phases of each process, as a log's lines report them.
+"""How the time up to the first training step was spent: the phases of each process, as log lines report them.
 
 A phase has its length from a line that reports it ("Loading weights took 12.3 seconds"), from two timed lines, or from the
 silence that a line ends. Nothing is guessed: any other phase has no seconds. Times count from the first timed line.
@@ -14,9 +14,9 @@ from verl_doctor.toolkit.logs.timeline.phases import PHASES
 from verl_doctor.toolkit.logs.timeline.speakers import kind_of
 
 How = Literal["told", "between", "silence"]
-"""The source of a length: a line reports the seconds; two timed lines; or the span from others' last line to the process's first."""
+"""The source of a length: a line that reports the seconds, two timed lines, or the span from others' last line to the process's first."""
 
-_COVERED = 0.5  # share of a silence that other phases must fill for it to be no silence
+_COVERED = 0.5  # if other phases fill more than this share of a silence, it is none
 _WORTH = 1.0  # seconds in total below which nothing is reported
 
 
@@ -33,8 +33,9 @@ class Proof:
 class Span:
     """One phase of one process.
 
-    `seconds` is None where nothing reports them, `start` (since the first timed line) where no line of it has a time.
-    `is_open`: its end is not in the log, and it took at least this long. `parts` are a step's, in seconds.
+    `seconds` is None if nothing reports them, `start` (since the first timed line) if none of its lines has a time.
+    `is_open` means that its end is not in the log and it took at least this long. `parts` are those of a step, in
+    seconds.
     """
 
     phase: str
@@ -47,13 +48,13 @@ class Span:
 
     @property
     def end(self) -> float | None:
-        """When it was over."""
+        """When it ended."""
         return None if self.start is None or self.seconds is None else self.start + self.seconds
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One process: its name ("WorkerDict pid=12"), the address of its node where known, and its phases in their order."""
+    """One process: its name ("WorkerDict pid=12"), the address of its node if known, and its phases in order."""
 
     name: str
     node: str
@@ -66,19 +67,19 @@ class Worker:
 
     @property
     def outer(self) -> tuple[Span, ...]:
-        """Its phases without those that are parts of others."""
+        """Its phases, except for those that are parts of others."""
         there = {span.phase for span in self.spans if span.seconds is not None}
         return tuple(span for span in self.spans if not there.intersection(PHASES[span.phase].within))
 
     @property
     def seconds(self) -> float:
-        """How long its phases took together, where known."""
+        """The known total length of its phases."""
         return sum(span.seconds or 0 for span in self.outer)
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Something that happened at a time: Ray was up, a step was logged."""
+    """An event with a time: Ray was up, a step was logged."""
 
     what: str
     at: float | None
@@ -97,19 +98,19 @@ class Timeline:
 
     @property
     def is_worth_showing(self) -> bool:
-        """Whether two or more phases are known, and took time."""
+        """Whether two or more phases with a length are known."""
         known = [span.seconds for worker in self.workers for span in worker.outer if span.seconds]
         return len(known) >= 2 and sum(known) >= _WORTH
 
     @property
     def longest(self) -> tuple[Worker, Span] | None:
-        """The longest phase and its process; a step and silence count only where there is nothing else."""
+        """The longest phase and its process. A step and silence count only if there is nothing else."""
         every = [(worker, span) for worker in self.workers for span in worker.outer if span.seconds]
         informative = [pair for pair in every if pair[1].phase not in {"step", "silence"}]
         return max(informative or every, key=lambda pair: pair[1].seconds or 0, default=None)
 
     def together(self, phase: str) -> float:
-        """Return how long a phase took anywhere: time that several processes spent at once counts once."""
+        """Return how long a phase took in all processes; simultaneous time counts once."""
         spans = [span for worker in self.workers for span in worker.outer if span.phase == phase]
         return _union(spans) + sum(span.seconds or 0 for span in spans if span.start is None)
 

@@ -58,13 +58,13 @@ def test_a_day_and_a_year_pass() -> None:
 
 def test_seconds_since_the_start_count_where_the_first_line_has_them() -> None:
     clock = Clock()
-    assert clock.taken_off("   0.00 + python3 x.py") == (0.0, "+ python3 x.py")
-    assert clock.taken_off(" 12.25 (TaskRunner pid=1) a") == (12.25, "(TaskRunner pid=1) a")
-    assert clock.taken_off("no number") == (None, "no number")
-    assert clock.taken_off("0.5 is a loss")[0] is None  # time does not go back
+    assert clock.split_elapsed("   0.00 + python3 x.py") == (0.0, "+ python3 x.py")
+    assert clock.split_elapsed(" 12.25 (TaskRunner pid=1) a") == (12.25, "(TaskRunner pid=1) a")
+    assert clock.split_elapsed("no number") == (None, "no number")
+    assert clock.split_elapsed("0.5 is a loss")[0] is None  # time does not go back
     assert clock.read("INFO 11-21 10:00:07 [a.py:1] ") is None
     assert clock.is_elapsed
     clock = Clock()
-    assert clock.taken_off("a") == (None, "a")
-    assert clock.taken_off("0.5 is a loss") == (None, "0.5 is a loss")
+    assert clock.split_elapsed("a") == (None, "a")
+    assert clock.split_elapsed("0.5 is a loss") == (None, "0.5 is a loss")
     assert not clock.is_elapsed
