@@ -1,1 +1,1 @@
-"""The change engine, the only code that writes into the examined environment: journal, locks, safe writes."""
+"""The change engine, the only code that writes to the examined environment: journal, locks, safe writes."""

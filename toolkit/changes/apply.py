@@ -1,7 +1,7 @@
 """Carries out changes. No other package changes the examined environment.
 
-A transaction is first written to the journal; then all its files change; then its bytecode is written and its commands are
-run, in order. If one of them fails, everything before it is undone. If this process is killed, the next run undoes the
+A transaction is first written to the journal. Then all its files change, its bytecode is written and its commands
+run, in this order. If a step fails, all earlier ones are undone. If this process is killed, the next run undoes the
 transaction.
 """
 
@@ -77,12 +77,12 @@ def apply(
     run: Run = Run(),  # noqa: B008 - it is frozen
     through_links: bool = False,
 ) -> Transaction | None:
-    """Carry out all changes or none, and return what was done; None when everything was already in place.
+    """Carry out all changes or none. Return what was done; None if everything was already in place.
 
     `home` is the journal's folder, created on the first write. All changes of the same `run` are undone together. A link out
-    of its environment becomes a private copy, unless the changes go `through_links`. Waits up to `patience` seconds for
-    another doctor. Raises Refused; everything is then as it was, except for the effects of commands and what the message
-    names.
+    of its environment becomes a private copy, unless the changes go `through_links`. Waits up to `patience` seconds
+    for another doctor. Raises Refused: everything is then unchanged, except for the effects of commands and what the
+    message names.
     """
     with sentences(f"{fix} was not applied, and nothing was changed"):
         if not os.path.isdir(home) and not _plan(changes, through_links=through_links):
@@ -107,12 +107,12 @@ def apply(
 
 
 def demand_possible(changes: Sequence[Change]) -> None:
-    """Raise Refused for changes that cannot be carried out in the current state. Nothing is written."""
+    """Raise Refused if changes cannot be carried out in the current state. Nothing is written."""
     _plan(changes, through_links=False)
 
 
 def _plan(changes: Sequence[Change], *, through_links: bool) -> list[Planned]:
-    """Check every change against this disk. Changes already in place are left out."""
+    """Check every change against this disk, and skip those already in place."""
     private = {} if through_links else private_folder.wanted(changes)
     found = [(change, _plan_one(change, private, through_links=through_links)) for change in changes]
     made = {
@@ -125,7 +125,7 @@ def _plan(changes: Sequence[Change], *, through_links: bool) -> list[Planned]:
     for planned in plan:
         if isinstance(planned.record, FileRecord):
             if planned.record.file in seen:
-                raise Refused(f"the plan changes {planned.record.file} twice; that is a defect of its fix")
+                raise Refused(f"the plan changes {planned.record.file} twice; this is a bug of its fix")
             seen.add(planned.record.file)
     return plan
 
@@ -143,7 +143,7 @@ def _plan_one(
         case InstallPackages():
             return installation.plan(change)
         case SetVariable(name):
-            raise Refused(f"{name} belongs in the job's environment, into files that --output-env DIR names")
+            raise Refused(f"{name} belongs in the job's environment, which --output-env DIR writes to files")
 
 
 def _carry_out(entry: Entry, held: int) -> None:

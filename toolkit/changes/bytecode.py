@@ -1,4 +1,4 @@
-"""Bytecode caches: the target's own interpreter writes the missing ones; undo removes them."""
+"""Bytecode caches: the target's own interpreter writes missing ones, and undo removes them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LARGEST_MANIFEST = 256 * 1024 * 1024
 _HALF_WRITTEN = re.compile(r".+\.pyc\.[0-9]+")
 _ABSENT, _WRITTEN = "absent.json.gz", "written.json.gz"
 _PRINT_TAG = "import sys; print(sys.implementation.cache_tag)"
-# Reads the sources to compile from a manifest and distributes them over one process per core. Standard input is a pipe that closes when
-# the doctor ends, however it ends: no cache is written after that. Sources that do not compile are ignored; the first disk error is
-# reported.
+# Reads the sources to compile from a manifest and distributes them over one process per core. Standard input is a
+# pipe that closes when the doctor ends, even if it is killed: no cache is written after that. Sources that do not
+# compile are ignored; the first disk error is reported.
 _COMPILE = """
 import gzip, json, os, py_compile, select, sys
 with gzip.open(sys.argv[1], "rt", encoding="ascii") as stream:
@@ -58,13 +58,13 @@ failed = [os.waitpid(process, 0)[1] for process in workers]
 sys.exit(max(failed) != 0)
 """
 
-# For each root, its sources by relative path. Absent: whether the cache folder existed. Written: the cache's size and its time in
-# nanoseconds.
+# For each root, its sources by relative path. In the manifest of absent caches: whether the cache folder existed. In
+# that of written ones: the cache's size, and its time in nanoseconds.
 Manifest = dict[str, dict[str, list[int]]]
 
 
 def plan(change: CompileBytecode) -> Planned | None:
-    """Return what the change means here, or None when no cache is missing. Raises Refused."""
+    """Return the record of a change, or None if no cache is missing. Raises Refused."""
     for root in change.roots:
         if not os.path.isdir(root):
             raise Refused(f"{root} is not a folder: no bytecode can be written below it")
@@ -77,8 +77,8 @@ def plan(change: CompileBytecode) -> Planned | None:
 def write(entry: Entry, index: int, record: BytecodeRecord, lock: int) -> None:
     """Write the missing caches, after recording which ones are missing.
 
-    The child processes inherit `lock`: should this process be killed, nothing is undone while they run. Raises Refused when
-    no cache could be written or time ran out, and OSError.
+    The child processes inherit `lock`, so nothing is undone while they run, even if this process is killed. Raises
+    Refused if no cache could be written or time ran out, and OSError.
     """
     absent: Manifest = {root: {} for root in record.roots}
     for root, source in _sources_without_cache(record):
@@ -95,9 +95,9 @@ def write(entry: Entry, index: int, record: BytecodeRecord, lock: int) -> None:
 
 
 def remove(entry: Entry, index: int, record: BytecodeRecord) -> None:
-    """Remove the caches that are still as written. Raises Refused and OSError.
+    """Remove the caches that are unchanged since. Raises Refused and OSError.
 
-    When writing was interrupted, all caches that were missing before it are removed, including half-written ones.
+    If writing was interrupted, all caches that were missing before are removed, including half-written ones.
     """
     absent, written = _manifests(entry, index, record)
     folders: dict[Path, bool] = {}
@@ -115,10 +115,10 @@ def remove(entry: Entry, index: int, record: BytecodeRecord) -> None:
 
 @dataclass(frozen=True)
 class Remaining:
-    """What is left of the caches of one change.
+    """How many caches of a change remain.
 
-    `there` counts those in place, `meant` those that were missing before, `written` those that were written: None when
-    writing did not finish and they were not counted.
+    `there` counts those in place, `meant` those that were missing before, `written` those that were written: None if
+    writing was interrupted before they were counted.
     """
 
     there: int
@@ -147,7 +147,7 @@ def _cache_tag(python: str) -> str:
     except OSError as error:
         raise Refused(f"{os_error_text(error)}: this interpreter cannot be run") from None
     except subprocess.TimeoutExpired:
-        raise Refused(f"{python} did not answer within 60 s") from None
+        raise Refused(f"{python} did not respond within 60 s") from None
     tag = result.stdout.strip()
     if result.returncode or not tag.replace("-", "").isalnum():
         raise Refused(f"{python} did not report which bytecode it reads: {result.stderr.strip()[-200:]}")
@@ -205,7 +205,7 @@ def _run(record: BytecodeRecord, manifest: Path, lock: int) -> str:
 
 
 def _remove_half_written(folder: Path) -> None:
-    """Return whether this is a temporary cache: Python writes a cache under another name first, which a killed process leaves."""
+    """Remove temporary caches: Python first writes a cache under another name, which a killed process leaves."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for file in folder.iterdir():
             if _HALF_WRITTEN.fullmatch(file.name):
@@ -217,7 +217,7 @@ def _packed(manifest: Manifest) -> bytes:
 
 
 def _manifests(entry: Entry, index: int, record: BytecodeRecord) -> tuple[Manifest, Manifest | None]:
-    """Return what was absent before, and what was written, or None when writing did not finish."""
+    """Return what was absent before and what was written, None if writing did not finish."""
     nothing: Manifest = {root: {} for root in record.roots}
     return _manifest(entry, index, _ABSENT, record) or nothing, _manifest(entry, index, _WRITTEN, record)
 
@@ -230,16 +230,16 @@ def _manifest(entry: Entry, index: int, what: str, record: BytecodeRecord) -> Ma
         with gzip.open(io.BytesIO(packed)) as stream:
             manifest: Manifest = json.loads(stream.read(_LARGEST_MANIFEST))
         if set(manifest) != set(record.roots):
-            raise ValueError("it speaks of other folders")  # noqa: TRY301
+            raise ValueError("it names other folders")  # noqa: TRY301
         for sources in manifest.values():
             for name, numbers in sources.items():
                 if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
-                    raise ValueError(f"{name!r:.80} lies outside of its folder")  # noqa: TRY301
+                    raise ValueError(f"{name!r:.80} is outside its folder")  # noqa: TRY301
                 if not numbers or not all(isinstance(number, int) for number in numbers):
                     raise ValueError(f"{name!r:.80} is not described by numbers")  # noqa: TRY301
     except (OSError, EOFError, zlib.error, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(
-            f"the journal's {entry.at(index, what)} cannot be understood ({error}); the caches that it names can be "
-            f"removed by hand, and the transaction's folder moved elsewhere"
+            f"the journal's {entry.at(index, what)} is invalid ({error}); remove the caches that it names "
+            f"by hand, and move the transaction's folder elsewhere"
         ) from None
     return manifest

@@ -1,4 +1,4 @@
-"""Commands: run as a child without a shell. Their effects cannot be undone."""
+"""Commands, run as a child without a shell. Their effects cannot be undone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STANDARD_ERROR = 2
 
 
 def plan(change: RunCommand) -> Planned:
-    """Return what a command means here; its fix decides whether it is needed. Raises Refused when it cannot be found."""
+    """Return the record of a command; its fix decides whether it is needed. Raises Refused if it cannot be found."""
     if not change.argv or shutil.which(change.argv[0]) is None:
         raise Refused(
             f"{change.argv[0] if change.argv else 'an empty command'} is not a program that can be run here"
@@ -28,7 +28,7 @@ def plan(change: RunCommand) -> Planned:
 def run(entry: Entry, index: int, record: CommandRecord) -> None:
     """Run the command with its output on standard error, and record its exit code.
 
-    Raises Refused when it cannot be started or fails, and OSError when the journal cannot be written.
+    Raises Refused if it cannot be started or fails, and OSError if the journal cannot be written.
     """
     journal.note(entry, index, _OUTCOME, _document(None))
     try:
@@ -45,7 +45,7 @@ def run(entry: Entry, index: int, record: CommandRecord) -> None:
 
 
 def was_run(entry: Entry) -> bool:
-    """Return whether a command of this transaction was run, or at least started. Raises OSError."""
+    """Return whether a command of this transaction was started. Raises OSError."""
     return any(
         isinstance(record, CommandRecord) and journal.noted(entry, index, _OUTCOME) is not None
         for index, record in enumerate(entry.changes)
@@ -53,7 +53,7 @@ def was_run(entry: Entry) -> bool:
 
 
 def command_line(record: CommandRecord) -> str:
-    """Return the command as a person would type it."""
+    """Return the command as a user would type it."""
     return shlex.join(record.argv)
 
 

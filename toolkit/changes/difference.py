@@ -1,4 +1,4 @@
-"""Two contents of a file as a unified diff."""
+"""Unified diffs of two contents of a file."""
 
 from __future__ import annotations
 

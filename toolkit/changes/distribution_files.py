@@ -1,4 +1,4 @@
-"""Removes the files of an installed distribution, including those that no installer can remove: partly installed, or installed twice."""
+"""Removes the files of an installed distribution, even if no installer can: partly installed, or installed twice."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _METADATA = (".dist-info", ".egg-info")
 
 
 def cleared(metadata: Path, environment: Path) -> None:
-    """Remove what a distribution's RECORD lists, except what others list too, then its metadata. Raises OSError.
+    """Remove the files in a distribution's RECORD, except those that others also list, then its metadata. Raises OSError.
 
-    Without a RECORD, the folders that its metadata names are removed. Nothing outside the environment is touched. For files
-    that pip had moved away, only that folder is removed.
+    Without a RECORD, the folders that its metadata names are removed. Nothing outside the environment is touched. Of
+    files that pip moved away, only their folder is removed.
     """
     if metadata.name.startswith("~"):
         shutil.rmtree(metadata) if is_folder(metadata) else metadata.unlink(missing_ok=True)

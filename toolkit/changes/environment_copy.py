@@ -1,4 +1,4 @@
-"""Copies of environments: file clones or hard links where the disk supports them, with the paths in them rewritten."""
+"""Copies of environments, with file clones or hard links if the disk supports them, and with the paths in files rewritten."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 OWN = ".verl-doctor"
-"""The journal's folder, which is left out: it describes the environment that contains it."""
+"""The journal's folder, which is not copied: it describes the environment that contains it."""
 
 _CLONE = 0x40049409  # FICLONE of ioctl_ficlonerange(2)
 _NEVER = {errno.EXDEV, errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS, errno.EINVAL}
 _NOT_THIS_FILE = {errno.EMLINK, errno.EPERM, errno.EACCES, errno.ETXTBSY}
 _LARGEST_TEXT = 1_000_000  # bytes
-_LONGEST_FIRST_LINE = 127  # what the kernel reads of a script's first line
+_LONGEST_FIRST_LINE = 127  # the maximum length of a script's first line that the kernel reads
 
 
 def copied(environment: Path, copy: Path) -> None:
-    """Fill the folder `copy` so that it is an independent environment. Raises OSError."""
+    """Fill the folder `copy` with an independent copy of an environment. Raises OSError."""
     names = _names_of(environment, copy)
     rewritten: dict[str, bytes] = {}
-    put = _Putting()
+    put = _Copier()
     for source, inside in walked(environment):
         target = copy / inside
         if source.is_symlink():
@@ -50,7 +50,7 @@ def copied(environment: Path, copy: Path) -> None:
 
 def kept(environment: Path, folder: Path) -> None:
     """Store all files of an environment in a folder, unchanged. Raises OSError."""
-    put = _Putting()
+    put = _Copier()
     for source, inside in walked(environment):
         target = folder / inside
         if source.is_symlink():
@@ -61,8 +61,8 @@ def kept(environment: Path, folder: Path) -> None:
             put(source, target)
 
 
-def given_back(environment: Path, folder: Path) -> None:
-    """Restore an environment's files from a folder, and remove what it did not have. Raises OSError."""
+def restore(environment: Path, folder: Path) -> None:
+    """Restore an environment's files from a folder, and remove later ones. Raises OSError."""
     there = {inside: source for source, inside in walked(folder)}
     for inside, source in there.items():
         target = environment / inside
@@ -71,7 +71,7 @@ def given_back(environment: Path, folder: Path) -> None:
                 target.unlink()
             target.mkdir(exist_ok=True)
         elif not _is_same(source, target):
-            _put_back(source, target)
+            _restore(source, target)
     for path, inside in reversed(list(walked(environment))):
         if inside not in there:
             path.rmdir() if is_folder(path) else path.unlink()
@@ -81,7 +81,7 @@ def given_back(environment: Path, folder: Path) -> None:
 
 
 def manifest(folder: Path) -> dict[str, int]:
-    """Return when each file was last modified, in nanoseconds, leaving out bytecode, which any import may write."""
+    """Return when each file was last modified, in nanoseconds, except for bytecode, which any import may write."""
     return {
         inside: os.lstat(path).st_mtime_ns
         for path, inside in walked(folder)
@@ -104,12 +104,12 @@ def walked(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether the path is a folder and not a link to one."""
+    """Return whether the path is a folder, not a link to one."""
     return os.path.isdir(path) and not path.is_symlink()
 
 
-class _Putting:
-    """Copies a file in the cheapest way that this disk supports: a clone, a hard link, a copy."""
+class _Copier:
+    """Copies a file in the cheapest way that this disk supports: clone, hard link, or copy."""
 
     def __init__(self) -> None:
         self._ways: list[Callable[[Path, Path], None]] = [_clone, _other_name, _copy]
@@ -154,7 +154,7 @@ def _write(target: Path, content: bytes, model: Path) -> None:
 
 
 def _link(source: Path, target: Path, environment: Path, copy: Path) -> None:
-    """Copy a link; a link into the environment leads into the copy."""
+    """Copy a link. A link into the environment becomes a link into the copy."""
     leads_to = os.readlink(source)  # noqa: PTH115 - the target as written
     for prefix in (str(environment), os.path.realpath(environment)):
         if leads_to == prefix or leads_to.startswith(f"{prefix}/"):
@@ -164,15 +164,15 @@ def _link(source: Path, target: Path, environment: Path, copy: Path) -> None:
 
 
 def _names_of(environment: Path, copy: Path) -> tuple[re.Pattern[bytes], bytes]:
-    """How files name the environment, and the replacements."""
+    """Return how files name the environment, with the replacements."""
     spelled = dict.fromkeys((os.fsencode(environment), os.fsencode(os.path.realpath(environment))))
     pattern = b"|".join(re.escape(name) for name in sorted(spelled, key=len, reverse=True))
     return re.compile(rb"(?<![\w.-])(?:" + pattern + rb")(?![\w.-])"), os.fsencode(copy)
 
 
 def _renamed(source: Path, inside: str, names: tuple[re.Pattern[bytes], bytes]) -> bytes | None:
-    """Return the content of a file that names its environment, with the other name; None for any other file."""
-    if not _may_name_the_place(inside) or source.stat().st_size > _LARGEST_TEXT:
+    """Return the content of a file that names its environment, with the new name; None for any other file."""
+    if not _may_name_environment(inside) or source.stat().st_size > _LARGEST_TEXT:
         return None
     content = source.read_bytes()
     if b"\0" in content or not names[0].search(content):
@@ -180,7 +180,7 @@ def _renamed(source: Path, inside: str, names: tuple[re.Pattern[bytes], bytes]) 
     return _runnable(names[0].sub(lambda _: names[1], content))
 
 
-def _may_name_the_place(inside: str) -> bool:
+def _may_name_environment(inside: str) -> bool:
     folder, _, name = inside.rpartition("/")
     return (
         folder == "bin"
@@ -192,7 +192,7 @@ def _may_name_the_place(inside: str) -> bool:
 
 
 def _runnable(content: bytes) -> bytes:
-    """Run a script whose first line became too long for the kernel through the shell, in pip's form."""
+    """Let the shell start a script whose first line became too long for the kernel, in the form that pip uses."""
     first, newline, rest = content.partition(b"\n")
     if not first.startswith(b"#!/") or len(first) <= _LONGEST_FIRST_LINE or b"python" not in first:
         return content
@@ -246,7 +246,7 @@ def _is_same(kept_one: Path, there: Path) -> bool:
     return (old.st_mode, old.st_size, old.st_mtime_ns) == (new.st_mode, new.st_size, new.st_mtime_ns)
 
 
-def _put_back(source: Path, target: Path) -> None:
+def _restore(source: Path, target: Path) -> None:
     if is_folder(target):
         shutil.rmtree(target)
     beside = target.with_name(f".verl-doctor-back-{target.name}")
@@ -254,6 +254,6 @@ def _put_back(source: Path, target: Path) -> None:
     if source.is_symlink():
         beside.symlink_to(os.readlink(source))  # noqa: PTH115 - the target as written
     else:
-        _Putting()(source, beside)
+        _Copier()(source, beside)
     os.replace(beside, target)  # noqa: PTH105 - given two names of one file, rename(2) keeps both
     beside.unlink(missing_ok=True)

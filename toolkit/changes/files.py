@@ -1,6 +1,6 @@
-"""Changed files: what a plan means on this disk, the current state of a file, and moving it to the other state.
+"""Changed files: the record of a planned change, the current state of a file, and moving it to the other state.
 
-A link is a file whose content is its target. Where the original file itself was kept, undo restores that very file, with its
+A link is a file whose content is its target. If the original file itself was kept, undo restores that file, with its
 other hard links and its times; otherwise a copy gets the original's attributes.
 """
 
@@ -23,11 +23,11 @@ from verl_doctor.toolkit.changes.private_folder import PrivateFolder
 from verl_doctor.toolkit.system.errors import Refused, os_error_text
 
 _LONGEST_DIFFERENCE = 40
-# Links have no mode that could be set; this is the mode of the journal's copy.
+# The mode of the journal's copy; links themselves have none that could be set.
 _MODE_OF_LINKS = 0o644
 # linux/fs.h: FS_IOC_GETFLAGS, and the flags "immutable" and "append only".
 _GET_FLAGS, _UNCHANGEABLE = 0x80086601, 0x10 | 0x20
-# Folder entries that are not source: caches, and the doctor's own.
+# Folder entries other than sources: caches, and the doctor's own files.
 _NO_CONTENT = ("__pycache__", ".verl-doctor")
 
 
@@ -37,10 +37,11 @@ def plan(
     through_links: bool = False,
     private: PrivateFolder | None = None,
 ) -> Planned | None:
-    """Return what a change means on this disk, or None when it is already in place.
+    """Return the record of a change on this disk, or None if it is already in place.
 
-    A link out of its environment becomes a private copy, in a `private` folder where the link leads to a folder, unless the
-    change goes `through_links`. Raises Refused when the file is not what the plan was made from, or cannot be changed now.
+    A link out of its environment becomes a private copy, in a `private` folder if the link leads to a folder, unless
+    the change goes `through_links`. Raises Refused if the file has changed since the plan was made, or cannot be
+    changed now.
     """
     match change:
         case ReplaceFile():
@@ -57,7 +58,7 @@ def plan(
 
 
 def state(record: FileRecord) -> Side | Literal["other"]:
-    """Return on which side of the change the file is now, or "other" when another program wrote it. Raises OSError."""
+    """Return on which side of the change the file is now, or "other" if another program wrote it. Raises OSError."""
     try:
         found = _content(record)
     except Refused:
@@ -73,9 +74,9 @@ def state(record: FileRecord) -> Side | Literal["other"]:
 def move(entry: Entry, indices: Sequence[int], side: Side, ours: frozenset[str] = frozenset()) -> None:
     """Move these files of a transaction from one side of their change to the other.
 
-    All contents are on the disk, next to their files, before the first file changes: a full disk is noticed while everything
-    is still as it was. `ours` are folders that the doctor made; empty ones are removed. Raises Refused when a file is on
-    neither side, and OSError. A call for the other side reverts whatever was done until then.
+    All contents are written next to their files before the first file changes, so a full disk is noticed before
+    anything has changed. `ours` are folders that the doctor made; empty ones are removed. Raises Refused if a file is
+    on neither side, and OSError. A call for the other side reverts what was done until then.
     """
     records = dict(entry.files())
     sweep(entry)
@@ -93,7 +94,7 @@ def move(entry: Entry, indices: Sequence[int], side: Side, ours: frozenset[str] 
 
 
 def _sources(entry: Entry, record: FileRecord) -> frozenset[Path]:
-    """Return the paths by which Python may have cached a file; the plan's own path counts where it lies in the journal's environment."""
+    """Return the paths under which Python may have cached a file. The plan's own path counts if it is in the journal's environment."""
     file, named = Path(record.file), Path(record.path)
     environment = entry.home.parent
     elsewhere = links.is_environment(environment) and not Path(os.path.realpath(named.parent)).is_relative_to(
@@ -129,21 +130,21 @@ def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
     ours = journal.content(entry, index, "after") or b""
     if record.kind in {"new_link", "private_folder"}:
         return (
-            f"{record.file} leads to {os.fsdecode(found)} now; the doctor made it lead to {os.fsdecode(ours)}"
+            f"{record.file} now leads to {os.fsdecode(found)}; the doctor made it lead to {os.fsdecode(ours)}"
         )
     shown = difference(record.file, ours, found, ("as the doctor left it", "now"))
     return f"{record.file} was changed by someone else since:\n{shown}"
 
 
 def around(plan: Sequence[Planned]) -> tuple[FolderRecord, ...]:
-    """Return the folders whose entries a plan changes, in their current state. Raises OSError."""
+    """Return the current state of the folders whose entries a plan changes. Raises OSError."""
     files = [Path(planned.record.file) for planned in plan if isinstance(planned.record, FileRecord)]
     there = dict.fromkeys(next(folder for folder in file.parents if os.path.isdir(folder)) for file in files)
     return tuple(_folder(folder) for folder in there)
 
 
-def give_back_folders(folders: Sequence[FolderRecord]) -> None:
-    """Restore the times of folders that contain the same names as before, so that Python's cached listing stays valid."""
+def restore_folder_times(folders: Sequence[FolderRecord]) -> None:
+    """Restore the times of folders that contain the same names as before, to keep Python's cached listings valid."""
     for record in folders:
         with contextlib.suppress(OSError):
             if _folder(Path(record.path)).names == record.names:
@@ -164,7 +165,7 @@ def _replacement(
     seen = file.stat()
     found = safe_write.read(file)
     if found is None:
-        raise Refused(f"{change.path} does not exist any more; run verl-doctor fix again for a new plan")
+        raise Refused(f"{change.path} no longer exists; run verl-doctor fix again for a new plan")
     if found == change.after:
         return None
     if found != change.before:
@@ -328,7 +329,7 @@ def _real(path: Path) -> Path:
             raise Refused(
                 f"{path} is a link that leads nowhere; remove it or make its target, then try again"
             ) from None
-        raise Refused(f"{path} does not exist any more; run verl-doctor fix again for a new plan") from None
+        raise Refused(f"{path} no longer exists; run verl-doctor fix again for a new plan") from None
     except OSError as error:
         raise Refused(f"{os_error_text(error)}; repair this path, then try again") from None
 

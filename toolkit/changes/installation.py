@@ -1,7 +1,7 @@
-"""Packages installed into a copy of an environment, or into the environment itself with everything kept that undo needs.
+"""Packages installed into a copy of an environment, or into the environment itself after saving what undo needs.
 
-The copy is filled, gets its packages, and is removed whole by undo. In place, all files are first kept in the journal: as
-hard links where the disk supports them.
+Undo removes a copy as a whole. Before an installation in place, all files are saved in the journal, as hard links if
+the disk supports them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = 3
 
 
 def plan(change: InstallPackages) -> Planned:
-    """Return what an installation means here. Raises Refused when this environment cannot be copied, or may not be changed."""
+    """Return the record of an installation. Raises Refused if this environment cannot be copied or may not be changed."""
     environment, copy = change.environment, change.copy
     if not os.path.exists(environment / "pyvenv.cfg"):
         _demand_place(change)
@@ -37,15 +37,19 @@ def plan(change: InstallPackages) -> Planned:
             environment,
             "packages would be installed there",
             "run this as its owner"
-            + ("" if _read_only(environment.parent) else ", or leave --in-place away: a copy goes beside it"),
+            + (
+                ""
+                if _read_only(environment.parent)
+                else ", or omit --in-place: then a copy is made next to it"
+            ),
         )
-        _demand_unused(environment, "end it first, or remove --in-place")
+        _demand_unused(environment, "end it first, or omit --in-place")
     else:
         if os.path.lexists(copy):
-            raise Refused(f"{copy} exists already; move it away, then try again")
+            raise Refused(f"{copy} already exists; move it away, then try again")
         _demand_writable(
             copy.parent,
-            "the copy would lie there",
+            "the copy would be there",
             "run this as its owner, or copy the environment to a disk of your own",
         )
     lock = "".join(f"{pin}\n" for pin in change.lock).encode()
@@ -54,7 +58,7 @@ def plan(change: InstallPackages) -> Planned:
 
 
 def make(entry: Entry, index: int, record: InstallRecord, held: int) -> None:
-    """Copy or keep the environment, then install. Raises Refused and OSError, after undoing what was begun."""
+    """Copy or save the environment, then install. Raises Refused and OSError, after undoing what was begun."""
     environment, copy = Path(record.environment), Path(record.copy)
     if record.in_place:
         kept = entry.at(index, _KEPT)
@@ -75,12 +79,12 @@ def make(entry: Entry, index: int, record: InstallRecord, held: int) -> None:
 
 
 def take_back(entry: Entry, index: int, record: InstallRecord) -> None:
-    """Remove the copy, or restore the environment's files. What was never begun is left. Raises OSError."""
+    """Remove the copy, or restore the environment's files. Nothing is done if nothing was begun. Raises OSError."""
     copy = Path(record.copy)
     if record.in_place:
         kept = entry.at(index, _KEPT)
         if journal.noted(entry, index, _BEGUN) is not None and os.path.isdir(kept):
-            environment_copy.given_back(copy, kept)
+            environment_copy.restore(copy, kept)
         if os.path.isdir(kept):
             shutil.rmtree(kept)
         return
@@ -92,14 +96,14 @@ def take_back(entry: Entry, index: int, record: InstallRecord) -> None:
 
 
 def is_there(entry: Entry, index: int, record: InstallRecord) -> bool:
-    """Return whether the copy, or the kept files of the environment, exist."""
+    """Return whether the copy or the saved files of the environment exist."""
     if record.in_place:
         return os.path.isdir(entry.at(index, _KEPT))
     return _is_ours(entry, Path(record.copy))
 
 
 def demand_undoable(entry: Entry, index: int, record: InstallRecord) -> None:
-    """Refuse to lose later changes, or to remove an environment that a process is using. Raises Refused."""
+    """Raise Refused if later changes would be lost, or if a process is using the environment."""
     copy = Path(record.copy)
     if not is_there(entry, index, record):
         return
@@ -113,7 +117,7 @@ def demand_undoable(entry: Entry, index: int, record: InstallRecord) -> None:
     if noted and changed:
         raise Refused(
             f"{entry.id} was not undone, and nothing was changed: since then {listed(changed, _SHOWN)} changed in {copy}"
-            + ("" if record.in_place else f"; keep what you need of it, then remove the folder: rm -r {copy}")
+            + ("" if record.in_place else f"; save what you need of it, then remove the folder: rm -r {copy}")
         )
     _demand_unused(copy, "end it first")
 
@@ -126,7 +130,7 @@ def description(record: InstallRecord) -> str:
 
 
 def _is_ours(entry: Entry, copy: Path) -> bool:
-    """Return whether a folder is the copy of this transaction: it contains its marker, or nothing at all yet."""
+    """Return whether a folder is the copy of this transaction: it contains the marker, or is still empty."""
     try:
         sign = (copy / _SIGN).read_text(encoding="utf-8")
         return secrets.compare_digest(sign.strip(), entry.token)
@@ -155,12 +159,12 @@ def _demand_place(change: InstallPackages) -> None:
     if os.path.isdir(environment / "conda-meta"):
         if not change.in_place:
             raise Refused(
-                f"{environment} is a conda environment, whose files name its folder in places that only conda knows: "
+                f"{environment} is a conda environment, whose files only conda can rewrite for another folder: "
                 "clone it with conda create --clone and examine the clone, or add --in-place"
             )
         return
     raise Refused(
-        f"{environment} is not a virtual environment, so its packages are those of the whole system: create one with "
+        f"{environment} is not a virtual environment, so its packages belong to the whole system: create one with "
         "python -m venv, install there, and examine it with --python"
     )
 
@@ -171,7 +175,7 @@ def _read_only(folder: Path) -> bool:
 
 def _demand_writable(folder: Path, why: str, otherwise: str) -> None:
     if _read_only(folder):
-        raise Refused(f"{folder} cannot be written by user {os.geteuid()}, and {why}; {otherwise}")
+        raise Refused(f"{folder} is not writable for user {os.geteuid()}, and {why}; {otherwise}")
 
 
 def _demand_unused(environment: Path, otherwise: str) -> None:

@@ -1,4 +1,4 @@
-"""Running pip or uv as a child, and the line of its output that names the cause."""
+"""Runs pip or uv as a child, and finds the line of its output that names the cause of a failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.system.errors import Refused, os_error_text
 from verl_doctor.toolkit.system.secret import without_user
 from verl_doctor.toolkit.text import harmless
 
-# Variables with which the installer would write outside the environment that it is started for.
+# Variables that make the installer write outside the environment for which it is started.
 _ELSEWHERE = (
     "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_DRY_RUN", "PIP_REPORT", "UV_SYSTEM_PYTHON", "UV_TARGET", "UV_PREFIX",
     "PYTHONPATH", "PYTHONHOME",
@@ -27,9 +27,9 @@ _LONGEST = 300  # characters
 
 
 def run(argv: Sequence[str], held: int) -> None:
-    """Run an installer with its output on standard error. The lock `held` lasts as long as it runs, even if this process is killed.
+    """Run an installer with its output on standard error. It holds the lock `held` as long as it runs, even if this process is killed.
 
-    Raises Refused, with the cause, when it cannot be started or fails.
+    Raises Refused, with the cause, if it cannot be started or fails.
     """
     environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     environ |= {"PIP_REQUIRE_VIRTUALENV": "0", "PIP_NO_INPUT": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -56,7 +56,7 @@ def run(argv: Sequence[str], held: int) -> None:
 
 
 def _cause(lines: Sequence[str]) -> str:
-    """Return the first line marked as an error, or the line that reports a full disk."""
+    """Return the line that reports a full disk, otherwise the first line marked as an error."""
     full = next((line.strip() for line in lines if _FULL.search(line)), "")
     named = next((found[1] for line in lines if (found := _CAUSE.match(line))), "")
     text = full or named or next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -7,8 +7,9 @@
             0.after         the bytes that replaced them
             kept.0          the original file itself: another hard link to it, which undo puts back
 
-A state changes by renaming the folder: one atomic step, which a full disk cannot prevent. No other user may enter the folder;
-a journal that another user could have written is refused. Its files are private, except for the original itself.
+The state changes by renaming the folder: an atomic step, which a full disk cannot prevent. No other user can enter
+the folder, and a journal that another user could have written is refused. Its files are private, except for the
+original itself.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _FOLDER = re.compile(r"(?P<number>[0-9]{4,18})-(?P<state>applying|applied|undoin
 _LARGEST_NUMBER = 10**18 - 1  # of 18 digits
 _UNFINISHED = "preparing"
 _LARGEST_ENTRY = 64 * 1024 * 1024
-_LARGEST_ID = 2**32 - 2  # the number after it means "leave the owner as it is"
-_LATEST = 2**62 * 10**9  # nanoseconds whose seconds fit into 64 bits
+_LARGEST_ID = 2**32 - 2  # the next number would mean "do not change the owner"
+_LATEST = 2**62 * 10**9  # nanoseconds that fit into 64 bits
 _MODE = 0o600
 _KEPT = "kept"
 
@@ -96,7 +97,7 @@ class CommandRecord:
 
 @dataclass(frozen=True)
 class RemovalRecord:
-    """A dead job's leftover that was to be removed, and the proof that it is unused. `size` is in bytes."""
+    """A dead job's leftover to be removed, and the proof that it is unused. `size` is in bytes."""
 
     kind: Literal["removal"]
     what: str
@@ -157,10 +158,10 @@ class FolderRecord:
 
 @dataclass(frozen=True)
 class Run:
-    """Changes that belong together: those of one run of the doctor, wherever their journals lie.
+    """Changes that belong together: those of one run of the doctor, in any journals.
 
-    `token` identifies the run, "" for a change that stands alone. `homes` are the journals that may hold a part of it,
-    `environment` is the folder of the environment that it is about.
+    `token` identifies the run, "" for a single change. `homes` are the journals that may contain a part of it,
+    `environment` is the folder of the environment that it concerns.
     """
 
     token: str = ""
@@ -169,7 +170,7 @@ class Run:
 
 
 def new_run(homes: Iterable[Path], environment: Path) -> Run:
-    """A run whose changes are undone together."""
+    """Return a new run, whose changes are undone together."""
     return Run(secrets.token_hex(8), tuple(map(str, dict.fromkeys(homes))), os.path.realpath(environment))
 
 
@@ -194,12 +195,12 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """The name of the transaction for users."""
+        """The name of the transaction that users see."""
         return f"{self.number:04}"
 
     @property
     def folder(self) -> Path:
-        """The folder of its files now."""
+        """The present folder of its files."""
         return self.home / f"{self.id}-{self.state}"
 
     def at(self, index: int, what: str) -> Path:
@@ -207,7 +208,7 @@ class Entry:
         return self.folder / f"{index}.{what}"
 
     def kept(self, index: int) -> Path:
-        """Return the original file of the change number `index`, where it could be kept."""
+        """Return the path of the original file of the change number `index`, if it could be kept."""
         return self.folder / f"{_KEPT}.{index}"
 
     def files(self) -> list[tuple[int, FileRecord]]:
@@ -216,24 +217,24 @@ class Entry:
 
 
 def open_home(home: Path) -> None:
-    """Create the journal's folder if it does not exist, and close it to other users. Raises Refused and OSError."""
+    """Create the journal's folder if necessary, and close it to other users. Raises Refused and OSError."""
     demand_own(home)
     try:
         own_folders.made(home)
     except own_folders.ForeignFolderError as error:
-        raise Refused(_disobeyed(home, str(error))) from None
+        raise Refused(_untrusted(home, str(error))) from None
 
 
 def demand_own(home: Path, *, to_read: bool = False) -> int:
-    """Refuse a journal that another user could have written: its folder, or a transaction's.
+    """Refuse a journal if another user could have written to its folder or to a transaction's.
 
-    Returns one more trusted user: only root, or for reading (`to_read`) the owner of the folder that contains the journal,
-    because all of that is theirs.
+    Returns a further trusted user: root, or for reading (`to_read`) the owner of the folder that contains the
+    journal, to whom all of that belongs.
     """
     owner = home.parent.stat().st_uid if to_read and os.path.isdir(home) else 0
     folders = (home, *(home / found.string for found in _folders(home)))
     if why := why_any_not_ours(folders, group_counts=True, trusted=owner):
-        raise Refused(_disobeyed(home, why))
+        raise Refused(_untrusted(home, why))
     return owner
 
 
@@ -245,17 +246,16 @@ def begin(
     run: Run = Run(),
     around: Sequence[FolderRecord] = (),
 ) -> Entry:
-    """Record a transaction, flushed to the disk, before anything is changed. Raises OSError.
+    """Record a transaction and flush it to the disk before anything is changed. Raises OSError.
 
-    Its last step, a rename, creates it: `tidy` removes what a crash leaves before that. Its number is new in all journals of
-    its run.
+    The last step, a rename, creates it; `tidy` removes what a crash leaves before that. Its number is new in all journals of its run.
     """
     homes = dict.fromkeys((home, *map(Path, run.homes)))
     number = 1 + max(
         (int(found["number"]) for home_folder in homes for found in _folders(home_folder)), default=0
     )
     if number > _LARGEST_NUMBER:
-        raise Refused(f"{home} has no number left for another transaction; move it elsewhere")
+        raise Refused(f"{home} has no free number for another transaction; move it elsewhere")
     # Milliseconds, because "the last one" may be in another journal.
     now = datetime.now(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
     changes = tuple(planned.record for planned in plan)
@@ -281,7 +281,7 @@ def mark(entry: Entry, state: State) -> Entry:
 
 
 def note(entry: Entry, index: int, what: str, content: bytes) -> None:
-    """Add to a transaction what is known only while it runs, whole or not at all. Raises OSError."""
+    """Atomically add to a transaction what is only known while it runs. Raises OSError."""
     _write_whole(entry.at(index, what), content)
 
 
@@ -291,9 +291,9 @@ def noted(entry: Entry, index: int, what: str) -> bytes | None:
 
 
 def content(entry: Entry, index: int, side: Side) -> bytes | None:
-    """Return the bytes of a changed file on one side of the change; None when the file did not exist there.
+    """Return the bytes of a changed file on one side of the change; None if the file did not exist then.
 
-    Raises Refused when the journal's copy is damaged.
+    Raises Refused if the journal's copy is damaged.
     """
     record = dict(entry.files())[index]
     expected = record.before if side == "before" else record.after
@@ -303,20 +303,20 @@ def content(entry: Entry, index: int, side: Side) -> bytes | None:
     kept = _read(saved, entry.owner)
     if kept is None or safe_write.sha256(kept) != expected:
         raise Refused(
-            f"{saved} is {'missing' if kept is None else 'damaged'}, so {record.file} cannot be brought to it; reinstall "
+            f"{saved} is {'missing' if kept is None else 'damaged'}, so {record.file} cannot be restored from it; reinstall "
             f"the package that the file belongs to, then move {entry.folder} elsewhere"
         )
     return kept
 
 
 def forget_originals(entry: Entry) -> None:
-    """Release the original files of a finished transaction: they are back in place. Raises OSError."""
+    """Remove the original files of a finished transaction, which are back in place. Raises OSError."""
     for file in entry.folder.glob(f"{_KEPT}.*"):
         file.unlink(missing_ok=True)
 
 
 def drop(entry: Entry) -> None:
-    """Delete a transaction that changed nothing, or did not even begin. Raises OSError."""
+    """Delete a transaction that changed nothing or never began. Raises OSError."""
     unfinished = entry.home / f"{entry.id}-{_UNFINISHED}"
     with contextlib.suppress(FileNotFoundError):
         entry.folder.rename(unfinished)
@@ -325,7 +325,7 @@ def drop(entry: Entry) -> None:
 
 
 def tidy(home: Path) -> None:
-    """Remove what a crash left of the journal's own writes, and keep the folder out of git.
+    """Remove what a crash left of the journal's own writes, and exclude the folder from git.
 
     The caller holds the lock. Raises Refused and OSError.
     """
@@ -343,7 +343,7 @@ def tidy(home: Path) -> None:
 
 
 def is_journal(home: Path) -> bool:
-    """Return whether this folder holds a transaction; any other folder is not ours and never touched."""
+    """Return whether this folder is a transaction. Other folders are not ours and never touched."""
     try:
         return any(os.path.isfile(home / found.string / "entry.json") for found in _folders(home))
     except OSError:
@@ -353,7 +353,7 @@ def is_journal(home: Path) -> bool:
 def entries(home: Path, *, to_read: bool = False) -> tuple[Entry, ...]:
     """Return all transactions, oldest first.
 
-    Raises Refused, naming the file, when one of them is invalid, or could have been written by another user (see `demand_own`).
+    Raises Refused, naming the file, if one of them is invalid or could have been written by another user (see `demand_own`).
     """
     owner = demand_own(home, to_read=to_read)
     folders = sorted(
@@ -396,13 +396,13 @@ def _write_whole(file: Path, content: bytes) -> None:
 
 
 def _keep(original: Path, kept: Path) -> None:
-    """Keep the original itself by a hard link, where file system and kernel permit it; its bytes are kept anyway."""
+    """Keep the original itself by a hard link if file system and kernel permit it; its bytes are kept anyway."""
     with contextlib.suppress(OSError):
         os.link(original, kept, follow_symlinks=False)
 
 
 def _read(file: Path, owner: int, largest: int | None = None) -> bytes | None:
-    """Return the content of a journal file, None when it is missing. Raises Refused when another user could have written it."""
+    """Return the content of a journal file, None if it is missing. Raises Refused if another user could have written it."""
     return safe_write.read(file, largest, owner=owner)
 
 
@@ -435,7 +435,7 @@ def _read_entry(home: Path, number: int, state: Any, folder: Path, owner: int) -
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, dacite.DaciteError) as error:
         raise Refused(_unreadable(file, f"{type(error).__name__}: {str(error)[:100]}")) from None
     if not re.fullmatch(r"[0-9a-f]{8}", texts["token"]):
-        raise Refused(_unreadable(file, "its token is not one"))
+        raise Refused(_unreadable(file, "its token is invalid"))
     return Entry(home, number, state, changes=changes, run=run, around=around, owner=owner, **texts)
 
 
@@ -459,9 +459,7 @@ def _read_record(raw: dict[str, Any]) -> Record:
     elif isinstance(record, InstallRecord):
         paths = (record.environment, record.copy)
     for path in paths:
-        if not Path(path).is_absolute() or b"\0" in os.fsencode(
-            path
-        ):  # UnicodeEncodeError is a ValueError too
+        if not Path(path).is_absolute() or b"\0" in os.fsencode(path):  # UnicodeEncodeError is a ValueError
             raise ValueError(f"{path!r:.80} is not an absolute path")
     return record
 
@@ -489,13 +487,13 @@ def _text(value: Any) -> str:
     return value
 
 
-def _disobeyed(home: Path, why: str) -> str:
+def _untrusted(home: Path, why: str) -> str:
     step = next_step(home, *(home / found.string for found in _folders(home)))
-    return f"the journal {home} is not obeyed, because another user could have written it: {why}; {step}"
+    return f"the journal {home} is not trusted, because another user could have written it: {why}; {step}"
 
 
 def _unreadable(file: Path, why: str) -> str:
     return (
-        f"the journal's {file} cannot be understood ({why}); nothing was changed. Its folder holds the original bytes "
-        f"as *.before: move it elsewhere to go on without it"
+        f"the journal's {file} is invalid ({why}); nothing was changed. Its folder contains the original bytes "
+        f"as *.before; move it elsewhere to continue without it"
     )

@@ -1,7 +1,7 @@
-"""Links out of an environment: uv and conda make them on request, and other environments may link to the same files.
+"""Links out of an environment: uv and conda create them on request, and other environments may link to the same files.
 
-A repair of one environment must not change the others, so such a link becomes a private copy unless the user wants the change
-to go through it.
+A repair of one environment must not change the others, so such a link becomes a private copy unless the user requests
+a change through it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _SIGNS = ("pyvenv.cfg", "conda-meta")
 
 @dataclass(frozen=True)
 class LinkOut:
-    """A link in an environment that leads out of it. `whole` is a link at the end of the path: to the file itself, not to a folder."""
+    """A link in an environment that leads out of it.
+
+    `whole` means that it is the end of the path: a link to the file itself, not to a folder.
+    """
 
     environment: Path
     link: Path
@@ -37,7 +40,7 @@ class LinkOut:
 
 
 def environment_of(path: Path) -> Path | None:
-    """Return the virtual or conda environment whose folder contains a path as written."""
+    """Return the virtual or conda environment whose folder contains a path, without following links."""
     above = Path(os.path.abspath(path)).parents
     return next((folder for folder in above if is_environment(folder)), None)
 
@@ -65,7 +68,7 @@ def link_out(path: Path) -> LinkOut | None:
 
 
 def written(path: Path, *, through_links: bool) -> Path:
-    """Return the file that a change of this path writes: the link itself where it, or its target, becomes a private copy."""
+    """Return the file that a change of this path writes: the link itself if it, or its target, becomes a private copy."""
     path = Path(os.path.abspath(path))
     out = None if through_links else link_out(path)
     if out is not None:
@@ -74,7 +77,7 @@ def written(path: Path, *, through_links: bool) -> Path:
 
 
 def places(changes: Iterable[Change], *, through_links: bool = False) -> list[Path]:
-    """Return the files that changes write, in order, the folders below which they write bytecode, and the copies that they make."""
+    """Return the files that changes write, in order, then the folders in which they write bytecode, and the copies that they create."""
     found = []
     for change in changes:
         if isinstance(change, (ReplaceFile, NewFile, RemoveFile, NewLink)):
@@ -94,20 +97,18 @@ def demand_private(path: Path) -> None:
 
 
 def sentence(path: Path, *, through_links: bool) -> str:
-    """Return a plan's note on the link in a path, "" when there is none."""
+    """Return a plan's note on the link in a path, "" if there is none."""
     out = link_out(path)
     if out is None:
         return ""
     if through_links:
-        return f"{out.link} leads to {out.target}, which is written through the link: {_changing(out)} will change too"
+        return f"{out.link} leads to {out.target}, which is changed through the link: {_changing(out)} will change too"
     others = sharing(out)
-    rest = (
-        f"; {', '.join(map(str, others))} and all others that lead there stay as they are" if others else ""
-    )
+    rest = f"; {', '.join(map(str, others))} and all others that lead there do not change" if others else ""
     becomes = (
         "a private copy"
         if out.whole
-        else f"a folder of links of its own, in which {path.name} is a private copy"
+        else f"a separate folder of links, in which {path.name} is a private copy"
     )
     return f"{out.link} is a link to {out.target}: it becomes {becomes}, and undo restores the link{rest}"
 

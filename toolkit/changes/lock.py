@@ -1,4 +1,4 @@
-"""One doctor at a time: an exclusive lock on a journal's folder, released by the kernel when its holder dies."""
+"""Admits one doctor at a time: an exclusive lock on a journal's folder, which the kernel releases when its holder dies."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TIMEOUT = 10.0
 def exclusive(home: Path, patience: float = TIMEOUT) -> Iterator[int]:
     """Hold the lock of the journal in the existing folder `home`, waiting up to `patience` seconds for it.
 
-    Yields the lock's file descriptor: a child process that inherits it holds the lock until it ends too. Raises Refused,
-    naming the holder, after a wait in vain, and OSError when the file system has no locks.
+    Yields the lock's file descriptor: a child process that inherits it also holds the lock. Raises Refused, naming
+    the holder, if the wait was in vain, and OSError if the file system has no locks.
     """
     descriptor = os.open(home / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -31,7 +31,7 @@ def exclusive(home: Path, patience: float = TIMEOUT) -> Iterator[int]:
         if os.fstat(descriptor).st_uid == os.geteuid():
             os.fchmod(
                 descriptor, 0o600
-            )  # the umask may have taken from it, and older versions made it readable
+            )  # the umask may have removed permissions, and older versions made it readable
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()} on {platform.node()}\n".encode(), 0)
         yield descriptor
@@ -40,7 +40,7 @@ def exclusive(home: Path, patience: float = TIMEOUT) -> Iterator[int]:
 
 
 def holder(home: Path) -> str | None:
-    """Return the current holder of the lock ("4711 on node7"), or None when it is free."""
+    """Return the current holder of the lock ("4711 on node7"), or None if it is free."""
     try:
         descriptor = os.open(home / _NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Turns a link to a folder outside its environment into a folder of links, in which changed files are private copies.
 
-Only the files that change are copied: every other entry is a link to the original. The folder is created next to the link,
-and the link is redirected to it in one step, so that a package is complete at every instant. Bytecode caches are not linked:
-Python would write this environment's caches into the others.
+Only the files that change are copied; every other entry is a link to the original. The folder is created next to the
+link, which is redirected to it in one step, so the package is complete at every instant. Bytecode caches are not
+linked: Python would write this environment's caches to the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODE_OF_LINKS = "0644"
 
 @dataclass(frozen=True)
 class PrivateFolder:
-    """A folder to be made. `link` is the link's real path, `target` where it leads, `inner` the folders in it that become real."""
+    """A folder to be created. `link` is the link's real path, `target` where it leads, `inner` the folders in it that become real."""
 
     path: Path
     link: Path
@@ -36,7 +36,7 @@ class PrivateFolder:
     inner: list[Path] = field(default_factory=list)
 
     def file(self, path: Path) -> Path:
-        """Return the place in it of a file that the plan reaches through the link."""
+        """Return the path in it of a file that the plan reaches through the link."""
         return self.top / Path(os.path.abspath(path)).relative_to(self.path)
 
     def behind(self, path: Path) -> Path:
@@ -44,7 +44,7 @@ class PrivateFolder:
         return self.target / Path(os.path.abspath(path)).relative_to(self.path)
 
     def add(self, path: Path) -> None:
-        """Have the folders on the way to this file made."""
+        """Add the folders on the way to this file."""
         for folder in reversed(self.file(path).relative_to(self.top).parents):
             if self.top / folder not in self.inner:
                 self.inner.append(self.top / folder)
@@ -110,7 +110,7 @@ def remove(record: FileRecord) -> None:
 
 
 def foreign(record: FileRecord, known: Collection[str]) -> list[str]:
-    """Return what was added to the folders of a record, besides the files that are `known`. Raises OSError."""
+    """Return what was added to the folders of a record, except for the `known` files. Raises OSError."""
     found = (entry for folder in record.folders for entry in _entries(Path(folder)))
     return [
         entry.path

@@ -1,4 +1,4 @@
-"""The journal's record of a clean-up. It cannot be undone; it states what was removed, why that was allowed, and the result."""
+"""The journal's record of a clean-up, which cannot be undone: what was removed, why that was allowed, and the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIX, _CODE = "clean", "LEFT"
 
 
 def begin(home: Path, leftovers: Sequence[Leftover]) -> Entry:
-    """Record what is going to be removed. Raises Refused and OSError."""
+    """Record what will be removed. Raises Refused and OSError."""
     records = [
         RemovalRecord("removal", leftover.kind, leftover.name, leftover.proof, leftover.size)
         for leftover in leftovers
@@ -24,13 +24,13 @@ def begin(home: Path, leftovers: Sequence[Leftover]) -> Entry:
 
 
 def note(entry: Entry, index: int, outcome: Outcome) -> None:
-    """Record the result for one of them. Raises OSError."""
+    """Record the result for one item. Raises OSError."""
     content = {"state": outcome.state, "why": outcome.why}
     journal.note(entry, index, _OUTCOME, json.dumps(content).encode("ascii"))
 
 
 def outcome_text(entry: Entry, index: int) -> str:
-    """Return the result for one of them, as far as it was recorded."""
+    """Return the recorded result for one item as text."""
     content = journal.noted(entry, index, _OUTCOME)
     if content is None:
         return "its removal was not completed"
@@ -38,4 +38,4 @@ def outcome_text(entry: Entry, index: int) -> str:
         recorded = json.loads(content)
         return f"{recorded['state']} ({recorded['why']})" if recorded["why"] else str(recorded["state"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        return "what became of it cannot be read"
+        return "its result cannot be read"

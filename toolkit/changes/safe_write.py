@@ -1,4 +1,4 @@
-"""Writes so that a crash at any instant leaves a file either old or new: nothing here writes into an existing file."""
+"""Atomic writes: a crash at any instant leaves either the old or the new file. Nothing here writes to an existing file."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.system.ownership import next_step, why_status_not_ours
 
 _NO_XATTRS = {errno.ENOTSUP, errno.ENODATA}
-# Labels that the kernel sets by its own policy; an ordinary user may not copy them.
+# Labels that the kernel sets by its own policy; ordinary users may not copy them.
 _KERNELS_OWN = ("security.", "trusted.")
 
 
 def sha256(content: bytes) -> str:
-    """Return the fingerprint by which the journal identifies a content."""
+    """Return the digest by which the journal identifies a content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def read(file: Path, largest: int | None = None, *, owner: int | None = None) -> bytes | None:
-    """Return the content of a regular file, or None when it does not exist.
+    """Return the content of a regular file, or None if it does not exist.
 
-    Never waits for a named pipe. Raises Refused for anything but a file, for more than `largest` bytes, and, with an `owner`,
-    for a file that a user other than that owner, root or this user could have written; and OSError.
+    Never waits for a named pipe. Raises OSError, and Refused for anything but a regular file, for more than `largest`
+    bytes, and, with an `owner`, for a file that a user other than that owner, root or this user could have written.
     """
     try:
         descriptor = _opened(file)
@@ -44,7 +44,7 @@ def read(file: Path, largest: int | None = None, *, owner: int | None = None) ->
             raise Refused(f"{file} is not a regular file; the doctor changes nothing else")
         if owner is not None and (why := why_status_not_ours(file, seen, trusted=owner, opened=descriptor)):
             raise Refused(
-                f"{file} is not obeyed, because another user could have written it: {why}; {next_step(file)}"
+                f"{file} is not trusted, because another user could have written it: {why}; {next_step(file)}"
             )
         if largest is not None and seen.st_size > largest:
             raise Refused(f"{file} is larger than {largest} bytes; it was not written by the doctor")
@@ -73,8 +73,8 @@ def create(file: Path, content: bytes, mode: int) -> None:
 def create_like(file: Path, content: bytes, model: Path, owner: tuple[int, int] | None = None) -> None:
     """Like `create`, with the mode, access list and extended attributes of `model`, its owner unless given, and a later whole second.
 
-    Python detects stale bytecode by size and whole second, so a quick change of the same length must not share one. Raises
-    OSError when one of them cannot be kept.
+    Python detects stale bytecode by size and whole second, so two versions of the same length must not share a
+    second. Raises OSError if an attribute cannot be kept.
     """
     kept = model.stat()
     with _new(file) as descriptor:
@@ -104,12 +104,12 @@ def remove(file: Path) -> None:
 def make_folder(folder: Path) -> None:
     """Create a folder if it does not exist, flushed to the disk. Raises OSError."""
     with contextlib.suppress(FileExistsError):
-        folder.mkdir(0o755)  # whatever the umask, other users may not replace what the doctor puts there
+        folder.mkdir(0o755)  # whatever the umask, other users must not be able to replace files there
         sync_folder(folder.parent)
 
 
 def remove_if_empty(folder: Path) -> bool:
-    """Remove a folder if it is empty, and return whether it is gone. Raises OSError."""
+    """Remove a folder if it is empty. Return whether it is gone. Raises OSError."""
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -147,7 +147,7 @@ def drop_bytecode(source: Path) -> None:
 
 @contextlib.contextmanager
 def _new(file: Path) -> Iterator[int]:
-    """Open a new file; on exit it is on the disk. Errors name it, whichever call raised them."""
+    """Open a new file, and flush it to the disk on exit. Errors name the file, whichever call raised them."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(file, flags, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Errors of the operating system as sentences, and messages on stderr about side effects."""
+"""Operating-system errors as sentences, and messages on stderr about side effects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.text import harmless
 
 @contextmanager
 def sentences(beginning: str) -> Iterator[None]:
-    """Return an error of the operating system as a refusal that begins with this text."""
+    """Turn an operating-system error into a refusal that begins with this text."""
     try:
         yield
     except OSError as error:
@@ -20,11 +20,11 @@ def sentences(beginning: str) -> Iterator[None]:
 
 
 def sentence(error: OSError | Refused) -> str:
-    """Return the cause, as part of a sentence."""
+    """Return the cause as part of a sentence."""
     return os_error_text(error) if isinstance(error, OSError) else str(error)
 
 
 def announce(text: str) -> None:
-    """Print on stderr what was done besides what was requested."""
+    """Print on stderr what was done in addition to what was requested."""
     if sys.stderr is not None:
         print(f"verl-doctor: {harmless(text)}", file=sys.stderr, flush=True)

@@ -36,7 +36,7 @@ Standing = Literal[
 """The state of a change."""
 
 LOST: frozenset[Standing] = frozenset({"restored", "changed by someone else", "partly in place"})
-"""States of changes in an applied transaction that are no longer as they were made."""
+"""States of changes in an applied transaction that no longer are as they were made."""
 
 _DONE = {
     "replace_file": "replaced",
@@ -50,7 +50,7 @@ _DONE = {
 
 @dataclass(frozen=True)
 class Changed:
-    """One change of a transaction: what it was, where, and whether it is still in place.
+    """One change of a transaction: what changed, where, and whether it is still in place.
 
     `paths` are the files or folders that it changed, none for a command. `newer` is the transaction that changed it again.
     """
@@ -64,13 +64,13 @@ class Changed:
 
     @property
     def now(self) -> str:
-        """Its state, as text."""
+        """Its state as text."""
         return f"changed again by {self.newer}" if self.standing == "changed again" else self.standing
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """Changes that were made together. `time` is UTC in ISO 8601, `fix` and `code` are the reason, `folder` holds the originals.
+    """Changes that were made together. `time` is UTC in ISO 8601, `fix` and `code` are the reason, `folder` contains the originals.
 
     `run` identifies the other transactions, in any journal, of the same run of the doctor.
     """
@@ -86,7 +86,7 @@ class Transaction:
 
 
 def history(home: Path) -> tuple[Transaction, ...]:
-    """Return all transactions of a journal, oldest first. Writes nothing. Raises Refused when the journal is damaged."""
+    """Return all transactions of a journal, oldest first. Writes nothing. Raises Refused if the journal is damaged."""
     with sentences(f"{home} could not be read"):
         journal.demand_own(home, to_read=True)
         holder = lock.holder(home)
@@ -95,7 +95,7 @@ def history(home: Path) -> tuple[Transaction, ...]:
 
 
 def changed_again(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> str | None:
-    """Return the newest later transaction in force that changed the same file, or a file in the same private folder."""
+    """Return the newest later transaction in effect that changed the same file, or a file in the same private folder."""
     later = (other for other in reversed(entries) if other.number > entry.number and other.state == "applied")
     places = {record.file, *(record.folders if record.kind == "private_folder" else ())}
     return next((o.id for o in later if any(_reaches(theirs, places) for _, theirs in o.files())), None)
@@ -106,7 +106,7 @@ def _reaches(record: FileRecord, places: Collection[str]) -> bool:
 
 
 def _settled_entries(home: Path) -> tuple[Entry, ...]:
-    """Read the journal without its lock: a state that changes during the read is no damage."""
+    """Read the journal without its lock. A state that changes meanwhile is not damage: the read is repeated."""
     for _ in range(5):
         names = sorted(home.iterdir()) if os.path.isdir(home) else []
         try:
@@ -118,7 +118,7 @@ def _settled_entries(home: Path) -> tuple[Entry, ...]:
 
 
 def transaction(entry: Entry, entries: Sequence[Entry], holder: str | None) -> Transaction:
-    """Return an entry as text; `holder` is the process that holds its journal's lock."""
+    """Return a journal entry as a transaction; `holder` is the process that holds the journal's lock."""
     state: State
     match entry.state:
         case "applying" | "undoing":
@@ -154,9 +154,9 @@ def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry])
 
 
 def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, Standing]:
-    """Return what was done, and what is left of it. After an interruption, the origin of an existing cache is unknown."""
+    """Return what was done and what remains. After an interruption, the origin of an existing cache is unknown."""
     if caches.written is None:
-        done = f"had {counted(caches.meant, 'bytecode cache')} to write and did not come to the end"
+        done = f"was interrupted while writing {counted(caches.meant, 'bytecode cache')}"
         total = caches.meant
     else:
         done, total = f"wrote {counted(caches.written, 'bytecode cache')}", caches.written
@@ -165,7 +165,7 @@ def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, Standing]:
     now: Standing = (
         "restored" if not caches.there else "in place" if caches.there == total else "partly in place"
     )
-    return f"{done}, {caches.there} {'is' if caches.there == 1 else 'are'} there", now
+    return f"{done}, {caches.there} {'exists' if caches.there == 1 else 'exist'} now", now
 
 
 def _file_now(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> tuple[Standing, str]:

@@ -37,11 +37,11 @@ _Name = tuple[Path, str]
 def undo(
     home: Path, identifier: str | None = None, *, everything: bool = False, patience: float = lock.TIMEOUT
 ) -> list[Transaction]:
-    """Undo the transaction named `identifier`, or `everything`, newest first, or the last one.
+    """Undo the transaction named `identifier`, or `everything`, newest first; by default the last one.
 
-    Returns what was undone; a transaction that a killed doctor left unfinished is the last one. Raises Refused with the
-    difference when a file was changed by someone else since; the transaction then stays as it was. With `everything`, the
-    others are undone anyway, and those that only ran commands are skipped.
+    Returns what was undone. A transaction that a killed doctor left unfinished counts as the last one. Raises
+    Refused, with the difference, if someone else has changed a file since; the transaction then stays as it was. With
+    `everything`, the others are undone anyway, and those that only ran commands are skipped.
     """
     with sentences("nothing was undone"):
         if not journal.is_journal(home):
@@ -64,10 +64,10 @@ def undo(
 def undo_together(
     names: Iterable[_Name], *, named: Sequence[Path] = (), patience: float = lock.TIMEOUT
 ) -> list[Transaction]:
-    """Undo one run's changes, given by journal and number: all of them, or nothing where a failure is foreseeable.
+    """Undo one run's changes, given by journal and number: all of them, or nothing if a failure is foreseeable.
 
-    `named` are the trees that the user names: a journal of an environment may refer to them. Returns what was undone, newest
-    first. Raises Refused; what was already undone is then put in place again. Effects of commands remain.
+    `named` are the trees that the user named, to which an environment's journal may refer. Returns what was undone,
+    newest first. Raises Refused, after redoing what was already undone. Effects of commands remain.
     """
     requested = list(dict.fromkeys(names))
     with sentences("nothing was undone"), ExitStack() as held:
@@ -101,19 +101,19 @@ def _undo_parts(
 ) -> list[Transaction]:
     """Undo the parts of one run, newest first, after checking all of them."""
     standing = parts if alone else [part for part in parts if part.state not in {"undone", "failed"}]
-    going: list[Entry] = []
+    undone_first: list[Entry] = []
     for part in sorted(standing, key=_age, reverse=True):
         if not alone and _cannot_be_undone(part):
             announce(f"{part.id} {_why_not_undoable(part)}")
             continue
-        _demand_undoable(part, journals[part.home], going, named)
-        going.append(part)
+        _demand_undoable(part, journals[part.home], undone_first, named)
+        undone_first.append(part)
     undone: list[Entry] = []
     try:
-        for part in going:
+        for part in undone_first:
             undone.append(_undo(part, journal.entries(part.home)))  # noqa: PERF401 - what was undone counts when a part is refused
     except (Refused, OSError) as error:
-        outcomes = [f"{part.id}: {_put_again(part)}" for part in reversed(undone)]
+        outcomes = [f"{part.id}: {_redo(part)}" for part in reversed(undone)]
         raise Refused("; ".join([sentence(error), *outcomes])) from error
     return [_over(part, journals[part.home]) for part in undone]
 
@@ -124,22 +124,22 @@ def _age(entry: Entry) -> tuple[str, int]:
 
 def _over(entry: Entry, entries: Sequence[Entry]) -> Transaction:
     """Clean up after a transaction that was undone."""
-    with contextlib.suppress(OSError):  # `tidy` releases them otherwise
+    with contextlib.suppress(OSError):  # otherwise `tidy` removes them
         journal.forget_originals(entry)
     return transaction(entry, entries, None)
 
 
 def recover(home: Path, *, patience: float = lock.TIMEOUT) -> None:
-    """Finish what a killed doctor left: what it was applying or undoing is undone. Raises Refused."""
-    with sentences(f"{home} could not be put in order"):
+    """Undo what a killed doctor was applying or undoing. Raises Refused."""
+    with sentences(f"{home} could not be repaired"):
         if os.path.isdir(home):
             journal.demand_own(home)
             with lock.exclusive(home, patience):
                 recover_locked(home)
 
 
-def _take_back(entry: Entry, ours: frozenset[str]) -> list[str]:
-    """Restore whatever is in place, however far it got, and return the files that someone else changed."""
+def _revert(entry: Entry, ours: frozenset[str]) -> list[str]:
+    """Revert a transaction, however far it got. Return the files that someone else changed."""
     for index, record in enumerate(entry.changes):
         if isinstance(record, BytecodeRecord):
             bytecode.remove(entry, index, record)
@@ -148,22 +148,22 @@ def _take_back(entry: Entry, ours: frozenset[str]) -> list[str]:
     states = {index: files.state(record) for index, record in entry.files()}
     moving = [index for index, state in states.items() if state == "after"]
     files.move(entry, moving[::-1], "before", ours)
-    files.give_back_folders(entry.around)
+    files.restore_folder_times(entry.around)
     return [record.file for index, record in entry.files() if states[index] == "other"]
 
 
 def roll_back(entry: Entry) -> str:
-    """Undo a failed transaction at once, and report the result."""
+    """Undo a failed transaction, and describe the result."""
     try:
-        left = _take_back(entry, frozenset())
+        left = _revert(entry, frozenset())
         if left:
-            return f"{', '.join(left)} was changed by someone else meanwhile and left as it is; see verl-doctor undo --list"
+            return f"{', '.join(left)} was changed by someone else meanwhile and was not touched; see verl-doctor undo --list"
         if command.was_run(entry):
             journal.forget_originals(journal.mark(entry, "failed"))
-            return "the changes to files were undone, what the command did was not"
+            return "the changes to files were undone, the effects of the command were not"
         journal.drop(entry)
     except (OSError, Refused) as error:
-        return f"taking it back failed too ({sentence(error)}); verl-doctor undo will try again"
+        return f"undoing it failed too ({sentence(error)}); verl-doctor undo will try again"
     return "everything is as it was"
 
 
@@ -181,12 +181,12 @@ def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
             continue
         about = f"{entry.fix} for {entry.code} of {entry.time} ({entry.home}/{entry.id}) was interrupted"
         if why := _why_outside(entry, named):
-            announce(f"{about}, and is left as it is: {why}")
+            announce(f"{about}, and was not touched: {why}")
             continue
         paths = listed([record.path for _, record in entry.files()], 4)
-        if foreign := _take_back(entry, _our_folders(entries)):
+        if foreign := _revert(entry, _our_folders(entries)):
             announce(
-                f"{about}, and {', '.join(foreign)} was changed by someone else since and left as it is; see verl-doctor undo --list"
+                f"{about}, and {', '.join(foreign)} was changed by someone else since and was not touched; see verl-doctor undo --list"
             )
             continue
         settled = journal.mark(entry, "failed" if _did_what_stays(entry) else "undone")
@@ -204,8 +204,8 @@ def demand_within(entry: Entry, named: Sequence[Path] = ()) -> None:
 def _why_outside(entry: Entry, named: Sequence[Path]) -> str:
     """Return why a transaction is not trusted, "" when it is.
 
-    An environment that was unpacked or copied brings its journal along, whoever wrote it: it may refer to files in the
-    environment, or in a tree that the user `named`, and to no others.
+    An environment that was unpacked or copied contains a journal that anyone may have written. It may only refer to
+    files in the environment, or in a tree that the user `named`.
     """
     environment = entry.home.parent
     if not links.is_environment(environment):
@@ -215,8 +215,8 @@ def _why_outside(entry: Entry, named: Sequence[Path]) -> str:
         real = Path(os.path.realpath(Path(path).parent), Path(path).name)
         if not any(real.is_relative_to(root) for root in roots):
             return (
-                f"the journal of {environment} speaks of {path}, which lies outside of it; if that is in a tree of yours, name "
-                f"the tree with --verl, else compare it with the originals in {entry.folder} and put it back by hand"
+                f"the journal of {environment} names {path}, which is outside it; if that is in a tree of yours, name "
+                f"the tree with --verl, otherwise restore the file by hand from the originals in {entry.folder}"
             )
     return ""
 
@@ -239,7 +239,8 @@ def _chosen(entries: Sequence[Entry], identifier: str | None) -> Entry:
             if entry.state not in {"undone", "failed"}:
                 return entry
         raise Refused(
-            "there is nothing to undo: " + ("all was undone already" if entries else "nothing was changed")
+            "there is nothing to undo: "
+            + ("everything is already undone" if entries else "nothing was changed")
         )
     for entry in entries:
         if identifier.isascii() and identifier.isdigit() and entry.number == int(identifier[:18]):
@@ -268,49 +269,49 @@ def _undo(entry: Entry, entries: Sequence[Entry]) -> Entry:
     ours = _our_folders(entries)
     undoing = journal.mark(entry, "undoing") if entry.state == "applied" else entry
     try:
-        _take_back(undoing, ours)
+        _revert(undoing, ours)
         return journal.mark(undoing, "undone")
     except BaseException as error:
         if entry.state == "applied":
-            outcome = _put_again(undoing)
+            outcome = _redo(undoing)
             if isinstance(error, (OSError, Refused)):
                 raise Refused(f"{entry.id} was not undone: {sentence(error)}; {outcome}") from error
         raise
 
 
 def _demand_undoable(
-    entry: Entry, entries: Sequence[Entry], going: Sequence[Entry] = (), named: Sequence[Path] = ()
+    entry: Entry, entries: Sequence[Entry], undone_first: Sequence[Entry] = (), named: Sequence[Path] = ()
 ) -> None:
     """Refuse before anything is written: all files must be on one of the two sides of their change.
 
-    `going` are later transactions that will be undone first.
+    `undone_first` are later transactions that will be undone first.
     """
     if entry.state in {"undone", "failed"}:
         raise Refused(
-            f"{entry.id} was undone already"
+            f"{entry.id} is already undone"
             if entry.state == "undone"
-            else f"{entry.id} failed, and its files were given back then; what its commands did cannot be undone"
+            else f"{entry.id} failed, and its files were restored then; the effects of its commands cannot be undone"
         )
     if why := _why_not_undoable(entry):
         raise Refused(f"{entry.id} {why}; name an older transaction to undo that one")
     demand_within(entry, named)
     problems = []
-    before = {record.file for other in going for _, record in other.files()}
+    before = {record.file for other in undone_first for _, record in other.files()}
     for index, record in entry.files():
         if record.file in before:
             continue
         newer = changed_again(entry, record, entries)
-        if newer is not None and newer not in {other.id for other in going}:
+        if newer is not None and newer not in {other.id for other in undone_first}:
             raise Refused(
-                f"{entry.id} cannot be undone before {newer}, which changed {record.file} again: undo {newer} first"
+                f"{entry.id} cannot be undone before {newer}, which changed {record.file} again; undo {newer} first"
             )
         if files.state(record) == "other":
             problems.append(files.changed_since(entry, index, record))
         elif record.kind == "private_folder":
-            own = [there for other in (entry, *going) for _, there in other.files()]
+            own = [there for other in (entry, *undone_first) for _, there in other.files()]
             known = {place for there in own for place in (there.file, *there.folders)}
             problems += [
-                f"{path} is not the doctor's: move it away, then try again"
+                f"{path} is not the doctor's; move it away, then try again"
                 for path in private_folder.foreign(record, known)
             ]
     for index, change in enumerate(entry.changes):
@@ -322,7 +323,7 @@ def _demand_undoable(
 
 def _why_not_undoable(entry: Entry) -> str:
     if any(isinstance(record, RemovalRecord) for record in entry.changes):
-        return "removed what dead jobs had left, which cannot be undone"
+        return "removed leftovers of dead jobs, which cannot be undone"
     if not _cannot_be_undone(entry):
         return ""
     ran = ", ".join(f"`{command.command_line(r)}`" for r in entry.changes if isinstance(r, CommandRecord))
@@ -338,8 +339,8 @@ def _did_what_stays(entry: Entry) -> bool:
     return removed or command.was_run(entry)
 
 
-def _put_again(entry: Entry) -> str:
-    """After an undo that failed halfway, move the files back to their state before it."""
+def _redo(entry: Entry) -> str:
+    """Redo a transaction after an undo that failed halfway. Return the result as text."""
     try:
         states = {index: files.state(record) for index, record in entry.files()}
         files.move(entry, [index for index, state in states.items() if state == "before"], "after")
@@ -347,7 +348,7 @@ def _put_again(entry: Entry) -> str:
     except (OSError, Refused) as error:
         return f"it is half undone ({sentence(error)}); verl-doctor undo will finish it"
     if any(isinstance(record, BytecodeRecord) for record in entry.changes):
-        return "all files are as they were, except for bytecode caches that were removed already"
+        return "all files are as they were, except for bytecode caches that were already removed"
     return "everything is as it was"
 
 

@@ -1,6 +1,6 @@
-"""`undo` for many nodes: in each environment its repairs are undone, by one node that sees its files.
+"""`undo` for many nodes: one node of each environment undoes its repairs.
 
-The journal of a repair lies on the node that made it, or next to the environment; the doctor's own code is sent there again.
+The journal of a repair is on the node that made it, or next to the environment. The doctor's code is sent there again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from verl_doctor.toolkit.target import Options
 
 @dataclass(frozen=True)
 class Others:
-    """How the nodes are reached, and which environments they have."""
+    """How to reach the nodes, and which environments they have."""
 
     way: Way
     run: Session
@@ -35,7 +35,7 @@ class Others:
 
 @dataclass(frozen=True)
 class UndoOutcome:
-    """What is undone, line by line; why something is not; and the nodes for which that is unknown."""
+    """Lines about what was undone, why something was not, and the nodes for which that is unknown."""
 
     lines: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class UndoOutcome:
 
 
 def others(nodes: RequestedNodes, options: Options, watch: Watch) -> Others:
-    """Find the environments. Nothing is changed. Raises CouldNotQuery when there is no node to query."""
+    """Find the environments without changing anything. Raises CouldNotQuery if there is no node to query."""
     run = open_session(options)
     seen = run.look()
     way = transport.way_to(nodes, run, seen)
@@ -53,10 +53,10 @@ def others(nodes: RequestedNodes, options: Options, watch: Watch) -> Others:
     return Others(way, run, seen, found)
 
 
-def take_back(there: Others, *, everything: bool, watch: Watch) -> UndoOutcome:
-    """Have the first node of each environment that is not this machine's undo the last repair, or `everything`."""
+def undo_runs(there: Others, *, everything: bool, watch: Watch) -> UndoOutcome:
+    """Let the first node of each environment except this machine's undo the last repair, or `everything`."""
     lines, refused = [], []
-    unknown = [f"nothing is undone on {fold(response.node for response in there.found.unknown)}: where its environment lies is not known"] * bool(there.found.unknown)  # fmt: skip
+    unknown = [f"nothing is undone on {fold(response.node for response in there.found.unknown)}: the location of its environment is unknown"] * bool(there.found.unknown)  # fmt: skip
     first = [nodes[0] for nodes in there.found.others]
     parcel = undo_parcel(there.run, there.seen, everything=everything)
     if not first:

@@ -1,1 +1,1 @@
-"""Edits launch files line by line, with proof that nothing else changed."""
+"""Edits launch files line by line, and proves that nothing else changed."""

@@ -1,8 +1,8 @@
 """Edits launch files line by line: shell scripts, `runtime_env` YAML, Dockerfiles. Every other byte stays the same.
 
-The replaced line is kept as a comment that ends in a marker, above the new one. A comment cannot stand inside a command that
-continues after a backslash: there it goes above the command's first line. The result is parsed again, and must mean the same
-except for the edit.
+The replaced line is kept as a comment that ends in a marker, above the new one. Inside a command that continues after
+a backslash no comment is possible, so it goes above the command's first line. The result is parsed again, and must
+mean the same except for the edit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Syntax = Literal["shell script", "runtime_env", "Dockerfile"]
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
-# What may follow the only line of a block, which the shell does not allow to be empty.
+# What may follow the only line of a block. The shell allows no empty block.
 _CLOSES = re.compile(r"(?:fi|elif|else|done|esac|;;|\}|\))(?![\w-])|(?:fi|elif|else|done|esac)$")
 
 
@@ -26,7 +26,7 @@ _CLOSES = re.compile(r"(?:fi|elif|else|done|esac|;;|\}|\))(?![\w-])|(?:fi|elif|e
 class LineEdit:
     """Replace `old`, which occurs once in this line (from 1), by `new`; or comment the line out when `new` is None.
 
-    `extends` means that the line refers to the variable again, to extend its old value.
+    `extends` means that the line also reads the variable, to extend its old value.
     """
 
     line: int
@@ -36,7 +36,7 @@ class LineEdit:
 
 
 def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], comment: str) -> bytes:
-    """Apply edits, keeping what they replace in comments that end in `comment`. Raises CannotEdit, with the line, for unsafe edits."""
+    """Apply edits, and keep the old lines as comments that end in `comment`. Raises CannotEdit, with the line, for unsafe edits."""
     from verl_doctor.toolkit.edit.line_proof import proven  # noqa: PLC0415 - the readers of what is edited, and only then
 
     try:
@@ -50,7 +50,7 @@ def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], 
     for edit in todo:
         named = len(_where(edit.old, lines[edit.line - 1])) if 0 < edit.line <= len(lines) else 0
         if named != 1 and not (named and edit.extends):
-            raise CannotEdit(f"{path}:{edit.line}: this line does not name {edit.old} once")
+            raise CannotEdit(f"{path}:{edit.line}: this line does not contain {edit.old} exactly once")
         first = _first_line(lines, edit.line)
         if first < written:
             raise CannotEdit(f"{path}:{edit.line}: two edits of one command")
@@ -60,7 +60,7 @@ def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], 
     result = "".join([*after, *lines[written:]])
     if not proven(text, result, syntax, {edit.line: (edit.old, edit.new) for edit in todo}):
         raise CannotEdit(
-            f"{path}:{todo[0].line}: the line cannot be edited without changing what stands around it"
+            f"{path}:{todo[0].line}: the line cannot be edited without changing the code around it"
         )
     return result.encode()
 
@@ -75,12 +75,12 @@ def _replaced(
     kept = f"{indent}# {body.strip()}  {comment}{end or chr(10)}"
     if edit.new is None:
         if first != edit.line or _CONTINUED.search(body):
-            raise CannotEdit(f"{path}:{edit.line}: this line is a part of a longer command; edit it by hand")
+            raise CannotEdit(f"{path}:{edit.line}: this line is part of a longer command; edit it by hand")
         missed = syntax == "shell script" and _is_missed(lines[edit.line :])
         return [kept, f"{indent}:  {comment}{end}"] if missed else [kept if end else kept.rstrip("\n")]
     position = _where(edit.old, body)[0]
     new = body[:position] + edit.new + body[position + len(edit.old) :]
-    # After a backslash, and in a Dockerfile, a comment would be a part of the command.
+    # After a backslash, and in a Dockerfile, a comment would be part of the command.
     alone = first == edit.line and not _CONTINUED.search(body) and syntax != "Dockerfile"
     return [kept, *lines[first - 1 : edit.line - 1], f"{new}  {comment}{end}" if alone else new + end]
 
@@ -97,7 +97,7 @@ def _first_line(lines: Sequence[str], number: int) -> int:
 
 
 def _is_missed(following: Sequence[str]) -> bool:
-    """Return whether a line whose only effect is success was needed: as the only line of a block, or for its exit status."""
+    """Return whether a line without another effect than success was needed: as the only line of a block, or for its exit status."""
     texts = (line.strip() for line in following)
     after = next((line for line in texts if line and not line.startswith("#")), "")
     return not after or "$?" in after or _CLOSES.match(after) is not None

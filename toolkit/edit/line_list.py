@@ -12,7 +12,7 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 
 def extended(source: bytes, path: str, key: str, entries: Sequence[str], comment: str) -> bytes:
-    """Add entries to the end of the list `key`, or begin it. New lines end in `comment`; a changed line stays as a comment above.
+    """Add entries to the end of the list `key`, or create it. New lines end in `comment`; a changed line is kept as a comment above.
 
     Raises CannotEdit, with the reason.
     """
@@ -21,7 +21,7 @@ def extended(source: bytes, path: str, key: str, entries: Sequence[str], comment
         top = yaml.compose(text, Loader=yaml.SafeLoader)
         before = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
-        raise CannotEdit(f"{path} is no YAML that can be read") from None
+        raise CannotEdit(f"{path} is not valid YAML") from None
     if not isinstance(before, dict) or not isinstance(top, yaml.MappingNode) or top.flow_style:
         raise CannotEdit(f"{path} is not a mapping with one name per line; edit it by hand")
     end = "\r\n" if "\r\n" in text else "\n"
@@ -41,7 +41,7 @@ def extended(source: bytes, path: str, key: str, entries: Sequence[str], comment
         lines[place:place] = [f"{' ' * node.start_mark.column}- {entry}  {comment}{end}" for entry in written]
     after = "".join(lines)
     if not _holds(after, {**before, key: [*(before.get(key) or ()), *entries]}):
-        raise CannotEdit(f"{path}: {key} cannot be extended without changing what stands around it")
+        raise CannotEdit(f"{path}: {key} cannot be extended without changing the lines around it")
     return after.encode()
 
 
@@ -52,7 +52,7 @@ def _extend_line(
     number = node.start_mark.line
     old = lines[number].rstrip("\r\n")
     if node.end_mark.line != number:
-        raise CannotEdit(f"{path}:{number + 1}: the list goes over several lines; edit it by hand")
+        raise CannotEdit(f"{path}:{number + 1}: the list spans several lines; edit it by hand")
     column = node.value[-1].end_mark.column if node.value else node.start_mark.column + 1
     new = f"{old[:column]}{', ' if node.value else ''}{', '.join(written)}{old[column:]}"
     indent = old[: len(old) - len(old.lstrip())]

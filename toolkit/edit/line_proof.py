@@ -14,7 +14,7 @@ from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Written, below
 
 Wanted = Mapping[int, tuple[str, str | None]]
-"""By line (from 1): the word that was to be replaced, and its replacement; None when the line was to be removed."""
+"""By line (from 1): the word to be replaced, and its replacement; None if the line is to be removed."""
 
 
 def proven(before: str, after: str, syntax: str, wanted: Wanted) -> bool:
@@ -24,13 +24,13 @@ def proven(before: str, after: str, syntax: str, wanted: Wanted) -> bool:
 
 
 def _shell(before: str, after: str, wanted: Wanted) -> bool:
-    """Compare the commands and the constructs around them. Comments are in no tree, and `:` does nothing."""
+    """Compare the commands and the constructs around them. Trees contain no comments, and `:` does nothing."""
     tree = parse(before)
     commands = [node for node in below(tree) if isinstance(node, Simple)]
     for line, (word, instead) in wanted.items():
         if instead is None:
             found = sum(node.line == line and _is_to_go(node, wanted) for node in commands)
-        else:  # a here-document is in no tree either
+        else:  # trees do not contain here-documents either
             found = sum(_holds(node, line, word) for node in commands)
         if found != 1:
             return False
@@ -60,7 +60,7 @@ def _is_to_go(node: Simple, wanted: Wanted) -> bool:
 
 
 def _form(node: Any, wanted: Wanted) -> Any:
-    """Return a tree without line numbers and no-ops, without what is to be removed, and with the intended words."""
+    """Return a tree without line numbers, no-ops and removed lines, and with the intended words."""
     if isinstance(node, tuple):
         left = (part for part in node if not (isinstance(part, Simple) and _is_nothing(part, wanted)))
         return tuple(_form(part, wanted) for part in left)
@@ -79,7 +79,7 @@ def _is_nothing(node: Simple, wanted: Wanted) -> bool:
 
 
 def _renamed(node: Any, words: list[tuple[str, str | None]]) -> Any:
-    """Return a tree without line numbers, in whose texts words are replaced."""
+    """Return a tree without line numbers, with words replaced in its texts."""
     if isinstance(node, str):
         for word, instead in words:
             new = (instead or "").replace("\\", "\\\\")

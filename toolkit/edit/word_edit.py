@@ -1,7 +1,8 @@
-"""Edits single words of a shell script by their place in it. Every other byte stays the same.
+"""Edits single words of a shell script by their position. Every other byte stays the same.
 
-A word is replaced inside its quotes, removed with the blank in front of it, or followed by a new one. The changed lines are
-kept as comments above the command; the result is parsed again, and must be the same commands except for these words.
+A word is replaced inside its quotes, removed with the blank before it, or followed by a new one. The old lines are
+kept as comments above the command. The result is parsed again, and must consist of the same commands except for these
+words.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LITERAL_IN_DOUBLE = re.compile(r"[^\"$`\\!]*")
 
 @dataclass(frozen=True)
 class WordEdit:
-    """Write the words `new` for the word on this line (from 1) that reads `written`; with none, remove it.
+    """Replace the word `written` on this line (from 1) by the words `new`; without these, remove it.
 
     With `follows` the word stays, and the new ones follow it.
     """
@@ -45,7 +46,7 @@ def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: s
     except UnicodeDecodeError:
         raise CannotEdit(f"{path} is not valid UTF-8") from None
     if "\r" in text:
-        raise CannotEdit(f"{path} has line ends of Windows; correct these first")
+        raise CannotEdit(f"{path} has Windows line endings; correct these first")
     nodes = parse(text)
     words = [node for node in below(nodes) if isinstance(node, Written) and node.at >= 0]
     found = [(edit, _word(edit, words, text, path)) for edit in dict.fromkeys(edits)]
@@ -57,7 +58,7 @@ def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: s
     wanted = {word.at: _expected(word, edit) for edit, word in found}
     if _form(parse(after), {}) != _form(nodes, wanted):
         raise CannotEdit(
-            f"{path}:{edits[0].line}: the word cannot be edited without changing what stands around it"
+            f"{path}:{edits[0].line}: the word cannot be edited without changing the code around it"
         )
     return after.encode()
 
@@ -86,7 +87,7 @@ def with_key(written: str, key: str, new: str) -> str:
 
 
 def as_word(text: str) -> str:
-    """Quote a text as one shell word: of `key=value` only the value is quoted, and only where necessary."""
+    """Quote a text as one shell word. In `key=value`, only the value is quoted, and only if necessary."""
     match = _KEY.match(text)
     if match is None or match["quote"]:
         return shlex.quote(text)
@@ -103,12 +104,12 @@ def _fits(value: str, quote: str) -> bool:
 def _word(edit: WordEdit, words: Sequence[Written], text: str, path: str) -> Written:
     here = [word for word in words if word.line == edit.line and word.raw == edit.written]
     if len(here) != 1 or text[here[0].at : here[0].end] != edit.written:
-        raise CannotEdit(f"{path}:{edit.line}: {edit.written} does not stand there once")
+        raise CannotEdit(f"{path}:{edit.line}: {edit.written} does not occur there exactly once")
     return here[0]
 
 
 def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
-    """Return what is replaced in the text: from where, to where, and by what."""
+    """Return the replaced span of the text (start and end) and its replacement."""
     if edit.follows:
         alone = not text[_line_start(text, word.at) : word.at].strip()
         lead = f" \\\n{_indent(text, word.at)}" if alone else " "
@@ -119,7 +120,7 @@ def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
     if not text[start : word.at].strip() and not _CONTINUED.search(
         text[: max(start - 1, 0)].rpartition("\n")[2]
     ):
-        # The first word of a line that continues with none before it, as in an array: a comment will stand there.
+        # The first word of a continuation line without a backslash before it, as in an array: a comment will go there.
         rest = _REST.match(text, word.end)
         return (
             (start, rest.end(), "") if rest and rest[1] else (word.at, rest.end() if rest else word.end, "")
@@ -131,7 +132,7 @@ def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
 def _comments(
     text: str, found: Sequence[tuple[WordEdit, Written]], comment: str
 ) -> list[tuple[int, int, str]]:
-    """Return each replaced line, or each added word, as a comment above the first line of its command."""
+    """Return each replaced line and each added word as a comment above the first line of its command."""
     lines = text.split("\n")
     notes: dict[int, list[str]] = {}
     for edit, word in sorted(found, key=lambda pair: pair[1].at):
@@ -173,12 +174,12 @@ def _parsed(raw: str) -> Iterator[Written]:
     nodes: tuple[Node, ...] = parse(f": {raw}")
     words = [part for part in below(nodes) if isinstance(part, Written)][1:]
     if len(words) != 1 or words[0].raw != raw:
-        raise CannotEdit(f"{raw} is not one word of a shell")
+        raise CannotEdit(f"{raw} is not a single shell word")
     yield words[0]
 
 
 def _form(node: Any, wanted: Mapping[int, tuple[Any, ...]]) -> Any:
-    """Return a tree without lines, positions and characters, and with the intended words."""
+    """Return a tree without positions, and with the intended words."""
     if isinstance(node, tuple):
         parts = [
             new

@@ -1,1 +1,1 @@
-"""Repairs: plans from findings, applies one fix at a time, judges again; and the files of `fix --output-env`."""
+"""Repairs: makes plans from findings, applies one fix at a time, and judges again. Also the files of `fix --output-env`."""

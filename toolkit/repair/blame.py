@@ -1,4 +1,4 @@
-"""Decides which findings a repair is responsible for: those about what it changed. Everything else may change by itself meanwhile."""
+"""Decides which new findings a repair is responsible for: those about what it changed. Others may have appeared by themselves meanwhile."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from verl_doctor.toolkit.repair.plan import Plan
 from verl_doctor.toolkit.rule import Check, Finding, SubjectKind
 from verl_doctor.toolkit.target import Target
 
-# What other processes start, stop, fill and unplug while a repair is judged.
-_WORLD: frozenset[SubjectKind] = frozenset(
+# Facts that other processes may change while a repair is judged.
+_EXTERNAL_SUBJECTS: frozenset[SubjectKind] = frozenset(
     {
         "actor", "address", "cluster", "column", "device", "driver", "folder", "interface", "limit", "memory", "model", "node",
         "port", "process", "resource", "rung", "tracker", "worker group",
     }
 )  # fmt: skip
-_OF_THE_WORLD = ("connections", "gpu", "host", "leftovers", "network", "processes", "ray")
+_EXTERNAL = ("connections", "gpu", "host", "leftovers", "network", "processes", "ray")
 _INSTALLED: frozenset[SubjectKind] = frozenset(
     {"attention backend", "interpreter", "library", "package", "plugin", "source", "symbol"}
 )
-_FOR_ALL = frozenset({Machine, Target, Marker})
+_COMMON_INPUTS = frozenset({Machine, Target, Marker})
 _COLLECTORS = "verl_doctor.toolkit.collectors."
 
 
 @dataclass(frozen=True)
 class Blame:
-    """What one plan changes, and what its rule and its fix were given."""
+    """What a plan changes, and the facts that its rule and its fix read."""
 
     paths: frozenset[str]
     variables: Mapping[str, str | None]
@@ -65,22 +65,22 @@ class Blame:
         return subject.name in self.variables.values()
 
     def is_responsible(self, check: Check, finding: Finding, before: Collection, after: Collection) -> bool:
-        """Return whether the repair is responsible for a new finding. Where fields do not decide, it is, if it may have caused it."""
+        """Return whether the repair is responsible for a new finding: if fields do not decide, whether it may have caused it."""
         if self.is_about(finding):
             return True
-        if finding.subject is not None and finding.subject.kind in _WORLD:
+        if finding.subject is not None and finding.subject.kind in _EXTERNAL_SUBJECTS:
             return False
         if finding.location is not None and not self.variables:
             return False
         return self.may_concern(check, before, after)
 
     def may_concern(self, check: Check, before: Collection, after: Collection) -> bool:
-        """Return whether a rule reads what the repair was made from, and its other inputs are unchanged."""
+        """Return whether a rule reads a fact that the repair was based on, and its other inputs are unchanged."""
         needs = {need.fact for need in check.needs}
         if not needs & self.facts:
             return False
-        world = [fact for fact in needs - self.facts if _is_of_the_world(fact)]
-        return all(_is_as_it_was(fact, before, after) for fact in world)
+        external = [fact for fact in needs - self.facts if _is_external(fact)]
+        return all(_is_unchanged(fact, before, after) for fact in external)
 
     def _changed(self, path: str) -> bool:
         real = os.path.realpath(path)
@@ -88,14 +88,14 @@ class Blame:
 
 
 def blame_of(session: Session, plan: Plan, paths: Iterable[str]) -> Blame:
-    """Return what a plan, with these `paths` of all that it writes, is responsible for."""
+    """Return the blame for a plan that writes to these `paths`."""
     rule = session.registry.check(plan.code)
     needs = (*plan.fix.needs, *(rule.needs if rule is not None else ()))
     return Blame(
         paths=frozenset(map(os.path.realpath, paths)),
         variables={variable.name: variable.value for variable in plan.variables},
         installs=any(isinstance(change, (InstallPackages, RunCommand)) for change in plan.changes),
-        facts=frozenset(need.fact for need in needs) - _FOR_ALL,
+        facts=frozenset(need.fact for need in needs) - _COMMON_INPUTS,
     )
 
 
@@ -123,10 +123,10 @@ def _defines(path: str, symbol: str) -> bool:
     return any(module.endswith("." + ".".join(words[:count])) for count in range(len(words), 1, -1))
 
 
-def _is_as_it_was(fact: type, before: Collection, after: Collection) -> bool:
+def _is_unchanged(fact: type, before: Collection, after: Collection) -> bool:
     return not (before.has(fact) and after.has(fact)) or before.get(fact) == after.get(fact)
 
 
-def _is_of_the_world(fact: type) -> bool:
+def _is_external(fact: type) -> bool:
     module = fact.__module__
-    return module.startswith(_COLLECTORS) and module.removeprefix(_COLLECTORS).split(".")[0] in _OF_THE_WORLD
+    return module.startswith(_COLLECTORS) and module.removeprefix(_COLLECTORS).split(".")[0] in _EXTERNAL

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.change import SetVariable
 from verl_doctor.toolkit.collectors.launch.environment import is_harmless
 from verl_doctor.toolkit.system.errors import Refused
-from verl_doctor.toolkit.system.secret import BLANKED, smells_of_secret, without_user
+from verl_doctor.toolkit.system.secret import BLANKED, suggests_secret, without_user
 from verl_doctor.toolkit.text import harmless
 
 SOURCED = "_VERL_DOCTOR_ENV"
-"""Set by the shell file to the path where it was first written, so that a later run knows what it set. No package reads it."""
+"""The shell file sets it to the path where it was first written, so a later run can detect what it set. No package reads it."""
 
 _NO_MORE = "verl-doctor fix no longer requires it"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, order=True)
 class Reason:
-    """Which fix for which rule requires this value, and why: one line of text."""
+    """Which fix for which rule needs this value, and why, in one line."""
 
     code: str
     fix: str
@@ -34,9 +34,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Entry:
-    """One variable of the files. `value` None unsets it; `prepend` and `node_only` are as in `SetVariable`.
+    """One variable of the files. A `value` of None unsets it; `prepend` and `node_only` are as in `SetVariable`.
 
-    `instead_of` is the environment's former value, None when it had none or when the value is put in front of it.
+    `instead_of` is the environment's former value, None if it had none or if the value is prepended to it.
     """
 
     name: str
@@ -48,25 +48,25 @@ class Entry:
 
 
 def entry(wanted: SetVariable, code: str, fix: str) -> Entry:
-    """Return the entry for a variable that a fix wants set. Raises Refused for what no file may or can hold."""
+    """Return the entry for a variable that a fix sets. Raises Refused if a file may not or cannot contain it."""
     name, value = wanted.name, wanted.value
     if not _NAME.fullmatch(name) or "\0" in (value or "") or (wanted.prepend and not value):
-        raise Refused(f"{harmless(name)} cannot be set by a shell; that is a defect of the fix {fix}")
-    if smells_of_secret(name) or not may_be_written(name, value or ""):
-        raise Refused(f"{name} may hold a secret, which verl-doctor writes into no file; set it by hand")
+        raise Refused(f"{harmless(name)} cannot be set by a shell; this is a bug of the fix {fix}")
+    if suggests_secret(name) or not may_be_written(name, value or ""):
+        raise Refused(f"{name} may hold a secret, which verl-doctor never writes to a file; set it by hand")
     return Entry(name, value, (Reason(code, fix, reason_of(wanted)),), wanted.prepend, wanted.node_only)
 
 
 def reason_of(wanted: SetVariable) -> str:
-    """Return why and until when, in one line. What depends on this machine alone is judged again by each run."""
+    """Return why and until when it is needed, in one line. What depends on this machine only is judged again by each run."""
     why, until = (" ".join(sentence.split()).rstrip(".") for sentence in (wanted.why, wanted.until))
     return harmless("; ".join(filter(None, (why, f"needed until {until or _NO_MORE}"))))
 
 
 def united(old: Entry, new: Entry) -> Entry:
-    """Merge two entries for the same variable. Raises Refused, with both reasons, when they conflict.
+    """Merge two entries for the same variable. Raises Refused, with both reasons, if they conflict.
 
-    Values to put in front of a list are combined, the older first.
+    Values to prepend to a list are combined, the older first.
     """
     reasons = tuple(dict.fromkeys((*old.reasons, *new.reasons)))
     node_only = old.node_only or new.node_only
@@ -74,21 +74,21 @@ def united(old: Entry, new: Entry) -> Entry:
         folders = dict.fromkeys([*old.value.split(os.pathsep), *new.value.split(os.pathsep)])
         return Entry(old.name, os.pathsep.join(folders), reasons, prepend=True, node_only=node_only)
     if (old.value, old.prepend) != (new.value, new.prepend):
-        sides = " but ".join(f"{entry_text(entry)} is wanted by {entry.reasons[0]}" for entry in (old, new))
-        raise Refused(f"{sides}; decide by hand, or skip one of the rules with --ignore")
+        sides = " but ".join(f"{entry_text(entry)} is required by {entry.reasons[0]}" for entry in (old, new))
+        raise Refused(f"{sides}; decide by hand, or ignore one of the rules with --ignore")
     return Entry(old.name, old.value, reasons, node_only=node_only)
 
 
 def may_be_written(name: str, value: str) -> bool:
-    """Return whether a file may hold this value.
+    """Return whether a file may contain this value.
 
-    Not a URL with user and password, nor a value in which a fact has blanked them: the job needs them.
+    It may not contain a URL with user and password, nor a value in which a fact has masked them, because the job needs them.
     """
     return is_harmless(name, value) and BLANKED not in without_user(value)
 
 
 def entry_text(entry: Entry) -> str:
-    """Return the entry in a word or two."""
+    """Return the entry as a short text."""
     if entry.value is None:
         return f"no {entry.name}"
     return f"{entry.value} in front of {entry.name}" if entry.prepend else f"{entry.name}={entry.value}"
@@ -108,7 +108,7 @@ def sourced(environ: Mapping[str, str], entries: Iterable[Entry]) -> dict[str, s
 
 
 def in_front(value: str, path: str) -> str:
-    """Return a list of folders that begins with `value`, as the shell file builds it."""
+    """Return a list of folders with `value` in front, as the shell file builds it."""
     if f"{path}{os.pathsep}".startswith(f"{value}{os.pathsep}"):
         return path
     return f"{value}{os.pathsep}{path}" if path else value

@@ -12,12 +12,12 @@ from collections.abc import Container, Iterable
 
 from verl_doctor.toolkit.repair.envfile import Entry
 
-# As in os.path.expandvars: text that it would treat as a variable's name. Such text cannot be escaped.
+# Text that os.path.expandvars would treat as a variable's name. It cannot be escaped.
 _EXPANDED = re.compile(r"\$(?:\w+|\{[^}]*\})", re.ASCII)
 
 
 def written(entries: Iterable[Entry], set_here: Container[str]) -> str:
-    """Return the file's content below its head. `set_here` are variables that the environment has without these files."""
+    """Return the file's content after its header. `set_here` are variables that the environment has without these files."""
     lines: list[str] = []
     held = False
     for entry in entries:
@@ -31,22 +31,22 @@ def written(entries: Iterable[Entry], set_here: Container[str]) -> str:
 
 
 def left_out(entry: Entry) -> str:
-    """Return why a `runtime_env` cannot hold this entry, "" when it can."""
+    """Return why a `runtime_env` cannot contain this entry, "" if it can."""
     if entry.value is None:
         return "a runtime_env cannot remove a variable"
     if entry.node_only:
         return "another node may need another value"
     if _EXPANDED.search(entry.value):
-        return "Ray would replace what begins with a dollar sign"
+        return "Ray would expand the part after a dollar sign"
     if not _is_text(entry.value):
-        return "its bytes are no text"
+        return "it is not valid UTF-8"
     return ""
 
 
 def value_for_ray(entry: Entry, set_here: Container[str]) -> str:
-    """Return the value for a `runtime_env`. A prepended value precedes the node's own list.
+    """Return the value for a `runtime_env`. A prepended value comes before the node's own list.
 
-    Where this machine has no list, none is referenced: an empty list would add the current folder to the search.
+    If this machine has no list, none is referenced: an empty list would add the current folder to the search path.
     """
     value = entry.value or ""
     return f"{value}{os.pathsep}${{{entry.name}}}" if entry.prepend and entry.name in set_here else value

@@ -1,4 +1,4 @@
-"""The shell file: any POSIX shell may source it, even twice and under `set -eu`, and it can be read back."""
+"""The shell file: any POSIX shell can source it, even twice and under `set -eu`, and it can be read back."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _REASON = re.compile(r"# (?P<code>[A-Z]{2,5}[0-9]{3}) (?P<fix>[^\n:]+): (?P<why>
 
 
 def written(entries: Iterable[Entry], sign: str) -> str:
-    """Return the file's content below its head. `sign` is the value that it gives to `SOURCED`."""
+    """Return the file's content after its header. `sign` is the value that it assigns to `SOURCED`."""
     return f"export {SOURCED}={quoted(sign)}\n" + "".join(map(_block, entries))
 
 
 def read(content: str) -> tuple[str, tuple[Entry, ...]] | None:
-    """Return the mark and the entries that `written` wrote; None for anything else."""
+    """Return the sign and the entries of a text from `written`; None for any other text."""
     line = re.match(rf"export {SOURCED}=({_WORD})\n", content)
     if line is None:
         return None
@@ -52,9 +52,9 @@ def _unquoted(word: str) -> str:
 
 
 def statement(name: str, value: str | None, *, prepend: bool) -> str:
-    """Return the shell line that sets a variable, unsets it, or puts `value` in front of a list, once.
+    """Return the shell line that sets a variable, unsets it, or prepends `value` to a list, once.
 
-    Once, because every subshell sources the file again.
+    Only once, because every subshell sources the file again.
     """
     if value is None:
         return f"unset {name}"

@@ -1,7 +1,7 @@
 """The two files of `--output-env DIR`: reads them, and turns them into changes for the change engine.
 
-Both begin with a line that names their author, with a checksum of the rest: a file that was written or edited by anyone else
-is never replaced.
+Both begin with a line that names verl-doctor and a checksum of the rest: a file that was written or edited by anyone
+else is never replaced.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LARGEST = 16 * 1024 * 1024  # bytes
 
 @dataclass(frozen=True)
 class EnvFiles:
-    """The files in one folder, which is absolute and need not exist."""
+    """The files in one folder. Its path is absolute; it need not exist."""
 
     folder: Path
 
@@ -56,14 +56,14 @@ class EnvFiles:
         return self.folder / RAY_FILE
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return what an earlier run wrote; empty without one. Raises Refused for a file that was edited."""
+        """Return what an earlier run wrote, if anything. Raises Refused for a file that was edited."""
         return self._read()[1]
 
     @property
     def sign(self) -> str:
-        """The mark that shows a later run that the shell file was sourced: the path where it was first written.
+        """The value by which a later run detects that the shell file was sourced: the path where it was first written.
 
-        It stays the same when the folder is moved, or reached by another name. Raises Refused as `entries` does.
+        It stays the same if the folder is moved or reached by another name. Raises Refused as `entries` does.
         """
         return self._read()[0]
 
@@ -74,11 +74,11 @@ class EnvFiles:
             return str(self.shell), ()
         found = envfile_shell.read(text.partition(_ABOUT_SHELL)[2])
         if found is None:
-            raise Refused(_not_ours(self.shell, "is not as this verl-doctor writes it"))
+            raise Refused(_not_ours(self.shell, "is not in the form that this verl-doctor writes"))
         return found
 
     def changes(self, entries: Iterable[Entry], set_here: Container[str]) -> list[Change]:
-        """Return the changes that make the files hold these entries, in order of their names. Raises Refused as `entries` does.
+        """Return the changes that make the files contain these entries, sorted by name. Raises Refused as `entries` does.
 
         `set_here` are variables that the environment has without these files.
         """
@@ -98,7 +98,7 @@ def _change(path: Path, body: str) -> Change:
 
 
 def _ours(path: Path) -> str | None:
-    """Return the text of a file below its first line, None when it does not exist. Raises Refused when it is not ours."""
+    """Return the text of a file after its first line, None if it does not exist. Raises Refused if it is not ours."""
     content = _read(path)
     if content is None:
         return None
@@ -118,11 +118,11 @@ def _read(path: Path) -> bytes | None:
     try:
         return safe_write.read(Path(os.path.realpath(path)), _LARGEST)
     except OSError as error:
-        raise Refused(f"{os_error_text(error)}; name another folder with --output-env") from None
+        raise Refused(f"{os_error_text(error)}; choose another folder with --output-env") from None
 
 
 def _not_ours(path: Path, why: str) -> str:
-    return f"{path} {why}, so it is not replaced; move it away, or name another folder with --output-env"
+    return f"{path} {why}, so it is not replaced; move it away, or choose another folder with --output-env"
 
 
 def _checksum(body: str) -> str:

@@ -1,6 +1,6 @@
-"""The result of a plan: its edits of launch files are judged in copies in memory.
+"""Forecasts the result of a plan: its edits of launch files are judged in memory.
 
-Other changes cannot be judged before they are made. Safe repairs in other files are presumed to work.
+Other changes cannot be judged in advance. Safe repairs of other files are assumed to work.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.repair.plan import Plan, plan_of, plans
 from verl_doctor.toolkit.result import Forecast, Report, status_of
 
-_MOST = 40  # edits that are judged one after the other
+_MOST = 40  # maximum number of edits judged one after the other
 
 
 @dataclass(frozen=True)
 class Foreseen:
-    """The verdicts after the repairs, and the plans found on the way. `left` is the last report."""
+    """The verdicts after the repairs, and the plans that only arose after earlier edits."""
 
     forecasts: tuple[Forecast, ...]
     plans: tuple[Plan, ...]
 
 
 def foresee(session: Session, collection: Collection, report: Report) -> Foreseen:
-    """Judge the job as it would be after the safe repairs of its launch files, and after the others too."""
-    seen, known = (session, collection, report), _apart_from_the_script(session, collection)
+    """Judge the job as it would be after the safe repairs of its launch files, and after the unsafe ones as well."""
+    seen, known = (session, collection, report), _facts_without_script(session, collection)
     later: dict[Plan, None] = {}
     forecasts: list[Forecast] = []
     for unsafe in (False, True):
@@ -43,10 +43,10 @@ def foresee(session: Session, collection: Collection, report: Report) -> Foresee
             waiting = [plan for plan in planned if _may_do(plan, unsafe=unsafe) and _is_edit(plan, seen[0])]
             if not waiting or done == _MOST:
                 break
-            looked = _looked(_edited(seen[0], waiting[0]), known)
-            if _is_worse(seen[2], looked[2]):
+            judged = _judged(_edited(seen[0], waiting[0]), known)
+            if _is_worse(seen[2], judged[2]):
                 break
-            seen = looked
+            seen = judged
         presumed = _presumed(*seen, unsafe=unsafe)
         if not forecasts or presumed.verdict != forecasts[0].verdict:
             forecasts.append(Forecast(unsafe=unsafe, verdict=presumed.verdict, left=_errors(presumed)))
@@ -54,13 +54,13 @@ def foresee(session: Session, collection: Collection, report: Report) -> Foresee
     return Foreseen(tuple(forecasts), tuple(plan for plan in later if plan not in first))
 
 
-def _looked(session: Session, known: Mapping[type, Any]) -> tuple[Session, Collection, Report]:
+def _judged(session: Session, known: Mapping[type, Any]) -> tuple[Session, Collection, Report]:
     look = session.look(known)
     return session, look, session.check(look)
 
 
 def _edited(session: Session, plan: Plan) -> Session:
-    """Return the session in which the files of a plan have their new content."""
+    """Return a session in which the files of a plan have their new content."""
     content = {str(change.path): change.after for change in plan.changes if isinstance(change, ReplaceFile)}
     machine = replace(session.machine, planned={**session.machine.planned, **content})
     return replace(session, machine=machine, begun=[])
@@ -81,7 +81,7 @@ def _edits(change: Change, files: set[str]) -> bool:
 
 
 def _is_worse(before: Report, after: Report) -> bool:
-    """Return whether a rule that passed finds errors now."""
+    """Return whether a rule that passed before now finds errors."""
     passed = {result.code for result in before.results if result.status in {"pass", "warn"}}
     return any(result.code in passed for result in after.results if result.status == "fail")
 
@@ -108,7 +108,7 @@ def _errors(report: Report) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _apart_from_the_script(session: Session, collection: Collection) -> dict[type, Any]:
+def _facts_without_script(session: Session, collection: Collection) -> dict[type, Any]:
     """Return the facts that do not depend on the text of a launch file."""
     collectors = {collector.fact: collector for collector in session.registry.collectors}
     depends = {Launch, SourceFiles}

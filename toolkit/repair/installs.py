@@ -15,19 +15,19 @@ from verl_doctor.toolkit.result import Repair
 
 
 def of(plan: Plan) -> InstallPackages | None:
-    """Return the installation of a plan, None when it has none."""
+    """Return the installation in a plan, None if it has none."""
     return next((change for change in plan.changes if isinstance(change, InstallPackages)), None)
 
 
 def placed(plan: Plan, *, in_place: bool) -> Plan:
-    """Return the plan with its installation where the user wants it."""
+    """Return the plan with its installation where the user requested it."""
     if not in_place:
         return plan
     return replace(plan, changes=tuple(map(_in_place, plan.changes)))
 
 
 def in_copy(session: Session, install: InstallPackages) -> Session:
-    """Return the session of a job that is started from the copy."""
+    """Return the session of a job started from the copy."""
     old, target = session.target.prefix, session.target
     python = install.copy / "bin" / target.python.name
     machine = replace(session.machine, environ=_activated(session.machine.environ, old, install.copy))
@@ -40,7 +40,7 @@ def in_copy(session: Session, install: InstallPackages) -> Session:
 
 
 def words(session: Session, install: InstallPackages) -> Iterator[str]:
-    """Return what was done, where the lock file is, and what a launch script that names its interpreter also needs."""
+    """Describe what was done, where the lock file is, and what to change in a launch script that names its interpreter."""
     yield from install.why
     yield f"lock file: {install.lock_file}"
     target = session.target
@@ -50,7 +50,7 @@ def words(session: Session, install: InstallPackages) -> Iterator[str]:
 
 
 def shown_once(repair: Repair, others: Sequence[Repair]) -> Repair:
-    """Return whether a planned installation was already shown for another rule, and is not shown again."""
+    """Omit the text of a planned installation that was already shown for another rule."""
     first = next(
         (other for other in others if other.changes == repair.changes and other.outcome == repair.outcome),
         None,
@@ -61,7 +61,7 @@ def shown_once(repair: Repair, others: Sequence[Repair]) -> Repair:
 
 
 def _in_place(change: Change) -> Change:
-    """Install into the environment itself. A whole system cannot be kept for undo: there it is a command."""
+    """Install into the environment itself. For a system-wide Python, which cannot be saved for undo, it is a command."""
     if not isinstance(change, InstallPackages):
         return change
     there = replace(change, copy=change.environment)

@@ -1,4 +1,4 @@
-"""The job's variables while repairs are tried one after the other."""
+"""The job's variables while repairs are tried in turn."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _JUDGED = frozenset({"pass", "warn", "fail"})
 class JobEnvironment:
     """The intended content of the files of `--output-env DIR`.
 
-    `written` is what an earlier run wrote there, `sign` identifies an environment that has it, `found` is this run's
-    environment without it. Every look sees `held`, set by repairs of this run, and `kept`, set by an earlier run for rules
-    that were not judged now. `waiting` are an earlier run's variables whose repair is still to be tried, or is not requested
-    now: they stay in the files, except those that are `needless`.
+    `written` is what an earlier run wrote there, `sign` identifies an environment that sourced it, and `found` is
+    this run's environment without it. Each examination has `held`, set by repairs of this run, and `kept`, set by an
+    earlier run for rules that were not judged now. `waiting` are an earlier run's variables whose repair is still to
+    be tried, or is not requested now. They stay in the files, except for those that are `needless`.
     """
 
     files: EnvFiles
@@ -50,7 +50,7 @@ class JobEnvironment:
     needless: frozenset[str] = frozenset()
 
     def as_found(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return an environment without what the files set: only then does a variable prove necessary or not."""
+        """Return an environment without what the files set: only that shows whether a variable is necessary."""
         return without(environ, self.written, self.sign)
 
     def as_started(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -64,11 +64,11 @@ class JobEnvironment:
         return tuple(replace(every[name], instead_of=self._had(every[name])) for name in sorted(every))
 
     def changes(self) -> list[Change]:
-        """Return the changes that make the files hold `entries`. Raises Refused when a file there is not ours."""
+        """Return the changes that make the files contain `entries`. Raises Refused if a file there is not ours."""
         return self.files.changes(self.entries, self.found)
 
     def as_planned(self, seen: Collection, *, applied: bool) -> EnvironmentFiles:
-        """Return the files for the report: what they hold, or would, and how they are used."""
+        """Return the files for the report: what they contain, or would contain, and how to use them."""
         to_write = not applied and (self.entries or self.written)
         diff = "".join(map(diff_of, self.changes())) if to_write else ""
         return EnvironmentFiles(
@@ -80,7 +80,7 @@ class JobEnvironment:
         )
 
     def judged(self, report: Report) -> JobEnvironment:
-        """Sort what an earlier run wrote by a report on `found`: what no rule needs any more is needless."""
+        """Sort an earlier run's entries by a report on `found`: entries that no rule needs any more are needless."""
         judged = {result.code for result in report.results if result.status in _JUDGED}
         found = {(result.code, finding.fix) for result, finding in report.findings()}
         kept = [
@@ -95,7 +95,7 @@ class JobEnvironment:
         return replace(self, kept=tuple(kept), waiting=waiting).giving_up(not_requested)
 
     def holding(self, entries: Iterable[Entry]) -> JobEnvironment:
-        """Return the same with these entries. Raises Refused, with both reasons, when one of them conflicts."""
+        """Return the same with these entries. Raises Refused, with both reasons, if one of them conflicts."""
         job = self
         for entry in entries:
             held, kept = ({old.name: old for old in olds} for olds in (job.held, job.kept))
@@ -114,13 +114,13 @@ class JobEnvironment:
         return replace(self, needless=self.needless.union(names))
 
     def settled(self) -> JobEnvironment:
-        """Return the same without what is needless."""
+        """Return the same without needless entries."""
         return replace(
             self, waiting=tuple(entry for entry in self.waiting if entry.name not in self.needless)
         )
 
     def _as_data(self, entry: Entry) -> dict[str, Any]:
-        """Return one variable for JSON; `ray` is its value in the `runtime_env`, None where that cannot hold it."""
+        """Return one variable for JSON. `ray` is its value in the `runtime_env`, None if that cannot contain it."""
         held = not envfile_ray.left_out(entry)
         return {
             "name": entry.name,
@@ -132,7 +132,7 @@ class JobEnvironment:
         }
 
     def _had(self, entry: Entry) -> str | None:
-        """Return the environment's former value, as far as a file may hold it; an earlier run's where it has none now."""
+        """Return the environment's former value, if a file may contain it; the one recorded by an earlier run if it has none now."""
         value = self.found.get(entry.name)
         if value is None or entry.prepend:
             return entry.instead_of
@@ -140,15 +140,15 @@ class JobEnvironment:
 
 
 def begin_from(machine: Machine, folder: Path | None) -> JobEnvironment | None:
-    """Begin with what an earlier run wrote to the folder of `--output-env`, None when there is no such folder.
+    """Begin with what an earlier run wrote to the folder of `--output-env`; None without that option.
 
-    Raises UsageError when a file there is not ours.
+    Raises UsageError if a file there is not ours.
     """
     if folder is None:
         return None
     files = EnvFiles(Path(os.path.abspath(machine.cwd / folder)))
     if why := why_not_writable(machine, str(files.folder)):
-        raise UsageError(f"--output-env {folder}: {why}; name another folder, it need not exist")
+        raise UsageError(f"--output-env {folder}: {why}; choose another folder, which need not exist")
     try:
         earlier, sign = files.entries(), files.sign
     except Refused as error:
@@ -162,7 +162,7 @@ def with_variables(
 ) -> tuple[Plan, JobEnvironment]:
     """Return a plan without the variables that no package would read, and the job's environment with the rest.
 
-    Raises Refused when no file may hold one of them, when `others` conflict with it, or when nothing is left to do.
+    Raises Refused if no file may contain one of them, if one conflicts with `others`, or if nothing is left to do.
     """
     entries: dict[str, Entry] = {}
     for variable in plan.variables:
@@ -184,7 +184,7 @@ def with_variables(
 
 
 def _unread(names: Sequence[str], seen: Collection) -> dict[str, str]:
-    """Return the variables that no installed package reads, each with a sentence."""
+    """Return the variables that no installed package reads, each with a reason."""
     target = seen.get(Target)
     if isinstance(target, Unknown):
         return {}
@@ -194,7 +194,7 @@ def _unread(names: Sequence[str], seen: Collection) -> dict[str, str]:
 
 
 def _override(verl: VerlTrees | Unknown) -> str:
-    """Return how verl's command line passes a variable to the workers, "" when this verl passes none on (before 0.6.0)."""
+    """Return how verl's command line passes a variable to the workers, "" if this verl passes none (before 0.6.0)."""
     if isinstance(verl, Unknown):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""What a plan changes besides what it names, and what undo could not restore of that."""
+"""Side effects of a plan, and what undo could not restore of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.changes import links
 def notes(
     changes: Iterable[Change], environment: Path, journal: Path, *, through_links: bool
 ) -> tuple[str, ...]:
-    """Return sentences for a plan about `environment`, journalled in the folder `journal`, each once."""
+    """Return sentences, without duplicates, for a plan about `environment` with its journal in the folder `journal`."""
     found: dict[str, None] = {}
     for change in changes:
         if isinstance(change, ReplaceFile):
@@ -37,8 +37,8 @@ def _about(path: Path, environment: Path, journal: Path, *, through_links: bool)
         return
     if stat.S_ISREG(seen.st_mode) and seen.st_nlink > 1 and not _same_disk(file, journal):
         yield (
-            f"{file} is one of {seen.st_nlink} hard links to its content: the others keep it, and as the journal {journal} lies "
-            f"on another disk, undo gives back bytes, mode, owner and times, but cannot join them again"
+            f"{file} is one of {seen.st_nlink} hard links to its content: the others keep it, and since the journal {journal} is "
+            f"on another disk, undo restores bytes, mode, owner and times, but not the link"
         )
 
 
@@ -47,11 +47,11 @@ def _shared_tree(file: Path, environment: Path) -> str:
     tree = _package_of(file)
     others = links.using(tree, environment)
     who = ", ".join(map(str, others)) + " and every" if others else "every"
-    return f"{tree} lies outside of {environment}: {who} other environment that uses it will change too"
+    return f"{tree} is outside {environment}: {who} other environment that uses it will change too"
 
 
 def _package_of(file: Path) -> Path:
-    """Return the outermost package folder around a source."""
+    """Return the outermost package folder of a source."""
     folder = file.parent
     while os.path.exists(folder.parent / "__init__.py"):
         folder = folder.parent

@@ -1,4 +1,4 @@
-"""Plans: what each fix would do about the findings of a report, shown for people. Nothing is carried out here."""
+"""Plans: what each fix would do about the findings of a report, for people to read. Nothing is carried out here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from verl_doctor.toolkit.text import counted
 
 @dataclass(frozen=True)
 class Plan:
-    """What one fix would do about the findings of one rule that the same changes repair.
+    """What a fix would do about those findings of a rule that the same changes repair.
 
     `left_out` lists the requested variables that no package would read.
     """
@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def safety(self) -> Safety:
-        """The declared safety, unless a change is unsafe by type."""
+        """The fix's declared safety, unless a change is unsafe by type."""
         return safety_of(self.fix.safety, list(self.changes))
 
     def ended(

@@ -17,10 +17,10 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target, journal_homes
 
 Name = tuple[Path, str]
-"""A transaction: the journal's folder, and its number there."""
+"""A transaction: the folder of its journal, and its number there."""
 
 _OVER = frozenset({"undone", "failed"})
-# The state of a run whose parts are in several states: the first of these.
+# A run whose parts have different states has the first of these.
 _STATES: tuple[State, ...] = ("in progress", "interrupted", "applied", "undone", "failed")
 
 
@@ -28,9 +28,9 @@ _STATES: tuple[State, ...] = ("in progress", "interrupted", "applied", "undone",
 class Recorded:
     """Changes made and undone together, and the journal that holds the first part.
 
-    `here` is whether it concerns the target. `parts` are its transactions, in order: one run of the doctor may change several
-    things one after the other, in files that belong to several journals. `transaction` is all of them as one, under the first
-    one's number.
+    `here` is whether it concerns the target. `parts` are its transactions, in order: one run of the doctor may make
+    several changes in turn, to files that belong to several journals. `transaction` combines them under the number of
+    the first.
     """
 
     home: Path
@@ -39,7 +39,7 @@ class Recorded:
     parts: tuple[Name, ...] = ()
 
     def is_called(self, number: int) -> bool:
-        """Return whether this is the number of one of its parts."""
+        """Return whether one of its parts has this number."""
         return any(int(part) == number for _, part in self.parts)
 
     @property
@@ -55,7 +55,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class History:
-    """Everything in a target's journals, oldest first, and what is wrong with unreadable ones."""
+    """Everything in a target's journals, oldest first, and why some journals are unreadable."""
 
     changes: tuple[Recorded, ...]
     damaged: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class History:
         return tuple(recorded for recorded in self.changes if not recorded.here)
 
     def standing(self, *, everything: bool) -> tuple[Recorded, ...]:
-        """Return the target's changes that are in place and can be undone, newest first: `everything`, or only the last."""
+        """Return the target's changes that can still be undone, newest first: `everything`, or only the last."""
         found = [recorded for recorded in reversed(self.here) if recorded.transaction.state not in _OVER]
         if not everything:
             return tuple(found[:1])
@@ -96,7 +96,7 @@ def history(target: Target, machine: Machine) -> History:
         is_targets = home == own and os.path.realpath(target.prefix) in roots
         for transaction in found:
             paths = [path for change in transaction.changes for path in change.paths]
-            # Commands name no files, and files of variables lie anywhere: both are about their journal's environment.
+            # Commands name no files, and environment files may be anywhere. Both concern their journal's environment.
             here = (
                 is_targets
                 or transaction.run.environment == os.path.realpath(target.prefix)
@@ -107,7 +107,7 @@ def history(target: Target, machine: Machine) -> History:
 
 
 def _runs(found: Iterable[tuple[Path, Transaction, bool]]) -> Iterator[Recorded]:
-    """Group the parts of each run. A transaction without a run stands alone."""
+    """Group the parts of each run. A transaction without a run is a group by itself."""
     groups: dict[object, list[tuple[Path, Transaction, bool]]] = {}
     for run in found:
         home, transaction, _ = run
@@ -123,7 +123,7 @@ def _runs(found: Iterable[tuple[Path, Transaction, bool]]) -> Iterator[Recorded]
 
 
 def as_one(parts: Sequence[Transaction]) -> Transaction:
-    """Return the transactions of one run, in order, as one. Where several changed the same file, the last counts."""
+    """Combine the transactions of one run, in order. If several changed the same file, the last counts."""
     first = parts[0]
     changes = {
         (change.path, change.kind if not change.paths else ""): change
@@ -162,10 +162,10 @@ def parts_of(home: Path, number: str) -> tuple[Name, ...]:
     )
 
 
-def take_back(
+def undo_runs(
     runs: Iterable[Sequence[Name]], named: Sequence[Path] = ()
 ) -> tuple[list[Transaction], list[str]]:
-    """Undo these runs, each by its parts; return what was undone, and why others were not. A refusal does not stop the rest.
+    """Undo these runs. Return what was undone, and why others were not: a refusal does not stop the rest.
 
     `named` are the trees that the user names.
     """
@@ -182,15 +182,15 @@ def take_back(
     return done, refused
 
 
-def undone_words(transaction: Transaction) -> Iterator[str]:
-    """Return what was undone, and the current state of each of its files."""
+def undone_lines(transaction: Transaction) -> Iterator[str]:
+    """Describe what was undone, and the current state of each of its files."""
     about = f"{transaction.fix} for {transaction.code} of {transaction.time}"
     yield f"undone {transaction.id}: {about}"
     yield from (f"  {change.path}: {change.now}" for change in transaction.changes)
 
 
 def _roots(target: Target, machine: Machine) -> Iterator[Path]:
-    """Return folders whose files belong to the target: the named verl; otherwise the environment and its verl."""
+    """Return the folders whose files belong to the target: the given verl, otherwise the environment and its verl."""
     if target.verl is not None:
         yield target.verl
     if target.chosen_by == "--python" or target.verl is None:
@@ -207,5 +207,5 @@ def _is_below(path: str, roots: Iterable[str]) -> bool:
 
 
 def _lies_in(path: str, folder: str) -> bool:
-    """Return whether it lies directly in the current folder. What lies deeper may belong to anything."""
+    """Return whether a path is directly in the folder. Deeper paths may belong to anything."""
     return str(Path(path).parent) == folder

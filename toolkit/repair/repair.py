@@ -1,4 +1,4 @@
-"""Repairs: plans from findings, applies one fix at a time, looks again, and reports the results."""
+"""Repairs: makes plans from findings, applies one fix at a time, examines again, and reports the results."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from verl_doctor.toolkit.target import journal_home, journal_homes
 
 NO_FOLDER = "it needs a variable in the job's environment: --output-env DIR writes it into a file to source and one for Ray"
 _MOST_REFUSALS = 3  # of plans for one file
-_DEAR = frozenset({"gpu"})
+_COSTLY = frozenset({"gpu"})
 _SETTLED = "environment-files"
 _NOT_JUDGED = frozenset({"error", "skipped"})
-_LATER = "it comes to light after those above"
+_LATER = "it only appears after the repairs above"
 _UNSAFE = "it installs packages, cannot be undone, or changes what the job does; see it with verl-doctor fix, and add --unsafe to have it done"
 
 
 @dataclass(frozen=True)
 class _Work:
-    """A run of repairs: what is examined, what is permitted, and the job's environment so far.
+    """A run of repairs: what is examined, what is allowed, and the job's environment so far.
 
-    Without `job` no variable is set. `seen` is the last look, None when something was changed since. All that is applied
-    belongs to `run`, which is undone under the `name` of its first change.
+    Without `job`, no variable is set. `seen` is the last examination, None if something has changed since. All
+    applied changes belong to `run`, which is undone under the `name` of its first change.
     """
 
     session: Session
@@ -59,12 +59,12 @@ class _Work:
         return journal_home(self.session.target, places, about_environment=True)
 
     def notes(self, plan: Plan) -> tuple[str, ...]:
-        """Return what else this plan changes, and what undo could not restore of it."""
+        """Return the side effects of this plan, and what undo could not restore of them."""
         prefix = self.session.target.prefix
         return notes(plan.on_disk, prefix, self.home(plan.on_disk), through_links=self.through_links)
 
     def apply(self, changes: Sequence[Change], fix: str, code: str) -> Transaction | None:
-        """Carry changes out as a part of this run. Raises Refused."""
+        """Apply changes as part of this run. Raises Refused."""
         return apply.apply(
             changes, self.home(changes), fix=fix, code=code, run=self.run, through_links=self.through_links
         )
@@ -73,10 +73,10 @@ class _Work:
         """Return the work, named after the first transaction that was applied."""
         return self if done is None or self.name else replace(self, name=f"{home}/{done.id}")
 
-    def looked(self, known: Mapping[type, Any] | None = None) -> tuple[_Work, Collection, Report]:
-        """Look at everything, as a job with the variables set so far sees it: again when something was changed.
+    def examined(self, known: Mapping[type, Any] | None = None) -> tuple[_Work, Collection, Report]:
+        """Examine everything, with the job's variables set so far, unless nothing has changed since the last examination.
 
-        Facts that are `known` are not observed again.
+        `known` facts are not collected again.
         """
         if self.seen is not None:
             return self, *self.seen
@@ -86,13 +86,13 @@ class _Work:
         return replace(self, seen=seen), *seen
 
     def using(self, copy: InstallPackages | None) -> _Work:
-        """Look the same way at a copy of the environment, as a job that is started from there sees it."""
+        """Return the work on a copy of the environment, from which the job will be started."""
         if copy is None or copy.in_place:
             return self
         return replace(self, session=installs.in_copy(self.session, copy), seen=None)
 
     def may_do(self, plan: Plan) -> bool:
-        """Return whether the user permitted this."""
+        """Return whether the user allowed this plan."""
         return not plan.refusal and (plan.safety == "safe" or (plan.safety == "unsafe" and self.unsafe))
 
 
@@ -105,7 +105,7 @@ def show(
     through_links: bool = False,
     in_place: bool = False,
 ) -> Report:
-    """Plan every repair and change nothing. With `job`, the files of the job's environment are planned too."""
+    """Plan every repair without changing anything. With `job`, also plan the files of the job's environment."""
     work = _Work(
         session,
         unsafe=False,
@@ -157,14 +157,14 @@ def carry_out(
     through_links: bool = False,
     in_place: bool = False,
 ) -> Report:
-    """Apply the safe fixes (with `unsafe`: those too), each followed by a fresh look, and judge everything again.
+    """Apply the safe fixes, and the `unsafe` ones if requested, each followed by a new examination.
 
-    A fix is undone when something about what it changed fails that did not fail before, unless a fix that may be applied exists for
-    that too: one fault hides the next. Faults that emerge this way are repaired in turn. GPU trials are repeated for the repair of
-    their own rule, and at the end. With `job`, variables are written to its files, and every look sees them as a job does
-    that is started after sourcing these. All of it is one run, which one `undo` reverts. A link out of the environment
-    becomes a private copy unless the changes go `through_links`. Packages go into a copy of the environment, which is what is
-    examined from then on, or `in_place`.
+    A fix is undone if it causes a new failure, unless that failure has an applicable fix of its own: one fault may
+    hide the next, and newly revealed faults are repaired in turn. GPU trials are repeated only after a repair for
+    their own rule, and at the end. With `job`, variables are written to its files, and each examination has the
+    environment of a job that is started after sourcing them. Everything is one run, which one `undo` reverts. A link
+    out of the environment becomes a private copy unless the changes go `through_links`. Packages are installed into a
+    copy of the environment, which is examined from then on, or `in_place`.
     """
     run = new_run(journal_homes(session.target), session.target.prefix)
     work = _Work(
@@ -180,7 +180,7 @@ def carry_out(
         work = replace(work, seen=None)
     repairs: list[Repair] = []
     done: set[tuple[Fix, str]] = set()
-    while waiting := [pair for pair in _wanted(session, report) if pair not in done]:
+    while waiting := [pair for pair in _fixes_of(session, report) if pair not in done]:
         fix, code = waiting[0]
         done.add((fix, code))
         if fix.safety == "unsafe" and not unsafe:
@@ -189,20 +189,20 @@ def carry_out(
             attempted, report, work = _attempt_all(work, fix, code)
             repairs += attempted
     repairs += _settle(work)
-    if repairs and session.selection.costs & _DEAR:
+    if repairs and session.selection.costs & _COSTLY:
         work = replace(work, seen=None)
-    work, collection, report = work.looked()
+    work, collection, report = work.examined()
     files = work.job.settled().as_planned(collection, applied=True) if work.job else None
     return with_repairs(report, repairs, applied=True, environment=files)
 
 
-def _wanted(session: Session, report: Report) -> Iterable[tuple[Fix, str]]:
-    """Return the fixes that findings name, with the rules that found them, each once."""
+def _fixes_of(session: Session, report: Report) -> Iterable[tuple[Fix, str]]:
+    """Return the fixes of all findings with the codes of their rules, without duplicates."""
     return dict.fromkeys((fix, result.code) for result, _, fix in fixable(session, report))
 
 
 def exit_code(report: Report) -> ExitCode:
-    """0 when everything attempted is repaired and no error is left, 1 when not, 3 when nothing proves that there is none."""
+    """Return 0 if everything attempted is repaired and no error is left, 1 if not, 3 if it is unknown whether errors are left."""
     attempted = [repair for repair in report.repairs or () if repair.outcome != "not attempted"]
     if report.verdict == "failures" or any(repair.outcome != "repaired" for repair in attempted):
         return ExitCode.FAILED
@@ -210,15 +210,15 @@ def exit_code(report: Report) -> ExitCode:
 
 
 def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report, _Work]:
-    """Plan, apply and look again until this fix has nothing new to do about this rule; also return the last report.
+    """Plan, apply and examine until this fix has nothing new to do for this rule. Also return the last report.
 
-    What it cannot do after it repaired all errors of the rule is no failure: it is listed as not attempted. A file that
-    somebody else keeps changing has a new plan at each look; it is given up after a few.
+    A refusal after all errors of the rule were repaired is not a failure: it is listed as not attempted. A file that
+    another process keeps changing has a new plan each time; it is given up after a few attempts.
     """
     tried: dict[Plan, Repair] = {}
     refused: Counter[str] = Counter()
     while True:
-        work, collection, before = work.looked()
+        work, collection, before = work.examined()
         planned = plans(work.session, collection, before)
         waiting = [
             plan
@@ -250,7 +250,7 @@ def _attempt(
     if plan.refusal:
         return plan.ended("refused"), work
     if plan.safety == "manual":
-        return plan.ended("not attempted", "this one is for you to run"), work
+        return plan.ended("not attempted", "you have to run this command yourself"), work
     if not work.may_do(plan):
         return plan.ended("not attempted", _UNSAFE), work
     if plan.variables and work.job is None:
@@ -258,13 +258,13 @@ def _attempt(
     original = work
     plan = installs.placed(plan, in_place=work.in_place)
     install = installs.of(plan)
-    if install is not None:  # with all possible trials, on both sides
-        work, seen, before = replace(work, session=work.session.at_cost("live"), seen=None).looked()
+    if install is not None:  # before and after, with all possible trials
+        work, seen, before = replace(work, session=work.session.at_cost("live"), seen=None).examined()
     try:
         plan, job = _with_variables(work, plan, planned, seen)
         changes = [*plan.on_disk, *(job.changes() if job is not None and plan.variables else ())]
         home = work.home(changes)
-        notes_of_plan = work.notes(plan)  # before the links are gone
+        notes_of_plan = work.notes(plan)  # before the links are removed
         if install is not None:
             notes_of_plan = (*notes_of_plan, *installs.words(work.session, install))
         blame = blame_of(work.session, plan, paths_of(changes))
@@ -272,30 +272,35 @@ def _attempt(
     except apply.Refused as error:
         return plan.ended("refused", str(error)), original
     work = work.using(install)
-    after, collection, report = replace(work, job=job, seen=None).looked(_dear(work.session, plan, seen))
+    after, collection, report = replace(work, job=job, seen=None).examined(
+        _costly_facts(work.session, plan, seen)
+    )
     work = work.named(home, done)
     name = work.name if done else None
     after = replace(after, name=work.name)
     why = _not_repaired(plan, before, report)
-    look = _Look(work.session, blame, seen, collection, work.unsafe)
-    new_errors = look.helpless(collection, report) - look.helpless(seen, before)
+    look = _Comparison(work.session, blame, seen, collection, work.unsafe)
+    new_errors = look.unrepaired_errors(collection, report) - look.unrepaired_errors(seen, before)
     if why and plan.variables and not _more_errors(plan, before, report):
         del new_errors[plan.code]
     if worse := look.worse(before, report, new_errors):
-        return _take_back(plan, home, done, worse, name), _without(original.named(home, done), plan)
+        return _undo(plan, home, done, worse, name), _without(original.named(home, done), plan)
     if why and install is not None:
-        return _take_out(plan, home, done, why, name), replace(original, seen=None)
+        return _undo_useless(plan, home, done, why, name), replace(original, seen=None)
     if why and plan.variables:
-        return _take_out(plan, home, done, why, name), _without(work, plan)
+        return _undo_useless(plan, home, done, why, name), _without(work, plan)
     return plan.ended("still failing" if why else "repaired", why, name, notes_of_plan), after
 
 
-def _dear(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:
-    """Return what is observed for rules that need a GPU, but not for this plan's rule: it is observed again at the end."""
+def _costly_facts(session: Session, plan: Plan, seen: Collection) -> dict[type, Any]:
+    """Return the costly facts that need not be collected again now: those that this plan's rule does not read.
+
+    They are collected again at the end.
+    """
     checks, collectors = session.registry.checks, session.registry.collectors
     own = beyond([check for check in checks if check.code == plan.code], collectors, frozenset())
-    dear = beyond(checks, collectors, frozenset(get_args(Cost)) - _DEAR)
-    return {fact: seen.get(fact) for fact in dear - own if seen.has(fact)}
+    costly = beyond(checks, collectors, frozenset(get_args(Cost)) - _COSTLY)
+    return {fact: seen.get(fact) for fact in costly - own if seen.has(fact)}
 
 
 def _with_variables(
@@ -309,13 +314,13 @@ def _with_variables(
 
 
 def _without(work: _Work, plan: Plan) -> _Work:
-    """Continue without a plan that did not help."""
+    """Return the work without a plan that did not help."""
     job = work.job and work.job.giving_up(variable.name for variable in plan.variables)
     return replace(work, job=job, seen=None)
 
 
 def _settle(work: _Work) -> list[Repair]:
-    """Remove from the files what no rule needs any more, and what did not help."""
+    """Remove from the files what no rule needs any more and what did not help."""
     if work.job is None:
         return []
     job = work.job.settled()
@@ -326,34 +331,34 @@ def _settle(work: _Work) -> list[Repair]:
     code = gone[0].reasons[0].code
     changes = job.changes()
     home = work.home(changes)
-    repair = Repair(_SETTLED, code, "Take out variables that are not needed any more", "safe", "repaired")
+    repair = Repair(_SETTLED, code, "Remove variables that are no longer needed", "safe", "repaired")
     try:
         done = work.apply(changes, _SETTLED, code)
     except apply.Refused as error:
         return [replace(repair, outcome="refused", reason=str(error))]
     name = (work.name or f"{home}/{done.id}") if done else None
-    why = "; ".join(f"{entry.name} was there for {' and '.join(map(str, entry.reasons))}" for entry in gone)
+    why = "; ".join(f"{entry.name} was set for {' and '.join(map(str, entry.reasons))}" for entry in gone)
     return [replace(repair, reason=why, transaction=name)]
 
 
 def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
-    """Return why the repair is not proven, or nothing: the rule must have run, and report less than before.
+    """Return why the repair is not proven, "" if it is: the rule must have run, and must report less than before.
 
-    Merely no longer offering the fix does not count as less.
+    A finding that only lost its fix still counts.
     """
     result = next(result for result in after.results if result.code == plan.code)
     if result.status not in {"pass", "warn", "fail"}:
         return f"{plan.code} could not be judged afterwards: {result.reason}"
     places = {_place(finding) for finding in _of(before, plan) if finding.fix == plan.fix.id}
     if _complaints(after, plan, places) >= _complaints(before, plan, places):
-        return f"{plan.code} still reports the same"
+        return f"{plan.code} still reports the same findings"
     return ""
 
 
 def _complaints(report: Report, plan: Plan, places: Container[str]) -> list[int]:
     """Count the errors, warnings and hints of the rule that offer this fix or are about these files.
 
-    Findings that emerge in other files are not this repair's.
+    New findings in other files are not this repair's.
     """
     counted = Counter(
         finding.severity
@@ -364,7 +369,7 @@ def _complaints(report: Report, plan: Plan, places: Container[str]) -> list[int]
 
 
 def _more_errors(plan: Plan, before: Report, after: Report) -> bool:
-    """Return whether the rule found more errors; an error that merely lost its fix does not count."""
+    """Return whether the rule found more errors. An error that only lost its fix is not new."""
     was, now = (
         sum(finding.severity == "error" for finding in _of(report, plan)) for report in (before, after)
     )
@@ -380,32 +385,32 @@ def _place(finding: Finding) -> str:
     return finding.location.path if finding.location else ""
 
 
-def _take_back(plan: Plan, home: Path, done: Transaction | None, worse: str, name: str | None) -> Repair:
+def _undo(plan: Plan, home: Path, done: Transaction | None, worse: str, name: str | None) -> Repair:
     if done is None:
         return plan.ended("still failing", worse)
     if not all(change.undoable for change in plan.changes):
-        return plan.ended("still failing", f"{worse}, and what was run cannot be undone", name)
+        return plan.ended("still failing", f"{worse}, and the command that was run cannot be undone", name)
     try:
         apply.undo(home, done.id)
     except apply.Refused as error:
-        return plan.ended("still failing", f"{worse}, and taking the repair back was refused: {error}", name)
+        return plan.ended("still failing", f"{worse}, and undoing it was refused: {error}", name)
     return plan.ended("made worse, undone", worse, name)
 
 
-def _take_out(plan: Plan, home: Path, done: Transaction | None, why: str, name: str | None) -> Repair:
-    """Remove variables and packages that did not help."""
+def _undo_useless(plan: Plan, home: Path, done: Transaction | None, why: str, name: str | None) -> Repair:
+    """Undo variables and packages that did not help."""
     if done is not None:
         try:
             apply.undo(home, done.id)
         except apply.Refused as error:
-            return plan.ended("still failing", f"{why}, and taking it back was refused: {error}", name)
+            return plan.ended("still failing", f"{why}, and undoing it was refused: {error}", name)
     what = "variables were removed" if plan.variables else "installation was undone"
     return plan.ended("still failing", f"{why}, so the {what}")
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What a repair is responsible for, and the results before and after it."""
+class _Comparison:
+    """The results before and after a repair, and what it is responsible for."""
 
     session: Session
     blame: Blame
@@ -413,8 +418,8 @@ class _Look:
     after: Collection
     unsafe: bool = False
 
-    def helpless(self, collection: Collection, report: Report) -> Counter[str]:
-        """How many errors each rule found that this repair is responsible for and that no fix of this run can repair."""
+    def unrepaired_errors(self, collection: Collection, report: Report) -> Counter[str]:
+        """Count, by rule, the errors that this repair is responsible for and that no fix of this run can repair."""
         return Counter(
             result.code
             for result, finding in report.findings()
@@ -424,13 +429,13 @@ class _Look:
         )
 
     def worse(self, before: Report, after: Report, new_errors: Counter[str]) -> str:
-        """Return what fails or breaks now because of this repair and did not before, or nothing."""
+        """Return what newly fails because of this repair, "" if nothing does."""
         was = {result.code: result.status for result in before.results}
         for code in new_errors:
             if was.get(code) not in _NOT_JUDGED:
                 return f"{code} found more errors after it"
         for result in after.results:
-            # Where a rule did not apply before, and now lacks a fact, no judgement was lost.
+            # If a rule did not apply before and now lacks a fact, no judgement was lost.
             silent = {*_NOT_JUDGED, "not_applicable"} if result.status == "skipped" else _NOT_JUDGED
             newly = result.status in _NOT_JUDGED and was.get(result.code) not in silent
             check = self.session.registry.check(result.code)
@@ -446,7 +451,7 @@ class _Look:
 def _has_remedy(
     session: Session, collection: Collection, code: str, finding: Finding, *, unsafe: bool
 ) -> bool:
-    """Whether a fix that this run may carry out has a plan for the finding."""
+    """Return whether a fix that this run may apply has a plan for the finding."""
     fix = session.registry.fix(finding.fix)
     if fix is None:
         return False

@@ -122,7 +122,7 @@ def test_a_value_that_was_not_read_is_not_renamed() -> None:
         (
             "run.sh",
             "VLLM_USE_V1=1 python -m verl.trainer.main_ppo a=1\n",
-            "without changing what stands around it",
+            "without changing the code around it",
         ),
         ("run.sh", "VLLM_USE_V1=1 \\\npython -m verl.trainer.main_ppo a=1\n", "part of a longer command"),
         ("env.json", '{"env_vars": {"VLLM_USE_V1": "1", "A": "b"}}', "JSON has no comments"),

@@ -133,7 +133,7 @@ def test_a_new_file_replaces_nothing(root: Path) -> None:
 
 
 def test_a_missing_file_cannot_be_replaced(root: Path) -> None:
-    with pytest.raises(Refused, match=r"gone.py does not exist any more"):
+    with pytest.raises(Refused, match=r"gone.py no longer exists"):
         put(root, ReplaceFile(root / "gone.py", b"old\n", b"new\n"))
 
 
@@ -296,9 +296,9 @@ def test_undo_in_any_order_leaves_no_folder_of_ours(root: Path) -> None:
 def test_undo_twice_says_so(root: Path) -> None:
     put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     undo(root / HOME)
-    with pytest.raises(Refused, match="nothing to undo: all was undone already"):
+    with pytest.raises(Refused, match="nothing to undo: everything is already undone"):
         undo(root / HOME)
-    with pytest.raises(Refused, match="0001 was undone already"):
+    with pytest.raises(Refused, match="0001 is already undone"):
         undo(root / HOME, "0001")
 
 

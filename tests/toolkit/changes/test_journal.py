@@ -106,7 +106,7 @@ def test_a_number_that_the_system_would_not_take_is_refused(root: Path, field: s
     document["changes"][0][field] = OUT_OF_RANGE[field]
     entry_of(root).write_text(json.dumps(document))
     for use in every_use(root):
-        with pytest.raises(Refused, match=r"entry\.json cannot be understood"):
+        with pytest.raises(Refused, match=r"entry\.json is invalid"):
             use()
 
 
@@ -115,7 +115,7 @@ def test_a_folder_with_a_time_out_of_range_is_refused(root: Path, field: str) ->
     document = json.loads(entry_of(root).read_text())
     document["around"][0][field] = 10**60
     entry_of(root).write_text(json.dumps(document))
-    with pytest.raises(Refused, match=r"entry\.json cannot be understood"):
+    with pytest.raises(Refused, match=r"entry\.json is invalid"):
         history(root / "home")
 
 
@@ -124,7 +124,7 @@ def test_a_field_of_the_wrong_kind_is_refused(root: Path, field: str) -> None:
     document = json.loads(entry_of(root).read_text())
     document["changes"][0][field] = CHANGED[field]
     entry_of(root).write_text(json.dumps(document))
-    with pytest.raises(Refused, match=r"entry\.json cannot be understood"):
+    with pytest.raises(Refused, match=r"entry\.json is invalid"):
         history(root / "home")
 
 
@@ -136,7 +136,7 @@ def test_a_header_of_the_wrong_kind_is_refused(root: Path, field: str, value: ob
     document = json.loads(entry_of(root).read_text())
     document[field] = value
     entry_of(root).write_text(json.dumps(document))
-    with pytest.raises(Refused, match=r"entry\.json cannot be understood"):
+    with pytest.raises(Refused, match=r"entry\.json is invalid"):
         history(root / "home")
 
 

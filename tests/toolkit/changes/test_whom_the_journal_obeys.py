@@ -159,7 +159,7 @@ def test_an_environments_journal_speaks_of_no_file_elsewhere(environment: Path, 
     (environment / "x").mkdir()
     forged(environment, "applied", spelt)
     for use in (lambda: undo(home(environment)), lambda: undo_together([(home(environment), "1")])):
-        with pytest.raises(Refused, match=r"speaks of .*bashrc, which lies outside of it.*--verl"):
+        with pytest.raises(Refused, match=r"names .*bashrc, which is outside it.*--verl"):
             use()
     assert outside.read_bytes() == b"new\n"
 
@@ -180,7 +180,7 @@ def test_a_forged_interruption_is_announced_and_left(
     outside.write_bytes(b"new\n")
     forged(environment, "applying", outside)
     apply([NewFile(environment / "b.py", b"")], home(environment), fix="f", code="C")
-    assert "was interrupted, and is left as it is" in capsys.readouterr().err
+    assert "was interrupted, and was not touched" in capsys.readouterr().err
     assert outside.read_bytes() == b"new\n"
 
 
@@ -205,6 +205,6 @@ def test_an_interruption_that_somebody_edited_is_announced(
 
 
 def test_a_change_outside_of_the_environment_is_not_journalled_in_it(environment: Path) -> None:
-    with pytest.raises(Refused, match="lies outside of it"):
+    with pytest.raises(Refused, match="is outside it"):
         apply([NewFile(environment.with_name("n"), b"")], home(environment), fix="f", code="C")
     assert not environment.with_name("n").exists()

@@ -46,7 +46,7 @@ def test_other_ways_to_write_it(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("excludes: [a,\n  b]\n", "env.yaml:1: the list goes over several lines"),
+        ("excludes: [a,\n  b]\n", "env.yaml:1: the list spans several lines"),
         ("excludes: a\n", "is not a list"),
         ("- a\n", "one name per line"),
         ("{}\n", "one name per line"),

@@ -63,9 +63,9 @@ def test_the_old_line_stays_as_a_comment_above_its_command() -> None:
 @pytest.mark.parametrize(
     ("script", "change", "why"),
     [
-        ("train a=1 a=1\n", WordEdit(1, "a=1", ("a=2",)), "does not stand there once"),
-        ("train a=1\n", WordEdit(2, "a=1"), "does not stand there once"),
-        ("cat <<EOF\na=1\nEOF\n", WordEdit(2, "a=1"), "does not stand there once"),
+        ("train a=1 a=1\n", WordEdit(1, "a=1", ("a=2",)), "does not occur there exactly once"),
+        ("train a=1\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
+        ("cat <<EOF\na=1\nEOF\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
         ("train a=1\n", WordEdit(1, "a=1", ("a=$(rm x",)), "not one word"),
         ("train a=1\n", WordEdit(1, "a=1", ("a=1; rm x",)), "not one word"),
         ("train a=1\r\n", WordEdit(1, "a=1"), "line ends of Windows"),

@@ -63,7 +63,9 @@ def test_two_folders_for_one_list_stand_there_together() -> None:
     "other", [Entry("A", "2", (NVCC,)), Entry("A", None, (NVCC,)), prepend("A", "1", NVCC)], ids=str
 )
 def test_two_that_disagree_are_refused_with_both_reasons(other: Entry) -> None:
-    with pytest.raises(Refused, match=r"A=1 is wanted by CUDA101 libcuda-link: one but .* CUDA133 cuda-home"):
+    with pytest.raises(
+        Refused, match=r"A=1 is required by CUDA101 libcuda-link: one but .* CUDA133 cuda-home"
+    ):
         united(Entry("A", "1", (LINK,)), other)
 
 

@@ -124,7 +124,7 @@ def test_the_copy_is_judged_and_the_environment_stays(prefix: Path) -> None:
     ("packages", "installs", "outcome", "reason"),
     [
         ("torn", 'cp "$1" "$top/packages"', "made worse, undone", "PKG902 found more errors after it"),
-        ("old 2", 'cp "$1" "$top/packages"', "still failing", "PKG901 still reports the same, so the installation was undone"),
+        ("old 2", 'cp "$1" "$top/packages"', "still failing", "PKG901 still reports the same findings, so the installation was undone"),
         ("new", "echo ERROR: no wheel; exit 1", "refused", "the installer failed: no wheel; everything is as it was"),
     ],
 )  # fmt: skip

@@ -328,7 +328,7 @@ def test_several_repairs_of_one_run_are_one_transaction(folder: Path) -> None:
     assert first is not None
     assert first == second
     home, _, number = first.rpartition("/")
-    done, refused = recorded.take_back([recorded.parts_of(Path(home), number)])
+    done, refused = recorded.undo_runs([recorded.parts_of(Path(home), number)])
     assert (len(done), refused) == (1, [])
     assert [(folder / name).read_text() for name in ("one", "two")] == ["bad", "bad"]
     # The next run has a number of its own.
@@ -360,8 +360,6 @@ def test_the_plan_names_what_else_would_change(folder: Path) -> None:
     assert f"{environment / 'one.py'} is a link to {folder / 'one'}: it becomes a private copy" in notes(
         through_links=False
     )
-    assert f"{folder / 'other'} and all others that lead there stay as they are" in notes(through_links=False)
+    assert f"{folder / 'other'} and all others that lead there do not change" in notes(through_links=False)
     assert f"{folder / 'other'} will change too" in notes(through_links=True)
-    assert f"{tree / 'verl'} lies outside of {environment}: every other environment" in notes(
-        through_links=False
-    )
+    assert f"{tree / 'verl'} is outside {environment}: every other environment" in notes(through_links=False)

@@ -263,7 +263,7 @@ def test_what_no_rule_asks_for_any_more_is_taken_out(job: Job) -> None:
     report = job.run({**job.sourced(found), "COLOUR": "yellow"})
     assert outcomes(report) == [("shrink", "repaired"), ("environment-files", "repaired")]
     taken_out = (report.repairs or ())[-1]
-    assert taken_out.reason == "COLOUR was there for ENV901 paint: red hurts; needed until somebody paints it"
+    assert taken_out.reason == "COLOUR was set for ENV901 paint: red hurts; needed until somebody paints it"
     assert "COLOUR" not in job.shell_file
     assert "unset SIZE" in job.shell_file
     assert report.verdict == "ok"
@@ -298,7 +298,9 @@ def test_what_does_not_help_is_taken_out_again(job: Job) -> None:
     )
     report = replace(job, fixes=(useless, SHRINK)).run({"SIZE": "1"})
     assert outcomes(report) == [("paint", "still failing"), ("shrink", "repaired")]
-    assert (report.repairs or ())[0].reason == "ENV901 still reports the same, so the variables were removed"
+    assert (report.repairs or ())[
+        0
+    ].reason == "ENV901 still reports the same findings, so the variables were removed"
     assert "BRUSH" not in job.shell_file
     assert not (job.folder / "a").is_symlink()
     assert job.ray_file == {}

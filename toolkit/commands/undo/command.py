@@ -25,8 +25,8 @@ from verl_doctor.toolkit.repair.recorded import (
     Recorded,
     history,
     parts_of,
-    take_back,
-    undone_words,
+    undo_runs,
+    undone_lines,
 )
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.target import Options, UsageError
@@ -156,12 +156,12 @@ def _hint(found: History) -> str:
 
 def _undone(runs: Iterable[Sequence[Name]], named: Sequence[Path]) -> int:
     """Undo them one by one, then report it."""
-    done, refused = take_back(runs, named)
+    done, refused = undo_runs(runs, named)
     for sentence in refused:
         _complain(sentence)
     try:
         for transaction in done:
-            for line in undone_words(transaction):
+            for line in undone_lines(transaction):
                 print(harmless(line))
         sys.stdout.flush()
     except OSError as error:
@@ -178,7 +178,7 @@ def _undone_on(nodes: RequestedNodes, options: Options, *, everything: bool) -> 
         others = cluster_undo.others(nodes, options, progress.show)
     code = _undone(_meant(_history(options), None, everything=everything), _trees(options))
     with nothing_on_stdout(), Progress() as progress:
-        outcomes = cluster_undo.take_back(others, everything=everything, watch=progress.show)
+        outcomes = cluster_undo.undo_runs(others, everything=everything, watch=progress.show)
     for line in outcomes.lines:
         print(harmless(line))
     for sentence in (*outcomes.refused, *outcomes.unknown):
