@@ -22,7 +22,7 @@ from typing import Any
 
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.rule import Check
-from verl_doctor.toolkit.system.secret import may_hold_secret, smells_of_secret
+from verl_doctor.toolkit.system.secret import may_hold_secret, suggests_secret
 
 FAMILIES = frozenset({"CUDA", "HOST", "NET", "ENV"})
 
@@ -167,7 +167,7 @@ def _written(document: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
 def _refuse_secrets(value: Any, place: str) -> None:
     if isinstance(value, dict):
         for name, inner in value.items():
-            if isinstance(inner, str) and inner and name not in _NAMES_OF_KEYS and smells_of_secret(name):
+            if isinstance(inner, str) and inner and name not in _NAMES_OF_KEYS and suggests_secret(name):
                 raise RefusedError(f"{place}: {name} may be a secret")
             _refuse_secrets(inner, f"{place}.{name}")
     elif isinstance(value, list):

@@ -69,7 +69,7 @@ def test_a_driver_that_does_not_answer_lets_no_rule_pass(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("why", "state"),
     [
-        ("NVML could not be queried: the process ended with status 0 before it had answered", "warn"),
+        ("NVML could not be queried: the process ended with status 0 without a result", "warn"),
         ("there is no libnvidia-ml.so.1; a container needs the driver capability 'utility'", "fail"),
     ],
 )

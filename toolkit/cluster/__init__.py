@@ -1,1 +1,1 @@
-"""Queries many nodes through Ray, ssh or srun, and judges their responses as one."""
+"""Queries many nodes through Ray, ssh or srun, and judges their responses together."""

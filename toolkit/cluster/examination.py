@@ -1,4 +1,4 @@
-"""Sources of an examination with several machines: other nodes, and facts files of nodes. Interim results are shown."""
+"""Sources of an examination of several machines: other nodes, or facts files of nodes. Interim results are shown."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from verl_doctor.toolkit.engine.examination import HERE, Look, Source, Watch
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.result import Report
 
-_OFTEN = 5.0  # seconds between two lines about interim results, where no terminal shows them continuously
+_OFTEN = 5.0  # seconds between two lines about interim results without a terminal
 
 
 @dataclass(frozen=True)
 class ReachedNodes(Source):
-    """The nodes reached through an open connection, judged as one fleet together with this machine."""
+    """Nodes reached through an open connection, judged together with this machine."""
 
     way: Way
 
@@ -35,16 +35,16 @@ class ReachedNodes(Source):
         return HERE
 
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
-        """Query, judge and fold."""
+        """Query and judge the nodes, and merge equal findings."""
         collection = look()
-        # Closed at once on an interrupt, so that what runs on the nodes is stopped.
+        # Closed immediately on an interrupt, which stops what runs on the nodes.
         with contextlib.closing(transport.responses(self.way, session, collection, watch)) as responses:
             return fleet.judge(responses, session, collection, _now_and_then(watch))
 
 
 @dataclass(frozen=True)
 class OtherNodes(Source):
-    """The nodes that the user named, or the Ray cluster's, together with this machine."""
+    """The nodes that the user named or those of the Ray cluster, together with this machine."""
 
     nodes: RequestedNodes
 
@@ -54,7 +54,7 @@ class OtherNodes(Source):
         return HERE
 
     def judge(self, session: Session, look: Look, watch: Watch) -> Report:
-        """Announce how the nodes are reached, then judge them. Raises CouldNotQuery when there is none to query."""
+        """Announce how the nodes are reached, then judge them. Raises CouldNotQuery if there is none to query."""
         way = transport.way_to(self.nodes, session, look())
         announce(way.description)
         return ReachedNodes(way).judge(session, look, watch)
@@ -81,12 +81,12 @@ class FactsFiles(Source):
         return replace(session, facts_file=self._first).look(known)
 
     def judge(self, session: Session, _look: Look, watch: Watch) -> Report:
-        """Judge the files and nothing of this machine. Raises UsageError when there is none."""
+        """Judge only the files, without this machine. Raises UsageError if there is none."""
         return fleet.judge_files(self.named, session, watch)
 
 
 def _now_and_then(watch: Watch) -> Watch:
-    """Pass everything to the progress line, and an occasional line to a log."""
+    """Pass interim results to the progress line, and now and then to a log."""
     last = time.monotonic()
 
     def watched(so_far: str) -> None:

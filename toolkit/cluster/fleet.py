@@ -1,6 +1,6 @@
-"""Judges many nodes as one: their responses in, one report out, in which equal results appear once.
+"""Judges many nodes and merges the results into one report, in which equal results appear once.
 
-Each response is judged on arrival and then dropped, so that memory does not grow with the nodes' output.
+Each response is judged on arrival and then dropped, so memory use does not grow with the number of nodes.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Gathering:
         self._one_with: dict[tuple[int, ...], NodeFacts] = {}
 
     def add(self, response: NodeResponse) -> None:
-        """Judge one node. Of a node that is queried again the first response counts."""
+        """Judge one node. If a node is queried again, its first response counts."""
         node = plain(response.node)
         if node in self._responded:
             return
         if response.missing or not response.facts:
-            self._missing[node] = response.missing or "it answered without any fact"
+            self._missing[node] = response.missing or "it responded without any fact"
             return
         self._missing.pop(node, None)
         self._responded.add(node)
@@ -84,11 +84,11 @@ class Gathering:
         return ", ".join(parts)
 
     def fleet(self) -> Fleet:
-        """Return the results of the nodes that responded, as far as they differ."""
+        """Return the values in which the nodes that responded differ."""
         return self._comparison.fleet(self._names)
 
     def nodes(self, fleet: Fleet) -> Nodes:
-        """Return how many responded and agree, and which did not respond."""
+        """Return how many nodes responded and agree, and which did not respond."""
         lost = tuple(self._missing)
         by_reason: dict[Finding, list[int]] = {}
         for number, reason in enumerate(self._missing.values()):
@@ -122,10 +122,10 @@ class Gathering:
 def judge(
     responses: Iterable[NodeResponse], session: Session, collection: Collection, watch: Watch = lambda _: None
 ) -> Report:
-    """Judge the nodes that respond, and this machine, which holds what belongs to the job: its script, its trees, its cluster.
+    """Judge the nodes that respond, and this machine, on which the job's script, trees and cluster are.
 
-    `collection` is a look at this machine that was begun with `session`; `watch` receives interim results. Findings without a
-    node are this machine's own.
+    `collection` holds this machine's facts, collected in `session`; `watch` receives interim results. Findings
+    without a node are about this machine.
     """
     session = session.at_cost("cluster")
     gathering = _gathered(responses, session, watch)
@@ -136,7 +136,7 @@ def judge(
     theirs = {result.code: result for result in gathering.results()}
     cluster = {check.code for check in session.registry.checks if check.cost == "cluster"}
     results = tuple(
-        result if code in cluster or code not in theirs else _together(result, theirs[code])
+        result if code in cluster or code not in theirs else _merged(result, theirs[code])
         for code, result in ours.items()
     )
     return replace(here, results=results, nodes=gathering.nodes(fleet))
@@ -145,12 +145,12 @@ def judge(
 def judge_nodes(
     responses: Iterable[NodeResponse], session: Session, chosen_by: str, watch: Watch = lambda _: None
 ) -> Report:
-    """Judge the nodes that respond, and nothing of this machine. `chosen_by` describes their selection in the report."""
+    """Judge only the nodes that respond, without this machine. `chosen_by` describes their selection in the report."""
     return report_on(_gathered(responses, session, watch), session, chosen_by)
 
 
 def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
-    """Return the report on the judged nodes alone: what is about one node, and what compares them."""
+    """Return the report on the judged nodes alone: the rules about single nodes, and those that compare nodes."""
     fleet = gathering.fleet()
     elsewhere = Unknown("the nodes were examined, not this machine")
     given = {part.fact: elsewhere for part in session.registry.collectors}
@@ -169,14 +169,14 @@ def report_on(gathering: Gathering, session: Session, chosen_by: str) -> Report:
 def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _: None) -> Report:
     """Judge facts files, one per node; in a folder all `*.json` in it.
 
-    A file that is named twice is one node; an unusable file counts as that node's missing response. Raises UsageError when a
-    file does not exist.
+    A file that is named twice is one node; an unusable file counts as that node's missing response. Raises UsageError
+    if a file does not exist.
     """
     several = (sorted(path.glob("*.json")) if os.path.isdir(path) else [path] for path in named)
     files = list({os.path.abspath(file): file for some in several for file in some}.values())
     if not files:
         raise UsageError(
-            f"{named[0]} holds no facts files: verl-doctor check --save-facts {named[0]}/NODE.json"
+            f"{named[0]} contains no facts files; create them with verl-doctor check --save-facts {named[0]}/NODE.json"
         )
     report = judge_nodes(responses_in(files), session, counted(len(files), "facts file"), watch)
     arguments = [word for path in named for word in ("--facts", str(path))]
@@ -184,7 +184,7 @@ def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _
 
 
 def responses_in(files: Sequence[Path]) -> Iterator[NodeResponse]:
-    """Return facts files as the responses of the nodes that they are named after: by path where two have the same name."""
+    """Return facts files as the responses of the nodes that they are named after; by path if two have the same name."""
     named = Counter(file.stem for file in files)
     for file in files:
         node = file.stem if named[file.stem] == 1 else str(file.with_suffix(""))
@@ -204,8 +204,8 @@ def _gathered(responses: Iterable[NodeResponse], session: Session, watch: Watch)
     return gathering
 
 
-def _together(ours: CheckResult, theirs: CheckResult) -> CheckResult:
-    """Merge one rule's results here and on the nodes. What the nodes report too is not repeated for this machine."""
+def _merged(ours: CheckResult, theirs: CheckResult) -> CheckResult:
+    """Merge one rule's results here and on the nodes. Findings that nodes also report are not repeated for this machine."""
     findings = (*without_repeated(ours.findings, theirs.findings), *theirs.findings)
     status = worst((ours.status, theirs.status))
     ended_so = [result for result in (ours, theirs) if result.status == status]

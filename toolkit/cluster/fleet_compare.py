@@ -1,4 +1,4 @@
-"""How nodes are compared, and counting their values."""
+"""Compares nodes by counting their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Values = tuple[tuple[tuple[str, str], str], ...]
 
 @dataclass
 class _Comparing:
-    """One comparison: how values are read from a node's facts, and which nodes have which."""
+    """One comparison: how values are read from a node's facts, and which nodes have which value."""
 
     subject: SubjectReader
     needs: tuple[Need, ...]
@@ -26,7 +26,7 @@ class _Comparing:
     nodes_by_values: dict[_Values, array[int]] = field(default_factory=dict)
 
     def add(self, node: int, facts: NodeFacts) -> None:
-        """Read one node. A node whose facts are unavailable has no values, which is no difference."""
+        """Read one node. A node with unavailable facts has no values, which does not count as a difference."""
         key = tuple(facts.numbers.get(need.fact, 0) for need in self.needs)
         (values,) = self.known.get(key) or self.known.put(key, (self._values(facts),))
         if values is not None:
@@ -52,13 +52,13 @@ class _Comparing:
                 if key in values or self.subject.lacking_counts:
                     by_value.setdefault(values.get(key, ""), []).extend(nodes)
             if len(by_value) > 1 and self.subject.nearly is not None:
-                by_value = _together(by_value, self.subject.nearly)
+                by_value = _merged(by_value, self.subject.nearly)
             if len(by_value) > 1 and not (self.subject.may_name and _names_nodes(by_value)):
                 yield key, by_value
 
 
 class Comparison:
-    """The nodes' values of what should be equal."""
+    """The nodes' values of everything that should be equal."""
 
     def __init__(self) -> None:
         self._comparing = [_Comparing(subject, needs_of(subject.read)) for subject in SUBJECTS]
@@ -71,7 +71,7 @@ class Comparison:
             comparing.add(node, facts)
 
     def fleet(self, names: Sequence[str]) -> Fleet:
-        """Return the values that are not the same everywhere."""
+        """Return the values that differ between nodes."""
         folds = _Folds(names)
         kinds = sorted(self._kinds.items(), key=lambda pair: (-len(pair[1]), pair[0]))
         differ: list[Subject] = []
@@ -93,7 +93,7 @@ class Comparison:
         )
 
 
-def _together(by_value: Mapping[str, list[int]], nearly: Nearly) -> dict[str, list[int]]:
+def _merged(by_value: Mapping[str, list[int]], nearly: Nearly) -> dict[str, list[int]]:
     """Return the same with nearly equal numbers merged."""
     shown = nearly.together(value for value in by_value if value)
     together: dict[str, list[int]] = {}
@@ -103,19 +103,19 @@ def _together(by_value: Mapping[str, list[int]], nearly: Nearly) -> dict[str, li
 
 
 def _names_nodes(by_value: Mapping[str, Sequence[int]]) -> bool:
-    """Return whether the values identify the nodes rather than being meant to be the same."""
+    """Return whether the values identify nodes, and are not meant to be equal."""
     return len(by_value) > max(2, sum(map(len, by_value.values())) / 2)
 
 
 def _unlike(usual: ReportedValue | None, by_value: Mapping[str, Sequence[int]]) -> Iterator[int]:
-    """Return the nodes outside the majority: all where there is none."""
+    """Return the nodes outside the majority; all if there is none."""
     for value, nodes in by_value.items():
         if usual is None or value != usual.value:
             yield from nodes
 
 
 class _Folds:
-    """Folds lists of nodes, each once: most subjects differ on the same nodes. Most nodes are not named."""
+    """Folds each list of nodes once, because most subjects differ on the same nodes. Most nodes are not named."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names

@@ -17,9 +17,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _KEPT = 64
-"""Distinct values of one fact, or results of one rule, that are remembered.
+"""How many distinct values of a fact, or results of a rule, are kept.
 
-What nodes share recurs within 64 others. What differs on each node never recurs, and must not be kept.
+Values that nodes share recur within 64 others. Values that differ on each node never recur, and must not be kept.
 """
 
 
@@ -46,7 +46,7 @@ class Recent(Generic[K, V]):
 
 
 class Shared:
-    """One distinct value of a fact. Equal texts have equal numbers as long as they are remembered."""
+    """One distinct value of a fact. Equal texts have equal numbers while they are kept."""
 
     def __init__(self, collector: Collector, text: str, number: int) -> None:
         self._collector = collector
@@ -78,7 +78,9 @@ class NodeFacts:
         return cast("F | Unknown", self._given.get(fact, _NOT_QUERIED))
 
 
-_NOT_QUERIED = Unknown("it needs the machine itself, and was not collected on the nodes", kind="not tried")
+_NOT_QUERIED = Unknown(
+    "it must be collected on the machine itself, and was not collected on the nodes", kind="not tried"
+)
 
 
 class FactStore:

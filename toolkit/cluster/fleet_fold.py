@@ -13,8 +13,8 @@ from verl_doctor.toolkit.system.node_names import fold
 
 _BINARY = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _BYTES: Mapping[str, float] = {**_BINARY, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
-# A number with a unit, a bare count, or a process in a path. A part of a word, a version, another path or an address is none of these,
-# and neither is what follows a name ("GPU 3", "Xid 79", "CUDA 12"): it is a name too.
+# A number with a unit, a bare count, or a process in a path. Not a part of a word, a version, another path or an
+# address, nor a number after a name ("GPU 3", "Xid 79", "CUDA 12"), which belongs to the name.
 _QUANTITY = re.compile(
     r"(?:(?<=/proc/)|(?<![\w.:/@+-]))(?P<number>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?"
     rf"(?P<unit> (?:{'|'.join(_BYTES)}|ms|s|h|days?|°C|W)\b(?!/)| ?%)?"
@@ -25,7 +25,7 @@ _NUMBERS = re.compile(r"\b[0-9a-f]*\d[0-9a-f]*\b|\d+", re.IGNORECASE)
 _HOLE = "\0"
 _ITS_NAME, _ITS_ADDRESS = "<its name>", "<its address>"
 _MOST = 6
-"""The number of similar findings of a rule beyond which, and beyond what any single node has, the rest are merged."""
+"""If a rule has more similar findings than this, and more than any single node has, the rest are merged."""
 
 _Quantity = tuple[float, str]
 """An amount in one unit of its kind, and as it is written."""
@@ -71,7 +71,7 @@ def folded(
         else:
             groups[cause] = _Group(1, finding, set(nodes), quantities, quantities, {finding.subject})
     entries: list[_FindingNodes] = [
-        (_in_words(cause, group, names, addresses), group.nodes) for cause, group in groups.items()
+        (_merged(cause, group, names, addresses), group.nodes) for cause, group in groups.items()
     ]
     for alike in (_identity, _message, _severity):
         entries = _bounded(entries, alike)
@@ -82,13 +82,13 @@ def folded(
 
 
 def without_repeated(some: Iterable[Finding], others: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return those that duplicate none of the others, whatever their numbers, places and nodes."""
+    """Return the findings that duplicate none of the others, regardless of numbers, places and nodes."""
     known = {_identity(finding) for finding in others}
     return tuple(finding for finding in some if _identity(finding) not in known)
 
 
 def _anonymous(finding: Finding, name: str, address: str) -> Finding:
-    """Return a node's finding without that node's name and address, so that it can equal another's."""
+    """Return a node's finding without the node's name and address, so it can equal another's."""
 
     def mask(text: str) -> str:
         for own, own_text in ((name, _ITS_NAME), (address, _ITS_ADDRESS)):
@@ -111,7 +111,7 @@ def _mapped(finding: Finding, change: Callable[[str], str]) -> Finding:
 
 
 def _with_holes(text: str, quantities: list[_Quantity]) -> str:
-    """Return the text without its quantities, which are added to `quantities`. A unit of bytes goes with its number."""
+    """Return the text without its quantities, which are added to `quantities`. A unit of bytes is part of the quantity."""
 
     def hole(match: re.Match[str]) -> str:
         unit = (match["unit"] or "").strip()
@@ -124,8 +124,8 @@ def _with_holes(text: str, quantities: list[_Quantity]) -> str:
     return _QUANTITY.sub(hole, text)
 
 
-def _in_words(cause: Finding, group: _Group, names: Sequence[str], addresses: Sequence[str]) -> Finding:
-    """Return a single finding unchanged, and repeated ones with ranges where quantities differ."""
+def _merged(cause: Finding, group: _Group, names: Sequence[str], addresses: Sequence[str]) -> Finding:
+    """Return a single finding unchanged, and merged ones with ranges if quantities differ."""
     if group.findings == 1:
         return group.finding
     ends = iter(list(zip(group.least, group.most, strict=True)))
@@ -141,7 +141,7 @@ def _in_words(cause: Finding, group: _Group, names: Sequence[str], addresses: Se
 
 
 def _common(subjects: Iterable[Subject | None]) -> Subject | None:
-    """Return the subject of merged findings: without its numbers where they differ, None where more differs."""
+    """Return the subject of merged findings, without numbers if these differ; None if more differs."""
     found = set(subjects)
     if len(found) > 1:
         found = {subject and _numberless(subject) for subject in found}
@@ -153,7 +153,7 @@ def _range(least: _Quantity, most: _Quantity) -> str:
 
 
 def _bounded(entries: Sequence[_FindingNodes], alike: Callable[[Finding], object]) -> list[_FindingNodes]:
-    """Return the same, but only a few of those that are alike, on most nodes; one of the rest represents the rest."""
+    """Return at most a few similar findings, those on most nodes, and one more that represents the rest."""
     groups: dict[object, list[_FindingNodes]] = {}
     for finding, nodes in entries:
         groups.setdefault(alike(finding), []).append((finding, nodes))
@@ -170,7 +170,7 @@ def _bounded(entries: Sequence[_FindingNodes], alike: Callable[[Finding], object
 
 def _representative(members: Sequence[_FindingNodes]) -> _FindingNodes:
     first, _ = members[0]
-    note = f"one of {len(members)} that are alike, with other words on other nodes"
+    note = f"one of {len(members)} similar findings, which differ between nodes"
     evidence = replace(first.evidence, found="; ".join(filter(None, (first.evidence.found, note))))
     return replace(first, evidence=evidence), set().union(*(nodes for _, nodes in members))
 
@@ -185,7 +185,7 @@ def _numberless(subject: Subject) -> Subject:
 
 
 def _identity(finding: Finding) -> object:
-    """Return what makes findings of one rule alike: their subject; where a plugin gives none, their text."""
+    """Return what findings of one rule must share to count as similar: the subject, or the text if a plugin sets none."""
     if finding.subject is not None:
         return finding.severity, _numberless(finding.subject)
     return _without_numbers(finding)

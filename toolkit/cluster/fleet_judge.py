@@ -1,4 +1,4 @@
-"""Judges many nodes: a rule is judged once for each distinct set of the facts that it reads, however many nodes have it."""
+"""Judges many nodes: each rule runs once for each distinct set of the facts that it reads, however many nodes have it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REASONS = 3  # reasons shown for one rule
 
 @dataclass
 class _Rule:
-    """A rule, and its results, each with the number of the first node that it holds for, until the next result's."""
+    """A rule and its results. Each has the number of its first node, and applies up to the node of the next result."""
 
     check: Check
     facts: tuple[type, ...]
@@ -35,7 +35,7 @@ class _Rule:
     seconds: float = 0.0
 
     def by_result(self, nodes: int) -> dict[CheckResult, list[int]]:
-        """Return which of so many nodes have which result."""
+        """Return which nodes have which result, for this number of nodes."""
         found: dict[CheckResult, list[int]] = {}
         ends = [*(first for first, _ in self.results[1:]), nodes]
         for (first, result), end in zip(self.results, ends, strict=True):
@@ -44,9 +44,9 @@ class _Rule:
 
 
 class NodeJudge:
-    """The rules that can be judged from one node's facts alone, and their results for the nodes so far.
+    """The rules about single nodes, and their results for the nodes so far.
 
-    For each node, only those rules are judged for which a fact, or a required rule, differs from the previous node.
+    For each node, only those rules run for which a fact or a required rule differs from the previous node.
     """
 
     def __init__(self, checks: Sequence[Check], selection: Selection, today: date) -> None:
@@ -81,7 +81,7 @@ class NodeJudge:
         self._nodes += 1
 
     def results(self, names: Sequence[str], addresses: Sequence[str]) -> tuple[CheckResult, ...]:
-        """Return one result per rule, over all nodes; equal findings become one that names the nodes."""
+        """Return one result per rule over all nodes. Equal findings become one that names the nodes."""
         wanted = [rule for rule in self._rules if rule.wanted and self._nodes]
         return tuple(
             replace(_joined(rule.by_result(self._nodes), names, addresses), seconds=rule.seconds)
@@ -89,7 +89,7 @@ class NodeJudge:
         )
 
     def _concerned_by(self, differ: frozenset[type]) -> list[_Rule]:
-        """Return the rules that read one of these facts, or require a rule that does, each after what it requires."""
+        """Return the rules that read one of these facts or require a rule that does, each after the rules that it requires."""
         concerned = self._concerned.get(differ)
         if concerned is None:
             codes: set[str] = set()
@@ -145,20 +145,20 @@ def _joined(
 
 
 def common(values: Iterable[T | None]) -> T | None:
-    """Return the common value of all of them, None when they differ."""
+    """Return the common value of all of them, None if they differ."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """Return the combined status of a rule with several: judged on some nodes counts as judged."""
+    """Return the combined status of a rule: judged on some nodes counts as judged."""
     return min(statuses, key=_WORST_FIRST.index)
 
 
 def _reason(
     by_reason: Mapping[tuple[Status, str], Sequence[int]], status: Status, names: Sequence[str]
 ) -> str:
-    """Return the reason for the rule's status; and the nodes where it could not be judged, with the reason there."""
+    """Return the reason for the rule's status, and the nodes where it could not be judged, with their reasons."""
     if len(by_reason) == 1:
         return next(iter(by_reason))[1]
     reasons = []

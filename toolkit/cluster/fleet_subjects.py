@@ -1,6 +1,6 @@
-"""What the nodes of one cluster should have in common: read from a node's facts, by kind and name of the subject.
+"""What the nodes of a cluster should have in common, read from a node's facts by kind and name of the subject.
 
-A reader is a function of facts, as a rule is; a node for which one of them is unknown is left out of the comparison.
+A reader is a function of facts, like a rule. A node with an unknown fact is left out of the comparison.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CLOCK = 1.0  # seconds
 Values = Mapping[tuple[str, str], str]
 """A node's values, by kind and name of the subject."""
 
-# Variables that a program on another node needs too, and of these the ones that name the node or its process.
+# Variables that a program on another node also needs, and those of them that name the node or its process.
 COMPARED = re.compile(
     r"(?:CUDA_|FLASHINFER_|FLASH_ATTENTION_|GLOO_|HF_|NCCL_|NVSHMEM_|OMP_|PYTHON|PYTORCH_|RAY_|TOKENIZERS_|TORCH|"
     r"TRANSFORMERS_|TRITON_|TP_SOCKET_IFNAME|UCX_|VERL_|VLLM_|LD_LIBRARY_PATH|LD_PRELOAD)"
@@ -47,14 +47,14 @@ OWN = re.compile(
 
 @dataclass(frozen=True)
 class Nearly:
-    """When two numbers count as equal: they differ by no more than a share of the lower one, or than an amount."""
+    """Defines when two numbers count as equal: they differ by at most a share of the lower one, or by at most an amount."""
 
     part: float
     amount: float
     show: Callable[[float], str]
 
     def together(self, values: Iterable[str]) -> dict[str, str]:
-        """Return for each number, as text, how the numbers that count as equal are shown."""
+        """Return, for each number as text, the common text of all numbers that count as equal to it."""
         groups: list[list[str]] = []
         for value in sorted(values, key=float):
             low = float(groups[-1][0]) if groups else 0
@@ -71,12 +71,12 @@ class Nearly:
 
 @dataclass(frozen=True)
 class SubjectReader:
-    """A reader of values.
+    """A reader of values, with the rules of their comparison.
 
-    `among_a_kind`: nodes are compared only with those that have the same kind of GPUs. `lacking_counts`: the absence of the
-    subject is a value. `nearly` means that the values are numbers, and defines which count as equal. `may_name`: where nearly
-    every node has a different value, it names the node, and is not compared. `weak`: nodes that differ only in this still
-    agree.
+    `among_a_kind`: nodes are compared only with nodes that have the same kind of GPUs. `lacking_counts`: the absence
+    of the subject is a value. `nearly`: the values are numbers, and this defines which count as equal. `may_name`: if
+    nearly every node has a different value, it names the node and is not compared. `weak`: nodes that differ only in
+    this still agree.
     """
 
     read: Callable[..., Values]
@@ -88,7 +88,7 @@ class SubjectReader:
 
 
 def gpus_of(facts: Facts) -> str:
-    """Return the kind of a node: the names of its GPUs, "" when it has none."""
+    """Return the kind of a node: the names of its GPUs, "" if it has none."""
     gpus = facts.get(Gpus)
     if isinstance(gpus, Unknown):
         return "" if isinstance(gpus, Absent) else UNSEEN
@@ -116,7 +116,7 @@ def _build(distribution: Distribution) -> str:
 
 
 def read_edited_files(records: Records) -> Values:
-    """Return the packages' files that are not as they were installed."""
+    """Return the packages' files that were edited after installation."""
     return {
         ("edited file", f"{drift.package}: {_inside(drift.path)}"): drift.sha256[:12] or drift.state
         for drift in records.drifts
@@ -124,7 +124,7 @@ def read_edited_files(records: Records) -> Values:
 
 
 def _inside(path: str) -> str:
-    """Return the part of a path that is the same wherever the environment lies."""
+    """Return the part of a path that does not depend on the environment's location."""
     return path.rpartition("-packages/")[2] or path
 
 
@@ -144,7 +144,7 @@ def _gpus(gpus: Gpus) -> Values:
 
 
 def compared_variables(variables: Variables) -> Values:
-    """Return what a program on another node needs too."""
+    """Return the variables that a program on another node also needs."""
     return {
         ("variable", name): value
         for name, value in variables.values.items()

@@ -1,4 +1,4 @@
-"""What is sent to a node without the doctor: its collectors' sources, with the pure Python packages that they need."""
+"""The parcel for a node without verl-doctor: the sources of the collectors, with the pure Python packages that they need."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ _PROGRAM = f"{_PACKAGE}.cluster.node_program"
 _REPAIR, _UNDO, _WARM = (f"{_PACKAGE}.cluster.node_{name}" for name in ("repair", "undo", "warm"))
 _IN_FEW = frozenset({_REPAIR, _UNDO, _WARM})
 _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
-# Dependencies of the doctor in pure Python. Of the others psutil and PyYAML come with Ray, and nothing else is needed to collect facts.
+# The doctor's dependencies in pure Python. Of the others, collectors need only psutil and PyYAML, which come with Ray.
 _PURE = ("dacite", "packaging", "platformdirs", "pynvml")
 
 
-# Collected once: the cluster's control store, which every node would query in full, and whole source trees, which are the same wherever
-# the same packages are installed.
+# Collected only once: the cluster's control store, which every node would query in full, and whole source trees,
+# which are the same wherever the same packages are installed.
 _ONCE = frozenset({RayClusters, VllmUses, LibraryUses, VariableReaders, TreeManifest})
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """What a node is sent: the packed files, and the request."""
+    """What is sent to a node: the packed files and the request."""
 
     content: bytes
     request: Mapping[str, Any]
 
     def order(self, seconds: float, *, detached: bool) -> bytes:
-        """Return the input of `probes.node`. It gives the work `seconds`; a `detached` request leaves its parent."""
+        """Return the input of `probes.node`. The work is limited to `seconds`; a `detached` request leaves its parent."""
         head = {
             "parcel": len(self.content),
             "request": self.request,
@@ -65,7 +65,7 @@ class Parcel:
 
 
 def parcel_for(run: Session, collection: Collection) -> Parcel:
-    """Request everything about a node. The launch files are read here, and apply to all nodes."""
+    """Return a request for all facts of a node. The launch files are read here, and apply to all nodes."""
     wanted = node_collectors(run.registry)
     collectors = list(_with_needs(wanted, run.registry.collectors))
     modules = list(dict.fromkeys(collector.collect.__module__ for collector in collectors))
@@ -80,7 +80,7 @@ def parcel_for(run: Session, collection: Collection) -> Parcel:
 
 
 def place_parcel(run: Session, collection: Collection) -> Parcel:
-    """Request only the location of the environment."""
+    """Return a request for the location of the environment only."""
     modules = [environment_place.collect.__module__]
     request = {
         "modules": modules,
@@ -92,14 +92,14 @@ def place_parcel(run: Session, collection: Collection) -> Parcel:
 
 
 def warm_parcel(run: Session, warm_request: WarmRequest, seconds: float) -> Parcel:
-    """Request files in the page cache, within so many seconds."""
+    """Return a request to load files into the page cache within this many seconds."""
     return Parcel(
         packed([_WARM]), {"warm": asdict(warm_request), "seconds": seconds, "cwd": str(run.machine.cwd)}
     )
 
 
 def repair_parcel(run: Session, collection: Collection, *, unsafe: bool) -> Parcel:
-    """Request the repairs for these rules. The job's own files are repaired only here."""
+    """Return a request for the repairs of these rules. The job's own files are repaired only here."""
     chosen = run.selection
     wanted = {"select": chosen.select, "ignore": (*chosen.ignore, *chosen.ignores), "unsafe": unsafe}
     without_job = replace(run, target=replace(run.target, files=(), words=(), data=()))
@@ -107,13 +107,13 @@ def repair_parcel(run: Session, collection: Collection, *, unsafe: bool) -> Parc
 
 
 def undo_parcel(run: Session, collection: Collection, *, everything: bool) -> Parcel:
-    """Request that the last repair of the environment be undone, or `everything`."""
+    """Return a request to undo the last repair of the environment, or `everything`."""
     return Parcel(packed([_UNDO]), {"undo": {"everything": everything}, **_run_settings(run, collection)})
 
 
 @functools.cache
 def _whole_doctor() -> bytes:
-    """Pack all collectors, rules and fixes; the command line, renderers and readers of logs stay here."""
+    """Pack all collectors, rules and fixes, but not the command line, the renderers or the log readers."""
     top = TOOLKIT.parent
     beside = {
         f"verl_doctor/{path.relative_to(top)}": path.read_text("utf-8")
@@ -125,7 +125,7 @@ def _whole_doctor() -> bytes:
 
 
 def node_collectors(registry: Registry) -> tuple[Collector, ...]:
-    """Return the collectors that an instant check of a machine needs. Those of a plugin are not sent."""
+    """Return the collectors that an instant check of a machine needs. Those of plugins are not sent."""
     left_out = beyond(registry.checks, registry.collectors, frozenset({"instant"}))
     return tuple(
         collector
@@ -138,7 +138,7 @@ def node_collectors(registry: Registry) -> tuple[Collector, ...]:
 
 
 def _with_needs(wanted: Iterable[Collector], every: Iterable[Collector]) -> Iterator[Collector]:
-    """Return these collectors and those that they read from, directly or not."""
+    """Return these collectors and those that they depend on, directly or not."""
     known = {collector.fact: collector for collector in every}
     waiting, seen = list(wanted), set()
     while waiting:
@@ -150,7 +150,7 @@ def _with_needs(wanted: Iterable[Collector], every: Iterable[Collector]) -> Iter
 
 
 def packed(modules: Iterable[str], beside: Mapping[str, str] | None = None) -> bytes:
-    """Return the sources of these modules of ours, of their imports, and of the pure packages, by file name; and those `beside`."""
+    """Return by file name the sources of these modules of ours, of their imports and of the pure packages, and the files `beside`."""
     files = {"__main__.py": _MAIN, **(beside or {})}
     for name in _closure([_PROGRAM, *modules]):
         file = _file(name)
@@ -175,7 +175,7 @@ def _closure(names: Iterable[str]) -> Iterator[str]:
 
 @functools.cache
 def _imported(name: str) -> tuple[str, ...]:
-    """Return the modules of `toolkit` that one of them imports. Code that makes changes is in few parcels, and named there."""
+    """Return the modules of `toolkit` that a module imports. Code that makes changes is only in those parcels that name it."""
     text = _file(name).read_text("utf-8")
     return tuple(other for other in _names_in(text) if name != _PROGRAM or other not in _IN_FEW)
 
@@ -211,7 +211,7 @@ def _package(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _run_settings(run: Session, collection: Collection) -> dict[str, Any]:
-    """Return what of this run also applies to the nodes, in JSON types."""
+    """Return the settings of this run that also apply to the nodes, in JSON types."""
     target = run.target
     model = _model(run, collection)
     paths = {
@@ -235,13 +235,16 @@ def _run_settings(run: Session, collection: Collection) -> dict[str, Any]:
 
 
 def _model(run: Session, collection: Collection) -> NamedModel | None:
-    """Return the model's folder as found here, where the job is started; None for a name on the hub, which each node caches separately."""
+    """Return the model's folder on this machine, where the job is started; None for a name on the hub, which each node caches separately."""
     named = named_model(run.machine, run.target, collection.get(Launch), collection.get(Configuration))
     return None if isinstance(named, Unknown) or named.cached else named
 
 
 def _known_to_all(address: str, clusters: RayClusters | Unknown) -> str:
-    """Return a Ray's address for its nodes: the head's. The user's own name for it may mean this machine alone (127.0.0.1)."""
+    """Return the address of a Ray for its nodes: the head's.
+
+    The address that the user gave may be valid on this machine only (127.0.0.1).
+    """
     named = None if isinstance(clusters, Unknown) else clusters.chosen
     head = next((node for node in named.alive if node.head), None) if named is not None else None
     return address if head is None else with_port(head.address, int(address.rpartition(":")[2]))

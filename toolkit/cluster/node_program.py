@@ -1,7 +1,7 @@
-"""The program of the parcel that is sent to a node: it collects the requested facts and writes them into a file.
+"""The program in the parcel for a node: it collects the requested facts and writes them to a file.
 
-It is the `__main__` of the unpacked folder, run by the node's own Python (`probes.node`) with the files of the request and
-the response as arguments.
+It is the `__main__` of the unpacked folder. The node's own Python (`probes.node`) runs it with the paths of the
+request and the response as arguments.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from verl_doctor.toolkit.system.sites import Sites
 from verl_doctor.toolkit.target import Target
 
 REPAIRS = "repairs"
-"""The key in the response, in place of facts, when a repair was requested."""
+"""The key in the response that replaces the facts if a repair was requested."""
 UNDONE = "undone"
-"""The same where repairs are undone."""
+"""The same if repairs are undone."""
 WARMED = "warmed"
 """The same for a warm-up."""
 
@@ -42,7 +42,7 @@ def main(request_path: str, output_path: str) -> None:
     request = json.loads(Path(request_path).read_text("ascii"))
     _lend_psutil()
     machine = Machine(cwd=Path(request["cwd"]))
-    # What this process writes goes with the parcel's folder, also when it is killed.
+    # Temporary files are removed with the parcel's folder, even if this process is killed.
     tempfile.tempdir = str(Path(output_path).parent)
     os.environ["XDG_CACHE_HOME"] = str(Path(output_path).with_name("cache"))
     Path(output_path).write_text(json.dumps(respond(request, machine)), "ascii")
@@ -85,28 +85,28 @@ def entries(request: Mapping[str, Any], machine: Machine) -> dict[str, str]:
 
 
 def packed(fact: Any) -> str:
-    """Return an entry as canonical text, so that equal entries of many nodes are read once."""
+    """Return an entry as canonical text, so equal entries of many nodes are read once."""
     return packed_text(json.dumps(masked(factsfile.entry(fact)), sort_keys=True, separators=(",", ":")))
 
 
 def packed_text(text: str) -> str:
-    """Pack JSON as ASCII, to be carried inside JSON."""
+    """Pack JSON as ASCII text, to be embedded in JSON."""
     return base64.b64encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
 
 
 def unpacked(text: str) -> str:
-    """Return the entry's JSON. Raises ValueError or zlib.error when it is damaged."""
+    """Return the entry's JSON. Raises ValueError or zlib.error if it is damaged."""
     return zlib.decompress(base64.b64decode(text)).decode("ascii")
 
 
 def _given(entries: Mapping[str, Any], collectors: tuple[Collector, ...]) -> dict[type, Any]:
-    """Return facts that are not collected here: the launch files are those of the driver's node."""
+    """Return the facts that come with the request: the launch files are on the driver's node."""
     mine = [collector for collector in collectors if collector.name in entries]
     return factsfile.facts_of(entries, mine, "the request")
 
 
 def _plain(fact: Any) -> Any:
-    """Mark facts that need a package missing on this node as not collected: the doctor is not broken."""
+    """Mark facts for which this node lacks a package as not collected, instead of broken."""
     if isinstance(fact, Broken) and fact.error == ModuleNotFoundError.__name__:
         return Unknown(f"{fact.message} on that node")
     return fact
@@ -121,7 +121,7 @@ def _collectors(modules: list[str]) -> list[Collector]:
 
 
 def _target(fields: Mapping[str, Any]) -> Target:
-    """Return the same paths as on the driver's node, examined here, and the interpreter that runs this."""
+    """Return the target with the paths of the driver's node, checked here, and the interpreter of this process."""
 
     def path(name: str) -> Path | None:
         return Path(fields[name]) if fields[name] else None
@@ -143,7 +143,7 @@ def _target(fields: Mapping[str, Any]) -> Target:
 
 
 def _lend_psutil() -> None:
-    """Make Ray's bundled psutil (python/ray/thirdparty_files) importable, for environments that have none."""
+    """Make Ray's bundled psutil (python/ray/thirdparty_files) importable in environments without psutil."""
     with contextlib.suppress(ImportError, ValueError):
         if find_spec("psutil") is None and (ray := find_spec("ray")) and ray.origin:
             sys.path.append(str(Path(ray.origin).with_name("thirdparty_files")))

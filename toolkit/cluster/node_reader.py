@@ -9,18 +9,18 @@ from collections.abc import Mapping
 
 from verl_doctor.toolkit.cluster.node_program import unpacked
 
-_KEPT = 4096  # entries: those that nodes share recur before as many others have come
+_KEPT = 4096  # entries; those that nodes share recur before this many others arrive
 
 
 def read(text: str) -> tuple[Mapping[str, str], str]:
-    """Return the entries of `probes.node`'s response by fact name, and why there are none, "" when there are."""
+    """Return the entries of `probes.node`'s response by fact name, and why there are none, "" if there are."""
     try:
         response = json.loads(text)
         if "facts" not in response:
             return {}, str(response["missing"])
         return {name: _entry(packed) for name, packed in response["facts"].items()}, ""
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
-        return {}, "its answer was cut off or is damaged" if text else "its process ended without an answer"
+        return {}, "its response is truncated or damaged" if text else "its process ended without a response"
 
 
 @functools.lru_cache(_KEPT)

@@ -1,4 +1,4 @@
-"""The part of the parcel that repairs the environment of its node, as `fix --apply` would there."""
+"""The part of the parcel that repairs the environment of its node, like `fix --apply` there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.target import Target
 
 
 def repairs(machine: Machine, target: Target, marker: str, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Carry out the safe repairs, each proven by a fresh look, with the journal on this node; return the result of each."""
+    """Carry out the safe repairs with the journal on this node, and prove each by a new examination. Return their results."""
     selection = Selection(tuple(wanted["select"]), tuple(wanted["ignore"]))
     run = Session(machine, target, Config(marker=marker), registry.load(), selection)
     found = examine(Request(run))

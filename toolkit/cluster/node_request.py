@@ -1,4 +1,4 @@
-"""The other nodes that the user requested, and how they are reached."""
+"""The other nodes that the user requested, and how to reach them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUDGET = 60.0
 
 @dataclass(frozen=True)
 class RequestedNodes:
-    """These `hosts`, reached by `via`; without any, the nodes of the Ray cluster.
+    """These `hosts`, reached by `via`; without hosts, the nodes of the Ray cluster.
 
     `budget` is in seconds, from the first query until the last response counts.
     """
@@ -28,15 +28,15 @@ class RequestedNodes:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What nodes share, for instance a file system, by Ray's number of the node or by host: `most` of them at a time."""
+    """What nodes share, for example a file system, by Ray's number of the node or by host. At most `most` of them are queried at a time."""
 
     of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     most: int = 1
 
 
 ALONE = Sharing()
-"""They share nothing that matters."""
+"""The nodes share nothing that matters."""
 
 
 class CouldNotQuery(Exception):  # noqa: N818 - it is what happened, and no defect
-    """No node at all could be queried, and why: one sentence with the next step. Exit code 3."""
+    """No node could be queried. The message is one sentence with the next step; the exit code is 3."""

@@ -1,7 +1,7 @@
-"""`fix` for many nodes: each environment is repaired once, however many nodes see its files; one node first, then the rest.
+"""`fix` for many nodes: each environment is repaired once, however many nodes share it; one node first, then the rest.
 
-This machine is the first node. The environments of the others are repaired there, by the doctor's own code sent to them, with
-the journal on that node. At the end all nodes are examined again.
+This machine is the first node. Other environments are repaired on their nodes by the doctor's code, which is sent
+there, with the journal on that node. In the end all nodes are examined again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from verl_doctor.toolkit.system.node_names import fold
 from verl_doctor.toolkit.text import counted
 
 LONGEST = 300.0
-"""Seconds for the repairs of one environment: each is followed by a fresh look."""
+"""Seconds for the repairs of one environment, each of which is followed by an examination."""
 _FAILED = frozenset({"still failing", "made worse, undone", "refused"})
 
 
 @dataclass(frozen=True)
 class Environments:
-    """The environments of the cluster, each with the nodes that see its files: this machine's, and those of others.
+    """The environments of the cluster, each with the nodes that share it: this machine's, and those of others.
 
-    `unknown` are nodes whose environment is unknown: they are not touched.
+    `unknown` are nodes whose environment is unknown; they are not touched.
     """
 
     here: tuple[NodeResponse, ...]
@@ -48,14 +48,12 @@ class Environments:
     unknown: tuple[NodeResponse, ...]
 
     def sentence(self) -> str:
-        """Return how many there are, and where."""
-        sentence = f"the environment lies in {counted(1 + len(self.others), 'place')}: here"
+        """Describe how many environments there are, and where."""
+        sentence = f"the environment exists in {counted(1 + len(self.others), 'place')}: here"
         if self.here:
             sentence += f" for {fold(node.node for node in self.here)}"
         sentence += "".join(f", on {fold(node.node for node in nodes)}" for nodes in self.others)
-        return sentence + (
-            f"; not known of {fold(node.node for node in self.unknown)}" if self.unknown else ""
-        )
+        return sentence + (f"; unknown on {fold(node.node for node in self.unknown)}" if self.unknown else "")
 
 
 def environments(way: Way, run: Session, collection: Collection, watch: Watch) -> Environments:
@@ -78,7 +76,7 @@ def environments(way: Way, run: Session, collection: Collection, watch: Watch) -
 
 
 def show(nodes: RequestedNodes, run: Session, collection: Collection, watch: Watch) -> None:
-    """Return what `carry_out` would repair where. Nothing is changed."""
+    """Return what `carry_out` would repair where, without changing anything."""
     way = transport.way_to(nodes, run, collection)
     announce(way.description)
     announce(environments(way, run, collection, watch).sentence())
@@ -87,9 +85,9 @@ def show(nodes: RequestedNodes, run: Session, collection: Collection, watch: Wat
 def carry_out(
     nodes: RequestedNodes, run: Session, collection: Collection, report: Report, *, unsafe: bool, watch: Watch
 ) -> tuple[Report, tuple[NodeResponse, ...]]:
-    """Repair here, then the other environments, and examine all nodes again; also return the nodes that were left out.
+    """Repair here, then the other environments, and examine all nodes again. Also return the nodes that were left out.
 
-    When the first environment that needs a repair is not fixed, the others are not touched.
+    If the repair of the first environment that needs it fails, the others are not touched.
     """
     way = transport.way_to(nodes, run, collection)
     announce(way.description)
@@ -100,31 +98,29 @@ def carry_out(
     left = list(found.unknown)
     for turn in _turns(found, alone=not tried):
         if any(repair.outcome in _FAILED for repair in done):
-            announce(
-                f"leaves {fold(response.node for response in turn)} as it is: the first repair did not help"
-            )
+            announce(f"skips {fold(response.node for response in turn)}: the first repair did not help")
             left += turn
             continue
         repaired, no_response = _repaired(way, run, collection, turn, unsafe=unsafe, watch=watch)
         done += repaired
         left += no_response
     if any(repair.outcome == "repaired" and repair.transaction is None for repair in done):
-        announce(f"undo --all {_named(nodes, run)} takes all of it back, here and there")
+        announce(f"undo --all {_named(nodes, run)} undoes everything, here and there")
     after = examine(Request(run, ReachedNodes(way)), watch).report
     return with_repairs(after, done, applied=True), tuple(left)
 
 
 def _named(nodes: RequestedNodes, run: Session) -> str:
-    """Return the options with which another command reaches the same nodes and the same environment."""
+    """Return the options for another command to reach the same nodes and environment."""
     reached = ["--nodes", fold(nodes.hosts), "--via", nodes.via] if nodes.hosts else ["--cluster"]
     target = replace(run.target, libraries=(), files=(), words=(), model=None, data=())
     return shlex.join([*reached, *target.arguments])
 
 
 def _turns(found: Environments, *, alone: bool) -> Iterator[tuple[NodeResponse, ...]]:
-    """Yield one node of each environment: those on shared file systems one after the other, since two may be the same.
+    """Yield one node of each environment; those on shared file systems one after the other, because two may be the same.
 
-    The first is `alone` when nothing has shown yet that the repair helps.
+    The first is `alone` if it is still unknown whether the repair helps.
     """
     first = [nodes[0] for nodes in found.others]
     yield from ((node,) for node in first if node.node in found.shared)
@@ -144,7 +140,7 @@ def _repaired(
     unsafe: bool,
     watch: Watch,
 ) -> tuple[list[Repair], list[NodeResponse]]:
-    """Have these nodes repair their environments; also return those that did not respond."""
+    """Let these nodes repair their environments. Also return those that did not respond."""
     parcel = repair_parcel(run, collection, unsafe=unsafe)
     nodes_by_repair: dict[Repair, list[str]] = {}
     no_response = []
@@ -162,7 +158,7 @@ def _repaired(
 
 
 def _as_one(fields: dict[str, object]) -> Repair:
-    """Return a repair without what differs from node to node, so that equal repairs become one."""
+    """Return a repair without what differs between nodes, so equal repairs become one."""
     texts = {name: str(fields[name]) for name in ("fix", "code", "title", "safety", "reason", "restart")}
     return Repair(**texts, outcome=fields["outcome"])  # type: ignore[arg-type]
 
@@ -172,6 +168,6 @@ def _with_journal(node: str, transaction: object) -> str:
 
 
 def _on(nodes: Iterable[str], repair: Repair) -> Repair:
-    """Add where it was done; the names in brackets are those of the journal on that node."""
+    """Add where it was done. The names in brackets are those of the journal on that node."""
     where = ", ".join(nodes)
     return replace(repair, reason=f"on {where}" + (f": {repair.reason}" if repair.reason else ""))

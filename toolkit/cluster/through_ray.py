@@ -1,7 +1,7 @@
-"""The facts of all nodes of a Ray cluster, requested through Ray itself: responses are passed on as they arrive.
+"""Requests the facts of all nodes of a Ray cluster through Ray itself, and passes on responses as they arrive.
 
-The driver is a child with the target's interpreter (`probes.cluster`), because Ray accepts no other version. It starts a job
-in the cluster, which ends with it.
+The driver is a child under the target's interpreter (`probes.cluster`), because Ray accepts no other version. It
+starts a job in the cluster, which ends with it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from verl_doctor.toolkit.probes import node as node_probe
 from verl_doctor.toolkit.process.dialogue import Dialogue
 from verl_doctor.toolkit.text import counted
 
-_LEAVING = 8.0  # seconds for the driver to cancel its tasks and to leave Ray
-_LATE = 3.0  # seconds after its own deadline until the driver is given up
+_LEAVING = 8.0  # seconds for the driver to cancel its tasks and disconnect from Ray
+_LATE = 3.0  # seconds after the driver's own deadline until it is abandoned
 _STAGES: Mapping[str, str] = {
     "": "it was not queried: the time was up",
     "hello": "it started no worker in time: its raylet is busy, hangs, or cannot be reached",
@@ -38,7 +38,7 @@ _STAGES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class RayDriver:
-    """How the cluster is reached: the target's interpreter, the address of the GCS, and variables for the token."""
+    """How to reach the cluster: the target's interpreter, the address of the GCS, and variables for the token."""
 
     python: str
     address: str
@@ -56,12 +56,12 @@ def node_responses(
     longest: float = 20.0,
     sharing: Sharing = ALONE,
 ) -> Generator[NodeResponse, None, None]:
-    """Yield every node of the cluster: those that respond as soon as they do, the others with the reason.
+    """Yield every node of the cluster: with its response as soon as it arrives, or with the reason why there is none.
 
-    `budget` is in seconds, and so is `longest`, the limit for one node. With `only`, Ray's numbers of nodes, no other node is
-    queried; `sharing` maps these numbers to what nodes have in common.
+    `budget` and `longest`, the limit for one node, are in seconds. `only` limits the query to nodes with these Ray
+    numbers; `sharing` maps numbers to what nodes have in common.
 
-    Raises CouldNotQuery when the cluster cannot be reached, and OSError when the interpreter cannot be started.
+    Raises CouldNotQuery if the cluster cannot be reached, and OSError if the interpreter cannot be started.
     """
     token = f"verl-doctor {secrets.token_hex(8)} "
     deadline = time.monotonic() + budget
@@ -119,9 +119,9 @@ class _NodeTable:
                 break
         else:
             if not connected:
-                raise CouldNotQuery(f"no connection within the time given; {dialogue.complaint}")
+                raise CouldNotQuery(f"no connection within the time limit; {dialogue.last_error}")
             if time.monotonic() < deadline:
-                ended = f"the driver lost the cluster: {dialogue.complaint}"
+                ended = f"the driver lost the cluster: {dialogue.last_error}"
         for name, place in self._pending.values():
             yield NodeResponse(name, place, missing=ended)
 
@@ -134,7 +134,7 @@ class _NodeTable:
             self._watch(f"{self._count - len(self._pending)} of {counted(self._count, 'node')} responded")
 
     def _list(self, rows: list[dict[str, Any]]) -> Iterator[NodeResponse]:
-        """Name the nodes; a dead node counts when it was not replaced: no live node has its address."""
+        """List the nodes. A dead node counts if it was not replaced: no live node has its address."""
         alive = [row for row in rows if row["alive"]]
         there = {row["address"] for row in alive}
         gone = {row["address"]: row for row in rows if not row["alive"] and row["address"] not in there}
@@ -161,7 +161,7 @@ class _NodeTable:
 
 
 def _names(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """Return a name for each node: its host's where unique, else its address, with the port where several share an address."""
+    """Return a name for each node: the host name if unique, otherwise the address, with the port if several nodes share it."""
     hosts, addresses = Counter(row["host"] for row in rows), Counter(row["address"] for row in rows)
     return {
         row["node"]: row["host"]

@@ -1,4 +1,4 @@
-"""The facts of hosts that are reached without Ray, by ssh or srun: the same program (`probes.node`), sent through stdin."""
+"""Requests the facts of hosts without Ray, by ssh or srun: the same program (`probes.node`), sent through stdin."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from verl_doctor.toolkit.probes import node
 from verl_doctor.toolkit.probes.cluster import NodeQuery, startable
 from verl_doctor.toolkit.text import counted
 
-_SIMULTANEOUS = 32  # hosts; each is a process here, and a step in Slurm's accounting
+_SIMULTANEOUS = 32  # hosts at a time; each is a process here, and a step in Slurm's accounting
 _LATE = 3.0  # seconds after the node's own deadline
 _LONGEST = 200  # characters of an error message
 
 
 def command(via: Via, host: str, python: str, text: str, token: str) -> list[str]:
-    """Return the local command that runs `text` there. It never prompts for a password, which is impractical for a hundred hosts."""
+    """Return the local command that runs `text` there. It never prompts for a password: there may be a hundred hosts."""
     there = [python, "-I", "-S", "-c", text, token]
     if via == "ssh":
         return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", host, shlex.join(there)]
@@ -48,7 +48,7 @@ def host_responses(
     *,
     sharing: Sharing = ALONE,
 ) -> Generator[NodeResponse, None, None]:
-    """Yield every host, as soon as it responds or fails. `python` is the interpreter's path there. `budget` is in seconds."""
+    """Yield each host as soon as it responds or fails. `python` is the interpreter's path there. `budget` is in seconds."""
     deadline = time.monotonic() + budget
     text = Path(node.__file__).read_text("utf-8")
 
@@ -91,7 +91,7 @@ def _response(
                 response = rest.strip() if found else response
                 if found:
                     break
-            complaint = dialogue.complaint
+            last_error = dialogue.last_error
     except OSError as error:
         return NodeResponse(host, missing=f"{via} cannot be started: {error.strerror}")
     seconds = round(time.monotonic() - begun, 3)
@@ -99,11 +99,13 @@ def _response(
         facts, missing = node_reader.read(response)
         return NodeResponse(host, host, facts, missing, seconds)
     if time.monotonic() >= deadline:
-        return NodeResponse(host, missing="it did not answer in time", seconds=seconds)
-    response = complaint.removeprefix(f"{via}: ").replace(host, "HOST")[:_LONGEST]  # one cause, one sentence
+        return NodeResponse(host, missing="it did not respond in time", seconds=seconds)
+    response = last_error.removeprefix(f"{via}: ").replace(host, "HOST")[
+        :_LONGEST
+    ]  # one sentence for each cause
     return NodeResponse(host, missing=f"{via}: {response}", seconds=seconds)
 
 
 def _home(machine: Machine) -> dict[str, str]:
-    """Return what ssh and srun need of the user: keys and settings in the home folder."""
+    """Return the user's variables that ssh and srun need to find keys and settings in the home folder."""
     return {name: machine.environ[name] for name in ("HOME", "TMPDIR") if name in machine.environ}

@@ -1,4 +1,4 @@
-"""Selects which nodes are queried for their facts, and how: through Ray, or by ssh or srun where Ray itself is broken."""
+"""Selects which nodes are queried, and how: through Ray, or by ssh or srun if Ray itself is broken."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _OTHERWISE = "without Ray: --nodes HOSTS --via ssh, or the facts files of the no
 
 @dataclass(frozen=True)
 class Way:
-    """How the nodes are reached. `description` is its description.
+    """A way to reach the nodes, with its `description`.
 
-    `query` sends a parcel to all of them, or to those of the responses named by `only`, and may allow each `longest` seconds,
-    even beyond the budget; of nodes that share something, it queries no more at a time than `sharing` allows.
+    `query` sends a parcel to all nodes, or to those of the responses in `only`. It may allow each node `longest`
+    seconds, even beyond the budget. Of nodes that share something, it queries no more at a time than `sharing`
+    allows.
     """
 
     description: str
@@ -40,12 +41,12 @@ class Way:
 def responses(
     way: Way, run: Session, collection: Collection, watch: Watch
 ) -> Generator[NodeResponse, None, None]:
-    """Yield the facts of every node, as soon as it responds or is known not to."""
+    """Yield the facts of each node as soon as it has responded or failed."""
     return way.query(parcel_for(run, collection), watch=watch)
 
 
 def way_to(nodes: RequestedNodes, run: Session, collection: Collection) -> Way:
-    """Return how these nodes are reached. Raises CouldNotQuery when they cannot be."""
+    """Return the way to reach these nodes. Raises CouldNotQuery if there is none."""
     interpreter = collection.get(Interpreter)
     if isinstance(interpreter, Unknown):
         raise CouldNotQuery(interpreter.reason)
@@ -98,14 +99,14 @@ def _through_ray(nodes: RequestedNodes, run: Session, cluster: RayCluster, drive
 
 
 def _time(nodes: RequestedNodes, longest: float | None) -> tuple[float, float]:
-    """Return the seconds for all nodes, and for each: a larger total gives each node more. Work that may take `longest` gets that."""
+    """Return the seconds for all nodes and for each; a larger total allows each node more. Work that may take `longest` gets that."""
     if longest is None:
         return nodes.budget, max(_LONGEST, nodes.budget / 3)
     return max(nodes.budget, longest), longest
 
 
 def _cluster(run: Session, collection: Collection) -> RayCluster:
-    """Return the cluster that a job started from here would join, or else the only one that responds."""
+    """Return the cluster that a job started here would join, otherwise the only one that responds."""
     clusters = collection.get(RayClusters)
     if isinstance(clusters, Unknown):
         raise CouldNotQuery(
@@ -113,12 +114,12 @@ def _cluster(run: Session, collection: Collection) -> RayCluster:
         )
     found = clusters.chosen
     if found is None and run.target.ray_address:
-        raise CouldNotQuery(f"no Ray cluster answers at {run.target.ray_address}; {_OTHERWISE}")
+        raise CouldNotQuery(f"no Ray cluster responds at {run.target.ray_address}; {_OTHERWISE}")
     if found is None and len(clusters.clusters) == 1:
         found = clusters.clusters[0]
     if found is None:
         addresses = ", ".join(cluster.address for cluster in clusters.clusters)
-        raise CouldNotQuery(f"several Ray clusters answer: {addresses}; choose with --ray-address")
+        raise CouldNotQuery(f"several Ray clusters respond: {addresses}; choose one with --ray-address")
     if found.refused and not found.nodes:
         raise CouldNotQuery(
             f"the Ray cluster at {found.address} cannot be read: {found.refused}; {_OTHERWISE}"
@@ -127,7 +128,7 @@ def _cluster(run: Session, collection: Collection) -> RayCluster:
 
 
 def _variables(cluster: RayCluster, collection: Collection) -> dict[str, str]:
-    """Return what Ray needs to know of the cluster's token: whether there is one, and the file; it is not read here."""
+    """Return the variables for the cluster's token: whether there is one, and its file, which is not read here."""
     token = collection.get(RayToken)
     if not cluster.token or isinstance(token, Unknown):
         return {"RAY_AUTH_MODE": "disabled"}

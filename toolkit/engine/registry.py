@@ -21,7 +21,7 @@ from verl_doctor.toolkit.engine import part_index
 from verl_doctor.toolkit.engine.part_index import Part, Place
 from verl_doctor.toolkit.engine.plugin_exit import refuse_exits
 from verl_doctor.toolkit.facts import Collector
-from verl_doctor.toolkit.process.gc_pause import collection_put_off
+from verl_doctor.toolkit.process.gc_pause import paused_collection
 from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.system.own_files import TOOLKIT
 from verl_doctor.toolkit.system.ownership import next_step, why_any_not_ours
@@ -65,7 +65,7 @@ class Registry:
         return next((fix for fix in self.fixes if fix.id == identifier), None)
 
 
-@collection_put_off()
+@paused_collection()
 def load(disabled: Iterable[str] = ()) -> Registry:
     """Load the built-in parts, then the plugins whose distribution is not in `disabled`.
 

@@ -24,7 +24,7 @@ from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
-from verl_doctor.toolkit.process.gc_pause import collection_put_off
+from verl_doctor.toolkit.process.gc_pause import paused_collection
 from verl_doctor.toolkit.result import CheckResult, Report, Unchanged
 from verl_doctor.toolkit.system.own_files import TOOLKIT
 from verl_doctor.toolkit.system.sites import Sites
@@ -72,7 +72,7 @@ class Session:
     def check(self, collection: Collection, watch: Callable[[str], None] = lambda _: None) -> Report:
         """Judge one look."""
         started = time.perf_counter()
-        with collection_put_off():
+        with paused_collection():
             results = judge(self.registry.checks, collection, self.selection, today=date.today(), watch=watch)  # noqa: DTZ011
         return Report(
             target=describe(self.target, collection, self.facts_file),

@@ -1,1 +1,1 @@
-"""The doctor's own process: groups, signals, locks, garbage collection."""
+"""The doctor's own process and its children: process groups, signals, locks, garbage collection."""

@@ -1,8 +1,8 @@
 """Lets collectors take turns at the interpreter, so that they do not contend for its lock.
 
-Python runs one thread at a time. Each file access releases the lock and must reacquire it, and reading an environment takes
-50,000 of these: ten threads doing so in parallel spend as long on the lock as on the files. So one collector runs at a time,
-and one that waits for something outside the interpreter lets the next begin.
+Each file access releases the interpreter's lock and must reacquire it. Reading an environment takes 50,000 file
+accesses, so ten threads in parallel spend as much time on the lock as on the files. Therefore one collector runs at a
+time, and a collector that waits for something outside the interpreter lets the next one begin.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-# How long the others wait for a collector that does not report waiting: perhaps for a slow disk or a name server.
+# How long the others wait for a collector that does not report that it waits, perhaps for a slow disk or a name server.
 _LONGEST_TURN = 0.2  # seconds
 
 
@@ -27,7 +27,7 @@ class Turns:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Run alone, once those that are running have ended, wait for something, or exceeded their turn."""
+        """Run alone, as soon as each running collector has ended, waits for something, or exceeded its turn."""
         self._take()
         try:
             yield
@@ -36,7 +36,7 @@ class Turns:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Wait for something outside the interpreter: meanwhile another collector may run."""
+        """Let another collector run while this block waits for something outside the interpreter."""
         had_it = self._leave()
         try:
             yield
@@ -52,7 +52,7 @@ class Turns:
             self._until = time.monotonic() + self._patience
 
     def _leave(self) -> bool:
-        """End a turn; return whether this thread still held it: another may have lost patience and taken it."""
+        """End a turn. Return whether this thread still held it: another may have taken it after the time limit."""
         with self._freed:
             if self._holder != threading.get_ident():
                 return False

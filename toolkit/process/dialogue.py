@@ -1,4 +1,4 @@
-"""An exchange with a child process: an order on its stdin, its lines as they arrive; closing stdin tells it to stop."""
+"""An exchange with a child process: a request on its stdin, then its output line by line. Closing its stdin stops it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _LAST_WORDS = (
 
 
 class Dialogue:
-    """One running child, its three streams piped. Its order is written while its output is read: it need not read the order."""
+    """A running child with three piped streams. The request is written while the output is read, so the child need not read it."""
 
-    def __init__(self, process: Popen[bytes], order: bytes) -> None:
-        self._order = memoryview(order)
-        self._complaint = b""
+    def __init__(self, process: Popen[bytes], request: bytes) -> None:
+        self._request = memoryview(request)
+        self._errors = b""
         self._in, self._out, self._err = _piped(process.stdin), _piped(process.stdout), _piped(process.stderr)
         os.set_blocking(self._in.fileno(), False)
 
     def lines(self, deadline: float) -> Iterator[bytes]:
-        """Yield its output, line by line, until it ends or the time is up (`deadline` as of time.monotonic)."""
+        """Yield its output line by line until it ends or the `deadline` (of time.monotonic) passes."""
         buffered = b""
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
             selector.register(self._err, selectors.EVENT_READ)
-            if self._order:
+            if self._request:
                 selector.register(self._in, selectors.EVENT_WRITE)
             while self._has_more(selector) and (left := deadline - time.monotonic()) > 0:
                 for key, _ in selector.select(left):
@@ -49,11 +49,11 @@ class Dialogue:
                         *whole, buffered = (buffered + piece).split(b"\n")
                         yield from whole
                     else:
-                        self._complaint = (self._complaint + piece)[-_KEPT:]
+                        self._errors = (self._errors + piece)[-_KEPT:]
 
     def stop(self, patience: float) -> None:
-        """Close its stdin, and give it some seconds to end by itself."""
-        self._order = self._order[:0]
+        """Close its stdin, and wait a few seconds for it to end by itself."""
+        self._request = self._request[:0]
         self._in.close()
         for _ in self.lines(time.monotonic() + patience):
             pass
@@ -64,9 +64,9 @@ class Dialogue:
             stream.close()
 
     @property
-    def complaint(self) -> str:
-        """The last line of its stderr, as far as it was read."""
-        lines = self._complaint.decode("utf-8", "replace").strip().splitlines()
+    def last_error(self) -> str:
+        """The last line of its stderr so far."""
+        lines = self._errors.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else "it printed nothing"
 
     def _has_more(self, selector: selectors.BaseSelector) -> bool:
@@ -74,16 +74,16 @@ class Dialogue:
         return any(key.events & selectors.EVENT_READ for key in selector.get_map().values())
 
     def _write(self) -> bool:
-        """Write what the pipe accepts now; return whether there is more to write and still a reader."""
+        """Write what the pipe accepts now. Return whether there is more to write and still a reader."""
         try:
             with contextlib.suppress(BlockingIOError):
-                self._order = self._order[os.write(self._in.fileno(), self._order) :]
+                self._request = self._request[os.write(self._in.fileno(), self._request) :]
         except BrokenPipeError:
-            self._order = self._order[:0]
-        return bool(self._order)
+            self._request = self._request[:0]
+        return bool(self._request)
 
 
 def _piped(stream: IO[bytes] | None) -> IO[bytes]:
     if stream is None:
-        raise ValueError("a dialogue needs all three streams of the child as pipes")
+        raise ValueError("a dialogue needs pipes for all three streams of the child")
     return stream

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collection_put_off() -> Iterator[None]:
-    """Collect no cycles in this block.
+def paused_collection() -> Iterator[None]:
+    """Pause cycle collection in this block.
 
-    Syntax trees, or the code of all rules, are so many objects that scanning them costs up to a fifth of the time. The pause
-    holds for all threads. Blocks may overlap in several: the first to end turns the collection on again. All objects then
-    count as old, so that they are not scanned at once.
+    Syntax trees and the code of all rules are so many objects that scanning them costs up to a fifth of the time. The
+    pause applies to all threads. Blocks of several threads may overlap: the first to end resumes collection. All
+    objects then count as old, so they are not scanned immediately.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -28,5 +28,5 @@ def collection_put_off() -> Iterator[None]:
 
 
 def leave_it_at_exit() -> None:
-    """End this process without a final garbage collection: the system frees all memory at once, Python takes 0.1 s."""
+    """Skip the final garbage collection when this process ends: the kernel frees all memory at once, Python takes 0.1 s."""
     atexit.register(gc.freeze)

@@ -1,4 +1,4 @@
-"""Runs a program with a time limit, reads its output, and ends everything that it started, even outside its process group."""
+"""Runs a program with a time limit, captures its output, and ends everything that it started, even outside its process group."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import IO
 
 MARK = "VERL_DOCTOR_CHILD"
-"""Set for every child and inherited by what it starts: the proof that an escaped process is ours to end."""
+"""Set for every child and inherited by its descendants: it proves that a process that left the group is ours to end."""
 
 _MOST_READ = 16 * 1024 * 1024  # bytes of a child's output; it is killed when it writes more
 _PIECE = 1024 * 1024  # bytes that are read at a time
 # Seconds between two checks of a child where the system does not signal its end.
 _PAUSE = 0.01
-# How long to wait for killed processes. A process that hangs in the kernel (a dead network share) may never end.
+# How long to wait for killed processes. A process blocked in the kernel (a dead network share) may never end.
 _DYING = 2.0
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _GET_CHILD_SUBREAPER = 37
 
 
-_running: dict[int, str] = {}  # children that are not reaped, by number, with the value of their mark
+_running: dict[int, str] = {}  # children that are not yet reaped: number and value of MARK
 _ending = threading.Lock()
 
 
 def _end_running() -> None:
-    """End the children of threads that still wait for them when a signal ends the main thread. No other child is started."""
+    """End all children when a signal ends the main thread while other threads wait for them. No child starts after that."""
     _ending.acquire()
     for pid, token in _running.items():
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -42,7 +42,7 @@ def _end_running() -> None:
 
 
 def _forget_running() -> None:
-    """Leave a fork's parent its children."""
+    """After a fork, forget the children: they belong to the parent."""
     global _ending  # noqa: PLW0603 - another thread may have held the lock during the fork
     _ending = threading.Lock()
     _running.clear()
@@ -56,8 +56,8 @@ os.register_at_fork(after_in_child=_forget_running)
 class Output:
     """The output of a child process. `code` is None when it ran out of time and was killed.
 
-    A child that wrote without end was killed, too, and is `flooded`: its `code` is the signal's, and its error output ends
-    with a sentence about it.
+    A child that wrote too much was also killed, and is `flooded`: its `code` is the signal's, and its error output
+    ends with a sentence about it.
     """
 
     code: int | None
@@ -74,7 +74,7 @@ class Output:
 
 
 def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, folder: str) -> Output:
-    """Run a child in `folder` until it ends, writes too much, or reaches its `timeout` in seconds; then end all that it started.
+    """Run a child in `folder` until it ends, writes too much, or exceeds its `timeout` in seconds; then end everything that it started.
 
     Raises OSError when it cannot be started.
     """
@@ -84,7 +84,7 @@ def run_group(argv: Sequence[str], environ: Mapping[str, str], timeout: float, f
     try:
         with started(argv, environ, folder) as process:
             streams += [_Stream(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None]
-            in_time = _listen(process.pid, streams, begun + timeout)
+            in_time = _read_until_end(process.pid, streams, begun + timeout)
     finally:
         for stream in streams:
             stream.close()
@@ -107,8 +107,8 @@ def started(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a child in `folder` with piped output. On exit it is killed with all that it started, and reaped.
 
-    A process that leaves its group and changes its environment, as titles of Ray's workers do, stays: `minded` ends it too.
-    Raises OSError when it cannot be started.
+    It misses a process that leaves the group and overwrites its environment, as Ray's workers do with their titles;
+    `supervised_program` also ends these. Raises OSError when it cannot be started.
     """
     token = os.urandom(16).hex()
     with _orphans.adopted() as adopted:
@@ -139,7 +139,7 @@ def started(
 
 
 class _Stream:
-    """A child's output, as far as it is kept. A grandchild may hold the other end forever, so its end is not waited for."""
+    """A child's output, up to a limit. A grandchild may hold the other end open forever, so nothing waits for end of file."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
@@ -152,7 +152,7 @@ class _Stream:
         return self._pipe.fileno()
 
     def take(self) -> bool:
-        """Keep what is available, within the limit; return whether there was anything."""
+        """Read what is available, within the limit. Return whether there was anything."""
         try:
             piece = os.read(self.fileno(), _PIECE)
         except BlockingIOError:
@@ -162,24 +162,24 @@ class _Stream:
         return self.is_open and not self.is_too_long
 
     def close(self) -> None:
-        """Keep what is left in the pipe, and close it."""
+        """Read what is left in the pipe, and close it."""
         while self.is_open and not self.is_too_long and self.take():
             pass
         self._pipe.close()
 
     @property
     def is_too_long(self) -> bool:
-        """Whether more was written than the limit."""
+        """Whether the output exceeds the limit."""
         return len(self._kept) > _MOST_READ
 
     @property
     def text(self) -> str:
-        """What was kept."""
+        """The captured output."""
         return bytes(self._kept[:_MOST_READ]).decode("utf-8", "replace")
 
 
-def _listen(pid: int, streams: Iterable[_Stream], deadline: float) -> bool:
-    """Read a child's output until it ends or writes too much, without reaping it; return whether that was in time."""
+def _read_until_end(pid: int, streams: Iterable[_Stream], deadline: float) -> bool:
+    """Read a child's output until it ends or writes too much, without reaping it. Return whether that was in time."""
     with _end_of(pid) as end, selectors.DefaultSelector() as selector:
         for stream in streams:
             selector.register(stream, selectors.EVENT_READ, stream)
@@ -203,7 +203,7 @@ def _listen(pid: int, streams: Iterable[_Stream], deadline: float) -> bool:
 
 @contextlib.contextmanager
 def _end_of(pid: int) -> Iterator[int | None]:
-    """Return a descriptor that becomes readable when this child ends; None where the system has none."""
+    """Yield a descriptor that becomes readable when this child ends; None if the system has none."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -231,7 +231,7 @@ class _Orphans:
 
     @contextlib.contextmanager
     def adopted(self) -> Iterator[bool]:
-        """Yield whether this process adopts orphans. Several threads may be inside at the same time."""
+        """Yield whether this process adopts orphans. Blocks of several threads may overlap."""
         with self._lock:
             if self._running == 0:
                 self._before = _is_subreaper()
@@ -268,7 +268,7 @@ def _become_subreaper(value: int) -> bool:
 
 
 def _end_escaped(token: str, *, adopted: bool) -> None:
-    """Kill and reap the processes that left the group, and none without the token.
+    """Kill and reap the processes with this token that left the group.
 
     When a process is killed, its children become ours, so this repeats until none is left.
     """
@@ -282,7 +282,7 @@ def _end_escaped(token: str, *, adopted: bool) -> None:
 
 
 def _suspects(*, adopted: bool) -> Iterable[int]:
-    """Return our own children when we adopt orphans, otherwise every process."""
+    """Return our own children if we adopt orphans, otherwise every process."""
     lists = list(Path("/proc/self/task").glob("*/children")) if adopted else []
     if lists:
         texts = []
@@ -297,14 +297,14 @@ def _suspects(*, adopted: bool) -> Iterable[int]:
 
 
 def _killed(pid: int, token: str) -> bool:
-    """Kill this process if its environment proves that it descends from our child."""
+    """Kill this process if its environment proves that it descends from our child. Return whether it did."""
     try:
         descriptor = os.pidfd_open(pid)
     except (AttributeError, OSError):
         return False
     try:
-        # Opened before it is read: if the number is reused in between, the signal goes to the dead process.
-        if not _carries(pid, token):
+        # Open the descriptor before reading: if the number is reused in between, the signal goes to the dead process.
+        if not _has_token(pid, token):
             return False
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except OSError:
@@ -315,7 +315,7 @@ def _killed(pid: int, token: str) -> bool:
         os.close(descriptor)
 
 
-def _carries(pid: int, token: str) -> bool:
+def _has_token(pid: int, token: str) -> bool:
     return f"{MARK}={token}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 
 

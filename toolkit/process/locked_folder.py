@@ -1,8 +1,8 @@
-"""Folders with one owner each: the kernel drops the lock when the process ends, and the next run removes abandoned folders.
+"""Folders that each belong to one process: the kernel releases the lock when the process ends, and the next run removes abandoned folders.
 
-They lie where any user may create a folder of such a name (/tmp). So a folder counts as this user's only when this user owns
-it and no other may write into it, and no link or pipe in it is followed or waited for. Where the file system has no locks, no
-folder counts as abandoned.
+They are in /tmp, where any user may create a folder with such a name. So a folder counts as this user's only if this
+user owns it and no other user can write to it. Links in it are not followed, and pipes are not opened. If the file
+system has no locks, no folder counts as abandoned.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 LOCK = "owned"
 TEMPORARY = "verl-doctor-"
-"""Prefix of folders for temporary files; the number of the process that made the folder follows, and 8 more characters."""
+"""Prefix of folders for temporary files, followed by the number of the process that created the folder and 8 more characters."""
 
 _NOT_YET = "not-owned-yet"
 _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -31,11 +31,11 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
 
 @contextlib.contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Own this folder, which no other user may write into. Raises OSError when nothing can be written into it."""
+    """Own this folder, which no other user can write to. Raises OSError if it is not writable."""
     with (folder / _NOT_YET).open("w") as lock:
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # It gets its name once it is locked: it never exists by that name without an owner.
+        # It gets its name after it is locked, so it never exists under that name without an owner.
         (folder / _NOT_YET).rename(folder / LOCK)
         yield
 
@@ -49,25 +49,25 @@ def abandoned(place: Path, prefix: str) -> Iterator[Path]:
     for name in names:
         with contextlib.suppress(OSError), _file_in(place / name, LOCK, os.O_RDWR) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(lock).st_nlink:  # else the former holder of the lock has removed it all
+            if os.fstat(lock).st_nlink:  # otherwise the former owner has removed it
                 yield place / name
 
 
 def text_in(folder: Path, name: str) -> str:
-    """Return the content of a file in this user's folder. Raises OSError when it is another user's, or no file."""
+    """Return the content of a file in this user's folder. Raises OSError if it is another user's or not a regular file."""
     with _file_in(folder, name, os.O_RDONLY) as file, open(file, "rb", closefd=False) as content:
         return content.read().decode("utf-8", "replace")
 
 
 @contextlib.contextmanager
 def _file_in(folder: Path, name: str, mode: int) -> Iterator[int]:
-    """Return a descriptor of a file in a folder, both owned by this user. Raises OSError."""
+    """Open a file in a folder, both owned by this user; return its descriptor. Raises OSError."""
     with contextlib.ExitStack() as stack:
         within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _CAREFULLY)
         stack.callback(os.close, within)
         about = os.fstat(within)
         if about.st_uid != os.geteuid() or about.st_mode & _FOR_OTHERS:
-            raise PermissionError(f"{folder} may be another user's work")
+            raise PermissionError(f"{folder} may be another user's")
         file = os.open(name, mode | _CAREFULLY, dir_fd=within)
         stack.callback(os.close, file)
         about = os.fstat(file)

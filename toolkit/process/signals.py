@@ -1,4 +1,4 @@
-"""Handles signals that end a command, for a while; the previous handlers are restored afterwards."""
+"""Temporary handlers for signals that end a command; the previous handlers are restored afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 def taken(
     numbers: Iterable[signal.Signals], handle: Callable[[signal.Signals], None], *, once: bool = False
 ) -> Iterator[None]:
-    """Report these signals instead of ending; `once`: only the first. An ignored signal, such as SIGHUP under `nohup`, stays ignored."""
+    """Handle these signals instead of ending; with `once`, only the first.
+
+    An ignored signal, such as SIGHUP under `nohup`, stays ignored.
+    """
     before = {
         number: handler for number in numbers if (handler := signal.getsignal(number)) is not signal.SIG_IGN
     }
@@ -38,7 +41,7 @@ class EndedBySignal(KeyboardInterrupt):
 
 
 def as_ctrl_c(*numbers: signal.Signals) -> contextlib.AbstractContextManager[None]:
-    """Treat the first of these signals as Ctrl-C: what runs is ended, and what is unfinished removed, undisturbed by further signals."""
+    """Treat the first of these signals as Ctrl-C, and ignore further ones while work is ended and unfinished files are removed."""
     ended = False
 
     def stop(number: signal.Signals) -> None:

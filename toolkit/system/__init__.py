@@ -1,1 +1,1 @@
-"""Access to this machine: children, files, caches, sockets, processes, secrets."""
+"""Access to this machine: child programs, files, caches, sockets, processes, secrets."""

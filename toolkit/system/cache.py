@@ -1,6 +1,6 @@
-"""Small JSON files in the doctor's own cache folder: what cannot be read or written counts as missing.
+"""Small JSON files in the doctor's own cache folder. A file that cannot be read or written counts as missing.
 
-Nothing that another user could have written is read: neither such a file, nor any in a folder that others may write into.
+Files that another user could have written are not read: neither another user's files, nor any in a folder that others can write to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read(file: Path, largest: int) -> Any:
 
 
 def write(file: Path, content: Any) -> None:
-    """Write whole or not at all; of two concurrent doctors one may lose its entry, but the file is never damaged."""
+    """Write a file atomically. One of two concurrent doctors may lose its entry, but the file is never damaged."""
     try:
         for folder in reversed(_folders(file)):
             own_folders.made(folder)
@@ -53,7 +53,7 @@ def keep_youngest(folder: Path, most: int) -> None:
 
 
 def _bytes(file: Path, largest: int) -> bytes | None:
-    """Return the content, checking the opened file itself: another one may have its name by then."""
+    """Return the content, checking the opened file itself, because its name may meanwhile refer to another."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         about = os.fstat(descriptor)
@@ -94,4 +94,4 @@ def _folders(file: Path) -> tuple[Path, ...]:
 
 def _warn(why: str, file: Path) -> None:
     outermost = _folders(file)[-1]
-    warn_once(f"the cache {outermost} is not read: {why}; {next_step(outermost)}")
+    warn_once(f"the cache {outermost} is ignored: {why}; {next_step(outermost)}")

@@ -1,6 +1,6 @@
 """The limits of a process's control groups, of version 2, 1 or both: its own group's and those of every group above.
 
-A limit of any group above counts as well, and a container or a batch system often sets it there:
+The limits of all groups above apply as well, and a container or a batch system often sets them there:
 https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/. Groups above the
 container's own are hidden from it; the kernel reports their limits only for version 1's memory.
 """
@@ -22,12 +22,12 @@ _UNLIMITED = 1 << 60
 
 @dataclass(frozen=True)
 class Group:
-    """One control group, by its folder. What it does not limit, or does not report, is None.
+    """One control group, by its folder. None stands for what it does not limit or does not report.
 
     `cpus` is the quota in CPUs, `cpuset` a number of CPUs, `pids` counts processes and threads, `memory` is in bytes: the
-    lower of the limit at which the kernel kills and the limit at which it throttles; `memory_used` leaves out cached file
-    contents. `oom_kills` counts the processes, here and below, that were killed for lack of memory since the group was
-    created.
+    lower of the limit at which the kernel kills and the limit at which it throttles; `memory_used` excludes cached
+    file contents. `oom_kills` counts the processes, here and below, that were killed for lack of memory since the
+    group was created.
     """
 
     folder: str
@@ -52,9 +52,9 @@ class Group:
 
 @dataclass(frozen=True)
 class ControlGroups:
-    """The groups that hold a process, the innermost of each hierarchy first. Empty where the kernel reports none.
+    """The groups of a process, the innermost of each hierarchy first. Empty if the kernel reports none.
 
-    `hidden`: the kernel names groups, but no hierarchy is mounted where their limits could be read.
+    `hidden` means that the kernel names groups, but no hierarchy is mounted from which to read their limits.
     """
 
     groups: tuple[Group, ...] = ()
@@ -86,12 +86,12 @@ class ControlGroups:
 
     @property
     def memory_limit(self) -> int | None:
-        """The lowest limit on memory, however much of it is used."""
+        """The lowest limit on memory, regardless of how much is used."""
         return min((group.memory for group in self.groups if group.memory is not None), default=None)
 
     @property
     def oom_kills(self) -> Group | None:
-        """The group whose memory limit had processes killed; without a limit, the innermost that counts kills."""
+        """The group whose memory limit caused the kernel to kill processes; without a limit, the innermost that counts kills."""
         counting = [group for group in self.groups if group.oom_kills is not None]
         limiting = [group for group in counting if group.memory is not None]
         return limiting[-1] if limiting else counting[0] if counting else None
@@ -116,7 +116,7 @@ def control_groups(machine: Machine, process: str = "self") -> ControlGroups:
 
 
 def _mount_of(controllers: str, mounts: list[FileSystem]) -> FileSystem | None:
-    """Return where a hierarchy is mounted; the first place, as further ones are often parts of it."""
+    """Return where a hierarchy is mounted first; further mounts are often parts of it."""
     wanted = set(controllers.split(","))
     for mount in mounts:
         if mount.kind == "cgroup2" if not controllers else wanted <= set(mount.options):
@@ -125,7 +125,7 @@ def _mount_of(controllers: str, mounts: list[FileSystem]) -> FileSystem | None:
 
 
 def _folders(machine: Machine, mount: FileSystem, path: str) -> Iterator[str]:
-    """Return the folders of a group and the groups above it, up to the mount; beyond that nothing is visible."""
+    """Return the folders of a group and the groups above it, up to the mount; those beyond are not visible."""
     inside = os.path.relpath(path, mount.root)
     below = PurePosixPath(mount.mounted_on, "" if inside.startswith("..") else inside)
     for folder in (below, *below.parents):
@@ -177,7 +177,7 @@ def _quota(text: str) -> float | None:
 
 
 def count_of_list(text: str) -> int | None:
-    """Count the numbers in a kernel list: "0-3,8" has five. None when it is empty or no such list."""
+    """Count the numbers in a kernel list: "0-3,8" has five. None if it is empty or not such a list."""
     if not re.fullmatch(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*", text):
         return None
     ends = [part.split("-") for part in text.split(",")]

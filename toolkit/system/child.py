@@ -1,4 +1,4 @@
-"""Runs a script in an interpreter, and reads the one JSON document that it returns, whatever else is printed."""
+"""Runs a script in an interpreter, and reads the JSON document that it prints, regardless of other output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: Mapping[int, UnknownKind] = {
 
 
 def ending(output: Output, timeout: float) -> str:
-    """Describe how a child ended that reported less than it should."""
+    """Describe how a child ended without reporting everything."""
     if output.code is None:
         return f"it did not end within {timeout:.0f} s"
     if output.flooded:
@@ -33,9 +33,7 @@ def ending(output: Output, timeout: float) -> str:
         return f"the process was ended by signal {-output.code}"
     if output.stderr.strip():
         return output.last_line[:_LONGEST]
-    return (
-        f"the process ended with status {output.code} before it had answered"  # its output may be incomplete
-    )
+    return f"the process ended with status {output.code} without a result"  # its output may be incomplete
 
 
 def run_probe(
@@ -46,10 +44,10 @@ def run_probe(
     timeout: float,
     variables: Mapping[str, str] | None = None,
 ) -> tuple[Output, Any] | Unknown:
-    """Run the text of a `child_*` module with a token and these arguments, and with these `variables` in its environment.
+    """Run the source text of a probe module with a token and these arguments, and with these `variables` in its environment.
 
-    The document follows the token, which no other code can print. None means that there was none, and how the process ended
-    is the reason.
+    The document follows the token, which no other code can guess. Without a document, the result is None, and the
+    reason is how the process ended.
     """
     text = Path(str(script.__file__)).read_text("utf-8")
     env = {"PYTHONDONTWRITEBYTECODE": "1", **variables} if variables else None
@@ -64,7 +62,7 @@ def run_probe_text(
     timeout: float,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Output, Any] | Unknown:
-    """Do the same with a script text, for interpreters too old for a module of ours. `python` may include options."""
+    """Do the same with the text of a script, for interpreters too old for our modules. `python` may include options."""
     token = f"verl-doctor {secrets.token_hex(8)} "
     try:
         output = machine.run([*python, "-c", text, token, *arguments], timeout=timeout, env=env)

@@ -1,4 +1,4 @@
-"""Copies a descriptor of another process (pidfd_getfd(2), Linux 5.6) to inspect what it refers to, without changing anything there."""
+"""Copies a descriptor of another process (pidfd_getfd(2), Linux 5.6) to inspect what it refers to. The process is not changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PIDFD_GETFD = 438  # on all architectures
 
 
 def copy_of(pid: int, number: int) -> int | None:
-    """Return a descriptor of this process for the same open file; None where the kernel grants none."""
+    """Return a descriptor of this process for the same open file; None if the kernel refuses."""
     if own_number() != os.getpid():
         return None  # /proc belongs to another namespace, where the same number means another process
     try:

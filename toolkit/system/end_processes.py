@@ -1,4 +1,4 @@
-"""Ends processes by number, and only the intended ones: each is held by a descriptor before it is inspected.
+"""Ends processes by number, and only the intended ones: a descriptor for each is opened before it is inspected.
 
 A pidfd (pidfd_open(2), Linux 5.3) keeps referring to the process that it was opened for, even if the number is reused.
 """
@@ -16,20 +16,20 @@ from verl_doctor.toolkit.leftover import EndProcess
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.process_table import Row, own_number, row_of
 
-TERM_TIMEOUT = 10.0  # seconds between asking a process to end and killing it
-_LAST = 2.0  # seconds for killed processes. A process that hangs in the kernel may never end
+TERM_TIMEOUT = 10.0  # seconds between SIGTERM and SIGKILL
+_LAST = 2.0  # seconds to wait for killed processes; a process blocked in the kernel may never end
 _ENDED = "ZX"
 
 
 def end_processes(
     removals: Sequence[EndProcess], machine: Machine, patience: float = TERM_TIMEOUT
 ) -> dict[EndProcess, str]:
-    """Terminate these processes in order, and kill those that do not end. Return why each still runs: "" when it has ended."""
+    """Terminate these processes in order, and kill those that do not end. Return why each still runs: "" if it has ended."""
     with contextlib.ExitStack() as held:
         outcomes: dict[EndProcess, str] = {}
         open_ends: dict[EndProcess, int] = {}
         for removal in removals:
-            descriptor, outcomes[removal] = _hold(removal, machine)
+            descriptor, outcomes[removal] = _open(removal, machine)
             if descriptor is not None:
                 held.callback(os.close, descriptor)
                 open_ends[removal] = descriptor
@@ -43,14 +43,16 @@ def end_processes(
         _wait(open_ends, _LAST)
         for removal, descriptor in open_ends.items():
             ended = _wait({removal: descriptor}, 0)
-            outcomes[removal] = "" if ended else outcomes[removal] or "it was killed, and hangs in the kernel"
+            outcomes[removal] = (
+                "" if ended else outcomes[removal] or "it was killed, but is blocked in the kernel"
+            )
         return outcomes
 
 
-def _hold(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
-    """Return a descriptor of the intended process; else None, and the reason: "" when it has already ended."""
-    if removal.pid in _own_line(machine):
-        return None, "it is this program itself, or what started it"
+def _open(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
+    """Return a descriptor of the intended process; otherwise None and the reason, "" if it has already ended."""
+    if removal.pid in _own_ancestors(machine):
+        return None, "it is this program, or an ancestor of it"
     try:
         descriptor = os.pidfd_open(removal.pid)
     except ProcessLookupError:
@@ -58,9 +60,9 @@ def _hold(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
     except OSError as error:
         return (
             None,
-            f"this kernel does not hold processes fast ({error.strerror}); end it with: kill {removal.pid}",
+            f"this kernel cannot open a process by number ({error.strerror}); end it with: kill {removal.pid}",
         )
-    # Read after it is held: if the number was reused in between, the start time differs.
+    # Read after opening the descriptor: if the number was reused in between, the start time differs.
     row = row_of(removal.pid, machine)
     if row is not None and row.ticks == removal.ticks and row.mine and row.state not in _ENDED:
         return descriptor, ""
@@ -70,8 +72,8 @@ def _hold(removal: EndProcess, machine: Machine) -> tuple[int | None, str]:
     return None, "it is another user's"
 
 
-def _own_line(machine: Machine) -> frozenset[int]:
-    """Return this process, its ancestors, and the first process."""
+def _own_ancestors(machine: Machine) -> frozenset[int]:
+    """Return the numbers of this process, its ancestors, and the first process."""
     line = {1}
     row: Row | None = row_of(own_number(), machine)
     while row is not None and row.pid not in line:
@@ -91,7 +93,7 @@ def _send(descriptor: int, number: signal.Signals) -> str:
 
 
 def _wait(open_ends: Mapping[EndProcess, int], seconds: float) -> bool:
-    """Wait until all of them have ended, at most this long; return whether they have."""
+    """Wait until all of them have ended, at most this long. Return whether they have."""
     deadline = time.monotonic() + seconds
     with selectors.DefaultSelector() as selector:
         for descriptor in open_ends.values():

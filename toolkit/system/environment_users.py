@@ -1,4 +1,4 @@
-"""Processes that use an environment: their program lies in it, or a library of it is mapped into their memory."""
+"""Processes that use an environment: their program is in it, or they have mapped a library of it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _LONGEST = 60  # characters of a command line
 
 
 def users_of(environment: Path) -> list[str]:
-    """Return number and command of each, without this process and its ancestors. Available on Linux only."""
+    """Return the number and command of each, except for this process and its ancestors. Linux only."""
     spelled = {str(environment), os.path.realpath(environment)}
-    own = _own_line()
+    own = _own_ancestors()
     found = []
     for name in sorted(filter(str.isdigit, _names("/proc")), key=int):
         if int(name) not in own and _runs_from(f"/proc/{name}", spelled):
@@ -22,7 +22,7 @@ def users_of(environment: Path) -> list[str]:
 
 
 def _runs_from(process: str, spelled: Iterable[str]) -> bool:
-    """Return whether a process's program lies in the environment, a file of it is mapped, or its Python was activated that way."""
+    """Return whether a process's program is in the environment, a file of it is mapped, or the environment is activated in it."""
     first = _read(f"{process}/cmdline").partition("\0")[0]
     if "/" in first:
         program = os.path.normpath(os.path.join(_link(f"{process}/cwd"), first))  # noqa: PTH118 - texts
@@ -34,7 +34,7 @@ def _runs_from(process: str, spelled: Iterable[str]) -> bool:
     return started or any(f"{prefix}/" in _read(f"{process}/maps") for prefix in spelled)
 
 
-def _own_line() -> set[int]:
+def _own_ancestors() -> set[int]:
     """Return this process and its ancestors."""
     number, line = os.getpid(), set()
     while number > 1 and number not in line:

@@ -1,4 +1,4 @@
-"""`Refused`, with which the change engine declines, and operating-system errors as text."""
+"""`Refused`, which the change engine raises to decline, and operating-system errors as text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not a defect
 
 
 def os_error_text(error: OSError) -> str:
-    """Return an operating system's error as the beginning of a sentence: the file and the cause."""
+    """Return an operating-system error as the beginning of a sentence: the file and the cause."""
     cause = reason_of(error)
     named = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
     return f"{named}: {cause}" if named else cause
 
 
 def reason_of(error: Exception) -> str:
-    """Return the cause alone: the operating system's message, or the exception's, or its class name without one."""
+    """Return only the cause: the operating system's message, the exception's own, or its class name."""
     return str(getattr(error, "strerror", None) or error) or type(error).__name__

@@ -38,7 +38,7 @@ _SHARED = frozenset(
 _SHARED_FUSE = re.compile(
     r"fuse\.(?!(?:snapfuse|overlayfs|fuse-overlayfs|squashfuse|portal|lxcfs|gvfsd)).*|fuseblk\.ceph"
 )
-# What the kernel presents as files: no file can be created there, whatever the permissions.
+# File systems in which the kernel presents itself as files: no file can be created there, whatever the permissions.
 _OF_THE_KERNEL = frozenset(
     ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "devpts", "bpf", "fusectl"]
 )
@@ -102,7 +102,7 @@ def space_of(place: Path) -> Space | None:
 
 
 def nearest(machine: Machine, path: str) -> Path:
-    """Return a path of the machine, or the nearest one above it that exists."""
+    """Return a path of the machine, or the nearest existing folder above it."""
     place = machine.at(path)
     return next(part for part in (place, *place.parents) if os.path.exists(part))
 
@@ -113,10 +113,11 @@ def may_write(place: Path) -> bool:
 
 
 def why_refused(folder: Path) -> str:
-    """Return the kernel's reason for refusing to create a file in a folder; "" where it does not refuse.
+    """Return the kernel's reason for refusing to create a file in a folder; "" if it does not refuse.
 
-    The trial file has no name (O_TMPFILE), so that nothing is left, not even for a moment. Mount options and permissions are
-    read only where the file system does not support such files: they do not cover quotas, ACLs and read-only devices.
+    The test file has no name (O_TMPFILE), so nothing appears in the folder, not even briefly. Mount options and
+    permissions do not cover quotas, ACLs and read-only devices, so they are read only if the file system does not
+    support such files.
     """
     try:
         os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600))
@@ -137,8 +138,8 @@ def _by_permissions(folder: Path) -> str:
 
 
 def why_not_writable(machine: Machine, path: str) -> str:
-    """Return why no file can be created at a path, naming the folder; "" where nothing prevents it."""
-    # A dangling link exists, too.
+    """Return why no file can be created at a path, naming the folder; "" if nothing prevents it."""
+    # A dangling link also exists.
     there = next(part for part in (Path(path), *Path(path).parents) if os.path.lexists(machine.at(str(part))))
     place = machine.at(str(there))
     if not os.path.isdir(place):
@@ -150,21 +151,20 @@ def why_not_writable(machine: Machine, path: str) -> str:
         return ""
     if system is not None and system.read_only:
         return f"{there} is mounted read-only"
-    return f"user {os.geteuid()} may not write to {there}"
+    return f"user {os.geteuid()} cannot write to {there}"
 
 
 def file_system_of(
     machine: Machine, path: str, mounts: Iterable[FileSystem] | None = None, *, follow: bool = True
 ) -> FileSystem | None:
-    """Return the mount that holds a path, whether or not the path exists; None when the kernel lists no mounts.
+    """Return the mount of a path, whether or not the path exists; None if the kernel lists no mounts.
 
-    `mounts` are all mounts, for callers with many paths. Without `follow` links are not followed, and the file system itself
-    is not accessed.
+    Callers with many paths pass all `mounts`. Without `follow`, links are not followed, and the file system itself is not accessed.
     """
     real = os.path.realpath(path) if follow and machine.root == Path("/") else path
     best = None
     for mount in file_systems(machine) if mounts is None else mounts:
-        # Of two mounts on one folder the later hides the other.
+        # Of two mounts on the same folder, the later hides the earlier.
         inside = f"{real}/".startswith(f"{mount.mounted_on.rstrip('/')}/")
         if inside and (best is None or len(mount.mounted_on) >= len(best.mounted_on)):
             best = mount
@@ -172,7 +172,7 @@ def file_system_of(
 
 
 def read_ahead(machine: Machine, number: str) -> int | None:
-    """Return the kernel's read-ahead in bytes on the device with this number ("8:1"); None where it is not reported.
+    """Return the kernel's read-ahead in bytes on the device with this number ("8:1"); None if it is not reported.
 
     This is the file system's own backing device, which network file systems have too; a partition has its disk's.
     """

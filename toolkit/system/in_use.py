@@ -22,17 +22,17 @@ _NOT_LISTENING = {errno.ECONNREFUSED}
 def open_anywhere(name: str, folder: int) -> InUse:
     """Return whether any process has a regular file in the open folder `folder` open or mapped.
 
-    The kernel grants a lease for writing only to a process that alone has the file open (fcntl(2), F_SETLEASE); it is
-    released at once. Network file systems grant none, nor does the kernel to a user who does not own the file.
+    The kernel grants a write lease only if no other process has the file open (fcntl(2), F_SETLEASE). The lease is
+    released immediately. Network file systems grant none, and only the file's owner gets one.
     """
     try:
-        # A holder of a lease would be asked to release it, and this would wait for that.
+        # Without O_NONBLOCK, opening would wait until the holder of a lease releases it.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=folder)
     except OSError as error:
         return "yes" if error.errno in {errno.EWOULDBLOCK, errno.ETXTBSY} else "not told"
     try:
-        # If the file is opened now, the kernel sends a signal, which is ignored by default.
+        # If another process opens the file now, the kernel sends a signal, which is ignored by default.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
@@ -40,20 +40,20 @@ def open_anywhere(name: str, folder: int) -> InUse:
     else:
         return "no"
     finally:
-        os.close(descriptor)  # this also releases the lease
+        os.close(descriptor)  # also releases the lease
 
 
 def bound_anywhere(name: str, folder: int) -> InUse:
     """Return whether any process is bound to the Unix socket in the open folder `folder`.
 
-    The test uses a datagram socket, which never waits to be accepted and sends nothing: connecting to a server of another
-    type fails, to one of this type succeeds, and neither notices.
+    The test connects a datagram socket, which needs no accept and sends nothing. It succeeds for a datagram server
+    and fails for one of another type, and the server notices neither.
     """
     with contextlib.closing(
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     ) as trying:
         try:
-            # A socket address holds 107 bytes, and a session's path is longer.
+            # A socket address holds 107 bytes, and the path of a Ray session is longer.
             trying.connect(f"/proc/self/fd/{folder}/{name}")
         except OSError as error:
             if error.errno in _NOT_LISTENING:

@@ -1,14 +1,14 @@
 """Records what this process accesses in the file system, and checks whether all of it is unchanged.
 
-Readers declare nothing, so nothing can be forgotten. Python reports each opened file and each listed folder to its audit
-hooks; `os.stat`, `os.lstat`, `os.readlink`, `os.access` and the entries of `os.scandir` are wrapped, because it reports none
-of these. What is compared later:
+Readers declare nothing, so they cannot forget anything. Python reports each opened file and each listed folder to its
+audit hooks; `os.stat`, `os.lstat`, `os.readlink`, `os.access` and the entries of `os.scandir` are wrapped, because
+Python does not report these. What is compared later:
 
-- of a file its size, both times, inode, device and mode: a user cannot set back the change time (ctime);
-- of a listed folder its times too, which change with each entry added, removed or renamed;
-- of a folder that was only found its inode, device, owner and mode;
-- of a link that was read the same as of a file, and of a missing path the error;
-- of a permission check its result.
+- of a file, its size, both times, inode, device and mode: a user cannot set back the change time (ctime);
+- of a listed folder, also its times, which change with each entry added, removed or renamed;
+- of a folder that was only found, its inode, device, owner and mode;
+- of a link that was read, the same as of a file, and of a missing path, the error;
+- of a permission check, its result.
 
 Only file systems that keep such times count (`_TICKS`), and no file that changed shortly before it was read: another change
 might fall into the same clock tick.
@@ -28,7 +28,7 @@ from typing import Any
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import FileSystem, file_system_of, file_systems
 
-_LOCAL = 2.0  # seconds; the kernel's clock is the one that we read
+_LOCAL = 2.0  # seconds; kernel and process use the same clock
 _REMOTE = 900.0  # seconds; a server's clock may differ from ours
 _TICKS = {
     **dict.fromkeys(
@@ -37,9 +37,9 @@ _TICKS = {
     **dict.fromkeys(("tmpfs", "ramfs", "devtmpfs", "squashfs", "erofs", "iso9660"), _LOCAL),
     **dict.fromkeys(("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "virtiofs", "9p"), _REMOTE),
 }
-"""The file systems with reliable times, and how old a change must be there."""
+"""The file systems with reliable times, and the minimum age of a change there."""
 
-# What a collector that keeps its fact must not do, because its result is in no file.
+# What a collector with a kept fact must not do, because the result is in no file.
 _ELSEWHERE = (
     "subprocess.Popen",
     "os.posix_spawn",
@@ -94,7 +94,7 @@ class Looks:
             self._access[name, mode] = answer
 
     def refuse(self, why: str) -> None:
-        """Note that a kept fact depends on something that is in no file."""
+        """Note that a kept fact depends on something other than files."""
         if _counts():
             self.why_not = self.why_not or why
 
@@ -109,7 +109,7 @@ class Looks:
         return None if not work and f"{name}/".startswith(self._passing) else name
 
     def record(self, began: float) -> dict[str, Any]:
-        """Return all accesses as JSON, with the current state. Raises CannotBeKeptError where a later change might not show.
+        """Return all accesses as JSON, with the current state. Raises CannotBeKeptError if a later change might not show.
 
         `began` is the time of the first access: what changed after it, or shortly before, may differ from what was read.
         """
@@ -152,7 +152,7 @@ _Check = Callable[[str, os.stat_result, bool], None]
 
 
 def _row(folder: str, followed: str, links: str, listed: bool, check: _Check | None = None) -> Row:
-    """Return the state of a folder. Entries are accessed by name alone: following the whole path costs half as much again."""
+    """Return the state of a folder. Entries are accessed relative to it: resolving the whole path takes 50% longer."""
     try:
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
@@ -193,7 +193,7 @@ def _digest(folder: str, names: str, descriptor: int, follow: bool, check: _Chec
             states.append((mode, about.st_ino, about.st_dev, about.st_uid, about.st_gid, about.st_rdev))
         if check is not None:
             check(f"{folder}/{name}", about, stat.S_ISREG(mode) or stat.S_ISLNK(mode))
-    return hash(tuple(states))  # of numbers alone, so that it is the same in every process
+    return hash(tuple(states))  # hash of numbers only, which is the same in every process
 
 
 class _Settled:
@@ -206,7 +206,7 @@ class _Settled:
         self._latest: dict[int, int] = {}
 
     def check(self, path: str, about: os.stat_result, has_times: bool) -> None:
-        """Raise CannotBeKeptError where it did not."""
+        """Raise CannotBeKeptError if a file changed too recently."""
         latest = self._latest.get(about.st_dev)
         if latest is None:
             system = file_system_of(self._machine, path, self._mounts)
@@ -220,7 +220,7 @@ class _Settled:
 
 
 def unreliable_mounts() -> list[str]:
-    """Return where file systems are mounted that show no change in their times, such as the kernel's own."""
+    """Return where file systems without reliable times are mounted, such as the kernel's own."""
     mounts: Iterable[FileSystem] = file_systems(Machine())
     return [mount.mounted_on for mount in mounts if mount.kind not in _TICKS]
 
@@ -237,7 +237,7 @@ _hooked = False
 
 @contextlib.contextmanager
 def counted(work: str) -> Iterator[None]:
-    """Count this thread's accesses in this block wherever they lie: a kept fact depends on them. `work` names the fact."""
+    """Count all accesses of this thread in this block, wherever they are: a kept fact depends on them. `work` names the fact."""
     _here.work = work
     try:
         yield
@@ -246,13 +246,13 @@ def counted(work: str) -> Iterator[None]:
 
 
 def _counts() -> str:
-    """Return the fact that this thread works for, "" for none that is kept."""
+    """Return the kept fact that this thread collects, "" for none."""
     return getattr(_here, "work", "")
 
 
 @contextlib.contextmanager
 def watched(ignored: Iterable[str]) -> Iterator[Looks]:
-    """Watch the accesses of all threads of this process. What lies in these folders does not count."""
+    """Record the accesses of all threads of this process, except for those in these folders."""
     global _watching, _hooked  # noqa: PLW0603 - a process has one table of system calls
     temporary = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/run"]  # noqa: S108 - other programs' files there come and go
     looks = Looks(ignored, [*unreliable_mounts(), *temporary, "/dev"])
@@ -313,7 +313,7 @@ def _names(folder: str) -> list[str]:
 
 
 class _Entry:
-    """An entry of a folder that reports accesses to more than its name and its own kind."""
+    """A folder entry that reports accesses beyond its name and its own kind."""
 
     __slots__ = ("_entry", "_full", "_looks", "name", "path")
 
@@ -354,7 +354,7 @@ class _Entry:
         return self._entry.stat(follow_symlinks=follow_symlinks)
 
     def _follow(self, follow_symlinks: bool) -> None:
-        """Note a followed link: a plain entry's kind shows in the folder's own times, a link target's does not."""
+        """Note a followed link: the folder's times cover the kind of a plain entry, but not of a link's target."""
         if follow_symlinks and self._entry.is_symlink():
             self._looks.add(self._full, "followed")
 
@@ -384,7 +384,7 @@ class _Scan:
 
 
 def _wrap(looks: Looks) -> Callable[[], None]:
-    """Wrap what audit hooks do not report, and return a function that restores it.
+    """Wrap the functions that audit hooks do not report, and return a function that restores them.
 
     `pathlib` and `glob` of some Python versions store such functions in classes when they are imported.
     """
@@ -407,7 +407,7 @@ def _wrap(looks: Looks) -> Callable[[], None]:
     def access(path: Any, mode: int, **options: Any) -> bool:
         answer: bool = originals["access"](path, mode, **options)
         if options:
-            looks.refuse("it asks for permissions in an unusual way")
+            looks.refuse("it checks permissions in an unusual way")
         looks.add_access(path, mode, answer)
         looks.add(path, "followed")
         return answer
@@ -426,7 +426,7 @@ def _wrap(looks: Looks) -> Callable[[], None]:
             _here.scans = False
 
     def start(thread: threading.Thread) -> None:
-        """Count a thread's accesses where its creator's count."""
+        """Count a thread's accesses if its creator's count."""
         if work := _counts():
             run = thread.run
 

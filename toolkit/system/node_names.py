@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
 _NUMBER = re.compile(r"([0-9]+)")
-_OF_ANOTHER_KIND = re.compile(r"[\[\],\s]|:.*:")  # what brackets could not hold, and IPv6 addresses
+_OF_ANOTHER_KIND = re.compile(r"[\[\],\s]|:.*:")  # not allowed in brackets; also in IPv6 addresses
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 _ITEMS = re.compile(r"(?:\[[^\]]*\]|[^,\[])+")
 
@@ -20,7 +20,7 @@ _MOST = 100_000
 """The maximum number of names in a list: ten times the nodes of any Ray cluster."""
 
 _LINE = 120
-"""The characters of a node list that a line of text shows."""
+"""The maximum length of a node list in a line of text."""
 
 _Parts = tuple[str, ...]
 """A name cut at its numbers: text, number, text, number... text."""
@@ -41,7 +41,7 @@ def expand(folded: str) -> list[str]:
     Raises ValueError when a range is invalid, or has so many names that it must be a mistake.
     """
     if re.search(r"[\[\]]", _BRACKETS.sub("", folded)):
-        raise ValueError(f"{folded:.60} has a bracket without its other half")
+        raise ValueError(f"{folded:.60} has an unmatched bracket")
     names = list(islice((name for item in _ITEMS.findall(folded) for name in _names(item)), _MOST + 1))
     if len(names) > _MOST:
         raise ValueError(f"{folded:.60} stands for more than {_MOST:,} names")
@@ -49,12 +49,12 @@ def expand(folded: str) -> list[str]:
 
 
 def plain(name: str) -> str:
-    """Return a name that a list can hold: special characters become `_`."""
+    """Return a name that is valid in a list: special characters become `_`."""
     return _MEANT.sub("_", name) or "_"
 
 
 def shortened(folded: str, count: int) -> str:
-    """Return a list for a line of text: long ones are cut and counted, short ones can be pasted."""
+    """Return a list for a line of text. A short list can be pasted; a long one is cut, with the total."""
     items = _ITEMS.findall(folded)
     kept: list[str] = []
     length = 0
@@ -69,7 +69,7 @@ def shortened(folded: str, count: int) -> str:
 
 
 def _family(members: list[_Parts]) -> Iterator[str]:
-    """Fold names that differ only in their numbers: by the last number that varies, then by one before it."""
+    """Fold names that differ only in their numbers: by the last number that varies, then by an earlier one."""
     texts = members[0][::2]
     rows = {parts[1::2] for parts in members}
     varying = [place for place in range(len(texts) - 1) if len({row[place] for row in rows}) > 1]
@@ -107,7 +107,7 @@ def _ranges(numbers: set[str]) -> str:
 
 
 def _closed(row: _Parts, end: str) -> _Parts:
-    """Bracket the last number too: Slurm requires one at the end of a name that has one before: `node[1-4]-ib[0]`."""
+    """Also bracket the last number, as Slurm requires after an earlier bracket: `node[1-4]-ib[0]`."""
     if end or not row or row[-1].startswith("[") or not any(number.startswith("[") for number in row):
         return row
     return (*row[:-1], f"[{row[-1]}]") if sum(number.startswith("[") for number in row) == 1 else row
@@ -127,7 +127,7 @@ def _numbers(ranges: str) -> Iterator[str]:
     for part in ranges.split(","):
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ValueError(f"[{ranges}] is no list of numbers and ranges")
+            raise ValueError(f"[{ranges}] is not a list of numbers and ranges")
         if int(last or first) < int(first):
             raise ValueError(f"[{ranges}] counts backwards")
         if int(last or first) - int(first) > _MOST:

@@ -1,4 +1,4 @@
-"""Folders as open descriptors: replacing one by a link or another folder meanwhile has no effect."""
+"""Folders as open descriptors, which still refer to the same folder if its path is replaced by a link or another folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _THERE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def opened(name: str, folder: int | None = None) -> Iterator[int]:
-    """Open a folder in an open folder for this block. A link to a folder does not count. Raises OSError."""
+    """Open a folder in an open folder for this block. A link is not followed. Raises OSError."""
     descriptor = os.open(name, _THERE, dir_fd=folder)
     try:
         yield descriptor
@@ -39,7 +39,7 @@ def reached(root: str, path: str) -> Iterator[int]:
 
 
 def entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the entries of an open folder. What vanishes meanwhile is left out. Raises OSError."""
+    """Yield the entries of an open folder, except for those that vanish meanwhile. Raises OSError."""
     for name in os.listdir(folder):
         try:
             yield name, os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -48,6 +48,6 @@ def entries(folder: int) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def mount_of(folder: int) -> str:
-    """Return the mount number of an open folder. A folder of the same disk that is mounted elsewhere has a different one."""
+    """Return the mount number of an open folder. It differs between two mounts of the same disk."""
     found = _MOUNT.search(Path(f"/proc/self/fdinfo/{folder}").read_text("utf-8"))
     return found[1] if found else ""

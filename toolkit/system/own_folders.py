@@ -1,4 +1,4 @@
-"""The doctor's own folders: no other user may enter them, whatever the umask."""
+"""The doctor's own folders, which no other user can enter, whatever the umask."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MODE = stat.S_IRWXU
 
 
 class ForeignFolderError(OSError):
-    """A folder to be used as the doctor's own may hold what another user wrote. The message is one sentence."""
+    """A folder to be used as the doctor's own may contain another user's files. The message is one sentence."""
 
 
 def made(folder: Path) -> Path:
-    """Create a folder of the doctor's own, and missing ones above it; an existing folder is closed to others.
+    """Create a folder of the doctor's own and missing parents, or close an existing one to others.
 
-    Raises OSError; ForeignFolderError when other users could have written into it before.
+    Raises OSError, and ForeignFolderError if other users could have written to it before.
     """
     for missing in reversed([parent for parent in (folder, *folder.parents) if not os.path.lexists(parent)]):
         _make(missing)

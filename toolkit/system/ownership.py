@@ -1,4 +1,4 @@
-"""Whether a file may be another user's, who must not control this user's doctor.
+"""Whether another user may control a file. Such a file must not influence this user's doctor.
 
 The rules are those of ssh and git (StrictModes in sshd_config(5), safe.directory in git-config(1)).
 """
@@ -23,25 +23,25 @@ _ACL_HEAD, _ACL_USER, _ACL_GROUP, _ACL_WRITE = 4, 0x02, 0x08, 0x02
 
 
 def why_not_ours(file: Path, *, group_counts: bool) -> str:
-    """Return why a file, or a folder in which it could be replaced, may be another user's; "" when it is this user's or root's.
+    """Return why another user may control a file, or a folder in which it could be replaced; "" if it is this user's or root's.
 
-    `group_counts`: nor may a group have write permission, unless it is this user's own, without other members.
+    With `group_counts`, group write permission also counts, except for this user's own group without other members.
     """
     real = Path(os.path.realpath(file))
     return why_any_not_ours((file, file.parent, real, real.parent), group_counts=group_counts)
 
 
 def why_named_not_ours(file: Path) -> str:
-    """Do the same for a file that the user named; in a folder such as /tmp other users cannot replace it."""
+    """Do the same for a file that the user named. In a sticky folder such as /tmp, other users cannot replace it."""
     real = Path(os.path.realpath(file))
     folders = [folder for folder in (file.parent, real.parent) if not _is_sticky(folder)]
     return why_any_not_ours((file, real, *folders), group_counts=True)
 
 
 def why_any_not_ours(paths: Iterable[Path], *, group_counts: bool, trusted: int = 0) -> str:
-    """Do the same for only these paths, each by itself. `trusted` is one more trusted user."""
+    """Do the same for these paths alone, without the folders above them. `trusted` is a further trusted user."""
     for path in dict.fromkeys(paths):
-        with contextlib.suppress(OSError):  # reading reports what is absent or unreadable
+        with contextlib.suppress(OSError):  # reading it will report that it is missing or unreadable
             if why := why_status_not_ours(path, path.stat(), group_counts=group_counts, trusted=trusted):
                 return why
     return ""
@@ -55,7 +55,7 @@ def why_status_not_ours(
     trusted: int = 0,
     opened: int | None = None,
 ) -> str:
-    """Do the same for an inspected file or folder, `opened` as a descriptor: the sentence names its owner and mode."""
+    """Do the same for a file or folder `opened` as a descriptor. The sentence names its owner and mode."""
     shown = f"(owner {_user(about.st_uid)}, mode {stat.S_IMODE(about.st_mode):04o})"
     if about.st_uid not in {0, os.geteuid(), trusted}:
         return f"{path} belongs to user {about.st_uid} {shown}"
@@ -63,7 +63,7 @@ def why_status_not_ours(
         return f"anybody may write to {path} {shown}"
     if (
         about.st_mode & stat.S_IWGRP
-    ):  # with an access list it is the mask: nobody in the list may write without it
+    ):  # with an access list, these bits are the mask, without which no entry of the list allows writing
         if listed := _listed_writer(path if opened is None else opened, trusted, group_counts=group_counts):
             return f"the access list of {path} lets {listed} write {shown}"
         if group_counts and not _is_own(about.st_gid):
@@ -88,13 +88,13 @@ def _listed_writer(file: Path | int, trusted: int, *, group_counts: bool) -> str
 
 
 def next_step(path: Path, *inside: Path) -> str:
-    """Return what to do about an untrusted file or folder, for itself or for what is `inside` it."""
+    """Return what to do about an untrusted file or folder, or about files `inside` it."""
     for place in (path, *inside):
         with contextlib.suppress(OSError):
             owner = place.stat().st_uid
             if owner not in {0, os.geteuid()}:
                 return f"run this as user {owner}, or move {path} away"
-    return f"look through it, and if you trust it: chmod -R go-w {path}"
+    return f"inspect it, and if you trust it: chmod -R go-w {path}"
 
 
 @functools.cache
@@ -119,7 +119,7 @@ def _user(number: int) -> str:
 
 
 def _is_own(group: int) -> bool:
-    """Return whether a group is this user's alone, as the umask 002 of many distributions presumes."""
+    """Return whether this user is the only member of a group, as distributions with umask 002 assume."""
     try:
         user, named = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:

@@ -1,4 +1,4 @@
-"""File-system calls with a time limit: on a dead network mount they never return."""
+"""File-system calls with a time limit, because they never return on a dead network mount."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def in_time(query: Callable[[], T], patience: float | None = None) -> T | None:
 
 
 def all_in_time(questions: Sequence[Callable[[], T]], patience: float | None = None) -> list[T | None]:
-    """Return the result of each check, all run at once; None for those that exceeded this many seconds (`PATH_TIMEOUT`).
+    """Run all checks in parallel. Return the result of each; None for those that exceeded this many seconds (`PATH_TIMEOUT`).
 
-    A hanging check cannot be ended: it is left to a thread that does not keep the process alive. Raises OSError when the
-    machine starts no thread.
+    A hanging check cannot be stopped. It stays in a daemon thread, which does not keep the process alive. Raises
+    OSError if no thread can be started.
     """
     answers: list[T | None] = [None] * len(questions)
 

@@ -1,4 +1,4 @@
-"""What processes do while they are watched: the processor time of their threads, and their reads and writes."""
+"""Measures what processes do during a window: the processor time of their threads, and their reads and writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Activity:
 
 @dataclass(frozen=True)
 class _Sample:
-    threads: dict[str, int]  # nanoseconds, or switches where the kernel keeps no times
+    threads: dict[str, int]  # nanoseconds, or context switches if the kernel keeps no times
     transfers: str
 
 
@@ -65,7 +65,7 @@ def _sample(pid: int, machine: Machine) -> _Sample | None:
 
 
 def _spent(task: str, machine: Machine) -> int | None:
-    """Return a thread's processor time in nanoseconds; where the kernel keeps none, its number of runs, as milliseconds."""
+    """Return a thread's processor time in nanoseconds; if the kernel keeps none, its number of runs, each counted as a millisecond."""
     words = (machine.read(f"{task}/schedstat") or "").split()
     if words and words[0] != "0":
         return int(words[0])

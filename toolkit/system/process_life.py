@@ -1,7 +1,7 @@
-"""What a process holds that proves it alive: listeners, locks, files that it writes, devices by which it serves others.
+"""Signs that a process is still of use: listeners, locks, files that it writes, devices through which it serves others.
 
 Sockets are examined through a copy of the descriptor (pidfd_getfd(2)), which covers all families and network namespaces.
-Where the kernel grants none, the tables of the process's own namespace count, and anything missing there keeps the process.
+If the kernel refuses, the tables of the process's own namespace count, and a socket missing there counts as a sign of life.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from verl_doctor.toolkit.system.process_tasks import steadily, views
 _STANDARD = 2
 _ACL = socket.SOL_SOCKET, socket.SO_ACCEPTCONN
 _USER_NETLINK = 2  # NETLINK_USERSOCK, by which processes communicate with each other
-# Devices that a computing process has open without serving others.
+# Devices that a process may have open without serving others.
 _DEVICES = re.compile(
     r"/dev/(?:null|zero|full|u?random|tty|console|pts/\d+|nvidia[\w-]*(?:/.*)?|infiniband/.*|dri/.*|kfd|gdrdrv|cpu_dma_latency"
     r"|shm(?:/.*)?|hugepages(?:/.*)?|mqueue/.*)"
@@ -35,9 +35,9 @@ _HARMLESS = re.compile(
 _TIMER = re.compile(r"^it_value: \((\d+), (\d+)\)$", re.MULTILINE)
 _LOCK = re.compile(r"^lock:\s", re.MULTILINE)
 _CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
-# Signals that only a timer or a watch on a folder sends: /proc shows neither setitimer(2), alarm(2) nor F_NOTIFY.
+# Signals that only a timer or a folder watch sends. /proc does not show setitimer(2), alarm(2) or F_NOTIFY.
 _WAKING = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO)
-# System calls that wait for another user of the same queue or semaphore: semop, semtimedop, msgsnd, msgrcv, mq_timedsend,
+# System calls that wait for another process with the same queue or semaphore: semop, semtimedop, msgsnd, msgrcv, mq_timedsend,
 # mq_timedreceive.
 _QUEUES = {
     "x86_64": frozenset({"65", "220", "69", "70", "242", "243"}),
@@ -60,7 +60,7 @@ class Sign:
 
 
 def signs_of_life(pid: int, machine: Machine) -> tuple[Sign, ...]:
-    """Return all signs of life of this process. What may not be inspected counts as one."""
+    """Return all signs of life of this process. Anything that may not be inspected counts as one."""
     try:
         if views(pid, machine) != (f"/proc/{pid}",):
             return (Sign("has threads with descriptors or folders of their own"),)
@@ -75,7 +75,7 @@ def _state(pid: int, machine: Machine) -> Iterator[Sign]:
     fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
     if len(fields) > _FOREGROUND:
         if fields[_STATE - _NAME_ENDS] in "tT":
-            yield Sign("is stopped, and may be continued")
+            yield Sign("is stopped and may be resumed")
         terminal, foreground, group = (
             int(fields[at - _NAME_ENDS]) for at in (_TERMINAL, _FOREGROUND, _GROUP)
         )
@@ -87,7 +87,7 @@ def _state(pid: int, machine: Machine) -> Iterator[Sign]:
     signals = int(caught[1], 16) if caught else 0
     for number in _WAKING:
         if signals >> (number - 1) & 1:
-            yield Sign(f"waits for {number.name}, which a timer or a watch on a folder sends")
+            yield Sign(f"waits for {number.name}, which a timer or a folder watch sends")
     yield from _queues(pid, machine)
 
 
@@ -95,7 +95,7 @@ def _queues(pid: int, machine: Machine) -> Iterator[Sign]:
     calls = _QUEUES.get(os.uname().machine, frozenset())
     for task in os.listdir(machine.at(f"/proc/{pid}/task")):  # noqa: PTH208 - names alone
         if (machine.read(f"/proc/{pid}/task/{task}/syscall") or "").partition(" ")[0] in calls:
-            yield Sign("waits at a message queue or a semaphore that others may have")
+            yield Sign("waits at a message queue or a semaphore that others may use")
             return
 
 
@@ -117,27 +117,27 @@ def _descriptors(pid: int, machine: Machine) -> Iterator[Sign]:
             yield from _anonymous(target, info)
         elif target.startswith("/dev/"):
             if not _DEVICES.fullmatch(target):
-                yield Sign(f"has {target} open, by which it may serve others")
+                yield Sign(f"has {target} open, through which it may serve others")
         elif target.startswith("/") and not _HARMLESS.fullmatch(target):
             yield from _file(f"{folder}/{number}", number, target, written_as_output=target in output)
 
 
 def _anonymous(target: str, info: str) -> Iterator[Sign]:
     if not _HARMLESS.fullmatch(target):
-        yield Sign(f"has {target} open, which wakes it or others")
+        yield Sign(f"has {target} open, which may wake it or others")
     timer = _TIMER.search(info)
     if timer and (int(timer[1]) or int(timer[2])):
-        yield Sign("has a timer that is running")
+        yield Sign("has a running timer")
 
 
 def _file(link: str, number: int, target: str, *, written_as_output: bool) -> Iterator[Sign]:
-    """Yield a file on a disk. Its log, which is its output, does not count, nor do files of a Ray session."""
+    """Yield the signs of a file on a disk. The process's own log (its output) and files of a Ray session do not count."""
     try:
         about, opened = Path(link).stat(), Path(link).lstat()
     except FileNotFoundError:
         return  # closed meanwhile
     if stat.S_ISFIFO(about.st_mode):
-        yield Sign(f"has the named pipe {target} open, to which anybody may come")
+        yield Sign(f"has the named pipe {target} open, which any process may use")
     elif (
         stat.S_ISREG(about.st_mode)
         and opened.st_mode & stat.S_IWUSR
@@ -164,7 +164,7 @@ def _looked_at(connection: socket.socket) -> Iterator[Sign]:
         yield Sign(f"has a socket of family {int(connection.family)} open")
     elif connection.family == socket.AF_NETLINK:
         if connection.proto == _USER_NETLINK or (isinstance(name, tuple) and name[1]):
-            yield Sign("listens to messages of the kernel's or of other processes (netlink)")
+            yield Sign("listens to messages of the kernel or of other processes (netlink)")
     elif connection.getsockopt(*_ACL):
         family: Family = (
             "TCP listener"
@@ -198,7 +198,7 @@ _LISTENS = "0A"
 
 
 def _listed(pid: int, number: int, target: str, machine: Machine) -> Iterator[Sign]:
-    """Do the same from the tables of its network namespace, where copying is refused."""
+    """Do the same from the tables of its network namespace if copying is refused."""
     try:
         kind = (
             os.getxattr(machine.at(f"/proc/{pid}/fd/{number}"), "system.sockprotoname").decode().rstrip("\0")
@@ -239,7 +239,7 @@ def _table(pid: int, machine: Machine, *names: str) -> Iterator[list[str]]:
 
 
 def _copy(pid: int, number: int) -> socket.socket | None:
-    """Return a copy of another process's socket; None where the kernel grants none."""
+    """Return a copy of another process's socket; None if the kernel refuses."""
     descriptor = copy_of(pid, number)
     if descriptor is None:
         return None

@@ -26,7 +26,7 @@ _NAME_ENDS = 3  # where the fields after the name begin
 class Row:
     """One process. `ticks` is when it started, in clock ticks since boot: together with the number it is its identity.
 
-    `command` is its command line with blanks between the words, "" for a process that has ended or is the kernel's. `state`
+    `command` is its command line with blanks between the words, "" for an ended process or a kernel thread. `state`
     is the kernel's letter: R, S, D, T, t, Z... `mine` means that it runs as this user.
     """
 
@@ -39,7 +39,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        """The first word of the command line, which holds no arguments and so no secrets."""
+        """The first word of the command line: without arguments, so without secrets."""
         return self.command.partition(" ")[0]
 
 
@@ -50,7 +50,7 @@ def boot_time(machine: Machine) -> int | None:
 
 
 def seconds_of(ticks: int) -> float:
-    """Clock ticks in seconds."""
+    """Convert clock ticks to seconds."""
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -64,7 +64,7 @@ def numbers(machine: Machine) -> list[int] | Unknown:
 
 
 def own_number() -> int:
-    """Return this process's number in /proc, which differs from its own view where /proc is the host's."""
+    """Return this process's number in /proc, which differs from os.getpid() if /proc is the host's."""
     try:
         return int(Path("/proc/self").readlink().name)
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def own_number() -> int:
 
 
 def commands(machine: Machine, read: Callable[[int, Machine], str] | None = None) -> dict[int, str]:
-    """Return the command lines of all visible processes, by number. The kernel's own have none and are left out.
+    """Return the command lines of all visible processes, by number, without kernel threads.
 
     They are `read` as by `command_of`; `settled_command` misses none, but takes twice as long.
     """
@@ -91,9 +91,9 @@ def open_files(pid: int, machine: Machine) -> Iterator[str]:
 
 
 def row_of(pid: int, machine: Machine, command: str | None = None) -> Row | None:
-    """Return one process; None when it does not exist. `command` is its command line if already read."""
+    """Return a process; None if it does not exist. `command` is its command line if already read."""
     user = _USER.search(machine.read(f"/proc/{pid}/status") or "")
-    # The name, in brackets, may hold anything; the fields after it are numbers and one letter.
+    # The name, in brackets, may contain anything; the fields after it are numbers and one letter.
     fields = (machine.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
     if user is None or len(fields) <= _STARTED - _NAME_ENDS:
         return None
@@ -127,7 +127,7 @@ def below(pid: int, machine: Machine) -> frozenset[tuple[int, int]]:
 
 
 def sees_all(machine: Machine) -> bool:
-    """Return whether the table has all processes of the machine: not in a container, nor where /proc hides other users'."""
+    """Return whether the table shows all processes of the machine: not in a container, nor if /proc hides those of other users."""
     try:
         namespace = str(machine.at("/proc/self/ns/pid").readlink())
     except OSError:
@@ -136,20 +136,20 @@ def sees_all(machine: Machine) -> bool:
 
 
 def is_first_of_machine(pid: int, machine: Machine) -> bool:
-    """Return whether the kernel started it: no job, though it may not be inspected on some virtual machines."""
+    """Return whether this is the machine's first process: never a job, although some virtual machines do not allow inspecting it."""
     return pid == 1 and sees_all(machine)
 
 
 def command_of(pid: int, machine: Machine) -> str:
-    """Return the command line of a process, with blanks between the words; "" when it has ended, or has none."""
+    """Return the command line of a process, with blanks between the words; "" if it has ended or has none."""
     # setproctitle(3) leaves the rest of the old command line as zero bytes.
     return (machine.read(f"/proc/{pid}/cmdline") or "").rstrip("\0 ").replace("\0", " ")
 
 
 def settled_command(pid: int, machine: Machine) -> str:
-    """Do the same after execve(2), during which a process has neither command line nor environment: wait for it.
+    """Do the same, but wait for execve(2), during which a process has neither command line nor environment.
 
-    This takes up to 20 ms after Popen has returned, on a busy machine. For callers that treat an invisible process as missing.
+    This takes up to 20 ms after Popen has returned, on a busy machine. For callers to which a process without a command line is missing.
     """
     for _ in range(_TRIES):
         command = command_of(pid, machine)
@@ -162,5 +162,5 @@ def settled_command(pid: int, machine: Machine) -> str:
 
 
 def has_memory(status: str) -> bool:
-    """Return whether the process of this /proc/PID/status has its own memory: kernel threads and ended processes have none."""
+    """Return whether the process of this /proc/PID/status has memory: kernel threads and ended processes have none."""
     return _MEMORY.search(status) is not None

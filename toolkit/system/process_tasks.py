@@ -1,4 +1,4 @@
-"""The threads of a process: each may have its own descriptors, working folder and root, and outlive the first thread."""
+"""The threads of a process. Each may have its own descriptors, working folder and root, and may outlive the first thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 def views(pid: int, machine: Machine) -> tuple[str, ...]:
     """Return folders of /proc that together show all descriptors, working folders and roots of a process.
 
-    Nearly all processes have one, ended ones none. Raises OSError where the threads may not be compared.
+    Nearly all processes have one such folder; ended ones have none. Raises OSError if the threads may not be compared.
     """
     tasks = sorted(map(int, os.listdir(machine.at(f"/proc/{pid}/task"))), key=lambda task: task != pid)  # noqa: PTH208
     if len(tasks) == 1:
@@ -39,20 +39,20 @@ def views(pid: int, machine: Machine) -> tuple[str, ...]:
 
 
 def steadily(pid: int, machine: Machine, look: Callable[[], _T]) -> _T:
-    """Inspect a process, starting over when one of its threads ends meanwhile.
+    """Inspect a process, starting over if one of its threads ends meanwhile.
 
-    Raises FileNotFoundError when the process has ended, and another OSError where it may not be inspected or keeps changing.
+    Raises FileNotFoundError if the process has ended, and another OSError if it may not be inspected or keeps changing.
     """
     for _ in range(_TRIES):
         try:
             return look()
         except (FileNotFoundError, ProcessLookupError) as error:  # noqa: PERF203 - each try by itself
-            if not _lives(pid, machine):
+            if not _is_alive(pid, machine):
                 raise FileNotFoundError(error.errno, "the process has ended") from error
-    raise BlockingIOError(errno.EAGAIN, "its threads come and go too fast")
+    raise BlockingIOError(errno.EAGAIN, "its threads change too fast")
 
 
-def _lives(pid: int, machine: Machine) -> bool:
+def _is_alive(pid: int, machine: Machine) -> bool:
     """Return whether any thread of a process is alive."""
     try:
         tasks = os.listdir(machine.at(f"/proc/{pid}/task"))  # noqa: PTH208 - names alone
@@ -62,7 +62,7 @@ def _lives(pid: int, machine: Machine) -> bool:
 
 
 def has_ended(folder: str, machine: Machine) -> bool:
-    """Return whether the thread or process of this /proc folder has ended, and is merely still listed."""
+    """Return whether the thread or process of this /proc folder has ended but is still listed."""
     fields = (machine.read(f"{folder}/stat") or "").rpartition(")")[2].split()
     return not fields or fields[0] in _ENDED
 
@@ -80,14 +80,14 @@ def _are_alike(pid: int, task: int, other: int, machine: Machine) -> bool:
 
 
 def _shown(pid: int, task: int, machine: Machine) -> tuple[object, ...]:
-    """Return what identifies a thread's folders and descriptors, where the kernel does not compare them."""
+    """Return what identifies a thread's folders and descriptors, for a kernel that does not compare them."""
     folder = f"/proc/{pid}/task/{task}"
     links = [os.readlink(machine.at(f"{folder}/{name}")) for name in ("cwd", "root")]  # noqa: PTH115
     return (*links, sorted(os.listdir(machine.at(f"{folder}/fd"))))  # noqa: PTH208
 
 
 def _compare(first: int, other: int, kind: int) -> int | None:
-    """Return 0 where both share what is compared; None where the kernel does not compare (seccomp, permissions, no kcmp)."""
+    """Return 0 if both share what is compared; None if the kernel does not compare (seccomp, permissions, no kcmp)."""
     if _KCMP is None:
         return None
     result: int = _libc().syscall(_KCMP, first, other, kind, 0, 0)

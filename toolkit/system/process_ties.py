@@ -1,7 +1,7 @@
-"""What running processes share: the two ends of a pipe, a socket or a connection, shared memory, files, events.
+"""What running processes share: pipes, sockets, connections, shared memory, files, events.
 
-The holder of the other end may still need a process, whatever its parent. An end without a visible holder counts as held: by
-another user, another container, another machine. Only the kernel can show that a pipe has no other end.
+A process may still need another that shares something with it, whoever started it. An end without a visible holder
+counts as held by another user, container or machine. Only the kernel can prove that a pipe has no other end.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from verl_doctor.toolkit.system.unix_sockets import unix_peers, unix_sockets
 
 _ESTABLISHED = "01"
 LISTENS = "0A"
-# Connection states in which one side may still wait for the other: it is open, or one side has finished sending.
+# Connection states in which one side may still wait for the other: open, or one side has finished sending.
 _WAITING = frozenset(
     {"01", "03", "04", "05", "08"}
 )  # ESTABLISHED, SYN_RECV, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT
-_GONE = frozenset({"04", "05", "08"})  # those that outlive the other side
+_GONE = frozenset({"04", "05", "08"})  # states that outlive the other side
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def connections(machine: Machine) -> Iterator[Connection]:
 
 
 def _end(written: str) -> End:
-    """Read 32-bit words in the order of the machine's bytes: "0100007F:84C1" is 127.0.0.1, port 33985."""
+    """Read 32-bit words in the machine's byte order: "0100007F:84C1" is 127.0.0.1, port 33985."""
     digits, _, port = written.partition(":")
     packed = b"".join(bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8))
     address = ipaddress.ip_address(packed)
@@ -84,22 +84,22 @@ def _end(written: str) -> End:
 
 _PIPE_OR_SOCKET = re.compile(r"(?:pipe|socket|eventfd):\[\d+\]")
 _STANDARD = 2  # the last of the descriptors for input, output and errors
-# What a process has mapped shared, except devices. Two processes that only read the same library or model do not need each other.
+# A shared mapping, except of a device. Two processes that only read the same library or model do not need each other.
 # Columns: permissions, offset, device, inode, path.
 _SHARED = re.compile(
     rb"^\S+ (\S\S\Ss) \S+ (\S+) (\d+) +((?!/dev/|anon_inode:|socket:)[^\n]+|/dev/(?:shm/|zero|hugepages/)[^\n]*)$",
     re.MULTILINE,
 )
-_INHERITED = b"/dev/zero"  # shared memory without a name, which only children get
+_INHERITED = b"/dev/zero"  # unnamed shared memory, which only children inherit
 _EVENT = re.compile(r"^eventfd-id:\s*(\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Tie:
-    """Something that a process shares with another. `other` is the other's number, 0 when it is not visible.
+    """Something that a process shares with another. `other` is the other's number, 0 if it is not visible.
 
-    `by` names it: "a pipe". `standard` means that it is a pipe or socket which the process has only as its standard input,
-    output or error, like a terminal or a log.
+    `by` describes it: "a pipe". `standard` means that it is a pipe or socket which the process has only as its
+    standard input, output or error, such as a terminal or a log.
     """
 
     other: int
@@ -125,7 +125,7 @@ class _Area:
 
 
 def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]]:
-    """Return what each of these processes shares with any other, among them or not. This process does not count."""
+    """Return what each of these processes shares with any other process, except for this one."""
     own = {pid: _descriptors(pid, machine) for pid in pids}
     sockets = _Sockets(machine)
     memory = {pid: _shared_memory(pid, machine) for pid in pids}
@@ -162,7 +162,7 @@ def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]
 
 
 def socket_inodes(pid: int, machine: Machine) -> frozenset[int]:
-    """Return the numbers of the sockets that a process has open; none where these may not be inspected."""
+    """Return the numbers of the sockets that a process has open; none if these may not be inspected."""
     ends = _descriptors(pid, machine) or ()
     return frozenset(inode for end in ends if (inode := _inode(end.target)) is not None)
 
@@ -180,7 +180,7 @@ def _shared(
     *,
     hidden: bool,
 ) -> Iterator[Tie]:
-    """Return the ties by shared memory. Where some process is `hidden`, it may share what has a name."""
+    """Return the ties by shared memory. A `hidden` process may share any named memory."""
     for key, area in areas.items():
         for other, too in sharers.get(key, ()):
             if other != pid and (area.writes or too):
@@ -193,7 +193,7 @@ def _shared(
 
 
 def lost_ends(pid: int, machine: Machine) -> int:
-    """Return how many pipes and connections of a process have no other end any more, according to the kernel.
+    """Return how many pipes and connections of a process have lost their other end, according to the kernel.
 
     A child of multiprocessing has at least one after its parent has ended: the pipe on which it waits for that.
     """
@@ -203,7 +203,7 @@ def lost_ends(pid: int, machine: Machine) -> int:
 
 
 def _is_lost(end: _Descriptor, pid: int, machine: Machine) -> bool:
-    """Return whether an unnamed pipe has no other end at all: then a reader gets end of file, and a writer an error."""
+    """Return whether an unnamed pipe has lost its other end: a reader gets end of file, and a writer an error."""
     if not end.target.startswith("pipe:") or end.reads == end.writes:
         return False
     copy = copy_of(pid, end.number) if end.view == f"/proc/{pid}" else None
@@ -229,7 +229,7 @@ def _at(
     sockets: _Sockets,
     machine: Machine,
 ) -> Iterator[Tie]:
-    """Return the ties at one descriptor."""
+    """Return the ties through one descriptor."""
     standard = end.number <= _STANDARD
     if end.target.startswith("eventfd:"):
         yield from (Tie(other, "an event") for other, _ in holders[end.target] if other != pid)
@@ -269,7 +269,7 @@ class _Sockets:
                     self._tcp[connection.inode] = connection
 
     def other_ends(self, target: str) -> tuple[str, ...]:
-        """Return the socket at the other end, as a descriptor's target; "socket:[0]" when no process here holds it."""
+        """Return the socket at the other end, in the form of a descriptor's target; "socket:[0]" if no process here holds it."""
         inode = _inode(target)
         if inode is None:
             return ()
@@ -294,7 +294,7 @@ class _Sockets:
         return inode in self._unix and self._peers is not None and not self._peers.get(inode or 0, 0)
 
     def _has_ended(self, here: Connection, there: Connection | None) -> bool:
-        """Return whether the other side is unheld: it is on this machine, and no process has it any more."""
+        """Return whether the other side is on this machine and no longer held by any process."""
         local = (
             here.remote.address == here.local.address or ipaddress.ip_address(here.remote.address).is_loopback
         )
@@ -313,7 +313,7 @@ def _inode(target: str) -> int | None:
 def _descriptors(
     pid: int, machine: Machine, wanted: Collection[str] | None = None
 ) -> tuple[_Descriptor, ...] | None:
-    """Return the `wanted` descriptors of a process, else all that may tie it; None when these may not be inspected."""
+    """Return the `wanted` descriptors of a process, by default all that may tie it; None if these may not be inspected."""
     try:
         return steadily(pid, machine, lambda: tuple(_open_in(views(pid, machine), machine, wanted)))
     except OSError:
@@ -331,19 +331,19 @@ def _open_in(
                     target = os.readlink(entry.path)  # noqa: PTH115 - one of very many
                     if events and target == "anon_inode:[eventfd]":
                         target = _event(f"{view}/fdinfo/{entry.name}", machine)
-                    if _talks(entry, target) if wanted is None else target in wanted:
+                    if _is_channel(entry, target) if wanted is None else target in wanted:
                         mode = entry.stat(follow_symlinks=False).st_mode
                         reads, writes = bool(mode & stat.S_IRUSR), bool(mode & stat.S_IWUSR)
                         yield _Descriptor(int(entry.name), target, reads, writes, view)
 
 
 def _event(path: str, machine: Machine) -> str:
-    """Return what identifies an eventfd: "eventfd:[4711]", where the kernel numbers them."""
+    """Return what identifies an eventfd, "eventfd:[4711]", if the kernel numbers them."""
     number = _EVENT.search(machine.read(path) or "")
     return f"eventfd:[{number[1]}]" if number else ""
 
 
-def _talks(entry: os.DirEntry[str], target: str) -> bool:
+def _is_channel(entry: os.DirEntry[str], target: str) -> bool:
     """Return whether this is a pipe, with or without a name, a socket or an event."""
     return bool(_PIPE_OR_SOCKET.fullmatch(target)) or (
         target.startswith("/") and stat.S_ISFIFO(entry.stat().st_mode)
@@ -357,7 +357,7 @@ def _maps_of_threads(pid: int, machine: Machine) -> bytes:
 
 
 def _shared_memory(pid: int, machine: Machine) -> dict[bytes, _Area] | None:
-    """Return what a process has mapped shared, by device and inode; None when this may not be inspected."""
+    """Return a process's shared mappings, by device and inode; None if they may not be inspected."""
     areas: dict[bytes, _Area] = {}
     try:
         mapped = machine.at(f"/proc/{pid}/maps").read_bytes() or _maps_of_threads(pid, machine)

@@ -1,7 +1,7 @@
-"""Restores dataclasses from their JSON form, with the types checked.
+"""Restores dataclasses from JSON, and checks the types.
 
-Does for facts what dacite does for the few records of a journal: the reader of each type is built once, and then restores a
-fact 20 times as fast, which matters with a thousand nodes.
+For facts it replaces dacite, which restores the few records of a journal: the reader of each type is built once and
+then restores a fact 20 times as fast, which matters with a thousand nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, Union, cast
 
 T = TypeVar("T")
 _Reader = Callable[[Any], Any]
-# COMPATIBILITY: names of these facts' fields in files of verl-doctor 0.1.0.
+# COMPATIBILITY: former field names, as in files of verl-doctor 0.1.0.
 _FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
     "Configuration": {"overrides": "asked"},
     "CudaAnswer": {"error": "said"},
@@ -31,9 +31,9 @@ _FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 def restored(kind: type[T], value: Any) -> T:
-    """Return an instance of a dataclass. Unknown keys are ignored, absent ones take their default.
+    """Return an instance of a dataclass. Unknown keys are ignored; missing ones get their default.
 
-    Raises TypeError, naming the expected type, when the value does not match; RecursionError when it is too deep.
+    Raises TypeError, naming the expected type, if the value does not match, and RecursionError if it is too deep.
     """
     reader: _Reader = _reader(cast("Any", kind))
     return cast("T", reader(value))
@@ -42,7 +42,7 @@ def restored(kind: type[T], value: Any) -> T:
 @functools.cache
 def _reader(hint: Any) -> _Reader:
     if hint is Any:
-        return _as_it_is
+        return _unchanged
     if dataclasses.is_dataclass(hint):
         return _of_dataclass(cast("type", hint))
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -58,10 +58,10 @@ def _reader(hint: Any) -> _Reader:
         return _mapping(_reader(arguments[0]), _reader(arguments[1]))
     if isinstance(hint, type):
         return _instance(hint)
-    raise TypeError(f"nobody has said how {hint} is restored")
+    raise TypeError(f"no reader for {hint}")
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -71,7 +71,7 @@ def _instance(hint: type) -> _Reader:
     def read(value: Any) -> Any:
         if isinstance(value, kind):
             return value
-        raise _not(hint.__name__, value)
+        raise _mismatch(hint.__name__, value)
 
     return read
 
@@ -80,7 +80,7 @@ def _one_of(known: tuple[Any, ...]) -> _Reader:
     def read(value: Any) -> Any:
         if value in known:
             return value
-        raise _not(f"one of {known}", value)
+        raise _mismatch(f"one of {known}", value)
 
     return read
 
@@ -92,7 +92,7 @@ def _first_of(readers: tuple[_Reader, ...], hint: Any) -> _Reader:
                 return reader(value)
             except TypeError:  # noqa: PERF203 - a union has two or three members
                 continue
-        raise _not(str(hint), value)
+        raise _mismatch(str(hint), value)
 
     return read
 
@@ -101,7 +101,7 @@ def _tuple_of(item: _Reader) -> _Reader:
     def read(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return tuple(map(item, value))
-        raise _not("a list", value)
+        raise _mismatch("a list", value)
 
     return read
 
@@ -110,7 +110,7 @@ def _fixed_tuple(items: tuple[_Reader, ...]) -> _Reader:
     def read(value: Any) -> Any:
         if isinstance(value, (list, tuple)) and len(value) == len(items):
             return tuple(item(inner) for item, inner in zip(items, value, strict=True))
-        raise _not(f"a list of {len(items)}", value)
+        raise _mismatch(f"a list of {len(items)}", value)
 
     return read
 
@@ -119,7 +119,7 @@ def _mapping(key: _Reader, item: _Reader) -> _Reader:
     def read(value: Any) -> Any:
         if isinstance(value, Mapping):
             return {key(name): item(inner) for name, inner in value.items()}
-        raise _not("an object", value)
+        raise _mismatch("an object", value)
 
     return read
 
@@ -129,11 +129,13 @@ def _of_dataclass(kind: type) -> _Reader:
     former = _FORMER_NAMES.get(kind.__name__, {})
     missing = dataclasses.MISSING
     needed = [field.name for field in fields if field.default is missing and field.default_factory is missing]
-    readers: dict[str, _Reader] = {}  # built on first use: a dataclass may hold others of its kind
+    readers: dict[
+        str, _Reader
+    ] = {}  # built on first use, because a dataclass may contain others of its own type
 
     def read(value: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise _not(f"a {kind.__name__}", value)
+            raise _mismatch(f"a {kind.__name__}", value)
         if not readers:
             hints = typing.get_type_hints(kind)
             readers.update({field.name: _reader(hints[field.name]) for field in fields})
@@ -142,11 +144,11 @@ def _of_dataclass(kind: type) -> _Reader:
             if old in value and name not in value:
                 values[name] = readers[name](value[old])
         if lacking := [name for name in needed if name not in values]:
-            raise TypeError(f"a {kind.__name__} has {', '.join(lacking)}, which this one lacks")
+            raise TypeError(f"a {kind.__name__} has {', '.join(lacking)}, which this value lacks")
         return kind(**values)
 
     return read
 
 
-def _not(expected: str, value: Any) -> TypeError:
+def _mismatch(expected: str, value: Any) -> TypeError:
     return TypeError(f"{expected} was expected, not {value!r:.60}")

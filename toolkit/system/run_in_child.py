@@ -1,6 +1,6 @@
-"""Runs work that takes a core for seconds in a separate process.
+"""Runs CPU-bound work of several seconds in a separate process.
 
-Parsing thousands of files holds the interpreter's lock: two such readers in threads take as long as one after the other, and
+Parsing thousands of files holds the interpreter's lock: two such threads take as long as one after the other, and
 everything else waits for them.
 """
 
@@ -18,20 +18,20 @@ from verl_doctor.toolkit.process.locked_folder import temporary_folder
 
 R = TypeVar("R")
 
-# Both files lie in a folder that only this user may enter, and are written by this code.
-_REQUEST, _RESULT = "asked", "answered"
+# Only this code writes both files, in a folder that no other user can enter.
+_REQUEST, _RESULT = "request", "result"
 _CHILD = """
 import pickle, sys
 sys.path[:] = pickle.loads(bytes.fromhex(sys.argv[2]))
-from verl_doctor.toolkit.system.run_in_child import answer
-answer(sys.argv[1])
+from verl_doctor.toolkit.system.run_in_child import write_result
+write_result(sys.argv[1])
 """
 
 
-def aside(work: Callable[[], R], limit: float) -> R:
-    """Return the result of this work, done in a child for at most `limit` seconds.
+def in_child(work: Callable[[], R], limit: float) -> R:
+    """Return the result of this work, which a child process does within `limit` seconds.
 
-    With a single core, or when the child ends without a result, it is done here. Work and result must be picklable: a
+    With a single core, or if the child ends without a result, it is done in this process. Work and result must be picklable: a
     `functools.partial` of a module's function. Raises TimeoutError.
     """
     if _cores() > 1:
@@ -47,8 +47,8 @@ def aside(work: Callable[[], R], limit: float) -> R:
     return work()
 
 
-def answer(folder: str) -> None:
-    """Run in the child: read the work, and write the result whole or not at all."""
+def write_result(folder: str) -> None:
+    """Do the work in the child, and write the result atomically."""
     work = pickle.loads(Path(folder, _REQUEST).read_bytes())  # noqa: S301 - see above
     unfinished = Path(folder, "unfinished")
     unfinished.write_bytes(pickle.dumps(work()))

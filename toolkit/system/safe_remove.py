@@ -11,13 +11,13 @@ from verl_doctor.toolkit.system.errors import os_error_text
 from verl_doctor.toolkit.system.open_folder import entries, mount_of, opened
 
 _NO_REPLACE = 1  # RENAME_NOREPLACE of renameat2(2)
-_NOT_OFFERED = {errno.EINVAL, errno.ENOSYS}  # by this file system, by this kernel
+_NOT_OFFERED = {errno.EINVAL, errno.ENOSYS}  # not supported by this file system, by this kernel
 
 
 def erase(name: str, folder: int, about: os.stat_result) -> list[str]:
-    """Remove one entry of an open folder, with its contents, if it is still the one described by `about`.
+    """Remove an entry of an open folder, with its contents, if it is still the one described by `about`.
 
-    Returns a clause for each entry that could not be removed. The rest is removed anyway.
+    Returns a clause for each entry that could not be removed; the rest is removed anyway.
     """
     failed: list[str] = []
     _erase(name, folder, about, mount_of(folder), failed)
@@ -31,7 +31,7 @@ def _erase(name: str, folder: int, about: os.stat_result, mount: str, failed: li
             with opened(name, folder) as inner:
                 # Ray makes its folders world-writable, and /tmp/ray has no sticky bit.
                 if not os.path.samestat(os.fstat(inner), about) or mount_of(inner) != mount:
-                    failed.append(f"{name}: something else was put there")
+                    failed.append(f"{name}: it was replaced by something else")
                     return
                 os.fchmod(inner, stat.S_IRWXU)  # it may have been made read-only
                 for entry, its in entries(inner):
@@ -47,7 +47,7 @@ def _erase(name: str, folder: int, about: os.stat_result, mount: str, failed: li
 
 
 def rename(old: str, new: str, folder: int) -> None:
-    """Rename within an open folder. Raises FileExistsError rather than replace something, and OSError."""
+    """Rename within an open folder, replacing nothing. Raises OSError, and FileExistsError if the new name exists."""
     libc = ctypes.CDLL(None, use_errno=True)
     number = _rename_at(libc, old, new, folder) if hasattr(libc, "renameat2") else errno.ENOSYS
     if number in _NOT_OFFERED:
@@ -59,7 +59,7 @@ def rename(old: str, new: str, folder: int) -> None:
 
 
 def _rename_at(libc: ctypes.CDLL, old: str, new: str, folder: int) -> int:
-    """Return the result of renameat2(2), 0 on success. Python offers only rename(2), which replaces."""
+    """Call renameat2(2); return its result, 0 on success. Python only has rename(2), which replaces."""
     failed = libc.renameat2(folder, os.fsencode(old), folder, os.fsencode(new), _NO_REPLACE)
     return ctypes.get_errno() if failed else 0
 

@@ -1,6 +1,6 @@
-"""Detects possible secrets, by a name or by the form of a text. When in doubt it is a secret: rules do without the value.
+"""Detects possible secrets, by name or by the form of a text. When in doubt, it is a secret, and rules do without the value.
 
-This module decides for all others. `console.masked` applies it to everything that leaves the doctor.
+All other modules rely on this one. `console.masked` applies it to everything that leaves the doctor.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ELSEWHERE = re.compile(
 )
 # HF_API is a key, VLLM_ENABLE_RESPONSES_API_STORE is not.
 _LAST_WORD = re.compile(r"^API$")
-_PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # other tokens are counted
-# Names that look like a secret's but are not: a partition of the fabric, the keys and tokens of attention, columns of the data, threads
+_PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # numbers of tokens
+# Names that resemble a secret's but are none: a partition of the fabric, the keys and tokens of attention, columns of the data, threads
 # pinned to cores, passes over a graph or over the data.
 _HARMLESS_NAME = re.compile(
     r"IB_PKEY|SIG_(Q|PND|BLK|IGN|CGT)$|KEY_(CACHE|STATES?|PADDING|VALUE|NAMES?|LEN|LENGTH|HEADS?|DIM|LAYER|FN|FUNC|PROJ)"
@@ -48,14 +48,14 @@ _COLUMN = re.compile(
     r"data\.(?:\w+\.)*(?!(?:\w*_)?(?:api|access|secret|private|signing|encryption)_)\w+_keys?=[a-z_]+"
 )
 _WORD_OF_KEY = re.compile(r"[\w-]+")
-# Values that are no secret under any name, and those that are none under a token's name: a number of tokens.
+# Values that are never a secret, and those that are none under a name with "token": a number of tokens.
 _NOTHING = re.compile(
     r"none|null|true|false|yes|no|on|off|ok|(un)?set|not|missing|invalid|required|failed|expired|disabled|enabled"
     r"|SIG[A-Z]+|\d{1,2}|[\[({][\])}]?|~?",
     re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
-# Endings of names that hold a secret's location, or how it is used.
+# Endings of names for a secret's location or use.
 _BESIDE_THE_SECRET = frozenset({"PATH", "FILE", "DIR", "MODE", "TIMEOUT"})
 _WHERE = frozenset({"PATH", "FILE", "DIR"})
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -68,7 +68,7 @@ _NAMED = re.compile(
 _ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]+)=")
 
 # Names followed by their value, as logs and configurations write them: name=, "name": , --name , -e NAME , "name": "NAME", "value": .
-# After a name without quotes and signs prose may follow: HF_TOKEN is not set.
+# A name without quotes and signs may be followed by prose: HF_TOKEN is not set.
 _COLOUR = r"(?:\x1b\[[\d;]*m)*"
 _BEFORE_A_VALUE = re.compile(
     rf"""(?:(?<![\w.-])|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=;\dm)|(?<=;\d\dm))(?:
@@ -116,14 +116,14 @@ _PIPED = re.compile(
 _HERE_STRING = re.compile(
     r"((?:--password-stdin|--with-token|\bsudo\s+-\w*S)[^\n|<]*<<<\s*)(?:\"[^\"\n]*\"|'[^'\n]*'|\S+)"
 )
-# In prose: bad password 'hunter2'.
+# Prose: bad password 'hunter2'.
 _QUOTED_IN_PROSE = re.compile(
     r"(\b(?:password|passwd|passphrase|passcode|pwd|pw|secret|token|credentials?|(?:api|access|secret|private)[ _-]?key)\s+)"
     r"([\"'`])(?=[^\"'`\s]*\d)[^\"'`\s]{6,}\2",
     re.IGNORECASE,
 )
 _USER_AT_HOST = re.compile(r"(?<![\w./:@+-])([\w.+-]+:)[^\s@/:\"'=,]+@(?!sha\d+:)(?=[\w-])")
-# A header's value contains blanks: Authorization: Token abc. Others end at a blank, or where their quote does.
+# The value of a header contains blanks: Authorization: Token abc. Others end at a blank or at the closing quote.
 _HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _OF_HEADER = re.compile(r"[^\"'\n]+")
 _QUOTED = re.compile(r"b?(?P<quote>\\*[\"'])(?P<value>.*?)(?:(?P=quote)|$)", re.MULTILINE)
@@ -131,7 +131,7 @@ _IN_A_CALL = re.compile(r"[\w.]+\(b?(?P<quote>\\*[\"'])(?P<value>.*?)(?P=quote)"
 _CONTENT = re.compile(r"[^<\n]+")  # of an XML element
 _IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
 _BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
-# Messages on missing items, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
+# Messages about missing items, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
 _NO_VALUE = re.compile(r"[\w.]*(?:Error|Exception)\s*:|(?i:keys?)\s*:|PASS:|(?:OLD)?PWD=(?=[/~])")
 # The key of anything except an address (?key=abc): sorted(names, key=lambda...). With digits it may be a secret.
 _KEY_OF_ANYTHING = re.compile(r"(?<![?&])keys?\\*[\"']?\s*[=:](?!\s*b?\\*[\"']?[^\s\"',]*\d)", re.IGNORECASE)
@@ -149,8 +149,8 @@ _ORDINARY = re.compile(r"[A-Za-z]+|[a-z]+(?:[_-][a-z]+)*|[\d.:,]+|[~/.].*|\$.*|[
 BLANKED = "://***@"
 """The replacement in a URL for user and password."""
 
-# The first form matches what a URL allows, the second a password with characters that should have been escaped.
-# A URL that was taken for a relative path has lost a slash.
+# The first form matches a valid URL, the second a password with characters that should have been escaped.
+# A URL that was normalised as a path has lost a slash.
 _SCHEME = r"\b(?:https?|s?ftps?|ssh|git|rediss?|postgres(?:ql)?|mysql|mongodb|amqps?|s3|gs|wss?)(?:\+\w+)?"
 _USER_IN_URL = re.compile(
     rf"(:[/\\]{{2,}}|{_SCHEME}:[/\\])"
@@ -159,8 +159,8 @@ _USER_IN_URL = re.compile(
 
 
 @lru_cache(maxsize=4096)
-def smells_of_secret(name: str) -> bool:
-    """Return whether something of this name (a variable, an option, a key, an identifier) may be a secret: a word suggests it."""
+def suggests_secret(name: str) -> bool:
+    """Return whether a name (of a variable, an option, a key, an identifier) suggests a secret."""
     if not name.isascii() and _ELSEWHERE.search(name):
         return True
     words = _words(name)
@@ -182,18 +182,18 @@ def _has_secret_word(name: str, words: list[str]) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _is_beside_a_secret(name: str) -> bool:
-    """Return whether a name that suggests a secret ends in a word for its location: a path is harmless, all else is not."""
+def _is_location_of_secret(name: str) -> bool:
+    """Return whether a name that suggests a secret ends in a word for its location: then a path is harmless, any other value is not."""
     words = _words(name)
     return bool(words) and words[-1] in _WHERE and _has_secret_word(name, words)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return whether this value under this name may be a secret: an empty value is not, nor is a number of tokens."""
+    """Return whether this value under this name may be a secret. An empty value is none, nor is a number of tokens."""
     if _NOTHING.fullmatch(value):
         return False
-    if not smells_of_secret(name):
-        return _is_beside_a_secret(name) and not _LOOKS_LIKE_A_PATH.search(value)
+    if not suggests_secret(name):
+        return _is_location_of_secret(name) and not _LOOKS_LIKE_A_PATH.search(value)
     return "token" not in name.lower() or _NUMBERS.fullmatch(value) is None
 
 
@@ -207,18 +207,18 @@ def setting_is_secret(key: str, value: str) -> bool:
 
 
 def may_hold_secret(text: str) -> bool:
-    """Return whether a value or a line seems to contain a secret: a token, a user with a password, a secret's name."""
+    """Return whether a value or a line may contain a secret: a token, a user with a password, a secret's name."""
     return (
         "%40" in text
         or any(":" in word.rpartition("@")[0] for word in text.split())
-        or any(smells_of_secret("".join(names)) for names in _NAMED.findall(text))
+        or any(suggests_secret("".join(names)) for names in _NAMED.findall(text))
         or without_secrets(text) != text
     )
 
 
 def list_may_hold_secret(text: str) -> bool:
     """Check like `may_hold_secret` a list of paths or hosts, in which `@`, `token:` and similar are parts of names."""
-    return without_tokens(text, MASK) != text or any(map(smells_of_secret, _ASSIGNED.findall(text)))
+    return without_tokens(text, MASK) != text or any(map(suggests_secret, _ASSIGNED.findall(text)))
 
 
 def without_user(url: str) -> str:
@@ -253,7 +253,7 @@ def secrets_in(text: str) -> Iterator[str]:
 
 
 def is_recognisable(value: str) -> bool:
-    """Return whether a secret may be searched for anywhere: it is long, and neither a plain word nor a path."""
+    """Return whether a secret can be searched for as plain text: it is long, and neither a plain word nor a path."""
     return len(value) >= _SHORTEST and value != MASK and not _ORDINARY.fullmatch(value)
 
 
@@ -273,7 +273,7 @@ def _values_blanked(text: str) -> str:
         name = before[before.lastgroup or 0]
         names = {name, name.rpartition(".")[2]}
         if before.start() < done or not any(
-            smells_of_secret(name) or _is_beside_a_secret(name) for name in names
+            suggests_secret(name) or _is_location_of_secret(name) for name in names
         ):
             continue
         if _is_prose(before):
@@ -289,7 +289,7 @@ def _values_blanked(text: str) -> str:
 
 
 def _is_prose(before: re.Match[str]) -> bool:
-    """Return whether the text after the name is no value: the line of a file, or the subject of a message."""
+    """Return whether the text after the name is prose instead of a value: the line of a file, or the subject of a message."""
     return before.lastgroup == "name" and any(
         pattern.match(before.string, before.start())
         for pattern in (_NO_VALUE, _PROSE, _NUMBERED, _KEY_OF_ANYTHING)
@@ -297,7 +297,7 @@ def _is_prose(before: re.Match[str]) -> bool:
 
 
 def _value_at(text: str, place: int, name: str, *, in_element: bool) -> tuple[int, int]:
-    """Return where the value that begins there stands, without its quotes."""
+    """Return the span of the value that begins there, without its quotes."""
     if in_element and (content := _CONTENT.match(text, place)):
         return content.span()
     if quoted := _QUOTED.match(text, place) or _IN_A_CALL.match(text, place):

@@ -1,4 +1,4 @@
-"""Whether a path responds at all: stat() blocks forever on a dead mount."""
+"""Detects paths that do not respond: stat() blocks forever on a dead mount."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from verl_doctor.toolkit.system.file_systems import file_system_of
 from verl_doctor.toolkit.system.path_timeout import in_time
 
 MOUNT_TIMEOUT = 20.0
-"""Seconds: mounting on demand (autofs) takes some."""
+"""Seconds; mounting on demand (autofs) takes some."""
 
 
 def why_silent(path: str) -> str:
-    """Return why a path cannot be accessed; "" when the kernel reports what exists there, or that nothing does."""
+    """Return why a path cannot be accessed; "" if the kernel reports what exists there, or that nothing does."""
 
-    def answers() -> bool:
+    def responds() -> bool:
         with contextlib.suppress(OSError, ValueError):
             os.stat(path)  # noqa: PTH116 - user input may be no path at all
         return True
 
-    if in_time(answers, MOUNT_TIMEOUT):
+    if in_time(responds, MOUNT_TIMEOUT):
         return ""
     system = file_system_of(Machine(), os.path.abspath(path), follow=False)
     where = f": {system.kind} from {system.device} on {system.mounted_on}" if system else ""
-    return f"its file system does not answer{where}"
+    return f"its file system does not respond{where}"

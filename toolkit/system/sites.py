@@ -37,7 +37,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Sites:
-    """All named paths, and the file that names them ("" for none)."""
+    """All configured paths, and the file that configures them ("" for none)."""
 
     sites: tuple[Site, ...] = ()
     path: str = ""
@@ -65,6 +65,6 @@ def is_for_output(name: str) -> bool:
 
 
 def amount(text: str) -> int | None:
-    """Return the bytes in "200 GiB"; None when it is no amount."""
+    """Return the number of bytes in a text such as "200 GiB"; None if it is not an amount."""
     found = _AMOUNT.fullmatch(text.strip())
     return int(float(found[1]) * _UNITS[found[2]]) if found else None

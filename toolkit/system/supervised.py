@@ -16,7 +16,7 @@ from subprocess import STDOUT, Popen
 from verl_doctor.toolkit.probes import supervisor
 from verl_doctor.toolkit.process.group import MARK, has_ended, started
 
-_END_TIMEOUT = supervisor.KILL_TIMEOUT + 5.0  # seconds: the minder times out first
+_END_TIMEOUT = supervisor.KILL_TIMEOUT + 5.0  # seconds; the supervisor's own limit is shorter
 _PAUSE = 0.01
 
 
@@ -24,63 +24,65 @@ class NotStarted(OSError):  # noqa: N818 - an answer, not a defect
     """A program cannot be started; `filename` is its path."""
 
 
-class Minded:
-    """A running program. `minder` is its topmost process, `output` the pipe that it writes into."""
+class SupervisedProgram:
+    """A running program. `supervisor` is the process that started it, `output` the pipe that it writes to."""
 
-    def __init__(self, minder: Popen[bytes], channel: socket.socket) -> None:
-        if minder.stdout is None:
-            raise ValueError("a program that is listened to needs its output as a pipe")
-        self.minder, self.output = minder, minder.stdout
+    def __init__(self, process: Popen[bytes], channel: socket.socket) -> None:
+        if process.stdout is None:
+            raise ValueError("the program's output must be a pipe")
+        self.supervisor, self.output = process, process.stdout
         self._channel = channel
 
     def fileno(self) -> int:
-        """Return what can be read when the program has ended."""
+        """Return a descriptor that becomes readable when the program has ended."""
         return self._channel.fileno()
 
     def has_ended(self) -> bool:
-        """Return whether the program has ended, or its minder was killed. What it left still runs."""
+        """Return whether the program has ended or its supervisor was killed. Its descendants may still run."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
             return bool(selector.select(0))
 
     @property
     def code(self) -> int | None:
-        """Its exit code, a signal as a negative number; None before all is over."""
-        return self.minder.returncode
+        """Its exit code, a signal as a negative number; None while its supervisor runs."""
+        return self.supervisor.returncode
 
 
 @contextlib.contextmanager
-def minded(argv: Sequence[str], environ: Mapping[str, str], folder: str) -> Iterator[Minded]:
-    """Run a program in `folder`, with both outputs in one pipe. On exit it is killed with all that it started.
+def supervised_program(
+    argv: Sequence[str], environ: Mapping[str, str], folder: str
+) -> Iterator[SupervisedProgram]:
+    """Run a program in `folder`, with stdout and stderr in one pipe. On exit, it is killed with all that it started.
 
-    Raises NotStarted when the program cannot be started, another OSError when its minder cannot.
+    Raises NotStarted if the program cannot be started, another OSError if its supervisor cannot.
     """
     command = [sys.executable, "-I", "-S", "-B", str(supervisor.__file__), MARK]
     ours, theirs = socket.socketpair()
-    with ours, theirs, started(command, os.environ, folder, stdin=theirs.fileno(), stderr=STDOUT) as minder:
+    with ours, theirs, started(command, os.environ, folder, stdin=theirs.fileno(), stderr=STDOUT) as process:
         theirs.close()
-        order = {"argv": list(argv), "environ": dict(environ)}
-        child = Minded(minder, ours)
+        request = {"argv": list(argv), "environ": dict(environ)}
+        child = SupervisedProgram(process, ours)
         try:
-            _start(ours, json.dumps(order).encode("ascii"), argv[0])
+            _start(ours, json.dumps(request).encode("ascii"), argv[0])
             yield child
         finally:
             child.output.close()
             ours.close()
-            _wait_for(minder.pid)
+            _wait_for(process.pid)
 
 
-def _start(channel: socket.socket, order: bytes, program: str) -> None:
+def _start(channel: socket.socket, request: bytes, program: str) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        channel.sendall(order + b"\n")
-    with channel.makefile("rb", buffering=0) as answer:  # not beyond the first line
-        error = int(answer.readline() or errno.ECHILD)
+        channel.sendall(request + b"\n")
+    with channel.makefile("rb", buffering=0) as response:  # unbuffered: not beyond the first line
+        error = int(response.readline() or errno.ECHILD)
     if error:
         raise NotStarted(error, os.strerror(error), program)
 
 
 def _wait_for(pid: int) -> None:
-    """Wait until it has ended, without reaping it: its number is needed."""
+    """Wait until it has ended, without reaping it, because its number is still needed."""
     deadline = time.monotonic() + _END_TIMEOUT
     while time.monotonic() < deadline and not has_ended(pid):
         time.sleep(_PAUSE)

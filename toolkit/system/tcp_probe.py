@@ -1,4 +1,4 @@
-"""Tests whether a TCP address accepts a connection, which is closed at once. No data is sent."""
+"""Tests whether a TCP address accepts a connection, which is closed immediately. No data is sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def knock(address: str, port: int, limit: float) -> Connection:
     except ConnectionRefusedError as error:
         return Connection("refused", error.strerror or "")
     except TimeoutError:
-        return Connection("silence", f"no answer within {limit:g} s")
+        return Connection("silence", f"no response within {limit:g} s")
     except OSError as error:
         return Connection("no route", error.strerror or str(error))
     return Connection("connected")

@@ -1,4 +1,4 @@
-"""Recognises tokens by their form, whatever surrounds them, as published by their issuers."""
+"""Recognises tokens by their form, as published by their issuers, whatever surrounds them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-# Where the forms are published. The patterns are written for this module.
+# Where the forms are published. The patterns were written for this module.
 _GITHUB = "GitHub docs, supported secret scanning patterns"
 _GITLEAKS = "gitleaks, config/gitleaks.toml"
 _TRUFFLEHOG = "trufflehog, pkg/detectors"
@@ -154,16 +154,16 @@ _PEM = re.compile(
     r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?s:.*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*)"
 )
-# A line of a key's body, where a log shows it without the key's first line.
+# A line of a key's body, for logs that show it without the key's first line.
 _BODY_OF_KEY = re.compile(
-    r"^([ \t\r\f\v+-]*)(?=[A-Za-z0-9+/]{60,76}={0,2}\s*$)"  # first, since what follows reads as far as the line goes
+    r"^([ \t\r\f\v+-]*)(?=[A-Za-z0-9+/]{60,76}={0,2}\s*$)"  # first, because the next pattern matches up to the end of the line
     r"(?!(?:[^/\n]*/){5})(?=\S*\d)(?=\S*[a-z])(?=\S*[A-Z])(?=\S*[+/])[A-Za-z0-9+/]{60,76}={0,2}",
     re.MULTILINE,
 )
 _SCHEME = re.compile(
     r"\b(bearer\s+(?=\S*\d|\S{20})|basic\s+(?=[A-Za-z0-9+/]*[\d=]))[\w+/=.~-]{6,}", re.IGNORECASE
 )
-# Addresses to which anyone who has them may post.
+# Addresses to which anyone who knows them can post.
 _WEBHOOK = re.compile(
     r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/|/open-apis/bot/v2/hook/"
     r"|webhook\.office\.com/|api\.telegram\.org/bot|hooks\.zapier\.com/hooks/catch/|maker\.ifttt\.com/trigger/\w+/with/key/)"

@@ -23,7 +23,7 @@ _ATTRIBUTE = struct.Struct("=HH")  # length, type
 _NUMBER = struct.Struct("=I")
 _ANY = 0xFFFFFFFF
 _SHOW_PEER, _SHOW_CLIENTS, _SHOW_QUEUE = 0x4, 0x8, 0x10
-# UNIX_DIAG_PEER, UNIX_DIAG_ICONS, and UNIX_DIAG_RQLEN, whose first number counts what was not received.
+# UNIX_DIAG_PEER, UNIX_DIAG_ICONS, and UNIX_DIAG_RQLEN, whose first number counts unreceived bytes or connections.
 _PEER, _CLIENTS, _QUEUE = 2, 3, 4
 _BUFFER = 1 << 20
 _KERNEL_TIMEOUT = 2.0  # seconds without a response
@@ -42,7 +42,7 @@ class UnixSocket:
 def unix_sockets(machine: Machine) -> Iterator[UnixSocket]:
     """Return all of them."""
     for line in (machine.read("/proc/net/unix") or "").split("\n")[1:]:
-        # Number, references, protocol, flags, type, state, inode and path, which may hold blanks.
+        # Number, references, protocol, flags, type, state, inode and path, which may contain blanks.
         words = line.split(None, 7)
         if len(words) > 6:
             yield UnixSocket(int(words[6]), words[5] == _CONNECTED, words[7] if len(words) > 7 else "")
@@ -67,9 +67,9 @@ UNACCEPTED = -1
 
 
 def unix_peers() -> dict[int, int] | None:
-    """Return the inode at the other end of each Unix socket, by inode: 0 when there is none, or none any more.
+    """Return the inode at the other end of each Unix socket, by inode; 0 if there is none.
 
-    None where the kernel does not report it.
+    None if the kernel does not report it.
     """
     every = unix_diagnoses()
     if every is None:
@@ -79,7 +79,7 @@ def unix_peers() -> dict[int, int] | None:
 
 
 def unix_diagnoses() -> tuple[Diagnosis, ...] | None:
-    """Return all Unix sockets of this network namespace; None where the kernel does not report them."""
+    """Return all Unix sockets of this network namespace; None if the kernel does not report them."""
     body = _REQUEST.pack(socket.AF_UNIX, 0, 0, _ANY, 0, _SHOW_PEER | _SHOW_CLIENTS | _SHOW_QUEUE, _ANY, _ANY)
     request = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST_ALL, 1, 0) + body
     try:
@@ -101,7 +101,7 @@ def _messages(connection: socket.socket) -> Iterator[Diagnosis]:
             if kind == _DONE:
                 return
             if kind == _ERROR or length < _HEADER.size:
-                raise OSError("the kernel does not answer sock_diag")
+                raise OSError("the kernel does not respond to sock_diag")
             yield _diagnosis(received, place + _HEADER.size, place + length)
             place += _aligned(length)
 

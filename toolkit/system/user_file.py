@@ -1,4 +1,4 @@
-"""Reads a file that the user named: no more than requested, and nothing that would block."""
+"""Reads a file that the user named, up to a size limit, and without blocking."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from verl_doctor.toolkit.target import UsageError
 
 
 def read(path: Path, largest: int) -> bytes | None:
-    """Return the content of a file, None when it is larger than `largest` bytes.
+    """Return the content of a file, None if it is larger than `largest` bytes.
 
-    Raises UsageError when it cannot be read, and for a named pipe or a device. A pipe from another command, such as
-    `<(COMMAND)` in bash or `/dev/stdin`, ends when that command does, and is read.
+    Raises UsageError if it cannot be read, and for a named pipe or a device. A pipe from another command, such as
+    `<(COMMAND)` in bash or `/dev/stdin`, is read, because it ends with that command.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -34,4 +34,4 @@ def _judge(path: Path, descriptor: int) -> None:
     if stat.S_ISFIFO(mode) and not os.path.exists(os.path.realpath(path)):
         os.set_blocking(descriptor, True)
     elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # reading a folder fails with a clear error
-        raise UsageError(f"{path} is a pipe or a device: name a file")
+        raise UsageError(f"{path} is a pipe or a device; name a file")

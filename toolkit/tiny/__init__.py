@@ -1,1 +1,1 @@
-"""Create tiny data sets, tokenizers and random models in the shapes that verl reads."""
+"""Creates tiny data sets, tokenizers and random models in the formats that verl reads."""

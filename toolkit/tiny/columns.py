@@ -16,16 +16,16 @@ from verl_doctor.toolkit.system.own_files import DATA
 
 _SETTINGS = "actor_rollout_ref.rollout.multi_turn"
 _FUNCTION = DATA / "tiny_tool.txt"
-"""The source of the tool for the tiny conversations; verl imports it, never the doctor."""
+"""The source of the tool for the tiny conversations, which verl imports, but the doctor never does."""
 
 
 @dataclass(frozen=True)
 class Tool:
     """One tool. `schema` describes it to a model, in the format of OpenAI's interface.
 
-    `called` returns the arguments of a call for two numbers, and its result. `file` is the name of the file
-    from which verl loads it, empty if verl loads none, `content` is the file's content, and `setting` the key
-    in verl's configuration that names it.
+    `called` returns the arguments and the result of a call for two numbers. `file` is the name of the file from which
+    verl loads the tool, empty if there is none, `content` is the file's content, and `setting` is the key in verl's
+    configuration that names it.
     """
 
     schema: dict[str, Any]
@@ -41,7 +41,7 @@ class Tool:
 
 
 def tool_of(verl: Path) -> Tool:
-    """Return the tool that the tree can use: a function in a file since verl 0.8, before that one of verl's own."""
+    """Return the tool that the tree can use: a function in a file since verl 0.8, before that one of verl's own tools."""
     if os.path.isfile(verl / "tools/function_tool.py"):
         return Tool(_ADD, _add, "tools.py", _FUNCTION.read_text("utf-8"), f"{_SETTINGS}.function_tool_path")
     if os.path.isfile(verl / "tools/gsm8k_tool.py"):
@@ -50,7 +50,7 @@ def tool_of(verl: Path) -> Tool:
             "config": {"type": "native"},
             "tool_schema": _REWARD,
         }
-        content = json.dumps({"tools": [entry]}, indent=2) + "\n"  # which is also YAML
+        content = json.dumps({"tools": [entry]}, indent=2) + "\n"  # JSON, which is also valid YAML
         return Tool(_REWARD, _reward, "tools.yaml", content, f"{_SETTINGS}.tool_config_path")
     return NO_FILE
 
@@ -76,25 +76,25 @@ _REWARD = _schema(
     answer={"type": "string", "description": "The answer to the question."},
 )
 NO_FILE = Tool(_ADD, _add)
-"""For a tree without tools: conversations may call one anyway."""
+"""For a tree without tools; conversations may call it anyway."""
 
 
 _REWARDED = "utils/dataset/rl_dataset.py"
 _SUPERVISED = ("utils/dataset/multiturn_sft_dataset.py", "utils/dataset/sft_dataset.py")
 _INFO = "extra_info"
-_SCORES = ("utils/reward_score/__init__.py", "trainer/main_ppo.py")  # the second until verl 0.2
+_SCORES = ("utils/reward_score/__init__.py", "trainer/main_ppo.py")  # the second up to verl 0.2
 _AGENTS = "experimental/agent_loop"
 _AGENT = "tool_agent"
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names by content: `rewarded["prompt_key"]` is the column of prompts of a job with rewards.
+    """Names of columns by content: `rewarded["prompt_key"]` is the column of prompts in a job with rewards.
 
-    `supervised` are those of fine-tuning, empty if the tree has no data set for it. `info` are the entries
-    that are read from the column extra_info. `source` is a value of the column data_source for which the tree
-    has a reward function. `agent` is the name of the agent that calls tools, for the column agent_name; empty
-    if the tree has none. `tool` is one that it can call.
+    `supervised` are those for fine-tuning, empty if the tree has no data set for it. `info` are the entries read from
+    the column extra_info. `source` is a value of the column data_source for which the tree has a reward function.
+    `agent` is the name of the agent that calls tools, for the column agent_name; empty if the tree has none. `tool`
+    is a tool that it can call.
     """
 
     rewarded: dict[str, str]
@@ -111,7 +111,7 @@ class Columns:
 
     @property
     def pictures(self) -> str:
-        """The column of pictures, for rewards and for fine-tuning alike."""
+        """The column of pictures, both for rewards and for fine-tuning."""
         return self.rewarded.get("image_key", "images")
 
 
@@ -119,7 +119,7 @@ def columns(verl: Path) -> Columns | Unknown:
     """Read the data sets of the package folder `verl`."""
     if not os.path.isfile(verl / _REWARDED):
         return Unknown(
-            f"{verl} is not a verl tree that reads data: {_REWARDED} is missing; name another one with --verl"
+            f"{verl} is not a verl tree that reads data: {_REWARDED} is missing; name another with --verl"
         )
     rewarded = _module(verl / _REWARDED)
     if isinstance(rewarded, Unknown):

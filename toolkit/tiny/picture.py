@@ -1,4 +1,4 @@
-"""A small picture as PNG, the same bytes on every machine."""
+"""Small PNG pictures with the same bytes on every machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 import zlib
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_EIGHT_BITS, _COLOURS = 8, 2  # per colour; red, green and blue
+_EIGHT_BITS, _COLOURS = 8, 2  # bits per colour; red, green and blue
 
 
 def plain(width: int, height: int, colour: tuple[int, int, int]) -> bytes:

@@ -1,4 +1,4 @@
-"""The rows of tiny data: sums in words, as text, as a conversation with a tool, or about a picture."""
+"""The rows of tiny data: sums as text, as a conversation with a tool, or about a picture."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def pictures() -> dict[str, bytes]:
 
 
 def rewarded(columns: Columns, kind: Kind, count: int, first: int, split: str) -> list[Row]:
-    """Return rows for training with rewards. `first` is the number of the first sum; another one gives different rows."""
+    """Return rows for training with rewards. `first` is the number of the first sum; another number gives different rows."""
     return [
         _rewarded(columns, kind, exercise, index, split) for index, exercise in enumerate(_sums(count, first))
     ]
@@ -136,11 +136,11 @@ def _supervised(columns: Columns, kind: Kind, exercise: _Sum) -> Row:
         seen = {"role": "user", "content": f"<image>What colour is this? {exercise.question}"}
         return {names["messages_key"]: [seen, reply], columns.pictures: [_picture(exercise)]}
     row: Row = {names["messages_key"]: [question, reply]} if "messages_key" in names else {}
-    if "response_key" in names:  # of the data set for one question and its response, until verl 0.7.0
+    if "response_key" in names:  # for the data set of a question and its response, up to verl 0.7.0
         row |= {names["prompt_key"]: exercise.question, names["response_key"]: exercise.solution}
     return row
 
 
 def _picture(exercise: _Sum) -> Row:
-    """Return a picture as verl's own data sets hold it, but with the name of one of `pictures` in place of its bytes."""
+    """Return a picture in the form of verl's own data sets, but with the name of one of `pictures` instead of its bytes."""
     return {"bytes": exercise.colour, "path": f"{exercise.colour}.png"}

@@ -1,4 +1,4 @@
-"""Tiny data and a tiny random model for a trial: read, loaded and trained on like real ones, in seconds."""
+"""Tiny data and a tiny random model for a trial, which can be loaded and trained on like real ones in seconds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def names_in(folder: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Tiny:
-    """What was written: the model's folder, and tables for training with rewards and for fine-tuning on responses.
+    """The written files: the model's folder, and tables for training with rewards and for fine-tuning on responses.
 
     `tuning` and `tuning_validation` are None if the tree has no data set for such rows. `shape` is a key of
     `SHAPES`. `settings` are the keys and values of verl's configuration that the data require.
@@ -68,10 +68,9 @@ def make(
     rows: int = 2,
     verl: Path | None = None,
 ) -> Tiny | Unknown:
-    """Write data and model into `folder`, which may exist if it is empty; all or nothing.
+    """Write data and model to `folder`, which may exist if it is empty. Nothing is left after an error.
 
-    The columns are those that `verl` reads, the tree that the interpreter imports unless another one is
-    named. `kind` "image" needs a shape that sees.
+    The columns are those that `verl` reads: by default the tree that the interpreter imports. `kind` "image" needs a shape that sees.
     """
     tree = verl or (Path(interpreter.verl) if interpreter.verl else None)
     if tree is None:
@@ -122,7 +121,7 @@ def _unknown_to_transformers(interpreter: Interpreter, shape: Shape) -> Unknown 
 
 
 def _settings(read: Columns, folder: Path) -> tuple[tuple[str, str], ...]:
-    """Return what a job needs for conversations with a tool."""
+    """Return the settings that a job needs for conversations with a tool."""
     enabled = ("actor_rollout_ref.rollout.multi_turn.enable", "True")
     return (enabled, (read.tool.setting, str(folder / read.tool.file))) if read.tool.file else (enabled,)
 
@@ -153,14 +152,14 @@ def _write_model(folder: Path, shape: Shape) -> None:
 
 
 class _NotMade(Exception):  # noqa: N818 - it is the environment that is wrong
-    """The child could not write its part; the text is the reason."""
+    """The child could not write its part; the message is the reason."""
 
 
 @contextlib.contextmanager
 def _whole(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder and move its content into `folder` afterwards; nothing stays after an error. Raises OSError.
+    """Yield a temporary folder and move its content into `folder` afterwards. Nothing is left after an error. Raises OSError.
 
-    An existing folder keeps its permissions, may be a mount, and may be a shell's current folder: only its
+    An existing folder is kept, because it may have permissions, be a mount, or be a shell's current folder: only its
     content is new. Leftovers of killed runs are removed.
     """
     there = os.path.isdir(folder)
@@ -204,6 +203,6 @@ def _query(machine: Machine, python: str, folder: Path, data: dict[str, Any]) ->
     if not isinstance(reported, dict):
         raise _NotMade(f"the tiny files could not be made: {ending(output, _LIMIT)}")
     if lacking := reported.get("lacks"):
-        raise _NotMade(f"{python} has no {lacking}, with which the tiny files are made; install it there")
+        raise _NotMade(f"{python} has no {lacking}, which the tiny files require; install it there")
     if error := reported.get("error"):
         raise _NotMade(f"the tiny files could not be made: {error}")

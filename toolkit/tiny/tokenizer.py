@@ -13,20 +13,20 @@ VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
 IMAGE, VIDEO = "<|image_pad|>", "<|video_pad|>"
 
 SPECIAL = (END, START, STOP, VISION_START, VISION_END, "<|vision_pad|>", IMAGE, VIDEO)
-"""Those that are left out of decoded text; as in every tokenizer of Qwen."""
+"""Tokens that are omitted from decoded text, as in every tokenizer of Qwen."""
 
 PLAIN = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
-"""Those that are a single token but remain text."""
+"""Single tokens that remain in decoded text."""
 
 
 def number(token: str) -> int:
-    """Return the number of a special token: they come after all others."""
+    """Return the number of a special token. They come after all others."""
     named = (*SPECIAL, *PLAIN)
     return VOCABULARY - len(named) + named.index(token)
 
 
 def chat_template() -> str:
-    """Return the template: ChatML, with tools as in Qwen's and pictures between the tokens that Qwen's models have for them."""
+    """Return the template: ChatML with tools and pictures in Qwen's form."""
     data = importlib.resources.files("verl_doctor.toolkit") / "data/tiny_chat_template.jinja"
     return data.read_text("utf-8")
 

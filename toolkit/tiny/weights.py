@@ -1,4 +1,4 @@
-"""Random weights that are the same everywhere: generated from the tensors' names, and exact in bfloat16."""
+"""Random weights that are the same everywhere, generated from the tensors' names and exact in bfloat16."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def _bfloat16(number: float) -> bytes:
     return struct.pack("<f", number)[2:]
 
 
-# A byte, read as signed (-128 to 127), stands for that many 4096ths: a deviation of 0.018, similar to real models.
+# A signed byte (-128 to 127) stands for that many 4096ths: a standard deviation of 0.018, similar to real models.
 _SMALL = [_bfloat16((byte - 256 * (byte > 127)) / 4096) for byte in range(256)]
 _LOWER, _UPPER = bytes(pair[0] for pair in _SMALL), bytes(pair[1] for pair in _SMALL)

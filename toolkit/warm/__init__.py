@@ -1,1 +1,1 @@
-"""Read files into the page cache: which files, in which order, and verification that they are cached."""
+"""Reads files into the page cache: chooses the files and their order, and verifies that they are cached."""

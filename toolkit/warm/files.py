@@ -1,4 +1,4 @@
-"""The files that a warm-up reads, in the order in which a loader reads them, each once however many names it has.
+"""The files that a warm-up reads, in the order of a loader, each once even if it has several names.
 
 For a model's folder these are configuration and tokenizer, then the weights that a loader reads
 (`weight_files`).
@@ -24,7 +24,7 @@ from verl_doctor.toolkit.collectors.model.weight_files import (
 )
 
 _RANK = re.compile(r"model-rank-(\d{1,6})-part-|_world_size_\d+_rank_(\d{1,6})\.")
-_MOST_FILES = 100_000  # about 50 MB here
+_MOST_FILES = 100_000  # about 50 MB of memory
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -40,7 +40,7 @@ class WarmFile:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A named path, or a file that belongs to it, that cannot be read."""
+    """A named path, or a file that belongs to one, that cannot be read."""
 
     path: str
     reason: str
@@ -60,7 +60,7 @@ class Chosen:
 
 
 def choose(model: Path | None, paths: Iterable[Path], ranks: Collection[int] = ()) -> Chosen:
-    """Return the model's files, then those of the other paths. With `ranks`, files named after another rank are left out."""
+    """Return the model's files, then those of the other paths. With `ranks`, files named after other ranks are left out."""
     walk = _Walk(ranks)
     if model is not None:
         walk.model(model)
@@ -70,7 +70,7 @@ def choose(model: Path | None, paths: Iterable[Path], ranks: Collection[int] = (
 
 
 def rank_of(name: str) -> int | None:
-    """Return the rank that alone reads a file, according to its name; None for a file that all ranks read.
+    """Return the only rank that reads a file, according to its name; None for a file that all ranks read.
 
     vLLM's `sharded_state` has model-rank-0-part-0.safetensors, verl's checkpoints
     model_world_size_8_rank_0.pt.
@@ -90,21 +90,21 @@ class _Walk:
         self._full = False
 
     def model(self, folder: Path) -> None:
-        """Add the files of a model's folder that a loader opens, or the file of a single-file model."""
+        """Add the files that a loader opens in a model's folder, or the file of a single-file model."""
         if os.path.isfile(folder):
             self._add(str(folder), of_folder=False)
             return
         try:
             names = os.listdir(folder)  # noqa: PTH208 - names alone
         except OSError as error:
-            self._leave(str(folder), error.strerror or str(error))
+            self._leave_out(str(folder), error.strerror or str(error))
             return
         weights, missing = _weights(folder, names)
         for name, counted_by in missing.items():
-            self._leave(str(folder / name), f"{counted_by} it, but it does not exist")
+            self._leave_out(str(folder / name), f"{counted_by} it, but it does not exist")
         for name in weights:
             if why := _no_weights(folder / name):
-                self._leave(str(folder / name), why)
+                self._leave_out(str(folder / name), why)
         others = [name for name in names if not name.endswith(tuple(ENDINGS))]
         for name in (*sorted(others, key=_natural), *weights):
             self._add(f"{folder}/{name}", of_folder=True)
@@ -128,28 +128,28 @@ class _Walk:
         try:
             seen = Path(path).stat()
         except OSError as error:
-            self._leave(path, error.strerror or str(error))
+            self._leave_out(path, error.strerror or str(error))
             return
         if not stat.S_ISREG(seen.st_mode):
             if not of_folder:
-                self._leave(path, "it is neither a file nor a folder")
+                self._leave_out(path, "it is neither a file nor a folder")
             return
         if not seen.st_size or (seen.st_dev, seen.st_ino) in self._seen:
             return
         if not os.access(path, os.R_OK):
-            self._leave(path, "no permission to read it")
+            self._leave_out(path, "no permission to read it")
             return
         if len(self.files) >= _MOST_FILES:
             self._full = True
-            self._leave(path, f"it comes behind {_MOST_FILES:,} others: warm single folders")
+            self._leave_out(path, f"it comes after {_MOST_FILES:,} others; warm single folders")
             return
         self._seen.add((seen.st_dev, seen.st_ino))
         self.files.append(WarmFile(path, seen.st_size, seen.st_dev, seen.st_ino))
 
     def _refused(self, error: OSError) -> None:
-        self._leave(str(error.filename), error.strerror or str(error))
+        self._leave_out(str(error.filename), error.strerror or str(error))
 
-    def _leave(self, path: str, reason: str) -> None:
+    def _leave_out(self, path: str, reason: str) -> None:
         self.left_out.append(LeftOut(path, reason))
 
 
@@ -161,12 +161,12 @@ def _weights(folder: Path, names: Collection[str]) -> tuple[list[str], dict[str,
     if indexed:
         missing = dict.fromkeys(sorted(indexed.difference(names), key=_natural), "the index names")
     else:
-        missing = dict.fromkeys(missing_shards(files), "the names of the other shards count")
+        missing = dict.fromkeys(missing_shards(files), "the names of the other shards imply")
     return sorted(loaded(names, indexed), key=_natural), missing
 
 
 def _indexed(folder: Path, index: str) -> set[str]:
-    """Return the shards that an index names; none if it does not exist or is no index."""
+    """Return the shards that an index names; none if it does not exist or is invalid."""
     content = read_json(folder / index)
     shards = {} if isinstance(content, BadFile) else content.get("weight_map")
     if not isinstance(shards, dict):
@@ -175,7 +175,7 @@ def _indexed(folder: Path, index: str) -> set[str]:
 
 
 def _no_weights(path: Path) -> str:
-    """Return why files named like weights hold none; "" for those that may hold some, or cannot be examined."""
+    """Return why a file named like weights contains none; "" if it may contain some or cannot be examined."""
     try:
         seen = path.stat()
     except OSError:
@@ -186,9 +186,9 @@ def _no_weights(path: Path) -> str:
         return "it is empty"
     if is_pointer(path):
         return "a pointer of Git LFS, not the weights"
-    return "" if seen.st_blocks else "it is a hole: nothing of it was ever written"
+    return "" if seen.st_blocks else "it is sparse and was never written"
 
 
 def _natural(name: str) -> list[str | int]:
-    """Return a sort key with numbers by value: shard 10 comes after shard 9, as vLLM sorts them."""
+    """Return a sort key that orders numbers by value, as vLLM does: shard 10 comes after shard 9."""
     return [int(part) if part.isdecimal() else part for part in _DIGITS.split(name)]

@@ -1,4 +1,4 @@
-"""What the user's words and the launch command name for a warm-up: a model, data, and other paths."""
+"""The files that options and the launch command name for a warm-up: a model, data, and other paths."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from verl_doctor.toolkit.warm.files import LeftOut
 from verl_doctor.toolkit.warm.request import WarmRequest
 
 Look = Callable[[], tuple[Session, Collection]]
-"""Opens the session and examines the machine once, on first use: reading starts half a second earlier without it."""
+"""Opens the session and examines the machine on first use only, which saves half a second if it is not needed."""
 
 
 def request(target: Target, look: Look, paths: Sequence[str]) -> WarmRequest | None:
-    """Return the files that are named; None if none is."""
+    """Return the named files; None if there are none."""
     if target.files or target.words:
         named = _of_launch(*look())
     else:

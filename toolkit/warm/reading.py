@@ -1,14 +1,14 @@
-"""Read a stretch of a file into the page cache, at no more cost than the disk's.
+"""Reads a stretch of a file into the page cache at the speed of the disk.
 
 sendfile(2) from the file to /dev/null reads it as any program does, with the kernel's own read-ahead, and
-waits for it, so that disk errors are reported; but nothing is copied, and no buffer is needed. If the
-read-ahead is small, such as the 128 kB of a network file system, more must be in flight on a distant one:
-posix_fadvise(WILLNEED) requests it in advance. On a near disk that costs more than it gains, so the first
+waits for it, so that disk errors are reported; but nothing is copied, and no buffer is needed. A small read-ahead,
+such as the 128 kB of a network file system, is too little for a file system with a high latency:
+posix_fadvise(WILLNEED) requests more in advance. On a local disk that costs more than it gains, so the first
 stretches are read in both ways, and the rest in the faster one.
 
-The kernel limits each such advice to the device's read-ahead, and reports success anyway (force_page_cache_ra
-in mm/readahead.c): one call for a whole file warms 2 % of it. So it is given piece by piece. Not every file
-system supports it; that does not affect what is read.
+The kernel silently limits each advice to the device's read-ahead (force_page_cache_ra in mm/readahead.c): one call
+for a whole file warms 2 % of it. So it is given piece by piece. Not every file system supports it; that does not
+affect what is read.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from verl_doctor.toolkit.system.page_cache import residency
 
 PAGE = os.sysconf("SC_PAGESIZE")
 STRETCH = 32 * 1024 * 1024
-"""Bytes of one piece of work: what a thread has in flight, and the granularity of the progress."""
+"""Bytes of a stretch: what a thread has in flight, and the granularity of the progress."""
 ENOUGH = 1024 * 1024
-"""Bytes of read-ahead with which the kernel keeps a disk busy by itself."""
+"""Bytes of read-ahead that are enough for the kernel to keep a disk busy."""
 _READ_AHEAD = 128 * 1024  # bytes: the kernel's own default (VM_READAHEAD_PAGES)
 _PIECE = 4 * 1024 * 1024  # bytes read between two checks for a stop
-_TRIALS = 4  # stretches in each of the two ways
+_TRIALS = 4  # stretches measured in each of the two ways
 _CANNOT_SEND = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 Stopped = Callable[[], bool]
@@ -75,7 +75,7 @@ class Device:
         self._seconds: dict[bool, list[float]] = {True: [], False: []}  # seconds per byte
 
     def gives_advice(self) -> bool:
-        """Return whether to give advice: both ways in turn until they can be compared."""
+        """Return whether to give advice: the two ways alternate until they can be compared."""
         advised, plain = self._seconds[True], self._seconds[False]
         if self.ahead >= ENOUGH:
             return False
@@ -84,7 +84,7 @@ class Device:
         return statistics.median(advised) < statistics.median(plain)
 
     def took(self, seconds: float, size: int, *, advised: bool) -> None:
-        """Record the time of a stretch in one of the ways."""
+        """Record the time that a stretch took in one of the two ways."""
         if len(self._seconds[advised]) < _TRIALS and size:
             self._seconds[advised].append(seconds / size)
 

@@ -1,4 +1,4 @@
-"""The files to load into the page cache, and the loading. The request is sent to nodes unchanged."""
+"""The request to load files into the page cache, which is sent to nodes unchanged, and its execution."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from verl_doctor.toolkit.warm.summary import Summary, summary
 from verl_doctor.toolkit.warm.warm import Moment, Plan, Warmed, survey, warm
 
 Shown = Callable[[Plan], contextlib.AbstractContextManager[Callable[[Moment], None]]]
-"""Shows the progress of a plan, from the first byte to the last."""
+"""Shows the progress of a plan."""
 
 
 @dataclass(frozen=True)
 class WarmRequest:
     """A model's folder and other paths, the ranks whose files count (empty for all), and the user's limit in bytes.
 
-    `left_out` was named, but its location is unknown. With `dry_run` nothing is read.
+    `left_out` was named, but its location is unknown. With `dry_run`, nothing is read.
     """
 
     model: str = ""
@@ -34,7 +34,7 @@ class WarmRequest:
 
 
 def warmed(machine: Machine, warm_request: WarmRequest, ending: Ending, shown: Shown) -> Summary:
-    """Load the files, as far as there is room and until the end."""
+    """Load the files, up to the available room, until an ending is requested."""
     model = Path(warm_request.model) if warm_request.model else None
     chosen = choose(model, map(Path, warm_request.paths), warm_request.ranks)
     left_out = (*warm_request.left_out, *chosen.left_out)

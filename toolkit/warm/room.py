@@ -1,4 +1,4 @@
-"""How much of a model fits in memory: the kernel keeps file pages only where nothing else needs the memory.
+"""How much of a model fits in memory: the kernel keeps file pages only while nothing else needs the memory.
 
 File pages count against the control group of the reader, like its other memory
 (https://docs.kernel.org/admin-guide/cgroup-v2.html, "Memory Ownership").
@@ -12,13 +12,13 @@ from verl_doctor.toolkit.collectors.host.memory import HostMemory, memory
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.cgroups import ControlGroups, control_groups
 
-_KEPT_FREE = 32  # this fraction stays free: a full cache evicts what was just read
-_LEAST_FREE = 32 * 1024 * 1024  # bytes of a control group: used by the reader itself and the kernel's tables
+_KEPT_FREE = 32  # the fraction that stays free, because a full cache evicts what was just read
+_LEAST_FREE = 32 * 1024 * 1024  # bytes of a control group that the reader itself and the kernel's tables use
 
 
 @dataclass(frozen=True)
 class Room:
-    """How many bytes of files can be resident at once, including those that already are. `limit` names what limits it.
+    """How many bytes of files can be resident at the same time, including those that already are. `limit` names the limiting factor.
 
     `size` is None if this machine does not report it.
     """
@@ -31,13 +31,13 @@ UNDETERMINED = Room()
 
 
 def room(machine: Machine) -> Room:
-    """Return the least that the machine and the control groups of this process leave."""
+    """Return the smallest room that the machine and the control groups of this process leave."""
     host = memory.collect(machine=machine)
     return least(host if isinstance(host, HostMemory) else HostMemory(None), control_groups(machine))
 
 
 def least(host: HostMemory, groups: ControlGroups) -> Room:
-    """Return the least free memory. Memory of processes counts as used; cached file pages do not, because they are evictable."""
+    """Return the smallest free memory. Memory of processes counts as used; cached file pages do not, because they are evictable."""
     found = []
     if host.available is not None:
         found.append(Room(max(0, host.available - (host.total or 0) // _KEPT_FREE), "memory of this machine"))

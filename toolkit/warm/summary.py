@@ -1,4 +1,4 @@
-"""The summary of a warm-up on one machine: a few numbers, which nodes of a cluster send, and sentences about them."""
+"""The summary of a warm-up on one machine: a few numbers, which cluster nodes send, and sentences about them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Summary:
     """The files of one machine and their bytes in its page cache.
 
     `wanted` is how much of `size` should be resident, `before` and `resident` how much of that was and is
-    (None if the kernel does not report it), `read` what was loaded. `whole_files` are those requested from
-    beginning to end, and `cut_at` is the first that is not. `room` and `limit` are bytes for the page cache:
-    what memory leaves and by whose limit, and what the user allows. `done` is False if nothing was to be
-    read. `lost` was resident and has been evicted.
+    (None if the kernel does not report it), `read` what was loaded. `whole_files` counts those requested from
+    beginning to end, and `cut_at` is the first that is not. `room` and `limit` are bytes for the page cache: what
+    memory leaves, and what the user allows. `done` is False if nothing was to be read. `lost` was resident and has
+    been evicted.
     """
 
     files: int
@@ -49,7 +49,7 @@ class Summary:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether everything named is resident, up to the user's own limit."""
+        """Whether everything named is resident, up to the user's limit."""
         wanted = self.size if self.limit is None else min(self.size, self.limit)
         if self.ended or self.troubles or wanted - self.wanted >= PAGE:
             return "failures"
@@ -59,7 +59,7 @@ class Summary:
 
     @property
     def missing(self) -> int:
-        """The requested bytes that are not known to be resident."""
+        """The requested bytes that are not resident, as far as known."""
         return self.wanted - (self.resident or 0)
 
     @property
@@ -99,7 +99,7 @@ def summary(warmed: Warmed) -> Summary:
 def headline(summary: Summary) -> tuple[str, str]:
     """Return the verdict as a word and a sentence."""
     if not summary.files:
-        return "PART" if summary.troubles else "NOTHING", "no file has any content to read"
+        return "PART" if summary.troubles else "NOTHING", "none of the files has any content"
     if not summary.done:
         return _planned(summary)
     there = f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')}"
@@ -129,12 +129,12 @@ def _planned(summary: Summary) -> tuple[str, str]:
 def remarks(summary: Summary) -> Iterator[str]:
     """Return why not everything is resident, and where the files are."""
     if summary.ended:
-        yield f"{summary.ended}: the same command goes on where it ended"
+        yield f"{summary.ended}: run the same command again to continue"
     if summary.wanted < summary.size and summary.cut_at:
         yield _cut(summary)
     if summary.lost:
         yield (
-            f"{in_bytes(summary.lost)} were read and pushed out of memory again: something else needs the room, "
+            f"{in_bytes(summary.lost)} were read and evicted from memory again: something else needs the room, "
             "or reads more files than fit"
         )
     for trouble in summary.troubles:
@@ -142,7 +142,7 @@ def remarks(summary: Summary) -> Iterator[str]:
     if summary.more_troubles:
         yield f"and {counted(summary.more_troubles, 'more file')} with such trouble"
     if summary.mounts and all(mount.in_memory for mount in summary.mounts):
-        yield "the files lie in memory already: there is nothing to be warmed"
+        yield "the files are in memory already: there is nothing to warm"
 
 
 def _cut(summary: Summary) -> str:

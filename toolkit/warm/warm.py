@@ -1,4 +1,4 @@
-"""Load files into the page cache before a job reads them: what is cached, what fits, the reading, and the verification."""
+"""Loads files into the page cache before a job reads them: checks what is cached and what fits, reads, and verifies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.warm.room import UNDETERMINED, Room
 
 _THREADS = 8  # measured in tests/bench/WARM.md
 _STEP = 0.1  # seconds between two checks of the work
-_ENDING = 3.0  # seconds for threads to end after a request to stop: one may hang in a file system
+_ENDING = 3.0  # seconds for threads to end after a request to stop; one may hang in a file system
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 
@@ -25,7 +25,7 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 class Mount:
     """The file system of some of the files, as listed by the kernel.
 
-    `shared`: other machines read from it too. `of_kernel`: its files are the kernel's own, and use no memory.
+    `shared` means that other machines also read from it, `of_kernel` that its files are the kernel's own and use no memory.
     """
 
     source: str
@@ -35,7 +35,7 @@ class Mount:
 
     @property
     def in_memory(self) -> bool:
-        """Whether its files are already memory."""
+        """Whether its files are always in memory."""
         return self.kind in _IN_MEMORY
 
 
@@ -43,8 +43,8 @@ class Mount:
 class Row:
     """One file. `data` is its size on disk, `wanted` how many bytes from its beginning should be resident.
 
-    `before` and `after` are the resident bytes of `wanted`, None if the kernel does not report them. `passed`
-    were resident at some time of this run. `trouble` is why the file was given up.
+    `before` and `after` are the resident bytes of `wanted`, None if the kernel does not report them. `passed` were
+    resident at some time in this run. `trouble` is why the file was skipped.
     """
 
     file: WarmFile
@@ -57,7 +57,7 @@ class Row:
 
     @property
     def missing(self) -> int:
-        """The requested bytes that were not resident at the beginning."""
+        """The requested bytes that were not resident in the beginning."""
         return self.wanted - (self.before or 0)
 
     @property
@@ -68,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be read. `limit` is the user's own, in bytes."""
+    """What would be read. `limit` is the user's, in bytes."""
 
     rows: tuple[Row, ...]
     mounts: tuple[Mount, ...] = ()
@@ -110,7 +110,7 @@ class Warmed:
 
 
 def survey(machine: Machine, chosen: Chosen, room: Room, limit: int | None) -> Plan:
-    """Check what is resident, and allocate the room: the files that a loader reads first come first."""
+    """Check what is resident, and allot the room, first to the files that a loader reads first."""
     left = min((size for size in (room.size, limit) if size is not None), default=None)
     mounts: dict[int, Mount] = {}
     rows = []
@@ -120,12 +120,12 @@ def survey(machine: Machine, chosen: Chosen, room: Room, limit: int | None) -> P
         if mounts[file.device].of_kernel:
             rows.append(Row(file, trouble="it is the kernel's own"))
             continue
-        row = _looked_at(file)
+        row = _examined(file)
         wanted = row.data
         if left is not None and not mounts[file.device].in_memory:
             wanted = min(row.data, left // PAGE * PAGE)
             left -= wanted
-        rows.append(row if wanted == row.data else _looked_at(file, wanted))
+        rows.append(row if wanted == row.data else _examined(file, wanted))
     found = tuple(dict.fromkeys(mounts.values()))
     return Plan(tuple(rows), found, chosen.left_out, room, limit)
 
@@ -139,7 +139,7 @@ def _mount_of(machine: Machine, path: str) -> Mount:
     )
 
 
-def _looked_at(file: WarmFile, wanted: int | None = None) -> Row:
+def _examined(file: WarmFile, wanted: int | None = None) -> Row:
     """Return how much of a file has data, and how much of the requested part is resident."""
     try:
         with _opened(file) as number:
@@ -167,12 +167,12 @@ def _resident(number: int, parts: Iterator[tuple[int, int]]) -> int | None:
 
 @contextlib.contextmanager
 def _opened(file: WarmFile) -> Iterator[int]:
-    """Open a file that is still the chosen one. Raises OSError."""
+    """Open a file, if it is still the chosen one. Raises OSError."""
     number = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         seen = os.fstat(number)
         if (seen.st_dev, seen.st_ino) != (file.device, file.inode):
-            raise OSError(0, "another file has taken its place")
+            raise OSError(0, "it was replaced by another file")
         yield number
     finally:
         os.close(number)
@@ -180,7 +180,7 @@ def _opened(file: WarmFile) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Moment:
-    """The progress: bytes loaded, of those that were missing, and the seconds so far."""
+    """The progress: how many of the missing bytes are loaded, and the seconds so far."""
 
     brought: int
     missing: int
@@ -203,7 +203,7 @@ def warm(
     why_stop: Callable[[], str],
     watch: Callable[[Moment], None] = lambda _: None,
 ) -> Warmed:
-    """Read what is missing, and check what is resident then. What was evicted meanwhile is read once more.
+    """Read what is missing, then check what is resident. What was evicted meanwhile is read once more.
 
     `why_stop` is called often, and returns a reason to stop or "".
     """
@@ -258,9 +258,9 @@ class _Work:
         row = self._rows[index]
         if self._trouble[index]:
             return replace(row, after=0, passed=0, trouble=self._trouble[index])
-        seen = _looked_at(row.file, row.wanted)
+        seen = _examined(row.file, row.wanted)
         shrunk = os.path.exists(row.file.path) and seen.data < row.wanted
-        trouble = seen.trouble or ("it has become shorter meanwhile" if shrunk else "")
+        trouble = seen.trouble or ("it was truncated meanwhile" if shrunk else "")
         return replace(row, after=seen.before, passed=self._passed[index], trouble=trouble)
 
     def unproven(self, index: int) -> Row:
@@ -270,7 +270,7 @@ class _Work:
         return replace(
             row,
             passed=self._passed[index],
-            trouble="its file system does not answer" if hung else row.trouble,
+            trouble="its file system does not respond" if hung else row.trouble,
         )
 
     def _work(self) -> None:
@@ -303,7 +303,7 @@ class _Work:
         return bool(self._why_stop())
 
     def _all_stretches(self) -> Iterator[tuple[int, int, int]]:
-        """Yield all files in stretches, in order. A file that cannot be opened is left to its turn."""
+        """Yield the stretches of all files, in order. A file that cannot be opened fails when its turn comes."""
         for index, row in enumerate(self._rows):
             if not row.wanted or row.trouble:
                 continue

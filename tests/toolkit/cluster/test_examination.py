@@ -106,7 +106,7 @@ def test_a_first_file_that_is_damaged_is_a_node_without_an_answer(session: Sessi
 
 
 def test_a_folder_without_files_is_no_source(session: Session, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no facts files"):
+    with pytest.raises(UsageError, match="contains no facts files"):
         examine(Request(session, FactsFiles((tmp_path,))))
 
 

@@ -389,7 +389,7 @@ def test_facts_files_are_nodes_named_after_them(tmp_path: Path) -> None:
 
 
 def test_a_folder_stands_for_the_facts_files_in_it(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no facts files"):
+    with pytest.raises(UsageError, match="contains no facts files"):
         fleet.judge_files([tmp_path], SESSION)
     for number in range(3):
         facts_file(tmp_path, f"node{number}.json", HEALTHY[number])

@@ -143,7 +143,7 @@ def test_equal_entries_are_one_text() -> None:
     ids=range(6),
 )
 def test_a_damaged_answer_is_no_answer(text: str) -> None:
-    assert node_reader.read(text) == ({}, "its answer was cut off or is damaged")
+    assert node_reader.read(text) == ({}, "its response is truncated or damaged")
 
 
 def test_a_node_says_itself_why_it_has_no_facts() -> None:

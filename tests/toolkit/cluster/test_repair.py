@@ -109,9 +109,7 @@ def test_how_to_take_it_back_on_other_nodes_is_said(
 ) -> None:
     nodes = Nodes([place("n1", LOCAL), place("n2", other(2))], {"n2": "repaired"})
     carried_out(run, nodes, LOCAL, [ended("repaired", "/env/1")], monkeypatch)
-    assert (
-        "verl-doctor undo --all --cluster takes all of it back, here and there\n" in capsys.readouterr().err
-    )
+    assert "verl-doctor undo --all --cluster undoes everything, here and there\n" in capsys.readouterr().err
     carried_out(run, Nodes([place("n1", LOCAL)]), LOCAL, [ended("repaired", "/env/1")], monkeypatch)
     assert "undo" not in capsys.readouterr().err
 

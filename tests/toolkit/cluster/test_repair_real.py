@@ -51,7 +51,7 @@ def test_each_environment_is_repaired_once_and_all_nodes_are_looked_at_again(
     target = ("--cluster", "--budget", "180", "--python", str(made.python), "--ray-address", made.address)
     words = ("fix", *target, "--select", "VLLM", "--format", "json")
     planned = here(*words, cwd=tmp_path, RAY_TMPDIR=str(made.folder))
-    assert "the environment lies in 2 places" in planned.stderr
+    assert "the environment exists in 2 places" in planned.stderr
     assert ["verl-doctor:" in file.read_text() for file in files] == [False, False]
 
     done = here(*words, "--apply", cwd=tmp_path, RAY_TMPDIR=str(made.folder))
@@ -69,7 +69,7 @@ def test_each_environment_is_repaired_once_and_all_nodes_are_looked_at_again(
     again = here(*words, "--apply", cwd=tmp_path, RAY_TMPDIR=str(made.folder))
     assert json.loads(again.stdout)["repairs"] == []
 
-    (said,) = [line for line in done.stderr.splitlines() if "takes all of it back, here and there" in line]
+    (said,) = [line for line in done.stderr.splitlines() if "undoes everything, here and there" in line]
     back = shlex.split(said.partition(" takes ")[0])[1:]
     undone = here(*back, "--budget", "180", cwd=tmp_path, RAY_TMPDIR=str(made.folder))
     assert undone.returncode == 0, undone.stderr

@@ -110,7 +110,7 @@ def test_no_such_python_there() -> None:
 def test_a_host_that_hangs_is_left_and_nothing_stays() -> None:
     before = {one.pid for one in psutil.process_iter()}
     heard = asked("hangs", "n1", budget=20)
-    assert heard["hangs"].missing == "it did not answer in time"
+    assert heard["hangs"].missing == "it did not respond in time"
     assert heard["n1"].missing == ""
     own = [one for one in psutil.Process().children(recursive=True) if one.pid not in before]
     assert own == []

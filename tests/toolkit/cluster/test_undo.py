@@ -97,7 +97,7 @@ def test_one_node_of_each_other_environment_is_asked(
     done = here("undo", "--all", "--cluster", "--python", sys.executable, cwd=tmp_path)
     assert nodes.asked == ["n2", "n4"]
     assert done.stdout == "n2: undone 0001: one for X\n"
-    assert "nothing is undone on n5: where its environment lies is not known" in done.stderr
+    assert "nothing is undone on n5: the location of its environment is unknown" in done.stderr
     assert "n4 may not have undone it: its disk is full" in done.stderr
     assert done.returncode == 3
 

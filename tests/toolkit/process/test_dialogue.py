@@ -18,7 +18,7 @@ LONG = b"x" * 1_000_000  # more than a pipe holds
 def said(script: str, order: bytes = b"", seconds: float = 120) -> tuple[list[bytes], str]:
     with Machine().open_dialogue([sys.executable, "-c", script], order, patience=0.5) as dialogue:
         lines = list(dialogue.lines(time.monotonic() + seconds))
-        return lines, dialogue.complaint
+        return lines, dialogue.last_error
 
 
 def test_a_long_order_arrives_whole_while_the_child_speaks() -> None:

@@ -8,17 +8,17 @@ import sys
 
 import pytest
 
-from verl_doctor.toolkit.process.gc_pause import collection_put_off
+from verl_doctor.toolkit.process.gc_pause import paused_collection
 
 
 def test_no_cycles_are_collected_in_the_block_and_afterwards_they_are():
-    with collection_put_off():
+    with paused_collection():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 def test_what_was_made_in_the_block_is_not_looked_through_at_its_end():
-    with collection_put_off():
+    with paused_collection():
         made = [[] for _ in range(100_000)]
         waiting = gc.get_count()[0]
     assert waiting > 50_000
@@ -28,7 +28,7 @@ def test_what_was_made_in_the_block_is_not_looked_through_at_its_end():
 
 
 def test_a_failure_turns_it_on_again():
-    with pytest.raises(ValueError, match="x"), collection_put_off():
+    with pytest.raises(ValueError, match="x"), paused_collection():
         raise ValueError("x")
     assert gc.isenabled()
 
@@ -36,7 +36,7 @@ def test_a_failure_turns_it_on_again():
 def test_whoever_had_turned_it_off_keeps_it_off():
     gc.disable()
     try:
-        with collection_put_off():
+        with paused_collection():
             pass
         assert not gc.isenabled()
     finally:

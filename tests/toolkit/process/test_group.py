@@ -93,7 +93,7 @@ def test_a_flood_is_stopped_and_only_its_beginning_is_kept(
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("print('verl-doctor 1 {}'); os._exit(0)", "the process ended with status 0 before it had answered"),
+        ("print('verl-doctor 1 {}'); os._exit(0)", "the process ended with status 0 without a result"),
         ("print('verl-doctor 1 {}'); sys.exit('no driver')", "no driver"),
         ("os.abort()", "the process was ended by signal 6"),
     ],

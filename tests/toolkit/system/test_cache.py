@@ -48,8 +48,8 @@ def test_what_anybody_may_write_is_not_read_and_said_once(
     assert cache.read(file, 100) is None
     assert cache.read(file, 100) is None
     said = capsys.readouterr().err
-    assert said.count(f"the cache {top} is not read: anybody may write to {top / place} (owner ") == 1
-    assert "mode 0777); look through it, and if you trust it: chmod -R go-w" in said
+    assert said.count(f"the cache {top} is ignored: anybody may write to {top / place} (owner ") == 1
+    assert "mode 0777); inspect it, and if you trust it: chmod -R go-w" in said
 
 
 @as_root

@@ -78,9 +78,7 @@ def test_one_that_has_ended_is_no_trouble(started: ExitStack) -> None:
 
 def test_this_program_and_what_started_it_are_never_ended() -> None:
     line = [removal(os.getpid()), removal(os.getppid()), EndProcess(1, removal(1).ticks)]
-    assert end_processes(line, Machine()) == dict.fromkeys(
-        line, "it is this program itself, or what started it"
-    )
+    assert end_processes(line, Machine()) == dict.fromkeys(line, "it is this program, or an ancestor of it")
 
 
 def test_another_users_process_is_left_alone(started: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +114,7 @@ def test_without_a_descriptor_nothing_is_ended(started: ExitStack, monkeypatch: 
     monkeypatch.setattr(module.os, "pidfd_open", too_old)
     (why,) = end_processes([removal(process.pid)], Machine()).values()
     assert why == (
-        "this kernel does not hold processes fast (Function not implemented); end it with: "
+        "this kernel cannot open a process by number (Function not implemented); end it with: "
         f"kill {process.pid}"
     )
     assert process.poll() is None

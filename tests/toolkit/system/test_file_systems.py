@@ -143,4 +143,4 @@ def test_a_folder_that_this_user_may_not_write(node: Machine, monkeypatch: pytes
     monkeypatch.setattr("verl_doctor.toolkit.system.file_systems.why_refused", lambda _: "Permission denied")
     node.at("/home/me/data sets").mkdir(parents=True)
     assert why_not_writable(node, "/home/me/data sets/x") == "/home/me/data sets is mounted read-only"
-    assert why_not_writable(node, "/home/me/x").endswith("may not write to /home/me")
+    assert why_not_writable(node, "/home/me/x").endswith("cannot write to /home/me")

@@ -59,7 +59,7 @@ def test_what_fits_comes_back() -> None:
     [
         ([], "a Tree was expected"),
         ({"leaves": {"name": "a"}}, "a list was expected"),
-        ({"leaves": [{"size": 3}]}, "a Leaf has name, which this one lacks"),
+        ({"leaves": [{"size": 3}]}, "a Leaf has name, which this value lacks"),
         ({"leaves": [{"name": 3}]}, "str was expected, not 3"),
         ({"ends": [1]}, "a list of 2 was expected"),
         ({"height": "high"}, "float was expected"),

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from verl_doctor.toolkit.system import run_in_child as module
-from verl_doctor.toolkit.system.run_in_child import aside
+from verl_doctor.toolkit.system.run_in_child import in_child
 
 
 @pytest.fixture(autouse=True)
@@ -19,23 +19,23 @@ def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_is_done_by_another_process() -> None:
-    assert aside(os.getpid, 30) != os.getpid()
+    assert in_child(os.getpid, 30) != os.getpid()
 
 
 def test_with_one_core_it_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_cores", lambda: 1)
-    assert aside(os.getpid, 30) == os.getpid()
+    assert in_child(os.getpid, 30) == os.getpid()
 
 
 def test_what_it_raises_is_raised_here() -> None:
     with pytest.raises(ZeroDivisionError):
-        aside(partial(divmod, 1, 0), 30)
+        in_child(partial(divmod, 1, 0), 30)
 
 
 def test_an_answer_that_cannot_travel_is_made_here() -> None:
-    assert isinstance(aside(threading.Event, 30), threading.Event)
+    assert isinstance(in_child(threading.Event, 30), threading.Event)
 
 
 def test_a_child_that_hangs_is_ended() -> None:
     with pytest.raises(TimeoutError):
-        aside(partial(time.sleep, 60), 0.5)
+        in_child(partial(time.sleep, 60), 0.5)

@@ -46,7 +46,7 @@ def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_what_does_not_answer_is_one_sentence(words: tuple[str, ...], here: Doctor, gone: Path) -> None:
     done = here(*words, gone / "run.sh", cwd=gone.parent)
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{gone}/run.sh: its file system does not answer: " in done.stderr
+    assert f"{gone}/run.sh: its file system does not respond: " in done.stderr
     assert " remount it, or name a copy elsewhere" in done.stderr
 
 
@@ -56,7 +56,7 @@ def test_of_several_logs_the_others_are_read(gone: Path) -> None:
     (found,) = sources_of([str(gone / "a.log"), str(log)], notes.append)
     assert found.path == log
     (note,) = notes
-    assert note.startswith(f"{gone}/a.log was not read: its file system does not answer")
+    assert note.startswith(f"{gone}/a.log was not read: its file system does not respond")
 
 
 def test_what_is_there_and_what_is_not_both_answer(tmp_path: Path) -> None:

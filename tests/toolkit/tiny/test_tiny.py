@@ -305,7 +305,7 @@ def test_a_folder_that_is_there_stays_the_same_one(tmp_path: Path, verl: Path) -
 @pytest.mark.parametrize(
     ("told", "code", "sentence"),
     [
-        ({"lacks": "pyarrow"}, 0, "has no pyarrow, with which the tiny files are made; install it there"),
+        ({"lacks": "pyarrow"}, 0, "has no pyarrow, which the tiny files require; install it there"),
         ({"error": "OSError: No space left on device"}, 0, "could not be made: OSError: No space left on device"),
         (None, None, "could not be made: it did not end within 120 s"),
         (None, -11, "could not be made: the process was ended by signal 11"),

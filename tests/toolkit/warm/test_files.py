@@ -143,7 +143,7 @@ def test_a_folder_of_very_many_files_ends_somewhere(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("verl_doctor.toolkit.warm.files._MOST_FILES", 2)
     found = choose(None, [folder(tmp_path, "a", "b", "c", "d")])
     assert names(found) == ["a", "b"]
-    assert "it comes behind 2 others" in found.left_out[0].reason
+    assert "it comes after 2 others" in found.left_out[0].reason
 
 
 def test_what_holds_no_weights_is_said_and_not_called_warm(tmp_path: Path) -> None:
@@ -158,6 +158,6 @@ def test_what_holds_no_weights_is_said_and_not_called_warm(tmp_path: Path) -> No
         "00002": "it is empty",
         "00003": "a pointer of Git LFS, not the weights",
         "00004": "it is not a file",
-        "00005": "it is a hole: nothing of it was ever written",
-        "00006": "the names of the other shards count it, but it does not exist",
+        "00005": "it is sparse and was never written",
+        "00006": "the names of the other shards imply it, but it does not exist",
     }

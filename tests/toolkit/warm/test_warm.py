@@ -206,7 +206,7 @@ def test_it_ends_when_told_and_goes_on_from_there(disk: Path, monkeypatch: pytes
     assert half.resident is not None
     assert half.resident < 4 * MIB
     assert summary(half).verdict == "failures"
-    assert "SIGINT ended it: the same command goes on where it ended" in said(half)
+    assert "SIGINT ended it: run the same command again to continue" in said(half)
     rest = warmed(file)
     assert (rest.read, summary(rest).verdict) == (4 * MIB - half.resident, "ok")
 
@@ -217,7 +217,7 @@ def test_a_file_that_is_cut_short_meanwhile(disk: Path) -> None:
     os.truncate(file, MIB)
     done = warm(Machine(), planned, NEVER)
     assert summary(done).verdict == "failures"
-    assert "it has become shorter meanwhile" in said(done)
+    assert "it was truncated meanwhile" in said(done)
 
 
 @unless_disturbed
@@ -229,7 +229,7 @@ def test_a_file_that_is_gone_or_another_one(disk: Path) -> None:
     written(other, MIB)
     done = warm(Machine(), planned, NEVER)
     assert "gone: No such file or directory" in said(done)
-    assert "other: another file has taken its place" in said(done)
+    assert "other: it was replaced by another file" in said(done)
     assert cached_share(good) == 1
 
 
@@ -264,7 +264,7 @@ def test_what_is_pushed_out_meanwhile_is_read_once_more_and_then_said(
     done = warmed(file)
     assert done.read == 2 * MIB
     assert summary(done).lost == MIB
-    assert "1.0 MiB were read and pushed out of memory again" in said(done)
+    assert "1.0 MiB were read and evicted from memory again" in said(done)
     assert summary(done).verdict == "failures"
 
 
@@ -281,7 +281,7 @@ def test_threads_that_hang_in_a_file_system_are_left_behind(
     finally:
         held.set()
     assert summary(done).ended == "SIGTERM ended it"
-    assert "its file system does not answer" in said(began)
+    assert "its file system does not respond" in said(began)
 
 
 def _after(seconds: float) -> Callable[[], str]:

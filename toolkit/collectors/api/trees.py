@@ -28,7 +28,7 @@ from verl_doctor.toolkit.collectors.api.value import Surroundings
 from verl_doctor.toolkit.collectors.api.values import Reader
 from verl_doctor.toolkit.collectors.installed.trees import Tree
 from verl_doctor.toolkit.facts import Absent, Unknown
-from verl_doctor.toolkit.process.gc_pause import collection_put_off
+from verl_doctor.toolkit.process.gc_pause import paused_collection
 from verl_doctor.toolkit.sources.python.moved import definitions
 from verl_doctor.toolkit.sources.python.resolve import Sources, may_be_built
 from verl_doctor.toolkit.sources.python.source import (
@@ -126,7 +126,7 @@ _CALLED = frozenset(
 )
 
 
-@collection_put_off()
+@paused_collection()
 def read_trees(
     fact: type[_Answer],
     verl: Tree,
@@ -149,7 +149,7 @@ def read_trees(
     return _answer(fact, verl, library, found, reached, unread, reading)
 
 
-@collection_put_off()
+@paused_collection()
 def read_libraries(verl: Tree, libraries: Iterable[Tree], python: str = "") -> LibraryUses | Unknown:
     """Compare a verl tree with the trees of several libraries, on all paths of a job, in one reading.
 

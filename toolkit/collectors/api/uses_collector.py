@@ -21,7 +21,7 @@ from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, TorchTr
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.system.run_in_child import aside
+from verl_doctor.toolkit.system.run_in_child import in_child
 
 R = TypeVar("R")
 
@@ -137,4 +137,4 @@ def _aside(work: Callable[[], R], trees: Iterable[Tree], limit: float) -> R:
     """Read these trees in a separate process, unless they are small."""
     sources = chain.from_iterable(Path(tree.folder).rglob("*.py") for tree in trees)
     few = next(islice(sources, _FEW, None), None) is None
-    return work() if few else aside(work, limit)
+    return work() if few else in_child(work, limit)

@@ -11,7 +11,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.secret import (
     list_may_hold_secret,
     may_hold_secret,
-    smells_of_secret,
+    suggests_secret,
     without_user,
 )
 
@@ -116,7 +116,7 @@ def variables(machine: Machine) -> Variables:
 def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> Variables:
     """Return the part of any process's environment that may be shown: listed variables and those named in `also`."""
     wanted = sorted(name for name in environ if is_listed(name) or name in also)
-    shown = {name: without_user(environ[name]) for name in wanted if not smells_of_secret(name)}
+    shown = {name: without_user(environ[name]) for name in wanted if not suggests_secret(name)}
     values = {name: value[:_LONGEST_VALUE] for name, value in shown.items() if is_harmless(name, value)}
     return Variables(values, tuple(name for name in wanted if name not in values))
 

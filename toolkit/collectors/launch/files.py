@@ -30,7 +30,7 @@ from verl_doctor.toolkit.system.secret import (
     is_secret,
     may_hold_secret,
     setting_is_secret,
-    smells_of_secret,
+    suggests_secret,
     without_user,
 )
 from verl_doctor.toolkit.target import Target
@@ -233,7 +233,7 @@ def _setting(given: Given, *, reaches: bool = False, by_raylet: bool = False) ->
     value = given.value
     if value is not None:
         value = without_user(value)
-        if smells_of_secret(given.name) or may_hold_secret(value.replace("***@", "")):
+        if suggests_secret(given.name) or may_hold_secret(value.replace("***@", "")):
             value = None
     return Setting(
         given.name, value, given.path, given.line, given.removed, reaches, given.conditional, by_raylet

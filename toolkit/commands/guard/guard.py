@@ -264,9 +264,9 @@ def _variables(agreement: Agreement, here: Here) -> Iterator[Term]:
 def shown_value(name: str, value: str) -> str:
     """Return a variable's value, with secrets masked."""
     from verl_doctor.toolkit.collectors.launch.environment import is_harmless  # noqa: PLC0415 - only for one that is wrong
-    from verl_doctor.toolkit.system.secret import smells_of_secret  # noqa: PLC0415 - see above
+    from verl_doctor.toolkit.system.secret import suggests_secret  # noqa: PLC0415 - see above
 
-    return "another" if smells_of_secret(name) or not is_harmless(name, value) else value
+    return "another" if suggests_secret(name) or not is_harmless(name, value) else value
 
 
 def _driver(agreement: Agreement, here: Here) -> Iterator[Term]:

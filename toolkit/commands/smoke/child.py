@@ -1,6 +1,6 @@
 """Run one child of a smoke test: output to a file, a time limit, and a watcher that may end it earlier.
 
-All its descendants end with it (`minded`).
+All its descendants end with it (`supervised_program`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from verl_doctor.toolkit.commands.smoke.kernel_builds import Builds
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import smoke_steps
 from verl_doctor.toolkit.system.process_table import below
-from verl_doctor.toolkit.system.supervised import Minded, minded
+from verl_doctor.toolkit.system.supervised import SupervisedProgram, supervised_program
 
 EndedFor = Literal[
     "", "flood", "no answer from Ray", "no node", "no room", "process failed", "stopped", "time"
@@ -119,13 +119,13 @@ def run_logged(
     end: End | None = None
     with (
         log.open("wb") as file,
-        minded(argv, {**environ, DOCUMENT_PATH: str(documents_path)}, str(folder)) as child,
+        supervised_program(argv, {**environ, DOCUMENT_PATH: str(documents_path)}, str(folder)) as child,
     ):
         listener = _Listener(child, file.fileno())
         try:
             while end is None and not listener.has_ended(_BREATH):
                 if listener.is_due():
-                    look(below(child.minder.pid, Machine()))
+                    look(below(child.supervisor.pid, Machine()))
                     at(unfinished(_documents(documents_path)))
                     end = watch(listener.text) if watch else None
                 if listener.flooded:
@@ -133,7 +133,7 @@ def run_logged(
                 elif end is None and time.monotonic() - begun > limit:
                     end = End("time", f"it did not finish within {limit:.0f} s")
         finally:
-            look(below(child.minder.pid, Machine()))
+            look(below(child.supervisor.pid, Machine()))
             listener.take_the_rest()
     seconds = time.monotonic() - begun
     documents = _documents(documents_path)
@@ -153,7 +153,7 @@ def unfinished(documents: Sequence[Mapping[str, Any]]) -> str:
 class _Listener:
     """Writes a child's output to a file, and detects its end."""
 
-    def __init__(self, child: Minded, file: int) -> None:
+    def __init__(self, child: SupervisedProgram, file: int) -> None:
         self._child, self._pipe, self._file = child, child.output, file
         self._output = bytearray()
         self._next = time.monotonic() + _LOOK

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from verl_doctor.toolkit.sources.python.source import dotted, parse
 from verl_doctor.toolkit.system import user_file
-from verl_doctor.toolkit.system.secret import may_hold_secret, smells_of_secret
+from verl_doctor.toolkit.system.secret import may_hold_secret, suggests_secret
 from verl_doctor.toolkit.system.sites import is_elsewhere, is_placeholder
 from verl_doctor.toolkit.target import UsageError
 
@@ -109,7 +109,7 @@ def _setting(name: str, line: int, value: ast.expr | str, known: dict[str, Value
         return Setting(name, line, None, str(reason))
     known[name] = found
     path = str(found)
-    if smells_of_secret(name) or may_hold_secret(path):
+    if suggests_secret(name) or may_hold_secret(path):
         return Setting(name, line, None, "it may be a secret")
     if "\n" in path or "\0" in path:
         return Setting(name, line, None, NO_PATH)

@@ -234,7 +234,7 @@ def test_nvml_that_gives_no_answer_although_there_are_devices(
     ("answer", "why"),
     [
         (Output(1, "TOKEN{broken", "ImportError: no ctypes", 0.1), "no ctypes"),
-        (Output(0, "", "", 0.1), "ended with status 0 before it had answered"),
+        (Output(0, "", "", 0.1), "ended with status 0 without a result"),
         (FileNotFoundError(2, "No such file"), "cannot be started"),
     ],
 )

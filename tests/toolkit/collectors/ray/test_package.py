@@ -96,7 +96,7 @@ def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
     assert [one.reason for one in said if isinstance(one, Unknown)] == [
         "/home/me/run.sh:4: the folder that is sent cannot be determined by reading",
         "Ray is not installed in this environment, and it decides what is packed",
-        "Ray did not report what it would pack: the process ended with status 0 before it had answered",
+        "Ray did not report what it would pack: the process ended with status 0 without a result",
     ]
 
 

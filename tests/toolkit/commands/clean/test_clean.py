@@ -146,7 +146,7 @@ def test_with_apply_it_goes_and_the_journal_says_so(clean, machine, tmp_path):
     assert (transaction.state, transaction.fix) == ("applied", "clean")
     assert transaction.changes[0].description == f"session folder /tmp/ray/{folder.name}: removed"
     assert transaction.changes[0].now == "cannot be undone"
-    with pytest.raises(apply.Refused, match="removed what dead jobs had left, which cannot be undone"):
+    with pytest.raises(apply.Refused, match="removed leftovers of dead jobs, which cannot be undone"):
         apply.undo(home)
     assert clean("--apply").returncode == 0
 
