@@ -1,1 +1,1 @@
-"""Scripts for the target's interpreter. They import none of verl-doctor's modules and are passed as text."""
+"""Scripts for the target's interpreter. They import no module of verl-doctor and are passed as text."""

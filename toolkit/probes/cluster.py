@@ -1,8 +1,9 @@
-"""The driver that queries the nodes of a Ray cluster. It runs under the target's interpreter: Ray admits no other version.
+"""The driver that queries the nodes of a Ray cluster. It runs under the target's interpreter, because Ray accepts no other version.
 
-Started as `PYTHON -c TEXT TOKEN`. Stdin holds one line of JSON, the `plan`, followed by what each node is sent
-(`probes.node`'s order and parcel). Every output line is JSON after the token, printed as soon as it is known. When
-stdin ends, the results are no longer needed: the tasks are cancelled and Ray is left.
+Started as `PYTHON -c TEXT TOKEN`. Stdin has one line of JSON, the `plan`, followed by what each node is sent (the
+request and the parcel of `probes.node`). Every output line is JSON after the token, printed as soon as the result is
+known. When stdin ends, the results are no longer needed: the tasks are cancelled, and the driver disconnects from
+Ray.
 
 Each node gets three tasks without CPUs, pinned to it, in sequence: "hello" starts a worker there, which takes more than
 a second; a second "hello" in the now warm worker measures the clock; "look" runs `probes.node`.
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 _SIMULTANEOUS = 256  # nodes queried at the same time, each for some seconds
-_ON_ONE_ADDRESS = 2  # of them at one address: raylets on one machine share its cores
+_ON_ONE_ADDRESS = 2  # of these at one address: raylets on the same machine share its cores
 _STEP = 0.1  # seconds between two polls for results
 _NODE_TABLE = 2.0  # seconds between two reads of the node table, or ten times as long as one takes
 _PING = 0.25  # seconds to wait for the reply of a warm worker
@@ -33,9 +34,9 @@ _LONGEST = 300  # characters of an error message
 
 
 def worker_environ() -> dict[str, str]:
-    """Return what all workers on this node inherit from their raylet, without what Ray sets in this one for its task.
+    """Return the environment that all workers on this node inherit from their raylet, without what Ray sets for this task.
 
-    A task without GPUs may see none; and what Ray removes from every worker, such as the raylet's own LD_PRELOAD, stays removed.
+    Ray hides the GPUs from a task that requests none. What Ray removes from every worker, such as the raylet's LD_PRELOAD, stays removed.
     """
     own = dict(os.environ)
     for pid in (own.get("RAY_RAYLET_PID", ""), str(os.getppid())):
@@ -58,9 +59,9 @@ def hello() -> float:
 
 
 def look(text: str, sent: bytes, seconds: float) -> str:
-    """Run `probes.node` on this node and return its output. No process of it outlives this call, however it ends.
+    """Run `probes.node` on this node and return its output. None of its processes outlives this call, however it ends.
 
-    It waits in short steps: Ray can interrupt a task between two instructions, not in a system call.
+    It waits in short steps, because Ray can interrupt a task between two instructions, but not in a system call.
     """
     mark = "verl-doctor answers "
     process: Any = subprocess.Popen(
@@ -85,14 +86,14 @@ def look(text: str, sent: bytes, seconds: float) -> str:
                 received.append(piece)
     finally:
         with contextlib.suppress(OSError):
-            order.close()  # its other end reads this as the order to stop
+            order.close()  # tells the other end to stop
         answer.close()
         process.wait()
     return b"".join(received).decode("ascii", "replace").rpartition(mark)[2].strip()
 
 
 class NodeQuery:
-    """One node to query. `shares` names what it shares with others, such as a file system."""
+    """A node to query. `shares` names what it shares with others, such as a file system."""
 
     def __init__(self, node: str, address: str, shares: Iterable[str] = ()) -> None:
         self.node = node
@@ -106,7 +107,7 @@ class NodeQuery:
 def startable(
     waiting: Iterable[NodeQuery], running: Iterable[NodeQuery], *, at_once: int, sharing: int
 ) -> list[NodeQuery]:
-    """Return the next visits, the longest waiting first: at most `at_once`, and a limited number for each shared thing."""
+    """Return the next nodes, the longest waiting first: at most `at_once`, and a limited number for each shared resource."""
     busy = list(running)
     addresses = collections.Counter(query.address for query in busy)
     shares = collections.Counter(share for query in busy for share in query.shares)
@@ -242,7 +243,7 @@ class Survey:
             return {}
 
     def _drop_dead(self) -> None:
-        """Give up the nodes that Ray has since declared dead."""
+        """Drop the nodes that Ray has since declared dead."""
         begun = time.monotonic()
         if begun < self._table_next:
             return
@@ -328,7 +329,7 @@ def _died(row: dict[str, Any]) -> str:
 
 
 def _stdin_ended() -> bool:
-    """Whether stdin has ended: nothing more is ever sent."""
+    """Return whether stdin has ended. Nothing more is ever sent, so readable means closed."""
     return bool(select.select([0], [], [], 0)[0])
 
 

@@ -2,8 +2,8 @@
 
 It is passed as text, so it needs the standard library and torch only. Called with a token, the backend ("nccl", or
 "gloo" without GPUs), the number of ranks, and a limit in seconds. Each rank is a separate process, forked before torch
-is imported. A rank that hangs, crashes or floods its output ends only itself: what it was doing, and how it ended, is
-part of the result, which is one JSON document.
+is imported. A rank that hangs, crashes or floods its output affects only itself. What it was doing and how it ended
+is part of the result, which is one JSON document.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 LARGE = 16 * 1024 * 1024  # bytes of the tensor whose transfer is timed
 ROUNDS = 10
 LAST_WORDS = 1.0  # seconds
-KEPT = 256 * 1024  # bytes of each rank's output: the beginning is the most useful, and a flood is useless
+KEPT = 256 * 1024  # bytes of each rank's output that are kept, from the beginning
 STORE = "rendezvous"
 
 
@@ -66,11 +66,11 @@ def take_part(backend: str, rank: int, world: int, limit: float, report: Callabl
     seconds = (time.monotonic() - started) / ROUNDS
     # The "bus bandwidth" of https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
     report(stage="done", bandwidth=LARGE / seconds * 2 * (world - 1) / world / 1e9)
-    time.sleep(limit)  # the others may still read this one's memory: the parent ends it
+    time.sleep(limit)  # other ranks may still read this one's memory, so the parent ends it
 
 
 class Rank:
-    """One rank as its parent sees it: its reports, its output, how it ended."""
+    """A rank in its parent: its reports, its output, how it ended."""
 
     def __init__(self, work: Callable[[Callable[..., None]], None]) -> None:
         reports, self._reports = os.pipe()
@@ -115,7 +115,7 @@ class Rank:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing more to wait for."""
+        """Whether it has ended and all its output is read."""
         return self.reported.get("stage") == "done" or self.ended is not None
 
     def look(self) -> None:
@@ -142,7 +142,7 @@ def receive(selector: selectors.BaseSelector, seconds: float) -> None:
 
 
 def attempt(backend: str, world: int, limit: float) -> dict[str, Any]:
-    """Run all ranks for at most the limit; when one crashes the others have a second to report why."""
+    """Run all ranks for at most the limit. If one crashes, the others have a second to report why."""
     started = time.monotonic()
     deadline = started + limit
     ranks = [
@@ -161,7 +161,7 @@ def attempt(backend: str, world: int, limit: float) -> dict[str, Any]:
                 deadline = min(deadline, time.monotonic() + LAST_WORDS)
         for rank in ranks:
             rank.end()
-        for _ in range(64):  # their last output; a continuing flood is cut off
+        for _ in range(64):  # their last output, up to a limit
             receive(selector, 0)
     return {
         "seconds": time.monotonic() - started,

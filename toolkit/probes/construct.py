@@ -17,7 +17,7 @@ _PARENTS = ("verl_doctor", "verl_doctor.toolkit", "verl_doctor.toolkit.probes")
 def main(token: str, request: str) -> None:
     """Load the package from its folder and run it in the current folder, which is private.
 
-    Its parent packages are empty here: the environment may have another release of verl-doctor, or none.
+    Its parent packages are empty modules, because the environment may have another release of verl-doctor, or none.
     """
     order = json.loads(request)
     for name in _PARENTS:

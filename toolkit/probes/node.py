@@ -1,8 +1,8 @@
 """Runs on a node without verl-doctor: it unpacks its input, runs it, prints the result, and leaves nothing.
 
-Started as `PYTHON -I -S -c TEXT TOKEN`, by a Ray task, ssh or srun. Stdin holds one line of JSON, the `Order`, followed
+Started as `PYTHON -I -S -c TEXT TOKEN`, by a Ray task, ssh or srun. Stdin has one line of JSON, the request, followed
 by the parcel: a compressed JSON object of texts by file name. The caller keeps stdin open as long as it needs the
-result: when stdin ends, however the caller ended, the work is stopped and cleaned up. The result is one line after the
+result. When stdin ends, for whatever reason, the work is stopped and cleaned up. The result is one line after the
 token.
 
 The node's Python is the target's and may be older than verl-doctor's: this file needs 3.7, and reports if the unpacked code needs more.
@@ -33,7 +33,7 @@ _LONGEST = 300  # characters of an error message
 
 
 def serve(token: str) -> None:
-    """Read the order and the parcel, and print the result in one line."""
+    """Read the request and the parcel, and print the result in one line."""
     order = json.loads(_line())
     parcel = _exactly(order["parcel"])
     if order["detached"]:
@@ -54,7 +54,7 @@ def _carried_out(order: dict[str, Any], parcel: bytes) -> dict[str, Any]:
         return {
             "missing": "its Python is {}.{}, the doctor needs {}.{}".format(*sys.version_info[:2], *_OLDEST)
         }
-    folder = tempfile.mkdtemp(prefix=f"verl-doctor-{os.getpid()}-")  # by which `clean` recognises it
+    folder = tempfile.mkdtemp(prefix=f"verl-doctor-{os.getpid()}-")  # `clean` recognises it by this prefix
     try:
         unpack(parcel, folder)
         return _run(folder, order["request"], time.monotonic() + order["seconds"])
@@ -101,7 +101,7 @@ def _run(folder: str, request: Any, deadline: float) -> dict[str, Any]:
 
 
 def _is_wanted(patience: float) -> bool:
-    """Whether the other end of stdin is still open. Nothing more is ever sent, so readable means closed."""
+    """Return whether the other end of stdin is still open. Nothing more is ever sent, so readable means closed."""
     readable, _, _ = select.select([0], [], [], patience)
     return not readable or bool(os.read(0, 1))
 

@@ -27,7 +27,7 @@ _LIBRARY_NOT_FOUND = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 _RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 _READ, _NVLINK = 0, 2  # NVML_P2P_CAPS_INDEX_...
 
-# The results of single calls, by the name under which they are passed on.
+# Results of single calls, by the key under which they are reported.
 CALLS = {
     "name": "nvmlDeviceGetName",
     "uuid": "nvmlDeviceGetUUID",
@@ -155,7 +155,7 @@ def text(value: Any) -> Any:
 
 
 def describe(nvml: Any, device: Any, into: dict[str, Any]) -> None:
-    """Query everything about one GPU. What it does not support is left out; other errors are kept under `errors`."""
+    """Query everything about one GPU. Unsupported queries are omitted; other errors are reported under `errors`."""
     for name, call in CALLS.items():
         keep(nvml, into, name, call, device)
     for read in LONGER:
@@ -186,7 +186,7 @@ def peers(nvml: Any, devices: dict[int, Any]) -> Iterator[list[int | None]]:
 
 
 def survey(nvml: Any, patience: float = SURVEY_TIMEOUT) -> dict[str, Any]:
-    """Query all GPUs in parallel, and then which of them reach each other. GPUs that do not reply in time are left out."""
+    """Query all GPUs in parallel, then which of them can access each other. GPUs that do not respond in time are omitted."""
     started = time.monotonic()
     try:
         nvml.nvmlInit()

@@ -1,4 +1,4 @@
-"""Imports entry points as verl-doctor would, and reports the state of the process: it may hang, exit, or continue elsewhere.
+"""Imports entry points like verl-doctor, and reports what they leave behind. An import may hang, exit, or leave threads and processes.
 
 Runs as a script: a token, the paths of sys.path in JSON, and entry points (`module:attribute`).
 """
@@ -32,7 +32,7 @@ def left_behind() -> "list[str]":
 
 
 def main(token: str, paths: str, *values: str) -> None:
-    """Import them, and write the token and what was left behind."""
+    """Import the entry points, and print the token and what was left behind."""
     sys.path[:] = json.loads(paths)
     own = os.getpid()
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)

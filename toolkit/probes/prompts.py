@@ -1,4 +1,4 @@
-"""Measures the longest prompt of data files, in bytes. Runs under the target's interpreter, with its pyarrow; prints no text of them.
+"""Measures the longest prompt of data files, in bytes. Runs under the target's interpreter, with its pyarrow; it prints none of their text.
 
 It is passed as text, so it needs the standard library and pyarrow only. Called with a token, the name of the column of
 prompts, and the paths of parquet files.

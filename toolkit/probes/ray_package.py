@@ -1,4 +1,4 @@
-"""Reports what Ray would pack of a folder. Runs under the target's interpreter, with the target's Ray.
+"""Reports which files of a folder Ray would package. Runs under the target's interpreter, with the target's Ray.
 
 It is passed as text, so it needs the standard library and Ray only. Ray's own functions choose the files, as they did
 from Ray 2.10 to 2.60; nothing is packed and no file is opened except lists of exclusions. Called with a token and a
@@ -41,8 +41,8 @@ class Package:
         self.files: dict[str, int] = {}
         self.environments: list[str] = []
 
-    def meet(self, path: Path) -> None:
-        """Count one path that Ray would pack."""
+    def count(self, path: Path) -> None:
+        """Count one path that Ray would package."""
         if time.monotonic() > self.end:
             raise LateError
         if not os.path.isfile(path):
@@ -105,7 +105,7 @@ def main(token: str, order: dict[str, Any]) -> None:
     whole, failed = True, ""
     try:
         excludes = packaging._get_excludes(root, [*defaults, *order["excludes"]])  # noqa: SLF001
-        travel(root, [excludes], package.meet, **options)
+        travel(root, [excludes], package.count, **options)
     except LateError:
         whole = False
     except Exception as error:  # noqa: BLE001 - whatever would end Ray's own packing

@@ -43,7 +43,7 @@ class Cluster:
             GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
         )
         if not self.accessor.connect():
-            raise ConnectionError("the GCS did not let the reader in")
+            raise ConnectionError("the GCS refused the connection")
 
     def session(self) -> str:
         """Return the cluster's own name."""
@@ -87,7 +87,7 @@ class Cluster:
             return ""
         handle = self.ray.get_actor(found.name, found.ray_namespace)
         if handle._actor_id.hex() != identity:  # noqa: SLF001 - it has no public one
-            return "another actor has its name by now"
+            return "another actor has its name now"
         self.ray.kill(handle, no_restart=True)
         return self._gone(lambda: (actor := self.actor(identity)) is None or actor.state == dead)
 
@@ -111,23 +111,23 @@ class Cluster:
         deadline = time.monotonic() + _DYING
         while not is_gone():
             if time.monotonic() > deadline:
-                return f"Ray was requested to end it, and has not within {_DYING:g} s"
+                return f"Ray was requested to end it, but has not done so within {_DYING:g} s"
             time.sleep(_PAUSE)
         return ""
 
 
-def work(question: dict[str, Any]) -> dict[str, Any]:
+def work(request: dict[str, Any]) -> dict[str, Any]:
     """End the given actors and groups one by one. Return for each why it still exists."""
     try:
-        cluster = Cluster(question["address"])
-        if cluster.session() != question["session"]:
-            return {"refused": f"the Ray at {question['address']} is another one by now: {cluster.session()}"}
+        cluster = Cluster(request["address"])
+        if cluster.session() != request["session"]:
+            return {"refused": f"the Ray at {request['address']} is now another cluster: {cluster.session()}"}
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
         return {"refused": f"{type(error).__name__}: {str(error)[:300]}"}
     report = {
         identity: attempt(cluster, end, identity)
         for part, end in (("actors", cluster.end_actor), ("groups", cluster.remove_group))
-        for identity in question[part]
+        for identity in request[part]
     }
     cluster.ray.shutdown()
     return {"told": report}
@@ -142,13 +142,13 @@ def attempt(cluster: Cluster, end: Callable[[str], str], identity: str) -> str:
         return f"{type(error).__name__}: {str(error)[:300]}"
 
 
-def main(token: str, question: dict[str, Any]) -> None:
+def main(token: str, request: dict[str, Any]) -> None:
     """Print the result in time."""
-    late = {"refused": f"Ray did not do it within {question['limit']:g} s"}
-    clock = threading.Timer(question["limit"], print_result, (token, late))
+    late = {"refused": f"Ray did not do it within {request['limit']:g} s"}
+    clock = threading.Timer(request["limit"], print_result, (token, late))
     clock.daemon = True
     clock.start()
-    print_result(token, work(question))
+    print_result(token, work(request))
 
 
 if __name__ == "__main__":

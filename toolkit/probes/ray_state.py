@@ -221,7 +221,7 @@ class Classes:
 
 
 class Plain(pickle.Unpickler):
-    """Unpickles only texts and numbers: nothing that a driver has pickled is run here."""
+    """Unpickles only texts and numbers, so no code that a driver pickled runs here."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Refuse. Raises UnpicklingError."""
@@ -319,7 +319,7 @@ def connected(address: str) -> Any:
     options = GcsClientOptions.create(address, None, allow_cluster_id_nil=True, fetch_cluster_id_if_nil=False)
     accessor = GlobalStateAccessor(options)
     if not accessor.connect():
-        raise ConnectionError("the GCS did not let the reader in")
+        raise ConnectionError("the GCS refused the connection")
     return accessor
 
 
@@ -346,16 +346,16 @@ def read(report: Result, address: str, limit: float) -> None:
     report.add("actors", lambda: actors(client, accessor, limit))
 
 
-def main(token: str, question: dict[str, Any]) -> None:
-    """Print the result in time: the limit starts once Ray is imported, which may take long and is not the GCS's fault."""
+def main(token: str, request: dict[str, Any]) -> None:
+    """Print the result in time. The limit starts after the import of Ray, whose duration does not depend on the GCS."""
     import ray  # noqa: F401, PLC0415
 
     report = Result(token)
-    late = f"the GCS did not answer all questions within {question['limit']:g} s"
-    clock = threading.Timer(question["limit"], report.end, (late,))
+    late = f"the GCS did not respond to all requests within {request['limit']:g} s"
+    clock = threading.Timer(request["limit"], report.end, (late,))
     clock.daemon = True
     clock.start()
-    read(report, question["address"], question["limit"])
+    read(report, request["address"], request["limit"])
     report.end()
 
 

@@ -95,7 +95,7 @@ def timed(way: str, pieces: Sequence[Piece], seconds: float) -> tuple[int, float
 
 
 def first(pieces: Sequence[Piece], amount: int) -> Iterator[Piece]:
-    """Yield this many bytes of the pieces: the rest was not read."""
+    """Yield the first pieces up to this many bytes; the rest was not read."""
     for path, start, length in pieces:
         if amount > 0:
             yield path, start, min(length, amount)
@@ -103,7 +103,7 @@ def first(pieces: Sequence[Piece], amount: int) -> Iterator[Piece]:
 
 
 def main(token: str, order: str) -> None:
-    """Try the ways of the order, in its order."""
+    """Try the requested ways in order."""
     request = json.loads(order)
     answer: dict[str, tuple[int, float, int | None] | None] = {}
     for way, pieces in request["pieces"].items():

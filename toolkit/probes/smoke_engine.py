@@ -1,4 +1,4 @@
-"""vLLM loads a model, generates, and on GPUs sleeps and wakes. Runs under the target's interpreter.
+"""Makes vLLM load a model, generate, and on GPUs sleep and wake up. Runs under the target's interpreter.
 
 Called with the model's folder, "cuda" or "cpu", and further engine arguments as JSON. CUDA is not initialised in this
 process: vLLM would then start its engine differently from a job.
@@ -32,14 +32,14 @@ def main(model: str, device: str, more: str) -> None:
         engine = engine_class(model=model, **asleep, **json.loads(more))
     generate(engine, sampling, "generate")
     if device != "cuda":
-        emit(left_out="sleep and wake: memory of GPUs only is given back")
+        emit(left_out="sleep and wake: only memory of GPUs is released")
         return
     awake = used(device)
     with step("sleep"):
         engine.sleep(level=1)
     asleep_now = used(device)
     if before is None or awake is None or asleep_now is None:
-        emit(left_out="how much memory sleep gives back: NVML does not report it here")
+        emit(left_out="how much memory sleep releases: NVML does not report it here")
     else:
         emit(took=awake - before, given_back=awake - asleep_now)
     with step("wake"):
@@ -53,7 +53,7 @@ def generate(engine: Any, sampling: Any, name: str) -> None:
         answers = engine.generate(PROMPTS, sampling, use_tqdm=False)
         lengths = [len(answer.outputs[0].token_ids) for answer in answers]
         if lengths != [TOKENS] * len(PROMPTS):
-            raise RuntimeError(f"vLLM generated {lengths} tokens where {TOKENS} each were asked for")
+            raise RuntimeError(f"vLLM generated {lengths} tokens instead of {TOKENS} each")
 
 
 def used(device: str) -> int | None:

@@ -62,10 +62,10 @@ def actor(ray: Any) -> None:
     value = ray.get(found.variable.remote(WORD))
     if value != "heard":
         raise RuntimeError(
-            f"the actor has {WORD}={value!r}: Ray does not hand on the env_vars of a runtime_env"
+            f"the actor has {WORD}={value!r}: Ray does not pass on the env_vars of a runtime_env"
         )
     if len(ray.get(found.many.remote())) != 2 * 1024 * 1024:
-        raise RuntimeError("an object comes back from the object store shorter than it was")
+        raise RuntimeError("an object from the object store is shorter than it was")
     ray.kill(made)
 
 
@@ -114,7 +114,7 @@ def group(ray: Any, gpus: int) -> None:
     workers = own.RayWorkerGroup(pool, own.RayClassWithInitArgs(cls=ray.remote(Ranks)))
     ranks = workers.ranks()
     if sorted(ranks) != [(rank, gpus) for rank in range(gpus)]:
-        raise RuntimeError(f"{gpus} workers of a group call themselves rank and world size {ranks}")
+        raise RuntimeError(f"{gpus} workers of a group report the ranks and world sizes {ranks}")
 
 
 if __name__ == "__main__":

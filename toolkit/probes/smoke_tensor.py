@@ -23,7 +23,7 @@ def main(kind: str) -> None:
             product = (ones @ ones).float().cpu()
             if not bool((product == SIZE).all()):
                 raise RuntimeError(
-                    f"it computes wrongly: {SIZE} is wanted, {product.min()} to {product.max()} came out"
+                    f"it computes wrong results: {product.min()} to {product.max()} instead of {SIZE}"
                 )
         if kind == "cuda":
             emit(device=name, called=torch.cuda.get_device_name(name))

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
-KILL_TIMEOUT = 10.0  # seconds for killed processes; a process that hangs in the kernel may never end
+KILL_TIMEOUT = 10.0  # seconds for killed processes; a process blocked in the kernel may never end
 _LOOK = 0.5  # seconds between two checks for ended orphans
 _PARENT = 1  # among the fields after the name in /proc/PID/stat, counted from 0
 
@@ -38,7 +38,7 @@ def main() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(
                 number, lambda *_: None
-            )  # they are meant for the program; ignoring them would be inherited
+            )  # they are meant for the program, which would inherit SIG_IGN
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     channel = socket.socket(fileno=os.dup(0))

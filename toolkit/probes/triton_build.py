@@ -54,13 +54,13 @@ class Recorder:
     def check_call(self, command: list[str], **_: Any) -> int:
         """Run a command as Triton would, and record the output."""
         self.command = list(command)
-        code, self.output = self.listen(command)
+        code, self.output = self.run_limited(command)
         if code:
             raise subprocess.CalledProcessError(code, command)
         return 0
 
-    def listen(self, command: list[str]) -> tuple[int, str]:
-        """Return the exit code and the output. A program that hangs or prints endlessly is killed."""
+    def run_limited(self, command: list[str]) -> tuple[int, str]:
+        """Run a program; return the exit code and the output. A program that hangs or prints endlessly is killed."""
         with subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -195,7 +195,7 @@ def examine(folder: str, private: str, patience: float) -> dict[str, Any]:
     recorder = Recorder(patience)
     triton = Triton(folder, recorder)
     if not triton.is_known:
-        return {"unknown": "this Triton looks for libcuda in a way that is not known"}
+        return {"unknown": "this Triton searches for libcuda in an unknown way"}
     report: dict[str, Any] = {"reads_variable": triton.reads_variable, "folders": []}
     try:
         try_out(triton, private, report)
@@ -225,10 +225,10 @@ def try_out(triton: Triton, private: str, report: dict[str, Any]) -> None:
     command = recorder.command
     report["compiler"] = command[0]
     report["library"] = "".join(word for word in command if word.startswith("-l"))
-    report["version"] = recorder.listen([command[0], "--version"])[1].partition("\n")[0]
+    report["version"] = recorder.run_limited([command[0], "--version"])[1].partition("\n")[0]
     if "link_error" not in report:
         # A library may lack symbols until it is loaded: a libcuda without the driver's functions would go unnoticed.
-        code, traced = recorder.listen([*command, "-Wl,--trace,-z,defs"])
+        code, traced = recorder.run_limited([*command, "-Wl,--trace,-z,defs"])
         files = [line.strip() for line in traced.splitlines() if "/libcuda.so" in line]
         report["linked"] = files[0] if files else ""
         lacking = [line for line in traced.splitlines() if FUNCTION in line]
@@ -236,13 +236,13 @@ def try_out(triton: Triton, private: str, report: dict[str, Any]) -> None:
             report["link_error"] = lacking[-1]
     else:
         write(source, "int verl_doctor(void) { return 0; }\n")
-        code, output = recorder.listen([word for word in command if not word.startswith("-l")])
+        code, output = recorder.run_limited([word for word in command if not word.startswith("-l")])
         if code:
             report["compiler_error"] = output
             return
     check = [*command, "-fsyntax-only"]
     write(source, "".join(f"#include {header}\n" for header in triton.headers))
-    if recorder.listen(check)[0]:
+    if recorder.run_limited(check)[0]:
         report["missing_headers"] = list(missing(triton.headers, source, check, recorder))
 
 
@@ -250,7 +250,7 @@ def missing(headers: list[str], source: str, check: list[str], recorder: Recorde
     """Yield those that the compiler does not find, or cannot read."""
     for header in headers:
         write(source, f"#include {header}\n")
-        if recorder.listen(check)[0]:
+        if recorder.run_limited(check)[0]:
             yield header.strip('<>"')
 
 

@@ -1,4 +1,4 @@
-"""vLLM starts once with the job's model and settings, and generates a few tokens, to fill its compilation caches.
+"""Starts vLLM once with the job's model and settings and generates a few tokens, to fill its compilation caches.
 
 Runs under the target's interpreter. Called with the arguments of vLLM's LLM as JSON. The caller must omit those that
 this vLLM does not accept.

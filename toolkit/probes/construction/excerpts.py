@@ -1,4 +1,4 @@
-"""Copies the first rows of data files to the private folder: of a data set of many gigabytes only a batch is read."""
+"""Copies the first rows of data files to the private folder, because a batch is enough of a data set of many gigabytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def excerpt(paths: Iterable[str], wanted: int, folder: str) -> Excerpt:
 
 
 def _copy(source: str, place: Path, limit: int) -> tuple[int, bool] | None:
-    """Return how many rows were copied, and whether these are all; None if the file is left to verl."""
+    """Return how many rows were copied, and whether these are all; None if verl has to read the file itself."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if source.endswith(".parquet"):
         return _parquet(source, place, limit)
@@ -64,7 +64,7 @@ def _parquet(source: str, place: Path, limit: int) -> tuple[int, bool] | None:
         table = pa.Table.from_batches(batches, schema=file.schema_arrow)
         parquet.write_table(table, str(place))
     except (OSError, pa.ArrowException):
-        return None  # verl's own error counts
+        return None  # verl reports the error itself
     return rows, rows == file.metadata.num_rows
 
 

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.probes.construction.stages import NotHereError
 def find(*places: str) -> Any:
     """Return the first of these objects that the installed tree has. A place is `module:name` or `module:Class.method`.
 
-    Raises NotHereError if none exists. Errors in importing an existing module propagate: they would end the job, too.
+    Raises NotHereError if none exists. Errors while importing an existing module propagate, because they would also end the job.
     """
     for place in places:
         module, _, path = place.partition(":")
@@ -26,7 +26,7 @@ def find(*places: str) -> Any:
 
 
 def has(*places: str) -> bool:
-    """Whether one of them exists."""
+    """Return whether one of these objects exists."""
     try:
         find(*places)
     except NotHereError:
@@ -64,7 +64,7 @@ def taken(function: Callable[..., Any], known: dict[str, Any]) -> dict[str, Any]
     if missing := sorted(needed - set(known)):
         name = getattr(function, "__qualname__", repr(function))
         raise NotHereError(
-            f"{name} of this release needs {', '.join(missing)}, which verl-doctor does not make"
+            f"{name} of this release needs {', '.join(missing)}, which verl-doctor does not provide"
         )
     return {name: value for name, value in known.items() if name in named}
 

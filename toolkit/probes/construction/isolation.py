@@ -1,6 +1,6 @@
 """Keeps the construction from any effect outside its private folder: no network, no file elsewhere, no Ray, no log.
 
-Three layers: the kernel's, if it permits them to a user (Landlock forbids writing, a private network namespace has no
+Three layers: the kernel's, if users may use them (Landlock forbids writing, a private network namespace has no
 peers); Python's audit hooks, which also report what was refused; and variables that redirect caches to the private
 folder.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # unshare(2)
 _NO_NEW_PRIVILEGES = 38  # prctl(2)
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # syscalls, the same on all architectures
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls, the same on all architectures
 _PATH_BENEATH = 1
 # landlock.h: writing a file, removing and making entries (bits 1, 4 to 12), from ABI 2 on moving (13), from ABI 3 truncating (14).
 _WRITES = {1: 0x1FF2, 2: 0x3FF2}
@@ -42,7 +42,7 @@ class NoNetworkError(OSError):
 
 
 class Isolation:
-    """`refused` are the refusals since the last `taken`: sentences, the newest last. `executed` are the files whose code was run."""
+    """`refused` are the refusals since the last `taken`, as sentences, the newest last. `executed` are the files whose code was run."""
 
     def __init__(self, private: str) -> None:
         self.private = os.path.realpath(private)
@@ -64,7 +64,7 @@ class Isolation:
         return refused
 
     def is_ours(self, path: Any) -> bool:
-        """Whether a path may be written."""
+        """Return whether a path may be written."""
         if not isinstance(path, (str, bytes, os.PathLike)):
             return True
         real = os.path.realpath(os.fsdecode(path))
@@ -92,7 +92,7 @@ class Isolation:
     def _demand(self, path: Any) -> None:
         if not self.is_ours(path):
             self.refused.append(f"it writes {os.fsdecode(path)}")
-            raise RefusedError(errno.EACCES, "verl-doctor lets nothing be written here", os.fsdecode(path))
+            raise RefusedError(errno.EACCES, "verl-doctor forbids writing here", os.fsdecode(path))
 
     def _demand_near(self, sock: Any, address: Any) -> None:
         datagram = getattr(sock, "type", 0) & 0xF == socket.SOCK_DGRAM  # connecting sends nothing
@@ -117,7 +117,7 @@ def _is_near(host: str) -> bool:
 
 
 def caches(private: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return variables of the child: the user's home and models for reading; every cache that is written in the private folder."""
+    """Return the variables of the child: the user's home and models for reading, and all written caches in the private folder."""
     home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
     hub = environ.get("HF_HOME") or f"{home}/.cache/huggingface"
     own = {
@@ -151,7 +151,7 @@ def caches(private: str, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _home(private: str, home: str) -> str:
-    """Make a home in the private folder, through which everything in the user's home can be read.
+    """Create a home in the private folder through which everything in the user's home can be read.
 
     A library that creates its own folder there, as CuPy does on import, creates it in the private one.
     """
@@ -182,7 +182,7 @@ def _own_network() -> None:
     """Enter a private network with a loopback and no peers. Raises OSError if the kernel does not permit it."""
     libc = ctypes.CDLL(None, use_errno=True)
     user, group = os.geteuid(), os.getegid()
-    # Root would lose access to other users' files in a user namespace, and needs none.
+    # Root would lose access to other users' files in a user namespace, and does not need one.
     flags = _NEW_NETWORK if user == 0 else _NEW_NETWORK | _NEW_USER
     if libc.unshare(flags) != 0:
         raise OSError(ctypes.get_errno(), "unshare")

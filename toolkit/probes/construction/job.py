@@ -1,4 +1,4 @@
-"""The job, as the stages share it."""
+"""The job, which the stages share."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Job:
         return default if found is None else found
 
     def has(self, key: str) -> bool:
-        """Whether the configuration has a key, with or without a value."""
+        """Return whether the configuration has a key, with or without a value."""
         from omegaconf import OmegaConf
 
         node = self.config

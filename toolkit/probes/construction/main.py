@@ -39,7 +39,7 @@ _GRACE = 5.0  # seconds for a stage in C code, which cannot notice its time limi
 
 
 def run(token: str, request: Mapping[str, Any]) -> None:
-    """Build the job, and exit at once: what verl has started may hang at exit."""
+    """Build the job, then exit immediately: what verl has started may hang at exit."""
     stream = os.dup(1)
     sys.dont_write_bytecode = True  # next to the user's files
     private = request["private"]
@@ -69,7 +69,7 @@ def run(token: str, request: Mapping[str, Any]) -> None:
 
 
 class Run:
-    """One pass over the stages. `skip` are those that ended an earlier pass, `most` is the maximum of seconds for any stage."""
+    """One pass over the stages. `skip` are those that ended an earlier pass; `most` is the time limit in seconds for any stage."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Run:
         self.emit(event="end", stage=name, state=state, seconds=round(seconds, 2), **more)
 
     def _over(self, stage: Stage, begun: float) -> None:
-        """End the process: the stage does not react to its time limit."""
+        """End the process, because the stage does not react to its time limit."""
         self._end(stage.name, "hangs", time.monotonic() - begun)
         os._exit(3)
 
@@ -148,7 +148,7 @@ class Run:
                 return "not judged", {**more, "text": f"{refused[-1]}, which is not done here"}
             return "hangs", more
         ours = any(isinstance(cause, (RefusedError, NoNetworkError)) for cause in causes(error))
-        if refused:  # a refusal may have become another error on its way
+        if refused:  # the refusal may have turned into another error
             return "not judged", {**more, "text": f"{refused[-1]}, which is not done here"}
         if ours or (self._denied(error) or needs_network(error)):
             why = "it needs the network" if needs_network(error) else "it writes outside a private folder"
@@ -156,7 +156,7 @@ class Run:
         return "breaks", more
 
     def _denied(self, error: BaseException) -> bool:
-        """Whether the kernel refused access to a file that is not ours."""
+        """Return whether the kernel refused access to a file that is not ours."""
         return any(
             isinstance(cause, OSError)
             and cause.errno in (1, 13, 30)

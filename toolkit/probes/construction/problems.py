@@ -1,4 +1,4 @@
-"""Describes an exception: its class, its message, the lines of verl, of vLLM and of the user that caused it."""
+"""Describes an exception: its class, its message, and the lines of verl, of vLLM and of the user that caused it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OFFLINE = ("OfflineModeIsEnabled", "LocalEntryNotFoundError", "ConnectionError"
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exception and those that it was raised from, or while handling."""
+    """Yield the exception and those from which, or during whose handling, it was raised."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -46,7 +46,7 @@ def needs_network(error: BaseException) -> str:
 
 
 def described(error: BaseException, home: str) -> Mapping[str, Any]:
-    """Return all that the parent needs. `home` is the job's folder: code below it is the user's."""
+    """Return everything that the parent needs. `home` is the job's folder: code below it is the user's."""
     cause = root(error)
     frames = _frames(cause, home)
     return {

@@ -1,4 +1,4 @@
-"""One rank of a world of any size: a process group without other members, and how FSDP lays out a module without weights.
+"""One rank of a world of any size: a process group without other members, and FSDP's layout of a module without weights.
 
 FSDP2 is torch's own `fully_shard` on `meta`. FSDP1 moves weights to a GPU while it wraps; a stand-in wraps by torch's
 own recursion and records how many elements each flat parameter has on this rank.
@@ -25,7 +25,7 @@ _ALIGNMENT = 16  # bytes: FSDP1's alignment of each parameter that keeps its own
 
 @dataclass
 class Laid:
-    """A module as FSDP distributed it over the world: what this rank keeps of it.
+    """A module that FSDP distributed over the world: what this rank keeps of it.
 
     `gathered` are the bytes of the outermost unit and the largest other unit, unsharded and in the compute type: they
     are on the GPU at the same time. `always_away`: FSDP itself keeps everything in the host's memory.
@@ -96,14 +96,14 @@ class Recorder:
 
             @staticmethod
             def set_state_dict_type(*_: Any, **__: Any) -> None:
-                """Nothing is saved here."""
+                """Do nothing: nothing is saved here."""
 
         return Flat
 
 
 @contextlib.contextmanager
 def rank_of(size: int, local: int) -> Iterator[None]:
-    """Be rank 0 of a world without waiting for others: `size` ranks, `local` of them on a node."""
+    """Act as rank 0 of a world of `size` ranks, `local` of them on a node, without waiting for the others."""
     import torch.distributed as dist
 
     try:
@@ -111,7 +111,7 @@ def rank_of(size: int, local: int) -> Iterator[None]:
     except ImportError as error:
         raise NotJudgedError(f"this torch has no process group for trials: {error}") from None
     if dist.is_initialized():
-        raise NotJudgedError("a process group is there already")
+        raise NotJudgedError("a process group exists already")
     names = {"RANK": "0", "WORLD_SIZE": str(size), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": str(local)}
     names |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     with mock.patch.dict(os.environ, names):
@@ -287,7 +287,7 @@ def _shards(given: Mapping[str, Any]) -> int:
 
 
 def _at_once(sizes: list[int]) -> int:
-    """Return the peak: the outermost unit, which is last, stays gathered while the others come and go in sequence."""
+    """Return the peak: the outermost unit, which is last, stays gathered while the others are gathered in sequence."""
     return (sizes[-1] if sizes else 0) + max(sizes[:-1], default=0)
 
 

@@ -111,7 +111,7 @@ _TRACKERS = {
 
 
 def _packages(names: list[str]) -> list[str]:
-    """Return the installed modules that these trackers import: a missing one is left to verl's error."""
+    """Return the installed modules that these trackers import. If one is missing, verl reports the error."""
     found: list[str] = []
     for name in names:
         modules = _TRACKERS.get(name, ())

@@ -91,7 +91,7 @@ def _shortened(job: Job, key: str) -> Excerpt:
     value = job.value(key)
     paths = [value] if isinstance(value, str) else [str(path) for path in value]
     if any(path.startswith(_REMOTE) for path in paths):
-        raise NotJudgedError(f"{key} lies on another machine, and nothing is fetched here")
+        raise NotJudgedError(f"{key} is on another machine, and nothing is fetched here")
     sizes = [job.value(f"data.{name}", 8) for name in ("gen_batch_size", "train_batch_size")]
     wanted = max(size for size in (*sizes, 8) if isinstance(size, int)) if key == "data.train_files" else 16
     limit = job.value("data.train_max_samples", -1)
@@ -101,7 +101,7 @@ def _shortened(job: Job, key: str) -> Excerpt:
 
 
 def _filters(job: Job) -> bool:
-    """Whether filters may drop rows."""
+    """Return whether filters may drop rows."""
     return bool(job.value("data.filter_overlong_prompts", default=False) or job.value("data.custom_cls.path"))
 
 

@@ -19,7 +19,7 @@ def model(job: Job) -> None:
     section = "actor_rollout_ref.model" if job.kind == "ppo" else "model"
     path = job.value(f"{section}.path") or job.value(f"{section}.partial_pretrain")
     if isinstance(path, str) and path.startswith(_REMOTE):
-        raise NotJudgedError(f"the model lies at {path}, and nothing is fetched here")
+        raise NotJudgedError(f"the model is at {path}, and nothing is fetched here")
     job.set(f"{section}.use_shm", value=False)
     loaded = _of_class(job, section) if _has_class(job, section) else _of_path(job, section, path)
     job.model_config = loaded
@@ -33,7 +33,7 @@ def critic_model(job: Job) -> None:
     if job.kind != "ppo" or not needs_critic(job):
         raise NotNeededError("the job trains no critic")
     if isinstance(path := job.value("critic.model.path"), str) and path.startswith(_REMOTE):
-        raise NotJudgedError(f"the critic lies at {path}, and nothing is fetched here")
+        raise NotJudgedError(f"the critic is at {path}, and nothing is fetched here")
     job.set("critic.model.use_shm", value=False)
     if not _has_class(job, "critic"):
         _of_path(job, "critic.model", job.value("critic.model.path"))
@@ -51,7 +51,7 @@ def reward_model(job: Job) -> None:
         raise NotNeededError("the job has no reward model")
     path = job.value(f"{section}.model_path") or job.value(f"{section}.model.path")
     if not isinstance(path, str) or path.startswith(_REMOTE):
-        raise NotJudgedError(f"the reward model lies at {path}, and nothing is fetched here")
+        raise NotJudgedError(f"the reward model is at {path}, and nothing is fetched here")
     local = find("verl.utils.fs:copy_to_local")(path)
     find("verl.utils:hf_tokenizer")(local, trust_remote_code=True)
     _automatic_config(local, trust=True)
@@ -88,7 +88,7 @@ def classes(job: Job) -> None:
 def _as_worker(ref: Any, actor: Any) -> None:
     """Rename the reference's settings to the actor's names, as the worker does (verl/workers/engine_workers.py)."""
     if "ppo_mini_batch_size" not in ref and not has("verl.workers.engine_workers:ActorRolloutRefWorker"):
-        raise NotHereError("the reference of this release is no section of its own")
+        raise NotHereError("this release has no separate section for the reference")
     ref.ppo_mini_batch_size = actor.ppo_mini_batch_size
     for name, old in (
         ("ppo_micro_batch_size", "log_prob_micro_batch_size"),

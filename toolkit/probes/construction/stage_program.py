@@ -106,12 +106,12 @@ def roles(job: Job) -> None:
 
 
 def needs_reference(job: Job) -> bool:
-    """Whether the job has a reference policy."""
+    """Return whether the job has a reference policy."""
     return bool(job.value("algorithm.use_kl_in_reward") or job.value("actor_rollout_ref.actor.use_kl_loss"))
 
 
 def needs_critic(job: Job) -> bool:
-    """Whether the job trains a critic."""
+    """Return whether the job trains a critic."""
     enabled = job.value("critic.enable")
     return job.value("algorithm.adv_estimator") == "gae" if enabled is None else bool(enabled)
 

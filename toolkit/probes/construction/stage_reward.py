@@ -47,7 +47,7 @@ async def _single(manager: Any, data: Any) -> None:
         result = await manager.run_single(data[row : row + 1])
         if not isinstance(result, dict) or not isinstance(_number(result.get("reward_score")), float):
             raise TypeError(
-                f"the reward function returned {result.get('reward_score')!r}, which is no number"
+                f"the reward function returned {result.get('reward_score')!r}, which is not a number"
             )
 
 
@@ -70,7 +70,7 @@ def _with_responses(job: Job) -> Any:
         fields = {name: value[:_ROWS] for name, value in outputs.non_tensor_batch.items()}
         return _with_rows(tensors, fields, batch)
     if not hasattr(batch, "batch") or batch.batch is None or "input_ids" not in batch.batch:
-        raise NotJudgedError("there are no prompts in tokens, as the agent loops were not run")
+        raise NotJudgedError("there are no tokenized prompts, because the agent loops were not run")
     prompts = batch.batch["input_ids"][:_ROWS]
     mask = batch.batch["attention_mask"][:_ROWS]
     answer = job.tokenizer.encode("The answer is 2.\n#### 2", add_special_tokens=False)

@@ -27,7 +27,7 @@ class ArgumentsRefusedError(Exception):
 
 
 class _Reached(BaseException):
-    """Raised once the engine's configuration is made; nothing is started."""
+    """Raised as soon as the engine's configuration is complete, so nothing is started."""
 
 
 @stage("rollout classes", "resolution", seconds=120)
@@ -161,7 +161,7 @@ def _configured(args: Any) -> Any:
 
 
 def _inspect_here() -> None:
-    """Make vLLM inspect the model's class in this process: the process that it would start for that imports vLLM again, for ten seconds."""
+    """Make vLLM inspect the model's class in this process. The process that it would start imports vLLM again, which takes ten seconds."""
     if has("vllm.model_executor.models.registry:_run_in_subprocess"):
         registry: Any = importlib.import_module("vllm.model_executor.models.registry")
         registry._run_in_subprocess = _here
@@ -180,7 +180,7 @@ def _extension(job: Job) -> None:
 
 
 def give_adapter(job: Job) -> None:
-    """Run what verl has the engine's workers do with an adapter from the trainer, for an adapter without a tensor."""
+    """Run the code with which the engine's workers receive an adapter from the trainer, for an adapter without tensors."""
     rank = job.value(f"{_MODEL}.lora.rank", 0) or job.value(f"{_MODEL}.lora_rank", 0)
     made: Any = job.notes["engine"]
     if not rank or not getattr(made, "lora_config", None) or job.value(f"{_MODEL}.lora.merge", default=False):
@@ -222,7 +222,7 @@ def _class_in_engine(made: Any) -> Any:
 
 
 class CannedEngine:
-    """An engine that answers each request at once with the same tokens."""
+    """An engine that responds to each request immediately with the same tokens."""
 
     def __init__(self, tokens: list[int]) -> None:
         self._tokens = tokens

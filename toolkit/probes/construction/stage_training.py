@@ -31,13 +31,13 @@ class MismatchError(RuntimeError):
 
 @stage("weights", "model", seconds=60)
 def weights(job: Job) -> None:
-    """Build the model on `meta`, with the attention that counts, and compare its shapes with the headers of the weights."""
+    """Build the model on `meta` and compare its shapes with the headers of the weights."""
     config = job.hf_config
     if config is None:
         raise NotJudgedError("the model's configuration is not known")
     has_shapes = _shapes(job.local_path)
     if not has_shapes:
-        raise NotJudgedError("the model has no file of weights in safetensors")
+        raise NotJudgedError("the model has no weights in safetensors")
     with mock.patch.dict(os.environ):
         module = _on_meta(job)
     if getattr(config, "quantization_config", None):
@@ -221,7 +221,7 @@ def _shapes(folder: str) -> dict[str, tuple[int, ...]]:
             start = file.read(8)
             size = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
             if not 0 < size < _LONGEST_HEADER:
-                raise MismatchError(f"{path} is no file of safetensors")
+                raise MismatchError(f"{path} is not a safetensors file")
             header = json.loads(file.read(size))
         for name, tensor in header.items():
             if name != "__metadata__" and tensor["dtype"] in ("BF16", "F16", "F32", "F64"):

@@ -34,11 +34,11 @@ _SIZES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
 def world(job: Job) -> None:
     """Build the meshes of the trainer and the rollout, and measure what a rank keeps of each model."""
     if job.kind != "ppo":
-        raise NotNeededError("an SFT job has no rollout beside its trainer")
-    job = _anew(job)
+        raise NotNeededError("an SFT job has no rollout")
+    job = _original(job)
     strategy = job.value(f"{_ACTOR}.strategy")
     if strategy not in _LAID:
-        raise NotHereError(f"the strategy {strategy} is not laid over a world here")
+        raise NotHereError(f"the strategy {strategy} is not distributed over a world here")
     recorder = Recorder()
     parts: list[dict[str, Any]] = []
     shapes: list[tuple[str, tuple[int, ...]]] = []
@@ -55,7 +55,7 @@ def world(job: Job) -> None:
             raise
         except Exception as error:
             raise NotJudgedError(
-                f"the workers need what is not here: {type(error).__name__}: {error}"
+                f"the workers need something that is missing here: {type(error).__name__}: {error}"
             ) from error
     job.notes["world"] = {
         "size": job.world,
@@ -86,8 +86,8 @@ def engines_adapter(job: Job) -> None:
     give_adapter(job)
 
 
-def _anew(job: Job) -> Job:
-    """Return the job with its configuration as composed: earlier stages have removed keys from it."""
+def _original(job: Job) -> Job:
+    """Return the job with its original composed configuration: earlier stages have removed keys from it."""
     from hydra import compose, initialize_config_dir
 
     with initialize_config_dir(config_dir=job.config_folder, version_base=None):
@@ -98,7 +98,7 @@ def _anew(job: Job) -> Job:
 
 
 def _has_engines(job: Job) -> bool:
-    """Whether the workers are those that have engines; for a release that has both the setting decides."""
+    """Return whether the workers have engines. In a release with both kinds, the setting decides."""
     if not has("verl.workers.engine_workers:ActorRolloutRefWorker"):
         return False
     legacy = has("verl.workers.fsdp_workers:ActorRolloutRefWorker")
@@ -347,7 +347,7 @@ def _rollout(job: Job, shapes: list[tuple[str, tuple[int, ...]]]) -> dict[str, A
 
 
 def _elements(name: str, shape: tuple[int, ...], tensor: int, heads: int) -> int:
-    """Return how many elements of a parameter one engine rank has: the fewest that its way of dividing allows."""
+    """Return how many elements of a parameter one engine rank has: the minimum for its way of dividing them."""
     number = 1
     for size in shape:
         number *= size
