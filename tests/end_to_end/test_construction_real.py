@@ -79,7 +79,7 @@ CASES: Mapping[str, Case] = {
     "adapter's targets": Case({f"{MODEL}.lora_rank": "8", f"{MODEL}.target_modules": '["q_projj"]'}, "training engine", "not found in the base model"),
     "optimizer": Case({f"{ACTOR}.optim.optimizer": "AdamWW"}, "training engine", "'AdamWW' not found"),
     "reward": Case({REWARD: "mine.py"}, "reward", "'points'", {"mine.py": SCORE.format("extra_info['points']")}),
-    "reward's answer": Case({REWARD: "mine.py"}, "reward", "which is no number", {"mine.py": SCORE.format("None")}),
+    "reward's answer": Case({REWARD: "mine.py"}, "reward", "which is not a number", {"mine.py": SCORE.format("None")}),
     "sampling in validation": Case({f"{ROLLOUT}.val_kwargs.top_p": "1.5"}, "agent loops in validation", "top_p must be in"),
     "resuming": Case({"trainer.resume_mode": "resume_path", "trainer.resume_from_path": "/nowhere/global_step_5"}, "resuming", "there is no checkpoint"),
     "tracker": Case({"trainer.logger": '["console","wandbb"]'}, "trackers", "wandbb is not supported"),

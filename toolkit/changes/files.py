@@ -337,7 +337,7 @@ def _real(path: Path) -> Path:
 def _demand_writable(folder: Path) -> None:
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         raise Refused(
-            f"{folder} cannot be written by user {os.geteuid()}; run this as its owner, or make the folder writable"
+            f"{folder} is not writable for user {os.geteuid()}; run this as its owner, or make the folder writable"
         )
     _demand_changeable(folder)
 

@@ -1,1 +1,1 @@
-"""Reads source text without running it."""
+"""Parses and analyses source files without running them."""

@@ -61,7 +61,7 @@ BARE = {
     Gpus: NO_GPU,
     PackagesCode: NO_GPU,
 }
-MUSL = {**BARE, Extensions: Unknown("/usr/bin/python3 is for musl, whose loader searches in another way")}
+MUSL = {**BARE, Extensions: Unknown("/usr/bin/python3 is for musl, whose loader searches differently")}
 HIDDEN = {**H200, Gpus: Unknown("there are NVIDIA devices, but no libnvidia-ml.so.1 to ask about them"), PackagesCode: Unknown("hidden")}  # fmt: skip
 
 

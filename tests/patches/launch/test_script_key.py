@@ -79,7 +79,7 @@ def test_a_guess_is_left_to_other_fixes(tmp_path: Path, guess: str, offered: lis
 def test_a_key_that_is_put_together_is_left_to_its_author(tmp_path: Path) -> None:
     refusal = plan(tmp_path / "run.sh", f"P=ray_init\n{START}    $P.num_cpus=8\n")
     assert isinstance(refusal, Refusal)
-    assert "does not name ray_init.num_cpus once" in refusal.reason
+    assert "does not contain ray_init.num_cpus exactly once" in refusal.reason
 
 
 def test_two_keys_in_one_line_are_corrected_one_after_the_other(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_undo_leaves_a_link_that_leads_elsewhere_since(root: Path) -> None:
     put(root, NewLink(root / "lib/link", root / ENGINE))
     (root / "lib/link").unlink()
     (root / "lib/link").symlink_to(root / WORKER)
-    with pytest.raises(Refused, match=r"leads to .*worker.py now; the doctor made it lead to .*engine.py"):
+    with pytest.raises(Refused, match=r"now leads to .*worker.py; the doctor made it lead to .*engine.py"):
         undo(root / HOME)
     (root / "lib/link").unlink()
     (root / "lib/link").write_bytes(b"mine")
@@ -379,7 +379,7 @@ def test_a_commands_output_goes_to_standard_error(root: Path, capfd: pytest.Capt
 
 def test_a_command_that_fails_takes_the_files_back(root: Path) -> None:
     with pytest.raises(
-        Refused, match=r"`false` ended with exit code 1.*files were undone, .*command did was not"
+        Refused, match=r"`false` ended with exit code 1.*files were undone, .*effects of the command were not"
     ):
         put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"), RunCommand(("false",), "it fails"))
     assert (root / ENGINE).read_bytes() == b"old\n"

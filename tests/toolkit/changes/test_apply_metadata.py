@@ -155,7 +155,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is(root: Pat
     os.chown(root / "open", NOBODY, NOBODY)
     changes = [ReplaceFile(root / name / "a.py", b"old\n", b"new\n") for name in ("open", "closed")]
     said = run_as(NOBODY, lambda: apply(changes, root / "open/home", fix="f", code="C"))
-    assert f"{root / 'closed'} cannot be written by user {NOBODY}" in said
+    assert f"{root / 'closed'} is not writable for user {NOBODY}" in said
     assert (root / "open/a.py").read_bytes() == b"old\n"
     assert not (root / "open/home").exists()
     said = run_as(NOBODY, lambda: apply(changes[:1], root / "closed/home", fix="f", code="C"))

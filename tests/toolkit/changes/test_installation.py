@@ -252,7 +252,7 @@ def test_a_folder_that_may_not_be_written_is_named(
 ) -> None:
     place = prefix if in_place else tmp_path
     monkeypatch.setattr(os, "access", lambda path, *_, **__: path != place)  # root may write everywhere
-    with pytest.raises(Refused, match=rf"^{place} cannot be written by user"):
+    with pytest.raises(Refused, match=rf"^{place} is not writable for user"):
         demand_possible([install(prefix, in_place=in_place)])
 
 

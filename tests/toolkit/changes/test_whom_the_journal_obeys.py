@@ -81,7 +81,7 @@ def test_what_anybody_may_write_is_refused_with_owner_and_mode(environment: Path
     open_to_all = home(environment) / place
     open_to_all.chmod(0o777)
     for use in every_use(environment):
-        with pytest.raises(Refused, match=r"not obeyed.*\(owner \w+, mode 0777\).*chmod -R go-w"):
+        with pytest.raises(Refused, match=r"not trusted.*\(owner \w+, mode 0777\).*chmod -R go-w"):
             use()
     assert (environment / "a.py").read_bytes() == b"new\n"
     assert not (environment / "b.py").exists()

@@ -97,7 +97,7 @@ def test_no_number_of_different_texts_makes_a_report_without_end() -> None:
         found = folded({finding(text): [number] for number, text in enumerate(messages)}, NAMES, ADDRESSES)
         assert len(found) == 6
         assert {node for one in found for node in expand(one.node or "")} == set(NAMES[:150])
-        assert "one of 145 that are alike" in found[0].evidence.found
+        assert "one of 145 similar findings" in found[0].evidence.found
 
 
 def test_what_a_single_node_says_in_many_findings_is_all_said() -> None:

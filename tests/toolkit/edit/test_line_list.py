@@ -50,7 +50,7 @@ def test_other_ways_to_write_it(text: str) -> None:
         ("excludes: a\n", "is not a list"),
         ("- a\n", "one name per line"),
         ("{}\n", "one name per line"),
-        ("a: [\n", "no YAML"),
+        ("a: [\n", "not valid YAML"),
         ("a: &x [1]\nexcludes: *x\n", "cannot be extended"),
         ("working_dir: |\n  text\n...\n", "cannot be extended"),
     ],

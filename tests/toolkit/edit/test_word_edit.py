@@ -66,9 +66,9 @@ def test_the_old_line_stays_as_a_comment_above_its_command() -> None:
         ("train a=1 a=1\n", WordEdit(1, "a=1", ("a=2",)), "does not occur there exactly once"),
         ("train a=1\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
         ("cat <<EOF\na=1\nEOF\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
-        ("train a=1\n", WordEdit(1, "a=1", ("a=$(rm x",)), "not one word"),
-        ("train a=1\n", WordEdit(1, "a=1", ("a=1; rm x",)), "not one word"),
-        ("train a=1\r\n", WordEdit(1, "a=1"), "line ends of Windows"),
+        ("train a=1\n", WordEdit(1, "a=1", ("a=$(rm x",)), "not a single shell word"),
+        ("train a=1\n", WordEdit(1, "a=1", ("a=1; rm x",)), "not a single shell word"),
+        ("train a=1\r\n", WordEdit(1, "a=1"), "Windows line endings"),
         ("x='\n' train \\\n 'b\n c' a=1\n", WordEdit(4, "a=1"), "cannot be edited"),
     ],
 )

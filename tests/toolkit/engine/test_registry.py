@@ -47,7 +47,7 @@ def test_one_that_anybody_may_write_is_not(plugin: Path, place: str) -> None:
         f"it is not loaded: another user could have written its list of plug-ins: anybody may write to {plugin}"
         in problem()
     )
-    assert "mode 0777); look through it" in problem()
+    assert "mode 0777); inspect it" in problem()
     assert not (plugin.parent / "ran").exists()
 
 

@@ -49,7 +49,7 @@ def test_what_looks_like_something_else_stays_text(value: str) -> None:
         (Entry("A", None, (REASON,)), "a runtime_env cannot remove a variable"),
         (Entry("A", "1", (REASON,), node_only=True), "another node may need another value"),
         (Entry("A", "$HOME/x", (REASON,)), "Ray would expand the part after a dollar sign"),
-        (Entry("A", "${}", (REASON,)), "Ray would replace"),
+        (Entry("A", "${}", (REASON,)), "Ray would expand"),
         (Entry("A", "\udcff", (REASON,)), "it is not valid UTF-8"),
     ],
     ids=["unset", "node only", "dollar", "braces", "bytes"],

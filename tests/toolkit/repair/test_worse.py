@@ -7,7 +7,7 @@ from types import SimpleNamespace as Some
 
 import pytest
 
-from verl_doctor.toolkit.repair.repair import _Look
+from verl_doctor.toolkit.repair.repair import _Comparison
 
 SESSION = Some(registry=Some(check=lambda code: code))
 BLAME = Some(may_concern=lambda *_: True)
@@ -29,6 +29,6 @@ def report(status: str) -> Some:
     ],
 )
 def test_a_rule_that_can_judge_no_longer(before: str, after: str, worse: bool) -> None:
-    look = _Look(SESSION, BLAME, None, None)  # type: ignore[arg-type]
+    look = _Comparison(SESSION, BLAME, None, None)  # type: ignore[arg-type]
     found = look.worse(report(before), report(after), Counter())  # type: ignore[arg-type]
     assert bool(found) is worse

@@ -159,7 +159,7 @@ def test_what_is_no_snapshot_is_refused_in_a_sentence(content: bytes, tmp_path: 
 
 
 def test_an_empty_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
-    for path, said in ((tmp_path, "contains no facts files"), (tmp_path / "missing", "cannot be read")):
+    for path, said in ((tmp_path, "holds no facts files"), (tmp_path / "missing", "cannot be read")):
         with pytest.raises(UsageError, match=said):
             snapshot.read(path, known().collectors)
 

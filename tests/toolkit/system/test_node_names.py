@@ -72,7 +72,7 @@ def test_names_fold_as_a_person_would_write_them(names: list[str], folded: str) 
 
 @pytest.mark.parametrize("text", ["node[1-]", "node[a-b]", "node[]"])
 def test_what_is_no_range_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no list of numbers"):
+    with pytest.raises(ValueError, match="not a list of numbers"):
         expand(text)
 
 
@@ -84,7 +84,7 @@ def test_a_range_that_counts_backwards_leaves_no_node_out(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[1-", "gpu[1-3", "gpu1-3]", "a[1],b[[2]"])
 def test_half_a_bracket_names_no_other_hosts(text: str) -> None:
-    with pytest.raises(ValueError, match=r"without its other half|no list of numbers"):
+    with pytest.raises(ValueError, match=r"unmatched bracket|not a list of numbers"):
         expand(text)
 
 

@@ -25,7 +25,7 @@ def test_what_never_ends_is_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/zero"), Path("/dev/null")):
-        with pytest.raises(UsageError, match=f"{path} is a pipe or a device: name a file"):
+        with pytest.raises(UsageError, match=f"{path} is a pipe or a device; name a file"):
             user_file.read(path, 10)
 
 
@@ -68,4 +68,4 @@ def test_no_command_waits_or_reads_for_ever(
     (tmp_path / "laptop.json").write_bytes(laptop.read_bytes())
     done = here(*words, special, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith(f"{special} is a pipe or a device: name a file\n")
+    assert done.stderr.endswith(f"{special} is a pipe or a device; name a file\n")

@@ -186,7 +186,7 @@ def test_what_lies_in_memory_takes_no_room(tmp_path: Path) -> None:
     finally:
         file.unlink()
     assert (summary(done).verdict, done.read) == ("ok", 0)
-    assert "lie in memory already" in said(done)
+    assert "are in memory already" in said(done)
 
 
 @unless_disturbed

@@ -27,7 +27,7 @@ from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.elf.demangle import in_words, is_same_name, qualified_prefix
+from verl_doctor.toolkit.sources.elf.demangle import demangled, is_same_name, qualified_prefix
 from verl_doctor.toolkit.sources.elf.elf import Undefined, WantedVersion
 from verl_doctor.toolkit.sources.elf.loader import Loader, NoSuchLoader
 
@@ -293,7 +293,7 @@ class _Survey:
             for extension in found
             for symbol in extension.missing_symbols
         }
-        words = in_words(self._machine, [*similar, *(name for names in similar.values() for name in names)])
+        words = demangled(self._machine, [*similar, *(name for names in similar.values() for name in names)])
         for extension in found:
             symbols = tuple(
                 replace(

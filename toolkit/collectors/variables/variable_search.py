@@ -141,13 +141,13 @@ class Search:
 
     def _take(self, mention: Mention, at: Reader, file: str) -> None:
         trace = self.traces[mention.name]
-        if mention.deed == "reads" and all(at.package != reader.package for reader in trace.readers):
+        if mention.use == "reads" and all(at.package != reader.package for reader in trace.readers):
             trace.readers.append(at)
-        elif mention.deed == "tables":
+        elif mention.use == "tables":
             trace.entries.setdefault(mention.entry, at)
-        elif mention.deed == "sets" and all(at.package != setter.package for setter in trace.setters):
+        elif mention.use == "sets" and all(at.package != setter.package for setter in trace.setters):
             trace.setters.append(at)
-        elif mention.deed == "names" and file != _TABLE_FILE:
+        elif mention.use == "names" and file != _TABLE_FILE:
             trace.unclear.append(f"{at} names it")
 
     def _read_compiled(self) -> None:

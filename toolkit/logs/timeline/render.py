@@ -119,7 +119,7 @@ def below(timeline: Timeline) -> Iterator[str]:
     large = sorted((phase for phase in totals if totals[phase] >= 1), key=lambda phase: -totals[phase])
     if large:
         whole = timeline.seconds
-        yield "in total, with simultaneous work counted once:  " + ", ".join(
+        yield "in total, with simultaneous work counted once: " + ", ".join(
             f"{PHASES[phase].title} {seconds_of(totals[phase])}"
             + (f" ({totals[phase] / whole:.0%})" if whole else "")
             for phase in large

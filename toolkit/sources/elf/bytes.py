@@ -15,7 +15,7 @@ MOST_ENTRIES = 100_000
 SYMBOL = struct.Struct("=IBBHQQ")
 """Elf64_Sym: name, binding and type, visibility, section (0 if undefined), value, size."""
 
-# Tables of libtorch_cuda.so, among the largest there are, take 20 MB each.
+# The tables of libtorch_cuda.so, among the largest known, take 20 MB each.
 _LARGEST_TABLE = 512 * 1024 * 1024
 _MOST_HEADERS = 4096
 _LONGEST_NAME = 64 * 1024
@@ -35,7 +35,7 @@ DAMAGE = (DamagedError, struct.error, ValueError, IndexError, OverflowError, Mem
 
 
 class Image:
-    """An open file. Every method raises one of DAMAGE when the file does not hold the requested data.
+    """An open file. Every method raises one of DAMAGE if the file does not contain the requested data.
 
     `interpreter` is the loader that a program names. `entries` is the dynamic section in its order, empty for a statically
     linked program, and for a file that no process on a machine like this one loads: 32-bit, or with the other byte order.
@@ -56,7 +56,7 @@ class Image:
         """Read the headers that locate everything else."""
         ident = self.read_some(0, 64)
         if ident[:4] != b"\x7fELF" or len(ident) < 52:
-            raise DamagedError("it is no ELF file" if ident else "it is empty")
+            raise DamagedError("it is not an ELF file" if ident else "it is empty")
         order = "little" if ident[5] == 1 else "big"
         number = int.from_bytes(ident[18:20], "little" if ident[5] == 1 else "big")
         self.bits = {1: 32, 2: 64}.get(ident[4], 0)
@@ -68,7 +68,7 @@ class Image:
 
     def _read_segments(self, offset: int, entry: int, count: int) -> None:
         if entry < 56 or count > _MOST_HEADERS:
-            raise DamagedError("its program headers make no sense")
+            raise DamagedError("its program headers are invalid")
         for index in range(count):
             kind, _, where, address, _, size = struct.unpack("=IIQQQQ", self.read(offset + entry * index, 40))
             if kind == _PT_LOAD:
@@ -84,7 +84,7 @@ class Image:
     def read(self, offset: int, size: int) -> bytes:
         """Return exactly so many bytes of the file."""
         if size > _LARGEST_TABLE or offset + size > self._size:
-            raise DamagedError("it ends too early, or an offset in it leads nowhere")
+            raise DamagedError("it is truncated, or an offset in it is invalid")
         data = b""
         while len(data) < size:
             more = os.pread(self._descriptor, size - len(data), offset + len(data))
@@ -94,11 +94,11 @@ class Image:
         return data
 
     def read_some(self, offset: int, most: int) -> bytes:
-        """Return the bytes of the file from here on, fewer where it ends."""
+        """Return the bytes of the file from here on, fewer if it ends."""
         return os.pread(self._descriptor, most, offset)
 
     def table(self, tag: int, size: int) -> bytes:
-        """Return the first bytes of a table that the dynamic section names; none when it does not."""
+        """Return the first bytes of a table that the dynamic section names; none if it names none."""
         return self.read(self.offset(self.dynamic[tag]), size) if tag in self.dynamic else b""
 
     def offset(self, address: int) -> int:
@@ -106,17 +106,17 @@ class Image:
         for start, size, where in self._loads:
             if start <= address < start + size:
                 return address - start + where
-        raise DamagedError("an address in it lies in no segment")
+        raise DamagedError("an address in it is outside all segments")
 
     def string(self, start: int) -> str:
         """Return a name from the string table."""
         end = self.strings.find(b"\0", start, start + _LONGEST_NAME)
         if not 0 <= start < len(self.strings) or end < 0:
-            raise DamagedError("a name in it leads nowhere")
+            raise DamagedError("the offset of a name in it is invalid")
         return self.strings[start:end].decode("utf-8", "surrogateescape")
 
     def section(self, name: str) -> tuple[int, int] | None:
-        """Return offset and size of a section by name; None where section headers are stripped or no section has the name."""
+        """Return offset and size of a section by name; None if section headers are stripped or no section has the name."""
         (offset,) = struct.unpack("=Q", self.read(0x28, 8))
         entry, count, names = struct.unpack("=HHH", self.read(0x3A, 6))
         if entry < 64 or not names < count <= _MOST_HEADERS:

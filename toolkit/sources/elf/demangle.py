@@ -17,7 +17,7 @@ _START = re.compile(r"_Z(N[rVK]*[RO]?)?(St)?")
 # Constructors, destructors and operators are parts of a name without a length.
 _UNNAMED = re.compile(r"[CD][0-5]|cv|[a-z][a-zA-Z]")
 
-# The C++ library's own function. Too deeply nested names exhaust its stack, hence a child process.
+# The C++ library's own function, in a child process because too deeply nested names exhaust its stack.
 _CHILD = """
 import ctypes, json, sys
 demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
@@ -32,8 +32,8 @@ print(json.dumps(found))
 """
 
 
-def in_words(machine: Machine, names: Iterable[str]) -> dict[str, str]:
-    """Return each name as written in C++, or unchanged when it cannot be demangled."""
+def demangled(machine: Machine, names: Iterable[str]) -> dict[str, str]:
+    """Return each name as written in C++, or unchanged if it cannot be demangled."""
     every = list(dict.fromkeys(names))
     mangled = [name for name in every if name.startswith("_Z") and name.isascii() and len(name) <= _LONGEST][
         :_MOST

@@ -1,4 +1,4 @@
-"""Compiled libraries as the dynamic loader sees them: what an ELF file needs, imports and exports, without loading it.
+"""Compiled libraries from the dynamic loader's point of view: what an ELF file needs, imports and exports, without loading it.
 
 Everything is read through the program headers and the dynamic section, which the loader uses; section headers may be
 stripped. Formats: elf(5), and the GNU extensions in glibc's elf/elf.h.
@@ -73,7 +73,7 @@ def read_header(path: str) -> Header:
 
 
 class ElfFile:
-    """An open ELF file. Nothing raises, whatever is in it: unreadable parts are left out, `header.problem` is the reason."""
+    """An open ELF file. Nothing raises, whatever it contains: unreadable parts are left out, and `header.problem` is the reason."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = -1
@@ -125,7 +125,7 @@ class ElfFile:
         return False
 
     def exports_starting(self, prefix: str, most: int = 20) -> tuple[str, ...]:
-        """Return exported symbols whose names begin like this: what resembles a missing symbol."""
+        """Return exported symbols with this prefix, which may resemble a missing symbol."""
         if self._image is None:
             return ()
         names = _strings_starting(self._image.strings, prefix.encode("utf-8", "surrogateescape"))
@@ -143,7 +143,7 @@ class ElfFile:
             return self._sound.read_some(offset, most)
         return b""
 
-    # ---- what may raise
+    # ---- methods that may raise
 
     @property
     def _sound(self) -> Image:

@@ -1,4 +1,4 @@
-"""The hash tables in which the loader looks symbols up, to avoid scanning 200,000 of them."""
+"""The hash tables in which the loader looks up symbols, to avoid scanning 200,000 of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GnuHash:
         where = image.offset(image.dynamic[_GNU_HASH])
         buckets, self.first, words, self._shift = struct.unpack("=IIII", image.read(where, 16))
         if not buckets or not words:
-            raise DamagedError("its hash table makes no sense")
+            raise DamagedError("its hash table is invalid")
         self._bloom = memoryview(image.read(where + 16, 8 * words)).cast("Q")
         self._buckets = memoryview(image.read(where + 16 + 8 * words, 4 * buckets)).cast("I")
         self._hashes = _NONE
@@ -110,7 +110,7 @@ def _chain_length(image: Image, where: int) -> int:
             return start // 4 + end + 1
         if len(data) < _BLOCK:
             break
-    raise DamagedError("its hash table has no end")
+    raise DamagedError("its hash table does not end")
 
 
 def _gnu_hash(name: bytes) -> int:

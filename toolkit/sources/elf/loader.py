@@ -1,4 +1,4 @@
-"""Which file the dynamic loader takes for a library's name, and why: the search order of ld.so(8).
+"""Finds the file that the dynamic loader would load for a library's name: the search order of ld.so(8).
 
 Everything is read below the machine's root, so that recorded machines can be examined. Not modelled: programs with raised
 privileges, `dlmopen`, and the legacy hardware subfolders that glibc 2.37 dropped.
@@ -25,7 +25,7 @@ How = Literal[
 Trouble = Literal["", "dangling link", "not readable", "for another processor", "no ELF file", "damaged"]
 
 ENDS_SEARCH = frozenset({"", "no ELF file", "damaged"})
-"""The troubles that end the search; "" stands for none."""
+"""The troubles that end the search; "" means none."""
 
 # The flags in /proc/cpuinfo that make a processor one of these levels (the x86-64 psABI); each includes those before it.
 _LEVELS = {
@@ -45,9 +45,9 @@ class NoSuchLoader(Exception):  # noqa: N818 - an answer, no error of ours
 
 @dataclass(frozen=True)
 class Candidate:
-    """A file with the right name where the loader looks. `how` is what leads there, `entry` the folder as written.
+    """A file with the right name in the loader's search path. `how` is what adds the folder, `entry` the folder as written.
 
-    With a `trouble` the loader does not take it: `ends_search` means that it stops there with an error.
+    The loader does not load a file with a `trouble`: `ends_search` means that it stops there with an error.
     """
 
     path: str
@@ -82,11 +82,11 @@ class Loader:
         path = machine.real(program)
         self.header = header = self._header(path)
         if header.problem or header.bits != 64:
-            raise NoSuchLoader(f"{program}: {header.problem or 'it is no 64-bit program'}")
+            raise NoSuchLoader(f"{program}: {header.problem or 'it is not a 64-bit program'}")
         if not header.interpreter:
             raise NoSuchLoader(f"{program} is linked statically")
         if "ld-musl" in header.interpreter:
-            raise NoSuchLoader(f"{program} is for musl, whose loader searches in another way")
+            raise NoSuchLoader(f"{program} is for musl, whose loader searches differently")
         self.program = Requirer(path, header.rpath, header.runpath)
 
     def find(self, soname: str, requirers: Iterable[Requirer] = ()) -> Candidate | None:

@@ -19,14 +19,14 @@ _LARGEST = 4_000_000
 
 @dataclass
 class Sources:
-    """The folders in which Hydra looks for a file; the first that has it wins."""
+    """The folders that Hydra searches for a file, in order."""
 
     folders: Sequence[Path]
     read: dict[str, ConfigFile | None] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
 
     def load(self, path: str) -> ConfigFile | None:
-        """Return a file by its path without `.yaml`; None where there is none. Raises CompositionError."""
+        """Return a file by its path without `.yaml`; None if it does not exist. Raises CompositionError."""
         name = os.path.normpath(path)
         if name not in self.read:
             self.read[name] = self._load(name)
@@ -74,7 +74,7 @@ class Composed:
 def compose(sources: Sources, name: str, overrides: Sequence[Override]) -> Composed:
     """Compose the configuration `name`, and apply the overrides one after the other.
 
-    Raises CompositionError where Hydra refuses the defaults list, and NotFollowedError. An override that Hydra refuses is
+    Raises CompositionError if Hydra refuses the defaults list, and NotFollowedError. An override that Hydra refuses is
     skipped, with the reason in its outcome; an override that chooses a file of a group is "chosen".
     """
     groups = [index for index, override in enumerate(overrides) if _chooses(override, sources)]

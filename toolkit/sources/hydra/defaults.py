@@ -163,7 +163,7 @@ class Defaults:
 
     def _tree(self, entry: Entry, *, root: bool, interpolated: bool, depth: int) -> list[Placed]:
         if depth > _DEEPEST:
-            raise CompositionError(f"the defaults list of `{entry.path}` does not end")
+            raise CompositionError(f"the defaults list of `{entry.path}` includes itself")
         if (
             entry.value is not None
             and (loaded := self.load(entry.path)) is not None

@@ -75,7 +75,7 @@ class Override:
 
 
 class OverrideError(Exception):
-    """The text is not an override. The message briefly states where it stops being one."""
+    """The text is not an override. The message states why."""
 
 
 def parse_override(text: str) -> Override:
@@ -84,7 +84,7 @@ def parse_override(text: str) -> Override:
     sign: Any = match[1] if match else ""
     rest = text[match.end() :] if match else text
     if not match or (not match[2] and match[3] is None):
-        raise OverrideError("it begins with no name of a setting")
+        raise OverrideError("it does not begin with the name of a setting")
     if not rest and sign == "~":
         return Override(sign, match[2], None, match[3])
     if not rest.startswith("="):
@@ -149,7 +149,7 @@ class _Values:
         if function := _FUNCTION.match(self.text, self.at):
             if function[1] not in _FUNCTIONS:
                 raise OverrideError(
-                    f"`{function[1]}(` names no function of Hydra's: `(` must be quoted in a value"
+                    f"`{function[1]}(` is not a function of Hydra: `(` must be quoted in a value"
                 )
             return self.function()
         return self.primitive(colons=True)

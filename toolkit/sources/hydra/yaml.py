@@ -71,7 +71,7 @@ def read_config(text: str) -> ConfigFile:
         reason = getattr(problem, "problem", None) or "this is no YAML"
         raise NoConfigError(f"{f'line {mark.line + 1}: ' if mark else ''}{reason}") from None
     except (RecursionError, ValueError):
-        raise NoConfigError("this is no YAML of reasonable depth") from None
+        raise NoConfigError("this YAML is nested too deeply") from None
     defaults = content.pop("defaults", None) if isinstance(content, dict) else None
     if defaults is not None and not isinstance(defaults, list):
         raise NoConfigError("`defaults` is not a list")

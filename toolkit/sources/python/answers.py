@@ -48,7 +48,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The name does not exist. `what` tells whether a whole module is missing; `read_from` is the file that lacks the name."""
+    """The name does not exist. `what` states whether a whole module is missing; `read_from` is the file that lacks the name."""
 
     what: Literal["module", "name"]
     reason: str
@@ -66,13 +66,13 @@ Answer = Present | Missing | Unresolved
 
 
 class Lookup(Protocol):
-    """What following a class requires of the sources around it; implemented by `resolve.Sources`."""
+    """The look-ups that following a class requires; implemented by `resolve.Sources`."""
 
     def module(self, name: str) -> Module | Opaque | None:
         """Return the summary of a module by its canonical name; None when it does not exist."""
 
     def file_of(self, name: str) -> ModuleFile | None:
-        """Return where a module lies."""
+        """Return the file of a module."""
 
     def names_for_annotations(self, module: Module, name: str) -> Answer:
         """Return what a name refers to in an annotation."""

@@ -1,4 +1,4 @@
-"""How a source tree calls a method: every call by that name, with the enclosing function and the conditions on the way."""
+"""How a source tree calls a method: every call by that name, with the enclosing function and the conditions around it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Node = ast.expr | ast.stmt | ast.keyword | ast.arg | ast.alias
 
 
 class CannotEdit(Exception):  # noqa: N818 - it is an answer, not an accident
-    """A kind of source that this editor does not touch; the message is the reason."""
+    """A form of source that this editor does not change; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ class SourceText:
             yield first, last, group
 
     def _span(self, edit: Edit) -> tuple[int, int]:
-        """Return the lines of an edit; its whole statement's where a comment cannot stand between them."""
+        """Return the lines of an edit, or of its whole statement if no comment is possible between them."""
         first, last = self._line(edit.start), self._line(max(edit.start, edit.end - 1)) + 1
-        glued = self._glued
+        glued = self._uncommentable
         while first > 0 and first in glued:
             first -= 1
         while last < len(self.lines) and last in glued:
@@ -168,8 +168,8 @@ class SourceText:
         return max(index for index, start in enumerate(self._starts[:-1]) if start <= offset)
 
     @property
-    def _glued(self) -> frozenset[int]:
-        """Lines (from 0) before which no comment can stand: they continue a string, or follow a backslash."""
+    def _uncommentable(self) -> frozenset[int]:
+        """Return the lines (from 0) before which no comment is possible: they continue a string or follow a backslash."""
         inside: set[int] = set()
         for first, last in _strings(self.text):
             inside.update(range(first, last))

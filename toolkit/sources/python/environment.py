@@ -9,7 +9,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.sources.python.source import dotted
 
-Deed = Literal["reads", "tables", "names", "sets"]
+Use = Literal["reads", "tables", "names", "sets"]
 
 # Calls on the environment that set or unset a variable without reading it.
 _SETTERS = ("set", "unset", "put", "del", "pop", "clear", "update")
@@ -27,7 +27,7 @@ class Mention:
 
     name: str
     line: int
-    deed: Deed
+    use: Use
     entry: str = ""
 
 
@@ -39,9 +39,9 @@ def mentions(tree: ast.Module, names: frozenset[str]) -> Iterator[Mention]:
 def _mentions(
     node: ast.AST, above: tuple[ast.AST, ...], names: frozenset[str], entry: str
 ) -> Iterator[Mention]:
-    deed = _deed(node, above, names)
-    if deed is not None:
-        name, done = deed
+    use = _use(node, above, names)
+    if use is not None:
+        name, done = use
         yield Mention(name, getattr(node, "lineno", 0), "tables" if entry and done != "sets" else done, entry)
     if isinstance(node, ast.Dict) and not entry and _is_table(above):
         for key, value in zip(node.keys, node.values, strict=True):
@@ -59,7 +59,7 @@ def _is_table(above: tuple[ast.AST, ...]) -> bool:
     return False
 
 
-def _deed(node: ast.AST, above: tuple[ast.AST, ...], names: frozenset[str]) -> tuple[str, Deed] | None:
+def _use(node: ast.AST, above: tuple[ast.AST, ...], names: frozenset[str]) -> tuple[str, Use] | None:
     """Return the variable that this node refers to, and how it is used."""
     match node:
         case ast.Constant(value=str(name)) if name in names:
@@ -67,7 +67,7 @@ def _deed(node: ast.AST, above: tuple[ast.AST, ...], names: frozenset[str]) -> t
             return (name, done) if done else None
         case ast.Attribute(attr=name, value=owner) if name in names and _is_environment(owner):
             return name, "reads" if isinstance(node.ctx, ast.Load) else "sets"
-        case ast.ImportFrom(module=str(module)) if _sounds_like_one(module.rpartition(".")[2]):
+        case ast.ImportFrom(module=str(module)) if _is_environment_name(module.rpartition(".")[2]):
             imported = next((alias.name for alias in node.names if alias.name in names), None)
             return (imported, "reads") if imported else None
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=callee)) if name in names:
@@ -75,8 +75,8 @@ def _deed(node: ast.AST, above: tuple[ast.AST, ...], names: frozenset[str]) -> t
     return None
 
 
-def _of_text(node: ast.Constant, above: tuple[ast.AST, ...]) -> Deed | None:
-    """Return how a variable is used whose name is the string here."""
+def _of_text(node: ast.Constant, above: tuple[ast.AST, ...]) -> Use | None:
+    """Return how the variable named by this string is used."""
     match above:
         case [ast.Expr() | ast.JoinedStr() | ast.FormattedValue(), *_]:
             return None
@@ -95,7 +95,7 @@ def _of_text(node: ast.Constant, above: tuple[ast.AST, ...]) -> Deed | None:
     return "names"
 
 
-def _of_argument(callee: ast.expr, args: list[ast.expr]) -> Deed:
+def _of_argument(callee: ast.expr, args: list[ast.expr]) -> Use:
     if _last(callee) == "getattr" and args:
         return "reads" if _is_environment(args[0]) else "names"
     if not _is_environment(callee):
@@ -111,10 +111,10 @@ def _is_setter(callee: ast.expr) -> bool:
 
 def _is_environment(node: ast.expr) -> bool:
     """Return whether an expression refers to the environment: `os.environ`, `os.getenv`, `envs`, `env_bool`."""
-    return _sounds_like_one(dotted(node) or _last(node))
+    return _is_environment_name(dotted(node) or _last(node))
 
 
-def _sounds_like_one(name: str) -> bool:
+def _is_environment_name(name: str) -> bool:
     return "env" in name.lower()
 
 

@@ -1,7 +1,7 @@
 """Computes what a small function returns from its syntax tree: constants, comparisons, arithmetic and branches.
 
-For questions such as "does this class support a head size of 80" about sources that cannot be imported. Anything not
-understood is `UNCLEAR`, and so is every result that depends on it.
+For example, it determines whether a class supports a head size of 80 without importing the source. Unsupported code
+is `UNCLEAR`, and so is every result that depends on it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Follows a function's effects on dictionaries and the environment through its syntax tree, as Python would run it.
 
 For sources that cannot be imported. What is known is computed: constants, dictionaries, `os.environ`, branches, loops over
-known values, calls of functions of the same tree. Everything else is `UNCLEAR`. Effects under an unclear condition are
-*weak*: they make unclear whatever they would change. A `try` is presumed to succeed, and modules of the tree are run on first
-use.
+known values, calls of functions of the same tree. Everything else is `UNCLEAR`. Effects under an unclear condition
+are *weak*: they make unclear whatever they would change. A `try` is assumed to succeed, and modules of the tree are
+run on first use.
 """
 
 from __future__ import annotations

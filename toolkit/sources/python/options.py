@@ -86,13 +86,13 @@ def _defined(module: ast.Module) -> Iterator[str | None]:
                         case ast.JoinedStr():
                             yield from _fields(module) or [None]
                         case ast.Name() | ast.Starred():
-                            yield from _spelt(module) or [None]
+                            yield from _from_variable(module) or [None]
                         case _:
                             yield None
 
 
-def _spelt(module: ast.Module) -> list[str | None]:
-    """Return options from a variable, whose names are written somewhere in the module."""
+def _from_variable(module: ast.Module) -> list[str | None]:
+    """Return the options whose names come from a variable and are written somewhere in the module."""
     return [
         node.value.replace("_", "-")
         for node in walk(module)

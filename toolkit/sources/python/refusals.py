@@ -1,4 +1,4 @@
-"""Finds what validating code refuses: the first certain `raise`, false `assert` or impossible operation in its syntax tree.
+"""Finds values that validating code refuses: the first certain `raise`, false `assert` or impossible operation in its syntax tree.
 
 Functions are followed with the values of a configuration. Anything not understood is `UNCLEAR`. A branch under an unclear
 condition is not followed: its assignments become unclear, and its exceptions do not count.
@@ -131,7 +131,7 @@ class RefusedError(Exception):
 
 
 class NotFollowedError(Exception):
-    """What comes next cannot be determined."""
+    """It cannot be determined what the code does next."""
 
 
 class _ReturnedError(Exception):
@@ -754,7 +754,7 @@ class Follower:
             self._impossible("ConfigAttributeError", f"Key '{name}' is not in struct", node, frame)
 
     def _is_foreign(self, owner: ClassNode) -> bool:
-        """Return whether a class belongs to a library, whose constructor checks what the first tree hands to it."""
+        """Return whether a class belongs to a library, whose constructor checks what the first tree passes to it."""
         return self._trees[0].own_name(owner.module) is None
 
     def _joined(self, every: bool, values: Sequence[ast.expr], frame: _Frame) -> Any:
@@ -1010,7 +1010,7 @@ def _is_instance(value: Any, types: ast.expr) -> Any:
 
 
 def _blur(made: Made) -> None:
-    """Discard an object's fields after code that was not followed; a part of the configuration stays as it is."""
+    """Forget an object's fields after code that was not followed; sections of the configuration stay unchanged."""
     for name, value in made.fields.items():
         if not isinstance(value, Section):
             made.fields[name] = UNCLEAR

@@ -1,4 +1,4 @@
-"""Paths from a Python file of `KEY = "path"` lines, such as people copy from an example for each cluster; read, never run."""
+"""Reads paths from a Python file of `KEY = "path"` lines, such as people copy from an example for each cluster, without running it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def settings_in(file: Path) -> list[Setting]:
     tree = parse(content, file)
     if not isinstance(tree, ast.Module):
         raise UsageError(
-            f'{file} is no Python that can be read; it should hold lines such as MODEL = "/models/qwen"'
+            f'{file} is not valid Python; it should contain lines such as MODEL = "/models/qwen"'
         )
     known: dict[str, Value] = {"__file__": str(file.absolute())}
     found: dict[str, Setting] = {}
@@ -86,7 +86,7 @@ def _assignments(node: ast.stmt) -> list[tuple[str, ast.expr | str]]:
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
             return [(name, value)]
         case ast.AugAssign(target=ast.Name(id=name)):
-            return [(name, "it is put together step by step")]
+            return [(name, "it is built in several steps")]
         case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While():
             names = {
                 target.id: None
@@ -162,7 +162,7 @@ def _called(function: ast.expr, arguments: list[ast.expr], inner: Callable[[ast.
     if last in ("getenv", "get") and _reads_environment(name):
         if len(arguments) == 1 and isinstance(arguments[0], ast.Constant):
             return f"${arguments[0].value!s}"
-        raise NotPlainError("it asks the environment first")
+        raise NotPlainError("it depends on the environment")
     if last == "str" and len(arguments) == 1:
         return str(inner(arguments[0]))
     if isinstance(function, ast.Attribute) and not _is_module(name):

@@ -1,7 +1,7 @@
-"""A tree of Python sources: where its modules lie, and their syntax trees. None of it is ever imported.
+"""A tree of Python sources: the files of its modules, and their syntax trees. Nothing is imported.
 
-Whatever cannot be read results in an `Unreadable` with the reason: a source tree may hold anything, and nothing in it may end
-the run.
+Whatever cannot be read results in an `Unreadable` with the reason: a source tree may contain anything, and nothing in
+it may stop verl-doctor.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class ModuleFile:
-    """Where a module lies. A `namespace` is a folder without `__init__.py`; its path is the folder.
+    """The file of a module. A `namespace` is a folder without `__init__.py`; its path is the folder.
 
-    A `hidden` one lies in a folder that may not be read: name and path are the folder's, `why` is the reason.
+    A `hidden` one is in a folder that may not be read: name and path are the folder's, `why` is the reason.
     """
 
     name: str

@@ -70,7 +70,7 @@ def function_of(node: ast.FunctionDef | ast.AsyncFunctionDef, module: str, *, in
 
 
 def _passed_on(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, tuple[str, ...]] | None:
-    """Return what an `__init__` passes to `super().__init__` besides its own `**kwargs`. None when these go elsewhere too."""
+    """Return what an `__init__` passes to `super().__init__` in addition to its own `**kwargs`. None if these also go elsewhere."""
     rest = node.args.kwarg
     if rest is None:
         return None

@@ -1,4 +1,4 @@
-"""What remains known of the variables after a condition or a loop, where only one branch is taken."""
+"""Determines what is still known of the variables after a condition or a loop, of which only one branch is taken."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
             continue
         for value in fields(word.parts, walk.scope):
             if value is None:
-                walk.not_followed(word.line, f"`{name}` of a name that is not known")
+                walk.not_followed(word.line, f"`{name}` of an unknown name")
             elif "=" in value:
                 key, _, text_ = value.partition("=")
                 walk.scope.variables[key] = text_
@@ -38,7 +38,7 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
 def _unset(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
     for argument in argv[1:]:
         if argument.text is None:
-            walk.not_followed(argument.line, "`unset` of a name that is not known")
+            walk.not_followed(argument.line, "`unset` of an unknown name")
         elif argument.text == "-f":
             return
         elif not argument.text.startswith("-"):
@@ -90,7 +90,7 @@ def _set(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
 def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     name = argv[1].text if len(argv) > 1 else None
     if name is None:
-        walk.not_followed(node.line, "the name of the file that is sourced is not known")
+        walk.not_followed(node.line, "the name of the sourced file is unknown")
         return
     for folder in (walk.scope.cwd, str(Path(walk.path).parent)):
         path = os.path.normpath(Path(folder, name))
@@ -129,7 +129,7 @@ def _exit(walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
 def _eval(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     words = [argument.text for argument in argv[1:]]
     if None in words:
-        walk.not_followed(node.line, "`eval` of a text that is not known")
+        walk.not_followed(node.line, "`eval` of an unknown text")
     else:
         walk.inner(" ".join(word or "" for word in words), walk.path, None)
 
@@ -146,7 +146,7 @@ def _ulimit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
 
 
 def _nothing(_walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
-    """Affects neither variables nor the job."""
+    """Do nothing: the command affects neither variables nor the job."""
 
 
 BUILTINS: dict[str, Builtin] = {

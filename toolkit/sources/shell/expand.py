@@ -1,4 +1,4 @@
-"""Expands words as the shell does, as far as the values are known. None stands for what cannot be determined by reading."""
+"""Expands words like the shell, as far as the values are known. None stands for what cannot be determined without running the script."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class _Parser(WordReader):
         else:
             match = NAME.match(self.text, self.at)
             if not match:
-                raise NoShellError("the name behind `for` is missing")
+                raise NoShellError("the name after `for` is missing")
             name = match.group()
             self.at = match.end()
             self.newlines()

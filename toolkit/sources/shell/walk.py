@@ -1,6 +1,6 @@
 """Follows a shell script from top to bottom without running it: the variables it exports, and the programs it calls.
 
-Both branches of a condition are read, a loop's body once; what depends on either is unknown afterwards.
+It reads both branches of a condition, and the body of a loop once; what depends on these is unknown afterwards.
 """
 
 from __future__ import annotations

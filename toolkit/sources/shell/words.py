@@ -215,7 +215,7 @@ class WordReader(ABC):
         raise NoShellError("a double quote is not closed")
 
     def ansi_quoted(self) -> str:
-        r"""What stands in `$'...'`, whose `\n` is a new line."""
+        r"""Return the content of `$'...'`, in which `\n` is a line break."""
         found = ""
         while self.at < len(self.text):
             sign = self.text[self.at]
@@ -289,7 +289,7 @@ class WordReader(ABC):
             raise NoShellError("the `}` of `${` is missing")
         self.at += 1
         if argument and not operator:
-            problem = NoShellError("what stands in `${` is not followed")
+            problem = NoShellError("the content of `${` is not followed")
             if _NO_OPERATOR.match(text, match.end()) and index is None:
                 problem.refused = f"{text[start - 2 : self.at]}: bad substitution"
             raise problem

@@ -225,7 +225,7 @@ def test_a_script_of_the_linker_is_no_finding(environment: Environment) -> None:
 @pytest.mark.parametrize("name", ["_C.abi3.so", "_raylet.so", "_C.cpython-311-x86_64-linux-gnu.so"])
 @pytest.mark.parametrize(
     ("body", "problem"),
-    [(b"", "it is empty"), (b"version https://git-lfs.github.com/spec/v1\n" * 9, "it is no ELF file")],
+    [(b"", "it is empty"), (b"version https://git-lfs.github.com/spec/v1\n" * 9, "it is not an ELF file")],
 )
 def test_a_module_that_is_no_elf_file(environment: Environment, name: str, body: bytes, problem: str) -> None:
     """Nor is one that is made for another processor left in its place: the damaged one was meant for this one."""
@@ -249,7 +249,7 @@ def test_files_that_are_cut_short_or_for_another_processor(environment: Environm
             environment.site, name, "1.0", files={f"{name}/_C.abi3.so": body}, tag="cp311-cp311-linux_x86_64"
         )
     assert environment.of("half").problem.endswith(
-        "/half/_C.abi3.so: it ends too early, or an offset in it leads nowhere"
+        "/half/_C.abi3.so: it is truncated, or an offset in it is invalid"
     )
     assert "it is for riscv64, this machine is" in environment.of("foreign").problem
 

@@ -150,10 +150,10 @@ def test_what_could_not_be_learned_is_said() -> None:
 
 
 def test_who_answers_and_is_no_gcs() -> None:
-    late: dict[str, Any] = {"untold": ["the GCS did not answer all questions within 4 s"], "asked": True}
+    late: dict[str, Any] = {"untold": ["the GCS did not respond to all requests within 4 s"], "asked": True}
     found = read(Child(late), RayAddresses((place("10.0.0.1:6379"),)))
     assert isinstance(found, RayClusters)
-    assert found.clusters[0].refused == "the GCS did not answer all questions within 4 s"
+    assert found.clusters[0].refused == "the GCS did not respond to all requests within 4 s"
     assert found.clusters[0].silent
 
 

@@ -134,7 +134,7 @@ def test_what_a_killed_driver_has_left_is_removed_when_nobody_may_need_it(ray: H
         assert isinstance(removal, KillActor)
         stranger = KillActor(removal.address, "session_of_another", removal.actor, removal.python)
         (refused,) = remove([type(left.found[0])("actor", "x", (), stranger)], Machine())
-        assert "is another one by now" in refused.why
+        assert "is now another cluster" in refused.why
         assert [(one.state, one.why) for one in remove(left.found, Machine())] == [("removed", "")] * 2
         for _ in range(120):
             left, cluster = look(ray)

@@ -214,7 +214,7 @@ def test_what_others_put_in_the_place_of_a_folder_while_it_is_removed_stays(mach
     monkeypatch.setattr(safe_remove, "entries", swapped)
     outcome = only(left, machine)
     assert outcome.state == "partly removed"
-    assert "logs: something else was put there" in outcome.why
+    assert "logs: it was replaced by something else" in outcome.why
     (rest,) = folder.parent.iterdir()
     assert (rest / "logs" / "model").read_text() == "weights"
 

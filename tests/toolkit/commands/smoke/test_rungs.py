@@ -51,7 +51,7 @@ FAULTS = {
         "torch",
         TORCH.replace("= 256", "= 255"),
         "SMOKE104",
-        "multiply on cpu: RuntimeError: it computes wrongly",
+        "multiply on cpu: RuntimeError: it computes wrong results",
     ),
     "Ray does not start": (
         3,
@@ -94,7 +94,7 @@ FAULTS = {
         "vllm",
         VLLM.replace("[1] * tokens", "[1]"),
         "SMOKE109",
-        "generate: RuntimeError: vLLM generated [1, 1] tokens where 16 each were asked for",
+        "generate: RuntimeError: vLLM generated [1, 1] tokens instead of 16 each",
     ),
 }  # fmt: skip
 
@@ -225,7 +225,7 @@ def test_without_nvml_what_sleep_gives_back_is_not_told(tmp_path: Path) -> None:
     site = packages(tmp_path / "site", vllm=SLEEPS.format(back=0), pynvml=fails)
     outcome = vllm.climb(stage(tmp_path, site, device="cuda"))
     assert outcome.status == "passed"
-    assert outcome.notes == ("how much memory sleep gives back: NVML does not report it here",)
+    assert outcome.notes == ("how much memory sleep releases: NVML does not report it here",)
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_of_little_time_a_node_has_some_for_reading(
 def test_a_node_on_which_nothing_was_missing_does_not_say_that_its_time_was_up(disk: Path) -> None:
     shard = written(disk / "model.safetensors", 1 << 20)
     asked = asdict(WarmRequest(paths=(str(shard),)))
-    assert node_warm.warmed(Machine(), asked, -1.0)["ended"] == "the time was up"
+    assert node_warm.warmed(Machine(), asked, -1.0)["ended"] == "the time limit was reached"
     shard.read_bytes()
     found = node_warm.warmed(Machine(), asked, -1.0)
     assert (found["ended"], found["resident"]) == ("", 1 << 20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from verl_doctor.toolkit.machine import Machine, Output
-from verl_doctor.toolkit.sources.elf.demangle import in_words, is_same_name, qualified_prefix
+from verl_doctor.toolkit.sources.elf.demangle import demangled, is_same_name, qualified_prefix
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_longer_name_is_another_one() -> None:
 
 
 def test_names_in_words() -> None:
-    assert in_words(Machine(), ["_ZN3c105ErrorC2ENS_14SourceLocationESs", "ncclCommInitRank", "_ZN"]) == {
+    assert demangled(Machine(), ["_ZN3c105ErrorC2ENS_14SourceLocationESs", "ncclCommInitRank", "_ZN"]) == {
         "_ZN3c105ErrorC2ENS_14SourceLocationESs": "c10::Error::Error(c10::SourceLocation, std::string)",
         "ncclCommInitRank": "ncclCommInitRank",
         "_ZN": "_ZN",
@@ -44,5 +44,5 @@ def test_names_in_words() -> None:
 
 def test_nobody_who_can_tell_leaves_names_as_they_are() -> None:
     machine = Machine(runner=lambda argv, environ, timeout: Output(1, "", "no such library", 0.0))
-    assert in_words(machine, ["_Z1av"]) == {"_Z1av": "_Z1av"}
-    assert in_words(machine, []) == {}
+    assert demangled(machine, ["_Z1av"]) == {"_Z1av": "_Z1av"}
+    assert demangled(machine, []) == {}

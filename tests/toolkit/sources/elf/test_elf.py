@@ -109,7 +109,7 @@ def test_a_library_that_exports_nothing_still_says_what_it_lacks(tmp_path: Path)
 def test_files_that_are_no_libraries(tmp_path: Path) -> None:
     for name, content, reason in (
         ("empty", b"", "it is empty"),
-        ("text", b"hello" * 20, "it is no ELF file"),
+        ("text", b"hello" * 20, "it is not an ELF file"),
     ):
         (tmp_path / name).write_bytes(content)
         assert read_header(str(tmp_path / name)) == Header(problem=reason)

@@ -195,7 +195,7 @@ def test_a_path_is_no_search(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        (b"#!/bin/sh\n", "no ELF file"),
+        (b"#!/bin/sh\n", "not an ELF file"),
         (b"", "is empty"),
         (elf(), "statically"),
         (elf(interpreter="/lib/ld-musl-x86_64.so.1"), "musl"),

@@ -124,7 +124,7 @@ def test_interpolations_are_followed_or_not_told(tmp_path: Path) -> None:
     [
         ("defaults: [missing]", "no `missing.yaml`"),
         ("defaults: [actor: '${unknown}']", "names no group"),
-        ("defaults: [main2]", "does not end"),
+        ("defaults: [main2]", "includes itself"),
         ("defaults: {a: b}", "not a list"),
         ("a: 1\na: 2", "duplicate key"),
         ("a: [", "line 2"),

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.sources.python.environment import Mention, mentions
 
 
 def found(source: str, *names: str) -> list[tuple[str, str]]:
-    return [(one.deed, one.entry) for one in mentions(ast.parse(source), frozenset(names or ("X_Y",)))]
+    return [(one.use, one.entry) for one in mentions(ast.parse(source), frozenset(names or ("X_Y",)))]
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_an_entry_of_the_table_is_read_by_whoever_asks_for_it() -> None:
 
 def test_an_entry_under_its_own_name() -> None:
     assert ("tables", "X_Y") in found(TABLE)
-    assert not [deed for deed, _ in found(TABLE) if deed == "reads"]
+    assert not [use for use, _ in found(TABLE) if use == "reads"]
