@@ -81,7 +81,7 @@ def _found(rewrite: Rewrite, words: Iterable[Word]) -> Word:
 
 
 def _last(words: Iterable[Word], rewrites: Iterable[Rewrite]) -> Word:
-    """The command's last setting that stays unchanged and can be followed by others."""
+    """Return the command's last setting that stays unchanged and can be followed by others."""
     edited = {(rewrite.old, rewrite.at) for rewrite in rewrites}
     for word in reversed(list(words)):
         is_setting = word.path != COMMAND_LINE and word.text and "=" in word.text
@@ -93,7 +93,7 @@ def _last(words: Iterable[Word], rewrites: Iterable[Rewrite]) -> Word:
 
 
 def _written(word: Word, old: str, new: str) -> str:
-    """The new word in the user's style of quoting."""
+    """Return the new word in the user's style of quoting."""
     key, _, value = old.lstrip("\"'").partition("=")
     new_key, _, new_value = new.partition("=")
     try:

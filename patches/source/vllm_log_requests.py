@@ -90,7 +90,7 @@ class _Repair:
         return CannotEdit(f"{where}: {OLD} is used in a form that is not repaired automatically: {why}")
 
     def _form(self, use: _Use) -> tuple[_Replaced, Callable[[], str]]:
-        """The code to replace for a supported use, and the function that writes its replacement."""
+        """Return the code to replace for a supported use, and the function that writes its replacement."""
         match use.node, use.above[0]:
             case _ if any(type(node).__name__ in {"JoinedStr", "TemplateStr"} for node in use.above):
                 why = "inside an f-string"
@@ -135,7 +135,7 @@ class _Repair:
                 yield from self.edits(child)
 
     def _text(self, node: ast.expr) -> str:
-        """The text of an expression, with the uses inside it repaired, to be placed inside brackets."""
+        """Return the text of an expression, with the uses inside it repaired, to be placed inside brackets."""
         text, begin = self.source.of(node), self.source.start(node)
         for edit in sorted(self.edits(node), key=lambda edit: edit.start, reverse=True):
             text = text[: edit.start - begin] + edit.text + text[edit.end - begin :]
@@ -176,7 +176,7 @@ class _Repair:
         return f"not ({self._text(value)})"
 
     def _name_read(self, value: ast.expr) -> str:
-        """The name of the object from which a value reads the setting; "" if it is anything else."""
+        """Return the name of the object from which a value reads the setting; "" if it is anything else."""
         owner = value.value if isinstance(value, ast.Attribute) and value in self.replaced else None
         return owner.id if isinstance(owner, ast.Name) else ""
 
@@ -186,7 +186,7 @@ def _position(node: ast.AST) -> tuple[int, int]:
 
 
 def _passed_by_position(use: _Use) -> str:
-    """The callee that gets the value as a positional argument; "" if there is none, or if it only prints or logs the value."""
+    """Return the callee that gets the value as a positional argument; "" if there is none, or if it only prints or logs the value."""
     for inner, around in zip((use.node, *use.above), use.above, strict=False):
         if isinstance(around, ast.Call) and inner in around.args:
             callee = text_of(around.func)
@@ -215,7 +215,7 @@ def _uses(node: ast.AST, *above: ast.AST) -> Iterator[_Use]:
 
 
 def _works(use: _Use) -> bool:
-    """Whether a use needs no edit: it only tests for the name, is guarded, is of verl's own `self`, or is what this fix has written."""
+    """Return whether a use needs no edit: it only tests for the name, is guarded, is of verl's own `self`, or is what this fix has written."""
     match use.node, use.above:
         case ast.Attribute(value=ast.Name(id=owner)), above:
             return _guarded(use, owner) or (owner == "self" and _is_of_own_class(above))
@@ -233,7 +233,7 @@ def _is_question(use: _Use) -> bool:
 
 
 def _guarded(use: _Use, owner: str) -> bool:
-    """Whether an attribute is read only where `hasattr` found that its owner has the old name, or lacks the new name."""
+    """Return whether an attribute is read only where `hasattr` found that its owner has the old name, or lacks the new name."""
     for inner, around in zip((use.node, *use.above), use.above, strict=False):
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             return False
@@ -246,13 +246,13 @@ def _guarded(use: _Use, owner: str) -> bool:
 
 
 def _bound(node: ast.AST) -> set[str]:
-    """The names and attributes that are assigned below a node."""
+    """Return the names and attributes that are assigned below a node."""
     names = (part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute)))
     return {dotted(part) for part in names if isinstance(part.ctx, ast.Store)}
 
 
 def _is_of_own_class(above: tuple[ast.AST, ...]) -> bool:
-    """Whether the enclosing class defines the old name itself: it has no base class."""
+    """Return whether the enclosing class defines the old name itself: it has no base class."""
     for node in above:
         if isinstance(node, ast.ClassDef):
             bound = _bound(node)

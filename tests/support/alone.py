@@ -27,12 +27,12 @@ _INSIDE = 'mount -t sysfs none /sys; mount -t tmpfs none /dev/shm; exec "$@"'
 
 @cache
 def possible() -> bool:
-    """Whether this user may make such a machine."""
+    """Return whether this user may make such a machine."""
     return not subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode
 
 
 def command(*arguments: str | Path) -> list[str]:
-    """The words of `verl-doctor ARGUMENTS` there, or on this machine where that cannot be had."""
+    """Return the words of `verl-doctor ARGUMENTS` there, or on this machine where that cannot be had."""
     alone = [*ALONE, "sh", "-c", _INSIDE, "sh"] if possible() else []
     return [*alone, sys.executable, "-m", "verl_doctor.toolkit", *map(str, arguments)]
 

@@ -36,7 +36,7 @@ class Order:
 
 
 def built(python: Path, requests: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, Construction]:
-    """The construction of each job."""
+    """Return the construction of each job."""
     found = together(python, {name: Order(request) for name, request in requests.items()}, folder)
     assert found.keys() == requests.keys(), requests.keys() - found.keys()
     return found
@@ -45,7 +45,7 @@ def built(python: Path, requests: Mapping[str, Mapping[str, Any]], folder: Path)
 def together(
     python: Path, orders: Mapping[str, Order], folder: Path, environ: Mapping[str, str] | None = None
 ) -> dict[str, Construction]:
-    """The construction of each job that came to its end: of one that hangs or crashes there is none.
+    """Return the construction of each job that came to its end: of one that hangs or crashes there is none.
 
     `environ` is that of the process that imports.
     """

@@ -26,7 +26,7 @@ def elf(
     machine: int = X86_64,
     contents: bytes = b"",
 ) -> bytes:
-    """The bytes of a little-endian library, or of a program when it has an interpreter. Addresses are file offsets.
+    """Return the bytes of a little-endian library, or of a program when it has an interpreter. Addresses are file offsets.
 
     Of a 32-bit file there is the identification only.
     """

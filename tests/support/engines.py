@@ -45,7 +45,7 @@ def load(folder: Path, *packages: str) -> None:
 
 
 def package_of(title: str) -> tuple[str, ...]:
-    """The packages whose code a process with this title runs."""
+    """Return the packages whose code a process with this title runs."""
     if title.startswith("ray"):
         return ("ray",)
     return ("sgl_kernel",) if title.startswith("sglang") else ("vllm",)

@@ -35,7 +35,7 @@ _ASIDE = "PYTEST_PUT_ASIDE"
 
 
 def is_kept(name: str) -> bool:
-    """Whether tests may see a variable of whoever starts them."""
+    """Return whether tests may see a variable of whoever starts them."""
     return name in KEPT or name in FIXED or name.startswith(tuple(KEPT_PREFIXES))
 
 
@@ -52,7 +52,7 @@ def clean(environ: MutableMapping[str, str] = os.environ) -> None:
 
 
 def fetching() -> dict[str, str]:
-    """The environment of a process that fetches from a package index: with proxies and certificates that no test may see."""
+    """Return the environment of a process that fetches from a package index: with proxies and certificates that no test may see."""
     return {**os.environ, **_aside()}
 
 

@@ -40,7 +40,7 @@ def evict(path: Path, patience: float = 20.0) -> None:
 
 
 def cached_share(path: Path) -> float:
-    """The part of a file that is in the page cache."""
+    """Return the part of a file that is in the page cache."""
     number = os.open(path, os.O_RDONLY)
     try:
         seen = residency(number)

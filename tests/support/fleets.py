@@ -17,7 +17,7 @@ Edit = Callable[[Entries], None]
 
 @functools.cache
 def texts(machine: str = "h200-with-job") -> Mapping[str, str]:
-    """The entries of a recorded machine as a node answers them."""
+    """Return the entries of a recorded machine as a node answers them."""
     facts = json.loads((MACHINES / f"{machine}.json").read_text("utf-8"))["facts"]
     return {name: json.dumps(entry) for name, entry in facts.items()}
 

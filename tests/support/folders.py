@@ -12,7 +12,7 @@ import pytest
 
 
 def is_long(item: pytest.Item) -> bool:
-    """Whether a test is none of the fast ones."""
+    """Return whether a test is none of the fast ones."""
     return item.get_closest_marker("slow") is not None or item.get_closest_marker("real") is not None
 
 
@@ -61,7 +61,7 @@ class Folders:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether a folder is there and nothing lies in it."""
+    """Return whether a folder is there and nothing lies in it."""
     try:
         with os.scandir(folder) as entries:
             return next(entries, None) is None

@@ -199,7 +199,7 @@ def _fill(folder: Path) -> None:
 
 
 def _facts_file(facts: Facts) -> str:
-    """The facts as a file, without the place of the checkout, which stands in what they do not hold."""
+    """Return the facts as a file, without the place of the checkout, which stands in what they do not hold."""
     return factsfile.dump(facts, known().collectors, "0").replace(str(TESTS), "/recorded")
 
 

@@ -15,7 +15,7 @@ from support.kept import cannot_run, kept
 
 
 def asked(requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The answers of `hydra_oracle.py`, one for each request. Skips, or fails in CI, without Hydra.
+    """Return the answers of `hydra_oracle.py`, one for each request. Skips, or fails in CI, without Hydra.
 
     They are kept, as this Hydra answers the same about the same words and the same release: Hydra takes a minute for them.
     """

@@ -48,7 +48,7 @@ def installable(
     requires: Iterable[str] = (),
     extras: Iterable[str] = (),
 ) -> tuple[str, bytes]:
-    """The name and bytes of a wheel that pip and uv install."""
+    """Return the name and bytes of a wheel that pip and uv install."""
     stem = f"{name.replace('-', '_')}-{version}"
     fields = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
     fields += [f"Provides-Extra: {extra}" for extra in extras] + [

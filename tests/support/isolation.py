@@ -50,7 +50,7 @@ def forget(folder: Path) -> None:
 
 
 def is_isolated() -> bool:
-    """Whether this process has a /dev/shm that was mounted for the tests."""
+    """Return whether this process has a /dev/shm that was mounted for the tests."""
     return any(
         line.split()[0] == _NAME and line.split()[1] == "/dev/shm"
         for line in Path("/proc/self/mounts").read_text().splitlines()

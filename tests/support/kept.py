@@ -17,7 +17,7 @@ CACHE = Path(setting("VERL_DOCTOR_TEST_CACHE", str(Path.home() / ".cache" / "ver
 
 
 def kept(name: str, make: Callable[[Path], None]) -> Path:
-    """The folder of this name, made by `make` unless an earlier run has. Shared by all tests: read it, never change it.
+    """Return the folder of this name, made by `make` unless an earlier run has. Shared by all tests: read it, never change it.
 
     It is made where it stays, as the scripts of an environment name their interpreter by its full path.
     """

@@ -71,14 +71,14 @@ def leftovers(machine: Machine) -> FileLeftovers:
 
 
 def verdict(machine: Machine, name: str) -> Leftover | Kept:
-    """The judgement of one thing, by the end of its path."""
+    """Return the judgement of one thing, by the end of its path."""
     found = leftovers(machine)
     (one,) = [one for one in (*found.found, *found.kept) if one.name.endswith(name)]
     return one
 
 
 def session(machine: Machine, pid: int = NOBODY, *, ray: str = "/tmp/ray") -> Path:
-    """The folder of a session as Ray makes it, with its sockets bound by nobody."""
+    """Return the folder of a session as Ray makes it, with its sockets bound by nobody."""
     folder = machine.at(ray) / f"session_2026-11-21_18-00-00_123456_{pid}"
     (folder / "logs").mkdir(parents=True)
     folder.parent.chmod(0o777)

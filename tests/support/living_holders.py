@@ -389,7 +389,7 @@ def start(one: Kind, path: Path, user: int) -> bool:
 
 
 def content(path: Path) -> list[str]:
-    """All that is in it."""
+    """Return all that is in it."""
     return sorted(map(str, (path, *path.rglob("*")))) if os.path.lexists(path) else []
 
 

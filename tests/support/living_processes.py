@@ -759,7 +759,7 @@ def _descriptors() -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there that has not ended."""
+    """Return whether a process is there that has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

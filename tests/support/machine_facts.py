@@ -29,18 +29,18 @@ Edits = Mapping[type, Any]
 
 @functools.cache
 def known() -> Registry:
-    """All rules and collectors, loaded once."""
+    """Return all rules and collectors, loaded once."""
     return registry.load()
 
 
 @functools.cache
 def machine(name: str) -> Facts:
-    """The facts of a recorded machine."""
+    """Return the facts of a recorded machine."""
     return factsfile.load(MACHINES / f"{name}.json", known().collectors)
 
 
 def edited(facts: Facts, edits: Edits) -> Facts:
-    """The facts with some of them replaced."""
+    """Return the facts with some of them replaced."""
     return {**facts, **{fact: edit(facts[fact]) if callable(edit) else edit for fact, edit in edits.items()}}
 
 
@@ -70,12 +70,12 @@ def judged(facts: Facts) -> tuple[CheckResult, ...]:
 
 
 def healthy_node() -> Facts:
-    """The recorded H200 node after the sampler was compiled: nothing is left to say of it."""
+    """Return the recorded H200 node after the sampler was compiled: nothing is left to say of it."""
     return edited(machine("h200-with-job"), {FlashInfer: at("built", ("sampling",))})
 
 
 def eight_gpus() -> Facts:
-    """The H200 node as a whole one of its kind: eight GPUs behind NVSwitches, as the two of h200-two-gpus.json are."""
+    """Return the H200 node as a whole one of its kind: eight GPUs behind NVSwitches, as the two of h200-two-gpus.json are."""
     facts = healthy_node()
     one = facts[Gpus].devices[0]
     fabric = Fabric("completed")

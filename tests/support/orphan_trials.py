@@ -123,7 +123,7 @@ class World:
         self.ties.add(frozenset((id(one), id(other))))
 
     def needed(self, jobs: Collection[Job], strangers: Collection[Process]) -> set[int]:
-        """The helpers that are connected with something which runs and is no helper of a killed job."""
+        """Return the helpers that are connected with something which runs and is no helper of a killed job."""
         dead = [job for job in jobs if job.fate == "killed"]
         helpers = {id(one): one for job in dead for one in job.helpers if one.helper}
         edges = self.ties | {
@@ -204,7 +204,7 @@ def _children(pid: int) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there that has not ended."""
+    """Return whether a process is there that has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

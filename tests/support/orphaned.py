@@ -96,7 +96,7 @@ def _serve() -> None:
 
 
 def _job(trainer: str, children: list[str], log: str) -> list[int]:
-    """The trainer's number and those of its children."""
+    """Return the trainer's number and those of its children."""
     hearing, telling = os.pipe()
     pid = os.fork()
     if pid == 0:

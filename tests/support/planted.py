@@ -65,13 +65,13 @@ class Planter:
         return secret
 
     def seen_in(self, output: bytes) -> list[str]:
-        """The secrets of which a part that matters is in there."""
+        """Return the secrets of which a part that matters is in there."""
         text = output.decode("utf-8", "replace")
         return [secret for secret in self.secrets if any(part in text for part in _parts(secret))]
 
 
 def _parts(secret: str) -> list[str]:
-    """The secret, and those of its words that nobody could guess."""
+    """Return the secret, and those of its words that nobody could guess."""
     return [secret, *(word for word in re.findall(r"[A-Za-z0-9]{12,}", secret) if re.search(r"\d", word))]
 
 

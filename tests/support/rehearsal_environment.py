@@ -28,7 +28,7 @@ _LIMIT = 1200.0  # seconds of one command
 
 
 def python() -> Path:
-    """The interpreter of the environment. Shared: run it, never change what it has. Skips, or fails in CI, without it."""
+    """Return the interpreter of the environment. Shared: run it, never change what it has. Skips, or fails in CI, without it."""
     name = f"environments/rehearsal-{sys.version_info.major}.{sys.version_info.minor}"
     return kept(name, _build) / "bin" / "python"
 

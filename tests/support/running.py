@@ -142,7 +142,7 @@ class JobStarted:
     report: Path
 
     def ended(self) -> tuple[int, str, dict[str, Any]]:
-        """The exit code, the rest of the job's output, and the document."""
+        """Return the exit code, the rest of the job's output, and the document."""
         output = self.process.communicate(timeout=300)[0]
         return self.process.returncode, output, json.loads(self.report.read_text())
 

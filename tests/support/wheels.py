@@ -12,7 +12,7 @@ from support.kept import cannot_run, kept
 
 
 def wheel(name: str, version: str) -> Path:
-    """The path of a real wheel: `wheel("verl", "0.6.1")`."""
+    """Return the path of a real wheel: `wheel("verl", "0.6.1")`."""
 
     def download(folder: Path) -> None:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]

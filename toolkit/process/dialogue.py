@@ -70,7 +70,7 @@ class Dialogue:
         return lines[-1].strip() if lines else "it printed nothing"
 
     def _has_more(self, selector: selectors.BaseSelector) -> bool:
-        """Whether more output may come."""
+        """Return whether more output may come."""
         return any(key.events & selectors.EVENT_READ for key in selector.get_map().values())
 
     def _write(self) -> bool:

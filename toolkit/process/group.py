@@ -148,7 +148,7 @@ class _Stream:
         os.set_blocking(pipe.fileno(), False)
 
     def fileno(self) -> int:
-        """The pipe's number."""
+        """Return the pipe's number."""
         return self._pipe.fileno()
 
     def take(self) -> bool:

@@ -61,7 +61,7 @@ class Connection:
 
 
 def connections(machine: Machine) -> Iterator[Connection]:
-    """All TCP sockets of this namespace."""
+    """Yield all TCP sockets of this namespace."""
     for name in ("tcp", "tcp6"):
         for line in (machine.read(f"/proc/net/{name}") or "").splitlines()[1:]:
             words = line.split()

@@ -47,7 +47,7 @@ def command() -> Sequence[str]:
 
 
 def _qt() -> Sequence[str]:
-    """The Chromium in Qt, in an environment made once. Skips, or fails in CI, where it cannot be had or loaded."""
+    """Return the Chromium in Qt, in an environment made once. Skips, or fails in CI, where it cannot be had or loaded."""
     name = f"environments/browser-{_QT}-{sys.version_info.major}.{sys.version_info.minor}"
     python = str(kept(name, _install) / "bin" / "python")
     load = [python, "-B", "-c", f"import {_ENGINE.stem}"]

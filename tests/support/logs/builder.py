@@ -44,12 +44,12 @@ def traceback(error: str, *, place: str = "/src/verl/workers/fsdp_workers.py") -
 
 
 def spoken(text: str, prefix: str) -> str:
-    """The same, said by somebody who puts this before each of his lines."""
+    """Return the same, said by somebody who puts this before each of his lines."""
     return "".join(f"{prefix}{line}\n" for line in text.splitlines())
 
 
 def is_raised(log: str) -> bool:
-    """Whether a log is the last line of a traceback and nothing else."""
+    """Return whether a log is the last line of a traceback and nothing else."""
     kind = log.partition(":")[0].rpartition(".")[2]
     return kind.isidentifier() and kind.endswith(("Error", "Invalid", "Exception", "Interrupt"))
 

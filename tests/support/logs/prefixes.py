@@ -69,7 +69,7 @@ def prefix(seed: int) -> Callable[[int], str]:
 
 
 def prefixed(log: str, seed: int) -> str:
-    """The same log as it was passed on by somebody who puts a prefix before each line."""
+    """Return the same log as it was passed on by somebody who puts a prefix before each line."""
     before = prefix(seed)
     return "".join(f"{before(at)}{line}\n" for at, line in enumerate(_lines(log)))
 

@@ -56,11 +56,11 @@ class Cluster:
         return self.started[-1]
 
     def raylets(self) -> list[psutil.Process]:
-        """The raylets, the oldest first."""
+        """Return the raylets, the oldest first."""
         return raylets(self.folder)
 
     def processes(self) -> list[psutil.Process]:
-        """All that belongs to this cluster."""
+        """Return all that belongs to this cluster."""
         return list(below(self.folder))
 
     def nodes(self) -> int:
@@ -80,7 +80,7 @@ class Cluster:
         return int(done.stdout or 0)
 
     def has(self, nodes: int) -> bool:
-        """Whether so many nodes are alive, and its address is known."""
+        """Return whether so many nodes are alive, and its address is known."""
         self.address = address_in(self.folder)
         return bool(self.address) and len(self.raylets()) >= nodes and self.nodes() == nodes
 

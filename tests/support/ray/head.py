@@ -114,7 +114,7 @@ def end(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
 
 
 def raylets(folder: Path) -> list[psutil.Process]:
-    """The raylets with this folder, the oldest first."""
+    """Return the raylets with this folder, the oldest first."""
     found = {}
     for one in below(folder):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -124,7 +124,7 @@ def raylets(folder: Path) -> list[psutil.Process]:
 
 
 def address_in(folder: Path) -> str:
-    """The address that Ray writes down for others, a moment after the raylet is there; "" until then."""
+    """Return the address that Ray writes down for others, a moment after the raylet is there; "" until then."""
     said = _address_file(folder)
     return said.read_text().strip() if said.exists() else ""
 
@@ -134,7 +134,7 @@ def _address_file(folder: Path) -> Path:
 
 
 def below(folder: Path) -> Iterator[psutil.Process]:
-    """The processes that have this folder, which nobody else has, in their command line or environment."""
+    """Yield the processes that have this folder, which nobody else has, in their command line or environment."""
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if one.pid != os.getpid() and (

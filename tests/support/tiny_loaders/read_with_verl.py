@@ -38,7 +38,7 @@ def told(folder: str) -> dict[str, object]:
 
 
 def loaded(path: Path) -> list[str]:
-    """The tools that verl finds in the file, and what a call of each gives."""
+    """Return the tools that verl finds in the file, and what a call of each gives."""
     if not path.exists():
         return []
     tools = load_all_tools(None, str(path))

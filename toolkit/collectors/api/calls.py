@@ -37,7 +37,7 @@ class Fit:
 
 
 def keyword_fit(keyword: Given, signature: Signature) -> Fit:
-    """Whether a callee accepts this keyword."""
+    """Return whether a callee accepts this keyword."""
     accepted = [parameter.name for parameter in signature.parameters if parameter.kind != "positional"]
     fits = keyword.name in accepted or signature.more_keywords
     return Fit("keyword", keyword.name, keyword.at, fits, "" if fits else nearest(keyword.name, accepted))
@@ -72,7 +72,7 @@ def places_fit(
 
 
 def _meanings_moved(arguments: list[ast.expr], places: list[Parameter]) -> bool:
-    """Whether at least two arguments have the name of a parameter in another position.
+    """Return whether at least two arguments have the name of a parameter in another position.
 
     One match could be chance; two mean that the call was written for a different parameter order.
     """
@@ -86,12 +86,12 @@ def _meanings_moved(arguments: list[ast.expr], places: list[Parameter]) -> bool:
 
 
 def _tail(node: ast.expr) -> str:
-    """The last word of `a.b.c`, which usually names the argument."""
+    """Return the last word of `a.b.c`, which usually names the argument."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "?"
 
 
 def nearest(name: str, accepted: Iterable[str]) -> str:
-    """The most similar name: all words but one are equal, or nearly all letters."""
+    """Return the most similar name: all words but one are equal, or nearly all letters."""
     names, words = list(accepted), set(name.split("_"))
     alike = [other for other in names if len(words & set(other.split("_"))) >= max(2, len(words) - 1)]
     return (alike or get_close_matches(name, names, 1, 0.8) or [""])[0]

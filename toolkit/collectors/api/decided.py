@@ -45,7 +45,7 @@ class Decisions:
         self._first_only = False  # whether a value was used that a function changes later
 
     def holds(self, test: ast.expr, scope: Scope) -> bool | None:
-        """Whether a condition holds; None if undecided."""
+        """Return whether a condition holds; None if undecided."""
         key = (id(test), id(scope))
         if key in self._known:
             return self._known[key][1]
@@ -67,7 +67,7 @@ class Decisions:
             self._first_only = before
 
     def is_none(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression is certainly None."""
+        """Return whether an expression is certainly None."""
         before, self._first_only = self._first_only, False
         try:
             return self.value(node, scope, _line_of(node)) is None and not self._first_only
@@ -77,14 +77,14 @@ class Decisions:
             self._first_only = before
 
     def is_unbound(self, body: list[ast.stmt], name: str, scope: Scope) -> bool:
-        """Whether these statements certainly leave a name unbound."""
+        """Return whether these statements certainly leave a name unbound."""
         try:
             return name not in scope.changed and self._after(body, name, _END, scope, MISSING) is MISSING
         except RecursionError:
             return False
 
     def _of_feature(self, test: ast.expr) -> bool | None:
-        """Whether a condition tests for a part of verl that the script switches on, such as `lora_loaded`: it may hold later."""
+        """Return whether a condition tests for a part of verl that the script switches on, such as `lora_loaded`: it may hold later."""
         features = self.settings.features if self.settings is not None else ()
         if not features or any(
             isinstance(part, (ast.Not, ast.NotIn, ast.Is, ast.Lt, ast.LtE, ast.Or)) for part in walk(test)
@@ -94,7 +94,7 @@ class Decisions:
         return True if any(word in name for word in features for name in names) else None
 
     def value(self, node: ast.expr, scope: Scope, line: int) -> Any:
-        """The value of an expression at a line: a Python value, a `Section`, or UNCLEAR."""
+        """Return the value of an expression at a line: a Python value, a `Section`, or UNCLEAR."""
         key = (id(node), "")
         if key in self._active or len(self._active) > _DEEPEST:
             return UNCLEAR
@@ -213,7 +213,7 @@ class Decisions:
         return UNCLEAR if UNCLEAR in found else all(found)
 
     def answer(self, body: Iterable[ast.stmt], scope: Scope) -> Any:
-        """The return value of a function with this body; UNCLEAR if undecided."""
+        """Return what a function returns with this body; UNCLEAR if undecided."""
         for node in body:
             match node:
                 case ast.Return(value=value):
@@ -279,7 +279,7 @@ class Decisions:
         return self.settings.section_of(name, annotation, self.reader.module.name)
 
     def _after(self, body: Iterable[ast.stmt], name: str, until: int, scope: Scope, value: Any) -> Any:
-        """The value of a name after these statements, or where they reach the line `until`."""
+        """Return the value of a name after these statements, or where they reach the line `until`."""
         for node in body:
             if node.lineno >= until:
                 break
@@ -332,7 +332,7 @@ class Decisions:
         return UNCLEAR
 
     def _from_other(self, node: ast.Import | ast.ImportFrom, name: str) -> Any:
-        """The value of a flag that another module of the same tree sets."""
+        """Return the value of a flag that another module of the same tree sets."""
         alias = next((alias for alias in node.names if (alias.asname or alias.name) == name), None)
         if not isinstance(node, ast.ImportFrom) or alias is None:
             return UNCLEAR
@@ -365,7 +365,7 @@ class Decisions:
         return self._after(node.finalbody, name, until, scope, found)
 
     def _fails(self, body: Iterable[ast.stmt]) -> bool | None:
-        """Whether a block fails at an import; None if unknown."""
+        """Return whether a block fails at an import; None if unknown."""
         certain = True
         for node in body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -378,7 +378,7 @@ class Decisions:
         return False if certain else None
 
     def _imports(self, node: ast.Import | ast.ImportFrom) -> bool | None:
-        """Whether an import of the examined packages succeeds. Nothing is known of other packages."""
+        """Return whether an import of the examined packages succeeds. Nothing is known of other packages."""
         sources = self.reader.sources
         package = (
             self.reader.module.name
@@ -422,7 +422,7 @@ class Decisions:
         return owner.get(name, default) if isinstance(owner, dict) else UNCLEAR
 
     def _of_self(self, local: LocalClass, name: str) -> Any:
-        """The value of `self.name`, if it is a section or everything stored there follows from settings."""
+        """Return the value of `self.name`, if it is a section or everything stored there follows from settings."""
         if self.settings is None:
             return UNCLEAR
         key = (id(local), f"self.{name}")
@@ -452,7 +452,7 @@ class Decisions:
             self._active.discard(key)
 
     def _of_class(self, local: LocalClass, name: str) -> Any:
-        """The value of a property of the class, or a section that another class of verl stores."""
+        """Return the value of a property of the class, or a section that another class of verl stores."""
         for part in local.node.body:
             if (
                 isinstance(part, _Functions)
@@ -480,7 +480,7 @@ class Decisions:
         return self.settings.section_of("", annotation, self.reader.module.name)
 
     def _is_of_library(self, local: LocalClass) -> bool:
-        """Whether a class extends a library's class, whose attributes have meanings unknown here."""
+        """Return whether a class extends a library's class, whose attributes have meanings unknown here."""
         made = self.reader.class_of(local)
         bases = self.reader.bases_of(made) if made is not None else None
         return bases is None or any(part.module.partition(".")[0] in self.reader.versions for part in bases)
@@ -526,7 +526,7 @@ class Decisions:
 
 
 def _line_of(node: ast.expr) -> int:
-    """The line of an expression. A synthesized negation has no line, so its operand's counts."""
+    """Return the line of an expression. A synthesized negation has no line, so its operand's counts."""
     return next((line for part in walk(node) if (line := getattr(part, "lineno", 0))), _END)
 
 
@@ -557,7 +557,7 @@ def _cut(value: Any, part: ast.expr) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether Python can compare the value: not if it is only known to exist."""
+    """Return whether Python can compare the value: not if it is only known to exist."""
     return (
         value is not UNCLEAR
         and value is not THERE
@@ -574,7 +574,7 @@ def _made(kind: Any, value: Any) -> Any:
 
 
 def _agreed(values: list[Any]) -> Any:
-    """The value on which all branches agree. Several values that are only known to exist count as equal."""
+    """Return the value on which all branches agree. Several values that are only known to exist count as equal."""
     first = values[0] if values else UNCLEAR
     same = all(value is first or (type(value) is type(first) and value == first) for value in values)
     return first if same else UNCLEAR
@@ -589,7 +589,7 @@ def _holds_line(body: list[ast.stmt], line: int) -> bool:
 
 
 def _is_harmless(node: ast.stmt) -> bool:
-    """Whether a statement cannot fail: the assignment of a constant, `pass`, or a docstring."""
+    """Return whether a statement cannot fail: the assignment of a constant, `pass`, or a docstring."""
     match node:
         case (
             ast.Pass()

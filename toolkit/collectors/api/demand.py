@@ -47,7 +47,7 @@ class Demand:
         self._known: dict[str, str] = {}
 
     def condition(self, name: str) -> str:
-        """The unmet condition under which a function of this name is called; "" if the job may call it."""
+        """Return the unmet condition under which a function of this name is called; "" if the job may call it."""
         if name not in self._known:
             self._known[name] = self._condition(name, frozenset({name}))
         return self._known[name]
@@ -81,7 +81,7 @@ class Demand:
         off: frozenset[tuple[str, str]],
         seen: frozenset[str],
     ) -> str:
-        """The reason why a place that mentions the name is not reached; "" if it may be."""
+        """Return the reason why a place that mentions the name is not reached; "" if it may be."""
         if any((unit, condition) in off for condition in when):
             return " and ".join(condition for condition in when if (unit, condition) in off)
         owner, _, last = unit.rpartition(".")
@@ -104,16 +104,16 @@ class Demand:
         return self._sources
 
     def _mentioning(self, name: str) -> list[str]:
-        """The modules that contain this name other than in its definition."""
+        """Return the modules that contain this name other than in its definition."""
         word = re.compile(rb"(?<!def )\b" + re.escape(name.encode()) + rb"\b")
         return [module for module, text in self._texts().items() if word.search(text)]
 
     def _quotes(self, module: str, name: str) -> bool:
-        """Whether a module contains the name as a string, through which it may be called."""
+        """Return whether a module contains the name as a string, through which it may be called."""
         return re.search(rb"[\"']" + re.escape(name.encode()) + rb"[\"']", self._texts()[module]) is not None
 
     def _loadable(self) -> frozenset[str]:
-        """The modules that the job's program may load, now or later: all of them if the program is not verl's."""
+        """Return the modules that the job's program may load, now or later: all of them if the program is not verl's."""
         if self._loaded is None:
             program = self._program()
             self._loaded = frozenset(self._texts()) if program is None else frozenset(self._closure(program))
@@ -140,7 +140,7 @@ class Demand:
                 waiting += self._imports(module)
 
     def _imports(self, module: str) -> Iterator[str]:
-        """The modules that a module names in an import at any depth, or in a string."""
+        """Yield the modules that a module names in an import at any depth, or in a string."""
         tree, file = self._tree(module), self.own.locate(module)
         package = module if file is not None and file.kind == "package" else module.rpartition(".")[0]
         for node in walk(tree) if tree is not None else ():
@@ -169,7 +169,7 @@ class Demand:
     # --- classes registered under a name, of which a setting selects one
 
     def _not_chosen(self, module: str, name: str) -> str:
-        """The condition for creating a registered class, if the settings select another class and no class extends it."""
+        """Return the condition for creating a registered class, if the settings select another class and no class extends it."""
         tree = self._tree(module)
         for node in tree.body if tree is not None else ():
             if isinstance(node, ast.ClassDef) and node.name == name:
@@ -192,7 +192,7 @@ class Demand:
         return any(word.search(self._texts()[module]) for module in self._loadable())
 
     def _choices(self, registers: str) -> list[tuple[str, object]]:
-        """The expressions that the job looks up in the table a decorator fills, with their values; empty if none is known."""
+        """Return the expressions that the job looks up in the table a decorator fills, with their values; empty if none is known."""
         defined = re.compile(rb"^def " + registers.encode() + rb"\(", re.MULTILINE)
         home = next((module for module, text in self._texts().items() if defined.search(text)), "")
         tree = self._tree(home) if home else None
@@ -212,7 +212,7 @@ class Demand:
         return found
 
     def _setting(self, node: ast.expr) -> object:
-        """The value of `config.a.b` or `self.config.a.b`, if that is a key of the whole configuration."""
+        """Return the value of `config.a.b` or `self.config.a.b`, if that is a key of the whole configuration."""
         head, _, key = dotted(node).removeprefix("self.").partition(".")
         found = self.settings.at(key) if head == "config" and key else MISSING
         return UNCLEAR if found is MISSING else found
@@ -222,7 +222,7 @@ _CIRCLE = "it calls itself"
 
 
 def _filled(node: ast.FunctionDef) -> Iterator[str]:
-    """The tables to which a function adds an entry."""
+    """Yield the tables to which a function adds an entry."""
     for part in walk(node):
         if (
             isinstance(part, ast.Subscript)
@@ -233,7 +233,7 @@ def _filled(node: ast.FunctionDef) -> Iterator[str]:
 
 
 def _looks_up(node: ast.FunctionDef, tables: set[str]) -> bool:
-    """Whether a function returns an entry of one of the tables."""
+    """Return whether a function returns an entry of one of the tables."""
     return any(isinstance(part, ast.Name) and part.id in tables for part in walk(node)) and any(
         isinstance(part, ast.Return) and part.value is not None for part in walk(node)
     )

@@ -14,7 +14,7 @@ _STARTS = frozenset({"threading.Thread", "multiprocessing.Process"})
 
 
 def forwarded(node: ast.Call, reader: Reader, scope: Scope) -> tuple[ast.Call, bool] | None:
-    """The call that is eventually made, and whether it may receive more arguments later; None for a direct call."""
+    """Return the call that is eventually made, and whether it may receive more arguments later; None for a direct call."""
     match node.func:
         case ast.Attribute(value=ast.Call(args=[remote]) as made, attr="remote"):
             return (

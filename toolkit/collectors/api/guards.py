@@ -48,7 +48,7 @@ class Verdict:
     probe: bool = False
 
     def negated(self) -> Verdict:
-        """The verdict on the opposite."""
+        """Return the verdict on the opposite."""
         return Verdict(None if self.holds is None else not self.holds, self.probe)
 
 
@@ -61,7 +61,7 @@ def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
 
 
 def taken(test: ast.expr, reader: Reader, scope: Scope) -> bool | None:
-    """Whether the job takes the branch of this condition, by the trees or by its settings; None if undecided."""
+    """Return whether the job takes the branch of this condition, by the trees or by its settings; None if undecided."""
     verdict = judge(test, reader, scope)
     return verdict.holds if verdict.holds is not None or verdict.probe else reader.by_settings(test, scope)
 
@@ -110,7 +110,7 @@ def judge_by_trees(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
 
 
 def _finds_module(node: ast.expr, reader: Reader, scope: Scope) -> bool:
-    """Whether an expression is `importlib.util.find_spec(...)`."""
+    """Return whether an expression is `importlib.util.find_spec(...)`."""
     callee = reader.value(node.func, scope) if isinstance(node, ast.Call) else None
     return isinstance(callee, External) and callee.dotted == "importlib.util.find_spec"
 
@@ -124,7 +124,7 @@ def _has_module(name: str, reader: Reader) -> Verdict:
 
 
 def _library_test(node: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None:
-    """The test of a library that is stored in a name: `HAS_RESET = hasattr(AsyncLLM, "reset")`."""
+    """Return the test of a library that is stored in a name: `HAS_RESET = hasattr(AsyncLLM, "reset")`."""
     home = scope.find(node.id) if isinstance(node, ast.Name) else None
     if home is None or len(home[1]) != 1:
         return None
@@ -235,7 +235,7 @@ def _helper(call: ast.Call, reader: Reader, scope: Scope) -> Verdict:
 
 
 def _mentions_a_probe(test: ast.expr) -> bool:
-    """Whether an undecided condition tests what the package offers: its version, a signature, an attribute."""
+    """Return whether an undecided condition tests what the package offers: its version, a signature, an attribute."""
     for node in walk(test):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         if name in _TESTS or "version" in name.lower():
@@ -244,12 +244,12 @@ def _mentions_a_probe(test: ast.expr) -> bool:
 
 
 def is_universal(text: str) -> bool:
-    """Whether the condition holds in some process of every run, such as `self.node_rank == 0`."""
+    """Return whether the condition holds in some process of every run, such as `self.node_rank == 0`."""
     return any(pattern.fullmatch(text) for pattern in (_ALWAYS_SOMEWHERE, _ROLE, _HERE))
 
 
 def is_none_test(test: ast.expr) -> bool:
-    """Whether the condition is `x is None`."""
+    """Return whether the condition is `x is None`."""
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.ops[0], ast.Is)
@@ -259,7 +259,7 @@ def is_none_test(test: ast.expr) -> bool:
 
 
 def rules_out(test: ast.expr) -> bool:
-    """Whether a condition on versions holds for releases that are too old, or for particular releases.
+    """Return whether a condition on versions holds for releases that are too old, or for particular releases.
 
     `version >= "0.12"` does not rule out any: the code below it is written for newer releases.
     """
@@ -268,7 +268,7 @@ def rules_out(test: ast.expr) -> bool:
 
 
 def opposite(test: ast.expr) -> ast.expr:
-    """The negation of a condition, as a person would write it."""
+    """Return the negation of a condition, as a person would write it."""
     flipped: dict[type[ast.cmpop], type[ast.cmpop]] = {
         ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
         ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
@@ -284,7 +284,7 @@ def opposite(test: ast.expr) -> ast.expr:
 
 
 def exits(body: list[ast.stmt]) -> bool:
-    """Whether a block never continues with the statement after it."""
+    """Return whether a block never continues with the statement after it."""
     if not body:
         return False
     last = body[-1]
@@ -304,7 +304,7 @@ class Handler:
     raises: bool
 
     def takes(self, error: str) -> bool:
-        """Whether it catches an error of this type. A bare `except` catches everything."""
+        """Return whether it catches an error of this type. A bare `except` catches everything."""
         return not self.names or bool(self.names & _CATCHES.get(error, _ANYTHING | {error}))
 
     @property
@@ -340,7 +340,7 @@ def suppressing(item: ast.withitem, reader: Reader, scope: Scope) -> Handler | N
 
 
 def error_of(kind: str, answer: object) -> str:
-    """The exception that a missing name raises. For a refusal, `answer` is the name of its exception."""
+    """Return the exception that a missing name raises. For a refusal, `answer` is the name of its exception."""
     if kind == "refusal":
         return str(answer)
     if kind == "import":

@@ -27,7 +27,7 @@ class Helpers:
         self._known: dict[str, tuple[Reader, Scope, ast.Module] | None] = {}
 
     def flag(self, module: str, name: str) -> Any:
-        """The value to which another module of the same tree binds a name."""
+        """Return the value to which another module of the same tree binds a name."""
         found = self._inside(self.reader.sources.own_name(module) or "")
         if found is None:
             return UNCLEAR
@@ -37,12 +37,12 @@ class Helpers:
         )
 
     def is_unbound(self, module: str, name: str) -> bool:
-        """Whether a module certainly does not bind a name, at least with the installed libraries."""
+        """Return whether a module certainly does not bind a name, at least with the installed libraries."""
         found = self._inside(module)
         return found is not None and Decisions(found[0]).is_unbound(found[2].body, name, found[1])
 
     def return_value(self, call: ast.Call, scope: Scope, by: Decisions) -> Any:
-        """The return value of a helper for these arguments, if all of them are known."""
+        """Return what a helper returns for these arguments, if all of them are known."""
         callee = self.reader.value(call.func, scope)
         if not isinstance(callee, Function) or callee.module.partition(".")[0] in self.reader.versions:
             return UNCLEAR

@@ -136,13 +136,13 @@ def _full(target: str, package: str) -> str:
 
 
 def _names(listed: bytes) -> list[str]:
-    """The names that a from-import imports; their aliases do not matter here."""
+    """Return the names that a from-import imports; their aliases do not matter here."""
     parts = _COMMENT.sub(b"", listed).strip().strip(b"()\\").split(b",")
     return [match[0].decode() for part in parts if (match := _NAME.match(part.strip()))]
 
 
 def _confirmed(file: ModuleFile, source: str, name: str) -> tuple[int, int] | None:
-    """The place of the import at the module's top level; None if the match was inside other text."""
+    """Return the place of the import at the module's top level; None if the match was inside other text."""
     text = read(file.path)
     tree = parse(text, file.path) if isinstance(text, bytes) else text
     package = file.name if file.kind == "package" else file.name.rpartition(".")[0]

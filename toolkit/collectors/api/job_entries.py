@@ -53,14 +53,14 @@ BACKENDS = {
 
 
 def registry(verl: SourceTree) -> str:
-    """The module in which verl lists its rollouts, from 0.6 on."""
+    """Return the module in which verl lists its rollouts, from 0.6 on."""
     return f"{verl.name}.{_REGISTRY[0]}"
 
 
 def trainer_entries(
     verl: SourceTree, parsed: Callable[[str], ast.Module | None], strategy: str = _DEFAULT_STRATEGY
 ) -> dict[str, tuple[str, ...]]:
-    """The modules with which PPO training begins: its main module, and the workers it imports for the strategy."""
+    """Return the modules with which PPO training begins: its main module, and the workers it imports for the strategy."""
     main = f"{verl.name}.{_MAIN}"
     file, tree = verl.locate(main), parsed(main)
     if file is None or tree is None:
@@ -69,7 +69,7 @@ def trainer_entries(
 
 
 def _workers(verl: SourceTree, main: ModuleFile, tree: ast.Module, strategy: str) -> Iterator[str]:
-    """The modules imported below `if strategy in {"fsdp", "fsdp2"}:` inside the functions of a main module."""
+    """Yield the modules imported below `if strategy in {"fsdp", "fsdp2"}:` inside the functions of a main module."""
     for node in walk(tree):
         if isinstance(node, ast.If) and f"'{strategy}'" in text_of(node.test):
             for statement in node.body:
@@ -84,7 +84,7 @@ def rollout_entries(
     library: str,
     strategy: str = _DEFAULT_STRATEGY,
 ) -> dict[str, tuple[str, ...]]:
-    """The modules with which each path of a rollout library begins, with actors of this strategy.
+    """Return the modules with which each path of a rollout library begins, with actors of this strategy.
 
     Paths that this verl does not have are left out. A missing module still begins a path if another one
     registers or imports it.
@@ -111,7 +111,7 @@ def rollout_entries(
 
 
 def _of_strategy(backend: Backend, strategy: str) -> str:
-    """The module that moves weights from actors of a strategy to the rollout."""
+    """Return the module that moves weights from actors of a strategy to the rollout."""
     return backend.sharding.replace("fsdp_", "megatron_") if strategy == "megatron" else backend.sharding
 
 

@@ -103,7 +103,7 @@ def _imports(module: str, read: Callable[[str], Uses | None]) -> list[Import]:
 
 
 def _units_of(found: Reach, read: Callable[[str], Uses | None]) -> dict[str, tuple[str, bool]]:
-    """Every function of the modules reached: the name by which it is mentioned, and whether it is a method.
+    """Return every function of the modules reached: the name by which it is mentioned, and whether it is a method.
 
     A dunder method is mentioned by the name of its class.
     """
@@ -121,7 +121,7 @@ def _units_of(found: Reach, read: Callable[[str], Uses | None]) -> dict[str, tup
 def _sites(
     found: Reach, read: Callable[[str], Uses | None], *, calls_only: bool = False
 ) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-    """The functions that mention (or call) each name, each with the conditions around it."""
+    """Return the functions that mention (or call) each name, each with the conditions around it."""
     sites: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
     for module in found.modules:
         uses = read(module)
@@ -134,7 +134,7 @@ def _sites(
 
 
 def _sent(module: str, found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str]:
-    """The names of methods that the executed functions have the workers run."""
+    """Yield the names of methods that the executed functions have the workers run."""
     uses = read(module)
     for unit, names in (uses.sent if uses else {}).items():
         if f"{module}:{unit}" in found.units:
@@ -142,7 +142,7 @@ def _sent(module: str, found: Reach, read: Callable[[str], Uses | None]) -> Iter
 
 
 def unmet(when: tuple[str, ...], sent: Collection[str]) -> tuple[str, ...]:
-    """The conditions that remain when these methods are sent to the workers.
+    """Return the conditions that remain when these methods are sent to the workers.
 
     `method == "init_worker"` holds in every run if "init_worker" is sent. So does `method != "other"` next to
     it, as in an `elif`.
@@ -162,7 +162,7 @@ def unmet(when: tuple[str, ...], sent: Collection[str]) -> tuple[str, ...]:
 
 
 def _receivers(found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str]:
-    """The functions that compare the name of the method sent to them: they are run for each name."""
+    """Yield the functions that compare the name of the method sent to them: they are run for each name."""
     for module in found.modules if found.sent else ():
         uses = read(module)
         for unit, names in (uses.mentions if uses else {}).items():
@@ -171,7 +171,7 @@ def _receivers(found: Reach, read: Callable[[str], Uses | None]) -> Iterator[str
 
 
 def condition_of(unit: str, uses: Uses, everything: Mapping[str, Uses]) -> tuple[str, bool]:
-    """The reason why a function is not run in every run: the condition around its call, or that nothing calls it.
+    """Return the reason why a function is not run in every run: the condition around its call, or that nothing calls it.
 
     The second value: whether the job's settings meet none of those conditions.
     """

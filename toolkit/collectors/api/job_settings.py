@@ -18,7 +18,7 @@ _PROGRAM = "verl.trainer.main_ppo"
 def settings_of(
     verl: Tree, configuration: Configuration | Unknown, variables: JobVariables | Unknown, machine: Machine
 ) -> Settings:
-    """The settings of the job. If its configuration is unknown, only variables decide."""
+    """Return the settings of the job. If its configuration is unknown, only variables decide."""
     given = {} if isinstance(variables, Unknown) else dict(variables.values)
     withheld = frozenset() if isinstance(variables, Unknown) else frozenset(variables.untold)
     if isinstance(configuration, Configuration):
@@ -33,7 +33,7 @@ def settings_of(
 
 
 def defaults_of(verl: Tree, machine: Machine) -> Configuration | None:
-    """The configuration of verl's trainer without any overrides; None if it cannot be composed."""
+    """Return the configuration of verl's trainer without any overrides; None if it cannot be composed."""
     from verl_doctor.toolkit.collectors.configuration.hydra_job import composed  # noqa: PLC0415 - it loads a YAML parser
 
     found = composed(Command(_PROGRAM, (), "", 0), Path(verl.folder), machine, verl.version)

@@ -107,7 +107,7 @@ class _Walker:
                 return
 
     def _refused(self, node: ast.If, context: Context) -> bool:
-        """Whether an `if` only raises: the code after it runs in every job that continues, unless its settings enter the `if`."""
+        """Return whether an `if` only raises: the code after it runs in every job that continues, unless its settings enter the `if`."""
         raises = isinstance(node.body[-1], ast.Raise)
         return (
             raises
@@ -462,7 +462,7 @@ class _Walker:
             self._left(node, origin, "not bound", "name", context)
 
     def _origin(self, node: ast.expr, context: Context) -> tuple[str, str] | None:
-        """The import source of a name, if one of the examined packages lacks it."""
+        """Return the import source of a name, if one of the examined packages lacks it."""
         found = context.scope.find(node.id) if isinstance(node, ast.Name) else None
         for entry in found[1] if found else ():
             if entry.origin[0].partition(".")[0] in self.reader.versions:
@@ -499,18 +499,18 @@ class _Walker:
 
 
 def _is_of(top: Scope, name: str, scope: Scope) -> bool:
-    """Whether a name that is read in a scope is the module's own."""
+    """Return whether a name that is read in a scope is the module's own."""
     found = scope.find(name)
     return found is not None and found[0] is top
 
 
 def _is_rare(test: ast.expr) -> bool:
-    """Whether a condition for leaving early requires so much that the code after it is the usual path."""
+    """Return whether a condition for leaving early requires so much that the code after it is the usual path."""
     return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and len(test.values) >= _MANY
 
 
 def _tests_release(test: ast.expr, reader: Reader, context: Context) -> bool:
-    """Whether a condition tests what a library offers."""
+    """Return whether a condition tests what a library offers."""
     return judge(test, reader, context.scope).probe
 
 
@@ -521,7 +521,7 @@ def _error(use: Use) -> str:
 
 
 def _imports_others(node: ast.Try, reader: Reader) -> bool:
-    """Whether the body imports packages that are not examined, so that it may fail for an unrelated reason."""
+    """Return whether the body imports packages that are not examined, so that it may fail for an unrelated reason."""
     for part in node.body:
         for inner in walk(part):
             names = (

@@ -23,7 +23,7 @@ _GROWS = frozenset({"append", "extend"})
 def options_given(
     function: _FunctionNode, call: ast.Call, context: Context, reader: Reader, spreads: Spreads
 ) -> Iterator[Placed]:
-    """The options in the list that `call` parses, each with the conditions under which it is added.
+    """Yield the options in the list that `call` parses, each with the conditions under which it is added.
 
     The function has been read before, so `spreads` holds the contents of its dicts. An option set to False or
     None is left out: the value switches it off.
@@ -46,18 +46,18 @@ def options_given(
 
 
 def nearest_option(option: str, taken: Iterable[str]) -> str:
-    """The most similar option to an option that is not accepted."""
+    """Return the most similar option to an option that is not accepted."""
     words = {name.removeprefix("--").replace("-", "_"): name for name in sorted(taken)}
     return words.get(nearest(option.removeprefix("--").replace("-", "_"), words), "")
 
 
 def parses(node: ast.Call) -> bool:
-    """Whether a call has a parser read a list of words."""
+    """Return whether a call has a parser read a list of words."""
     return isinstance(node.func, ast.Attribute) and node.func.attr in _PARSES
 
 
 def _parts(function: _FunctionNode, name: str) -> Iterator[ast.expr]:
-    """The expressions that create or extend a list."""
+    """Yield the expressions that create or extend a list."""
     for node in walk(function):
         match node:
             case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
@@ -70,7 +70,7 @@ def _parts(function: _FunctionNode, name: str) -> Iterator[ast.expr]:
 
 
 def _looped(function: _FunctionNode, name: str) -> Iterator[ast.Name]:
-    """The dicts whose keys a loop adds to the list: `for k, v in args.items(): words.append(f"--{k}")`."""
+    """Yield the dicts whose keys a loop adds to the list: `for k, v in args.items(): words.append(f"--{k}")`."""
     for node in walk(function):
         match node:
             case ast.For(iter=ast.Call(func=ast.Attribute(value=ast.Name() as held, attr="items"))):
@@ -87,7 +87,7 @@ def _added(statement: ast.stmt, name: str) -> Iterator[ast.expr]:
 
 
 def _is_option(node: ast.expr) -> bool:
-    """Whether an expression turns a name into an option: `f"--{key}"`."""
+    """Return whether an expression turns a name into an option: `f"--{key}"`."""
     match node:
         case ast.JoinedStr(values=[ast.Constant(value="--"), ast.FormattedValue(), *_]):
             return True
@@ -95,14 +95,14 @@ def _is_option(node: ast.expr) -> bool:
 
 
 def _keys(held: ast.Name, context: Context, spreads: Spreads) -> Iterator[Placed]:
-    """The options made from the keys of a dict."""
+    """Yield the options made from the keys of a dict."""
     for where, entry in spreads.held(held.id, context):
         if not (isinstance(entry.value, ast.Constant) and entry.value.value in (False, None)):
             yield where, Given(f"--{entry.name}", entry.at)
 
 
 def _spells_options(callee: object, reader: Reader) -> bool:
-    """Whether a function of the examined tree turns the keys of its argument into options."""
+    """Return whether a function of the examined tree turns the keys of its argument into options."""
     file = reader.sources.file_of(callee.module) if isinstance(callee, Function) else None
     source = read(file.path) if file is not None and file.kind in {"module", "package"} else None
     if source is None or isinstance(source, Unreadable) or file is None:

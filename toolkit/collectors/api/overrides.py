@@ -80,7 +80,7 @@ class Extension:
             yield from self._abstract()
 
     def _is_abstract(self) -> bool:
-        """Whether the class is itself only meant to be extended, so that it is never instantiated."""
+        """Return whether the class is itself only meant to be extended, so that it is never instantiated."""
         named = {dotted(base).rpartition(".")[2] for base in self.node.bases}
         own = (function_of(node, self.reader.module.name, in_class=True) for node in self.methods.values())
         return "ABC" in named or any(function.abstract for function in own)
@@ -120,7 +120,7 @@ class Extension:
     def _misfit(
         self, base: Class, method: str, ours: Signature, theirs: Signature
     ) -> tuple[Fit, CallSite, tuple[str, ...]] | str | None:
-        """The call under the fewest conditions that fits the base's method but not the override; None if there is none.
+        """Return the call under the fewest conditions that fits the base's method but not the override; None if there is none.
 
         A string is the reason why the calls are not judged.
         """
@@ -149,7 +149,7 @@ class Extension:
     def _futures(
         self, base: Class, method: str, parameter: str, depth: int
     ) -> Iterator[tuple[CallSite, str, tuple[str, ...]]]:
-        """The calls that set a parameter to True and treat the result as a future, through methods that pass it on."""
+        """Yield the calls that set a parameter to True and treat the result as a future, through methods that pass it on."""
         for site in self._sites(base, method, parameter) or () if depth < _DEEPEST else ():
             value = next((entry.value for entry in site.node.keywords if entry.arg == parameter), None)
             match value:
@@ -160,7 +160,7 @@ class Extension:
                         yield from self._futures(base, site.function.name, name, depth + 1)
 
     def _sites(self, base: Class, method: str, also: str = "") -> list[CallSite] | None:
-        """The package's calls of a method that reach the override: on `self` in inherited code, or by name."""
+        """Return the package's calls of a method that reach the override: on `self` in inherited code, or by name."""
         package = base.module.partition(".")[0]
         tree = self.reader.sources.tree_of(base.module)
         if package not in self.callers and tree is not None:
@@ -175,7 +175,7 @@ class Extension:
         return bool(self.words & set(site.receiver.lower().split("_")))
 
     def _conditions(self, base: Class, site: CallSite, depth: int = 0) -> tuple[str, ...]:
-        """The conditions under which a call is made. A call in an inherited method is made when that method is called."""
+        """Return the conditions under which a call is made. A call in an inherited method is made when that method is called."""
         if site.receiver not in {"self", "cls"} or site.function is None:
             return site.when
         above = self._sites(base, site.function.name) if depth < _DEEPEST else None
@@ -188,7 +188,7 @@ class Extension:
 
 
 def _methods(body: list[ast.stmt], reader: Reader, scope: Scope) -> Iterator[tuple[str, _FunctionNode]]:
-    """The methods that a class has with the installed library, including those below an undecided condition."""
+    """Yield the methods that a class has with the installed library, including those below an undecided condition."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -200,7 +200,7 @@ def _methods(body: list[ast.stmt], reader: Reader, scope: Scope) -> Iterator[tup
 
 
 def _assigned(node: ast.ClassDef) -> Iterator[str]:
-    """The names that the body of a class binds other than by a plain definition, also in a `try` or a tuple."""
+    """Yield the names that the body of a class binds other than by a plain definition, also in a `try` or a tuple."""
     waiting: list[ast.AST] = [*node.body]
     while waiting:
         match waiting.pop():
@@ -213,14 +213,14 @@ def _assigned(node: ast.ClassDef) -> Iterator[str]:
 
 
 def _bound(function: Function) -> Signature | None:
-    """The signature without `self` or `cls`."""
+    """Return the signature without `self` or `cls`."""
     if function.signature is None or function.role == "staticmethod":
         return function.signature
     return function.signature.without_first()
 
 
 def _narrower(ours: Signature, theirs: Signature) -> bool:
-    """Whether an override may receive an argument that it does not accept, or lack one that it requires."""
+    """Return whether an override may receive an argument that it does not accept, or lack one that it requires."""
     names = {parameter.name for parameter in ours.parameters}
     inherited = {parameter.name for parameter in theirs.parameters}
     lacking = not ours.more_keywords and bool(inherited - names)
@@ -233,7 +233,7 @@ def _places(signature: Signature) -> int:
 
 
 def _misfits(call: ast.Call, signature: Signature) -> Iterator[Fit]:
-    """The arguments of a call that a signature does not accept."""
+    """Yield the arguments of a call that a signature does not accept."""
     named = [Given(entry.arg, position(entry)) for entry in call.keywords if entry.arg is not None]
     all_known = len(named) == len(call.keywords)
     for given in named:
@@ -254,7 +254,7 @@ def _complaint(site: CallSite, fit: Fit) -> str:
 
 
 def _passes_over(node: _FunctionNode, parameter: str) -> bool:
-    """Whether a method accepts a parameter, by name or in its `**kwargs`, and never uses it."""
+    """Return whether a method accepts a parameter, by name or in its `**kwargs`, and never uses it."""
     names = {argument.arg for argument in _arguments(node)}
     rest = node.args.kwarg.arg if node.args.kwarg is not None else ""
     holder = parameter if parameter in names else rest
@@ -270,7 +270,7 @@ def _arguments(node: _FunctionNode) -> list[ast.arg]:
 
 
 def _attributes_read(site: CallSite) -> set[str]:
-    """The attributes of a call's result that the surrounding function reads."""
+    """Return the attributes of a call's result that the surrounding function reads."""
     names = set()
     for node in walk(site.function) if site.function is not None else ():
         match node:

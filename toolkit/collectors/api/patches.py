@@ -15,7 +15,7 @@ At = tuple[int, int]
 
 
 def paths_patched(node: ast.Call, reader: Reader, scope: Scope) -> Iterator[tuple[str, At]]:
-    """The dotted paths that a call of `mock.patch` replaces, each with the place where it is written.
+    """Yield the dotted paths that a call of `mock.patch` replaces, each with the place where it is written.
 
     A path may be a literal, a variable, or come from a loop over a table: `for path, new in TABLE: patch(path,
     new)`.
@@ -31,7 +31,7 @@ def paths_patched(node: ast.Call, reader: Reader, scope: Scope) -> Iterator[tupl
 
 
 def attribute_patched(node: ast.Call, reader: Reader, scope: Scope) -> tuple[ast.expr, str] | None:
-    """The owner and name that `patch.object(owner, "name")` replaces."""
+    """Return the owner and name that `patch.object(owner, "name")` replaces."""
     if len(node.args) < 2 or _callee(node, reader, scope) not in _PATCH_OBJECT or _creates(node):
         return None
     name = reader.value(node.args[1], scope)
@@ -44,12 +44,12 @@ def _callee(node: ast.Call, reader: Reader, scope: Scope) -> str:
 
 
 def _creates(node: ast.Call) -> bool:
-    """Whether the call has `create=True`, so that the name need not exist."""
+    """Return whether the call has `create=True`, so that the name need not exist."""
     return any(keyword.arg == "create" for keyword in node.keywords)
 
 
 def _from_table(name: str, scope: Scope) -> Iterator[tuple[str, At]]:
-    """The strings that a loop variable takes, if the loop runs over a literal list of rows."""
+    """Yield the strings that a loop variable takes, if the loop runs over a literal list of rows."""
     home = scope.find(name)
     for entry in home[1] if home is not None else ():
         match entry.loop:

@@ -54,7 +54,7 @@ class Recorder:
         self.use(kind, f"{describe(owner)}.{name}", at, resolution, context, guard, alike, reason, read_from)
 
     def _nearest(self, owner: Value, name: str) -> str:
-        """The member of a class with the name most similar to the missing one."""
+        """Return the member of a class with the name most similar to the missing one."""
         kind = owner.of if isinstance(owner, Instance) else owner
         if not isinstance(kind, Class):
             return ""

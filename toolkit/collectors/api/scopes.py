@@ -30,7 +30,7 @@ class Scopes:
         self._class_of: dict[int, LocalClass] = {}
 
     def of_module(self, tree: ast.Module, nodes: Iterable[ast.AST]) -> Scope:
-        """The module's own names; `nodes` are all that it holds."""
+        """Return the module's own names; `nodes` are all that it holds."""
         every = list(nodes)
         self._has_walrus = any(isinstance(node, ast.NamedExpr) for node in every)
         changed = frozenset(name for node in every if isinstance(node, ast.Global) for name in node.names)
@@ -63,7 +63,7 @@ class Scopes:
         return scope
 
     def of_lambda(self, node: ast.Lambda, parent: Scope) -> Scope:
-        """The parameters of a lambda."""
+        """Return the parameters of a lambda."""
         scope = Scope(parent)
         for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]:
             scope.bind(argument.arg, Entry())
@@ -73,7 +73,7 @@ class Scopes:
         return scope
 
     def of_comprehension(self, node: _Comprehension, parent: Scope) -> Scope:
-        """The loop variables of a comprehension."""
+        """Return the loop variables of a comprehension."""
         scope = Scope(parent)
         for generator in node.generators:
             for name in _bound(generator.target):
@@ -81,7 +81,7 @@ class Scopes:
         return scope
 
     def constant(self, module: str, name: str) -> Value:
-        """The value of a name that is imported from another module of the examined tree, such as `vllm_version`."""
+        """Return the value of a name that is imported from another module of the examined tree, such as `vllm_version`."""
         reader = self.reader
         own = reader.sources.own_name(module) or ""
         file, other = reader.sources.file_of(own), reader.sources.module(own)
@@ -154,7 +154,7 @@ class Scopes:
                 scope.bind(name, Entry(expression=value))
 
     def _definition(self, name: str, scope: Scope) -> Entry:
-        """The entry for a class or function of the module itself; a local definition stays unknown."""
+        """Return the entry for a class or function of the module itself; a local definition stays unknown."""
         if scope.parent is not None:
             return Entry()
         return Entry(answer=lambda: self.reader.sources.member(self.reader.module, name))
@@ -207,7 +207,7 @@ def _walrus(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _stores(method: _FunctionNode, this: str) -> Iterator[tuple[str, ast.expr | None, str]]:
-    """The attributes that a method stores on its first parameter: name, expression, annotation."""
+    """Yield the attributes that a method stores on its first parameter: name, expression, annotation."""
     for node in statements(method):
         match node:
             case ast.Assign(targets=targets, value=value):

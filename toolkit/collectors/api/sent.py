@@ -21,7 +21,7 @@ _WRAPPERS = ("vllm.v1.worker.worker_base.WorkerWrapperBase", "vllm.worker.worker
 
 
 def senders(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """The functions of a module that send a name they are given: `collective_rpc` itself, and those that pass theirs to it.
+    """Return the functions of a module that send a name they are given: `collective_rpc` itself, and those that pass theirs to it.
 
     `nodes` are all that the module holds.
     """
@@ -39,7 +39,7 @@ def senders(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 
 def called_name(node: ast.Call) -> str:
-    """The name of the callee; for a call through a Ray handle, `handle.name.remote(...)`, the name before `remote`."""
+    """Return the name of the callee; for a call through a Ray handle, `handle.name.remote(...)`, the name before `remote`."""
     function = node.func
     if (
         isinstance(function, ast.Attribute)
@@ -51,14 +51,14 @@ def called_name(node: ast.Call) -> str:
 
 
 def names_sent(node: ast.Call) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The literal method name in `collective_rpc("init_worker")`, however it is passed, and its position."""
+    """Yield the literal method name in `collective_rpc("init_worker")`, however it is passed, and its position."""
     for given in [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "method")]:
         if isinstance(given, ast.Constant) and isinstance(given.value, str):
             yield given.value, (given.lineno, given.col_offset)
 
 
 def worker_has(sources: Sources, own: SourceTree, name: str) -> Answer:
-    """Whether the workers can run a method of this name: vLLM's own, or a class that `own`, the examined tree, mixes in."""
+    """Return whether the workers can run a method of this name: vLLM's own, or a class that `own`, the examined tree, mixes in."""
     found = [answer.definition for answer in map(sources.resolve, _WORKERS) if isinstance(answer, Present)]
     answers = [member(sources, worker, name) for worker in found if isinstance(worker, Class)]
     wrappers = [
@@ -79,7 +79,7 @@ def worker_has(sources: Sources, own: SourceTree, name: str) -> Answer:
 
 
 def _is_mixed_in(tree: SourceTree, method: str) -> bool:
-    """Whether a class that the tree names by a string, as it does for the workers, has the method."""
+    """Return whether a class that the tree names by a string, as it does for the workers, has the method."""
     sources = [(path, source) for path in tree.files() if isinstance(source := read(path), bytes)]
     wanted = f"def {method}(".encode()
     owners = {

@@ -55,7 +55,7 @@ class Settings:
     _classes: dict[str, tuple[str, ...]] | None = None
 
     def value(self, section: Section, key: str) -> Any:
-        """The value of a key of a section: a Python value, a `Section`, MISSING, or UNCLEAR."""
+        """Return the value of a key of a section: a Python value, a `Section`, MISSING, or UNCLEAR."""
         for home in section.homes:
             whole = f"{home}.{key}".strip(".")
             found = self.at(whole)
@@ -66,7 +66,7 @@ class Settings:
         return MISSING
 
     def at(self, key: str) -> Any:
-        """The value of a dotted key in the tree, MISSING, or UNCLEAR."""
+        """Return the value of a dotted key in the tree, MISSING, or UNCLEAR."""
         if key in _OF_PATHS:
             return UNCLEAR
         found = lookup(self.tree, key) if key else self.tree
@@ -74,21 +74,21 @@ class Settings:
         return UNCLEAR if found is UNDETERMINED or found == "???" else found
 
     def answer(self, name: str) -> str:
-        """The value of a key, or of a variable written `$NAME`, as stored in `consulted`."""
+        """Return the value of a key, or of a variable written `$NAME`, as stored in `consulted`."""
         if name.startswith("$"):
             return repr(self.variable(name[1:], None))
         self.at(name)
         return self.consulted.get(name, "")
 
     def variable(self, name: str, default: Any) -> Any:
-        """The value of an environment variable, `default` if it is unset, or UNCLEAR."""
+        """Return the value of an environment variable, `default` if it is unset, or UNCLEAR."""
         if name in self.withheld or _PER_PROCESS.match(name):
             return UNCLEAR
         self.consulted[f"${name}"] = repr(self.variables.get(name))
         return self.variables.get(name, default)
 
     def section_of(self, name: str, annotation: str, module: str) -> Section | None:
-        """The section that a parameter or attribute stands for, by its annotation or verl's name for it; None for any other."""
+        """Return the section that a parameter or attribute stands for, by its annotation or verl's name for it; None for any other."""
         classes = [word for word in _WORD.findall(annotation) if word not in _OPEN]
         for word in classes:
             if homes := self._by_class().get(word):
@@ -101,7 +101,7 @@ class Settings:
         return self._called(match)
 
     def _whole(self, module: str) -> Section:
-        """The section that verl names just `config`: a worker's part in a worker, the whole in a trainer."""
+        """Return the section that verl names just `config`: a worker's part in a worker, the whole in a trainer."""
         in_rollout = ".workers.rollout" in module or ".sharding_manager" in module or ".utils.vllm" in module
         return Section((ROLLOUT, _SHARED, "") if in_rollout else ("", _SHARED))
 
@@ -113,7 +113,7 @@ class Settings:
         return None
 
     def _by_class(self) -> dict[str, tuple[str, ...]]:
-        """The sections of each configuration class named by `_target_`; only the actor's and rollout's if it has any."""
+        """Return the sections of each configuration class named by `_target_`; only the actor's and rollout's if it has any."""
         if self._classes is None:
             found: dict[str, list[str]] = {}
             for key, target in _targets(self.tree, ""):
@@ -127,7 +127,7 @@ class Settings:
 
 
 def switched_on(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The optional parts of verl that keys with these values switch on."""
+    """Return the optional parts of verl that keys with these values switch on."""
     texts = [f"{key} {value}".lower() for key, value in given.items() if value and "${" not in str(value)]
     return tuple(word for word in _FEATURES if any(word in text for text in texts))
 

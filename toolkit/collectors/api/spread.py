@@ -24,7 +24,7 @@ class Spreads:
         self._taken: dict[tuple[int, str], set[str]] = {}
 
     def keywords(self, node: ast.Call, context: Context) -> tuple[list[Placed], bool]:
-        """The keywords of a call, and whether the list is certainly complete."""
+        """Return the keywords of a call, and whether the list is certainly complete."""
         found: list[Placed] = []
         all_known = True
         for keyword in node.keywords:
@@ -56,7 +56,7 @@ class Spreads:
                 yield from self.held(name, context)
 
     def held(self, name: str, context: Context) -> Iterator[Placed]:
-        """The entries of a variable bound to a dict, or to several dicts each made from the one before."""
+        """Yield the entries of a variable bound to a dict, or to several dicts each made from the one before."""
         home = context.scope.find(name)
         if home is None or any(entry.expression is None for entry in home[1]):
             return

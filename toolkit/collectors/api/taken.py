@@ -20,7 +20,7 @@ _Uses = TypeVar("_Uses", bound=ApiUses)
 
 
 def paths_taken(configuration: Configuration | Unknown) -> frozenset[str] | None:
-    """The paths that the job takes; None without a launch script, or if its configuration does not decide.
+    """Return the paths that the job takes; None without a launch script, or if its configuration does not decide.
 
     A job without a rollout section, such as supervised fine-tuning, takes none of them.
     """
@@ -43,7 +43,7 @@ def paths_taken(configuration: Configuration | Unknown) -> frozenset[str] | None
 
 
 def of_vllm(uses: _Uses, taken: frozenset[str] | None) -> _Uses:
-    """The uses on the paths that are taken, or on all paths if verl has none of those."""
+    """Return the uses on the paths that are taken, or on all paths if verl has none of those."""
     paths = _among(uses.paths, taken)
     return uses if paths == uses.paths else _on(uses, paths)
 

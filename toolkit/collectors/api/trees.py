@@ -88,7 +88,7 @@ def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
 
 
 def _suppresses(item: ast.withitem) -> bool:
-    """Whether `with suppress(...)` lets a failure pass."""
+    """Return whether `with suppress(...)` lets a failure pass."""
     call = item.context_expr
     return isinstance(call, ast.Call) and dotted(call.func).rpartition(".")[2] == "suppress"
 
@@ -182,7 +182,7 @@ def read_libraries(verl: Tree, libraries: Iterable[Tree], python: str = "") -> L
 
 
 def _found(reached: dict[str, Reach], reading: _Reading) -> Iterator[ApiUse]:
-    """Every use in the modules that the paths run or may load later.
+    """Yield every use in the modules that the paths run or may load later.
 
     Names that verl itself sets do not count as missing.
     """
@@ -218,7 +218,7 @@ def _inside(library: Tree, found: list[ApiUse], beside: Iterable[Tree]) -> Itera
 
 
 def _package(use: ApiUse) -> str:
-    """The top-level package that is used."""
+    """Return the top-level package that is used."""
     return re.split("[.:]", use.name, maxsplit=1)[0]
 
 
@@ -239,7 +239,7 @@ def _answer(
 
 
 def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
-    """The modules of verl that are unreadable or missing, each once, with the paths that fail as a result."""
+    """Yield the modules of verl that are unreadable or missing, each once, with the paths that fail as a result."""
     loaded = {
         name: tuple(path for path in reached if name in reached[path].modules)
         for name in sorted({name for part in reached.values() for name in part.modules})
@@ -255,7 +255,7 @@ def _unread(reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]
 def _unbound(
     module: str, paths: tuple[str, ...], reached: Mapping[str, Reach], reading: _Reading
 ) -> Iterator[Unread]:
-    """The names that a module imports from other modules of verl that do not bind them."""
+    """Yield the names that a module imports from other modules of verl that do not bind them."""
     uses = reading.uses(module)
     for entry in uses.imports if uses is not None else ():
         run = tuple(
@@ -269,7 +269,7 @@ def _unbound(
 
 
 def _unread_of(library: Tree, reached: Mapping[str, Reach], reading: _Reading) -> Iterator[Unread]:
-    """The unreadable modules of a library, each once, with the paths that import them."""
+    """Yield the unreadable modules of a library, each once, with the paths that import them."""
     blamed: dict[str, tuple[Unread, set[str]]] = {}
     for name, (file, why) in sorted(reading.sources.unread.items()):
         if reading.libraries[library.module].own_name(name) == name:
@@ -325,7 +325,7 @@ class _Reading:
         return found if isinstance(found, str) else "fsdp"
 
     def rollouts(self, library: str) -> dict[str, tuple[str, ...]] | Unknown:
-        """The modules with which the paths of this library's rollout begin. Absent if verl has no such rollout."""
+        """Return the modules with which the paths of this library's rollout begin. Absent if verl has no such rollout."""
         begin = rollout_entries(
             self.verl, self.tree, lambda name: self.imported_at(name) is not None, library, self.strategy
         )
@@ -340,7 +340,7 @@ class _Reading:
         return parsed[0] if parsed else None
 
     def uses(self, name: str) -> Uses | None:
-        """The uses of a verl module, read once. If it mentions no library, only its imports are read."""
+        """Return the uses of a verl module, read once. If it mentions no library, only its imports are read."""
         if name not in self.read:
             parsed, file = self._parsed(name), self.verl.locate(name)
             if parsed is None or file is None:
@@ -409,7 +409,7 @@ class _Reading:
         return (tree, source) if isinstance(tree, ast.Module) and isinstance(source, bytes) else None
 
     def described(self, file: ModuleFile, why: Unreadable) -> Unread:
-        """The description of an unreadable file. Its syntax may be newer than the doctor's Python."""
+        """Return the description of an unreadable file. Its syntax may be newer than the doctor's Python."""
         kind: Literal["syntax", "file", "reader"] = "syntax"
         if why.by == "file":
             kind = "file"
@@ -458,7 +458,7 @@ class _Reading:
         return private or self.is_unbound(star, name, stars - 1)
 
     def lacks(self, name: str) -> Unread | None:
-        """The place where verl imports or registers a missing module of its own; None for any other."""
+        """Return the place where verl imports or registers a missing module of its own; None for any other."""
         above = name.rpartition(".")[0]
         if not self._is_missing(name) or may_be_built(name.rpartition(".")[2]) or self._is_missing(above):
             return None
@@ -475,7 +475,7 @@ class _Reading:
         return self.verl.own_name(name) == name and self.verl.locate(name) is None
 
     def imported_at(self, name: str) -> Unread | None:
-        """The place where any module of verl imports a missing module or something below it, searched in all files."""
+        """Return the place where any module of verl imports a missing module or something below it, searched in all files."""
         for path in self.verl.files():
             source, own = read(path), self.verl.name_of(path)
             if isinstance(source, Unreadable) or not own or name.rpartition(".")[2].encode() not in source:
@@ -504,7 +504,7 @@ class _Reading:
 
 
 def _moved_name(use: ApiUse, library: SourceTree) -> str:
-    """The name to look for elsewhere: the imported name, or an attribute of a module."""
+    """Return the name to look for elsewhere: the imported name, or an attribute of a module."""
     if use.kind == "import":
         return use.name.rpartition(":")[2] if ":" in use.name else ""
     owner, _, name = use.name.rpartition(".")
@@ -520,7 +520,7 @@ def _stars(tree: ast.Module, file: ModuleFile) -> Iterator[str]:
 
 
 def _optional(reached: Iterable[Reach], reading: _Reading) -> set[str]:
-    """The modules on the paths, and those they may import later or conditionally."""
+    """Return the modules on the paths, and those they may import later or conditionally."""
     on_paths = {module for part in reached for module in part.modules}
     found: set[str] = set()
     waiting = sorted(on_paths)
@@ -536,7 +536,7 @@ def _optional(reached: Iterable[Reach], reading: _Reading) -> set[str]:
 
 
 def _importing(modules: Iterable[Uses], name: str) -> Iterator[Unread]:
-    """The places that import a module or something below it, as evidence that verl needs it."""
+    """Yield the places that import a module or something below it, as evidence that verl needs it."""
     for uses in modules:
         for entry in sorted(uses.imports, key=lambda entry: entry.conditional):
             if entry.module == name or entry.module.startswith(f"{name}."):
@@ -545,7 +545,7 @@ def _importing(modules: Iterable[Uses], name: str) -> Iterator[Unread]:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The first two numbers of a Python version."""
+    """Return the first two numbers of a Python version."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 

@@ -105,16 +105,16 @@ class Context:
     narrowed: frozenset[str] = frozenset()
 
     def settled(self, test: ast.expr, verdict: Verdict) -> Context:
-        """The context below a condition that the trees decide: what verl raises there is meant for this release."""
+        """Return the context below a condition that the trees decide: what verl raises there is meant for this release."""
         condition = text_of(test) if verdict.probe and rules_out(test) else ""
         return replace(self, ruled_out=condition) if condition else self
 
     def noted(self, condition: str) -> Context:
-        """The context below one more condition."""
+        """Return the context below one more condition."""
         return replace(self, when=(*self.when, condition))
 
     def under(self, test: ast.expr, reader: Reader) -> Context:
-        """The context below a condition, as far as the trees do not decide it."""
+        """Return the context below a condition, as far as the trees do not decide it."""
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             context = self
             for part in test.values:

@@ -123,10 +123,10 @@ class LibraryUses:
 
 
 def rollouts(uses: VllmUses) -> tuple[str, ...]:
-    """The rollout paths that this verl has, which rules about rollouts judge."""
+    """Return the rollout paths that this verl has, which rules about rollouts judge."""
     return uses.paths
 
 
 def every_path(uses: LibraryUses) -> tuple[str, ...]:
-    """The trainer and the rollout paths that this verl has."""
+    """Return the trainer and the rollout paths that this verl has."""
     return uses.paths

@@ -117,7 +117,7 @@ class Scope:
         self.names.setdefault(name, []).append(entry)
 
     def find(self, name: str) -> tuple[Scope, list[Entry]] | None:
-        """The innermost scope that binds the name."""
+        """Return the innermost scope that binds the name."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -145,7 +145,7 @@ NOT_LOOKED_AT: Final = Surroundings(None)
 
 
 def describe(value: Value) -> str:
-    """The dotted name of an object, or of the class of an instance."""
+    """Return the dotted name of an object, or of the class of an instance."""
     match value:
         case Instance(of=kind):
             return kind.dotted

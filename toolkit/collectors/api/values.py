@@ -81,7 +81,7 @@ class Reader:
         self._known: dict[tuple[int, int, bool], tuple[ast.expr, Scope, Value]] = {}
 
     def is_watched(self, value: Value) -> bool:
-        """Whether the value belongs to one of the examined packages."""
+        """Return whether the value belongs to one of the examined packages."""
         match value:
             case Instance(of=kind) | Bound(owner=kind):
                 return kind.module.partition(".")[0] in self.versions
@@ -90,7 +90,7 @@ class Reader:
         return False
 
     def value(self, node: ast.expr | None, scope: Scope, *, awaited: bool = False) -> Value:
-        """The value of the expression. Expressions that depend on themselves or are nested too deeply are unknown."""
+        """Return the value of the expression. Expressions that depend on themselves or are nested too deeply are unknown."""
         if node is None or len(self._active) > _DEEPEST:
             return None
         if id(node) in self._active:
@@ -135,14 +135,14 @@ class Reader:
         return None
 
     def _part(self, node: ast.expr, scope: Scope) -> Value:
-        """The value of an f-string's part that is plain text."""
+        """Return the value of an f-string's part that is plain text."""
         match node:
             case ast.FormattedValue(value=inner, conversion=-1, format_spec=None):
                 return self.value(inner, scope)
         return self.value(node, scope)
 
     def words(self, node: ast.expr, scope: Scope) -> str:
-        """The string that an expression evaluates to: in an f-string, known values are filled in, others stay as names."""
+        """Return the string that an expression evaluates to: in an f-string, known values are filled in, others stay as names."""
         match node:
             case ast.Constant(value=str(text)):
                 return text
@@ -164,7 +164,7 @@ class Reader:
         return _agreed(self._ways(entries, home))
 
     def _ways(self, entries: Iterable[Entry], home: Scope) -> Iterator[Value]:
-        """The values of a name's bindings. `x = f(x)` is left out where it is met within itself."""
+        """Yield the values of a name's bindings. `x = f(x)` is left out where it is met within itself."""
         for entry in entries:
             before, self._circular = self._circular, False
             value = self.entry(entry, home)
@@ -173,7 +173,7 @@ class Reader:
                 yield value
 
     def entry(self, entry: Entry, scope: Scope) -> Value:
-        """The value of a single binding of a name."""
+        """Return the value of a single binding of a name."""
         if entry.answer is not None:
             found = _thing(entry.answer())
             holds_version = "version" in entry.origin[1].lower()
@@ -194,7 +194,7 @@ class Reader:
         return Instance(found) if found else None
 
     def read(self, owner: Value, name: str) -> Value:
-        """The value of `owner.name`."""
+        """Return the value of `owner.name`."""
         match owner:
             case Module(name=package) if name == "__version__" and self.versions.get(package):
                 return self.versions[package]
@@ -219,12 +219,12 @@ class Reader:
         return None
 
     def class_of(self, local: LocalClass) -> Class | None:
-        """The `Class` for a class of the examined module, if it is defined at the module's top level."""
+        """Return the `Class` for a class of the examined module, if it is defined at the module's top level."""
         found = _thing(self.sources.member(self.module, local.node.name))
         return found if isinstance(found, Class) and found.line == local.node.lineno else None
 
     def bound(self, node: ast.AST) -> frozenset[str]:
-        """The names that a statement, or one nested in it, binds in its own scope."""
+        """Return the names that a statement, or one nested in it, binds in its own scope."""
         if id(node) not in self._bound:
             names: set[str] = set()
             match node:
@@ -244,12 +244,12 @@ class Reader:
         return self._bound[id(node)]
 
     def bases_of(self, kind: Class) -> list[Class] | None:
-        """The classes that a class extends, including itself; None if one of them is unknown."""
+        """Return the classes that a class extends, including itself; None if one of them is unknown."""
         parts = list(mro(self.sources, kind))
         return None if None in parts else [part for part in parts if isinstance(part, Class)]
 
     def _inherited(self, local: LocalClass, name: str) -> Value:
-        """The value of `self.name` if it is inherited from a class of another package."""
+        """Return the value of `self.name` if it is inherited from a class of another package."""
         own = self.class_of(local)
         for part in mro(self.sources, own) if own is not None else ():
             if part is None:
@@ -260,7 +260,7 @@ class Reader:
         return None
 
     def _super(self, scope: Scope) -> Value:
-        """The value of `super()`: an instance of the next class, if that is known."""
+        """Return the value of `super()`: an instance of the next class, if that is known."""
         inner: Scope | None = scope
         while inner is not None:
             for entries in inner.names.values():
@@ -291,7 +291,7 @@ class Reader:
         return None
 
     def _stored(self, local: LocalClass, name: str, seen: set[int]) -> Value:
-        """The type of `self.name`: all assignments in the class and in its bases in this module must agree."""
+        """Return the type of `self.name`: all assignments in the class and in its bases in this module must agree."""
         if id(local) in seen:
             return None
         seen.add(id(local))
@@ -345,7 +345,7 @@ class Reader:
         return None
 
     def module_named(self, node: ast.Call, scope: Scope) -> str | None:
-        """The module that `importlib.import_module("package.module")` or `__import__` imports, None for any other call."""
+        """Return the module that `importlib.import_module("package.module")` or `__import__` imports, None for any other call."""
         callee = self.value(node.func, scope)
         by_function = isinstance(callee, External) and callee.dotted == "importlib.import_module"
         if (by_function and len(node.args) == 1) or (_is_built_in(node, scope) and node.args):
@@ -359,7 +359,7 @@ class Reader:
         return self.instance_of(function.returns, self.sources.module(function.module), owner)
 
     def _version_of(self, name: str, node: ast.Call, scope: Scope) -> Value:
-        """The value of `get_version("vllm")`, a helper that verl defines in several modules."""
+        """Return the value of `get_version("vllm")`, a helper that verl defines in several modules."""
         if name == "get_version" and len(node.args) == 1:
             return self._version(self.value(node.args[0], scope))
         return None
@@ -385,14 +385,14 @@ class Reader:
         return None
 
     def _field_names(self, node: ast.SetComp | ast.ListComp | ast.GeneratorExp, scope: Scope) -> Value:
-        """The value of `{field.name for field in dataclasses.fields(Class)}`."""
+        """Return the value of `{field.name for field in dataclasses.fields(Class)}`."""
         if len(node.generators) != 1 or not dotted(node.elt).endswith(".name"):
             return None
         inner = self.value(node.generators[0].iter, scope)
         return inner if isinstance(inner, Probe) else None
 
     def parameters(self, callee: Value) -> Probe | None:
-        """The parameter names that `inspect.signature(callee)` would show."""
+        """Return the parameter names that `inspect.signature(callee)` would show."""
         found = signature_of_call(self.sources, callee)
         if found is None:
             return None
@@ -408,14 +408,14 @@ class Reader:
 
 
 def _numbers(pattern: Value, text: Value) -> Found | None:
-    """The result of a search in a version. The pattern is not run: it comes from the examined sources."""
+    """Return the result of a search in a version. The pattern is not run: it comes from the examined sources."""
     if isinstance(pattern, str) and isinstance(text, str) and _TAKES_NUMBERS.match(pattern):
         return Found(text)
     return None
 
 
 def signature_of_call(sources: Sources, callee: Value) -> tuple[Signature, str] | None:
-    """The signature of this value when called, and the file that defines it."""
+    """Return the signature of this value when called, and the file that defines it."""
     match callee:
         case Class():
             return constructor(sources, callee)
@@ -431,7 +431,7 @@ def signature_of_call(sources: Sources, callee: Value) -> tuple[Signature, str] 
 def import_entries(
     node: ast.Import | ast.ImportFrom, reader: Reader, package: str
 ) -> Iterator[tuple[str, Entry]]:
-    """The names that an import statement binds."""
+    """Yield the names that an import statement binds."""
     sources = reader.sources
     if isinstance(node, ast.Import):
         for alias in node.names:
@@ -446,7 +446,7 @@ def import_entries(
 
 
 def annotation_text(node: ast.expr | None) -> str:
-    """The text of an annotation, "" if there is none."""
+    """Return the text of an annotation, "" if there is none."""
     return "" if node is None else text_of(node, 400)
 
 
@@ -466,7 +466,7 @@ def _thing(answer: Answer | None) -> Value:
 
 
 def _agreed(values: Iterable[Value]) -> Value:
-    """The value on which all bindings of a name agree. Bindings to names that do not exist here are ignored."""
+    """Return the value on which all bindings of a name agree. Bindings to names that do not exist here are ignored."""
     agreed: Value = None
     for value in values:
         if value is None:
@@ -479,13 +479,13 @@ def _agreed(values: Iterable[Value]) -> Value:
 
 
 def _joined(parts: list[Value]) -> str | None:
-    """The concatenation of strings, None if one of them is unknown."""
+    """Return the concatenation of strings, None if one of them is unknown."""
     texts = [part for part in parts if isinstance(part, str)]
     return "".join(texts) if len(texts) == len(parts) else None
 
 
 def _is_built_in(node: ast.Call, scope: Scope) -> bool:
-    """Whether a call is Python's built-in `__import__`."""
+    """Return whether a call is Python's built-in `__import__`."""
     return (
         isinstance(node.func, ast.Name) and node.func.id == "__import__" and scope.find("__import__") is None
     )

@@ -41,7 +41,7 @@ class ElfMemory:
         return self.folder / "elf.json"
 
     def header(self, path: str) -> Header:
-        """The contents of the file's dynamic section."""
+        """Return the contents of the file's dynamic section."""
         if path not in self._headers:
             key = f"header {self._key(path)}"
             header = _restored(self._get(key))
@@ -54,7 +54,7 @@ class ElfMemory:
         return self._headers[path]
 
     def recall(self, about: str, paths: Iterable[str], restore: Callable[[Any], T]) -> T | None:
-        """The stored result about these files, in this order, if they are unchanged; otherwise None.
+        """Return the stored result about these files, in this order, if they are unchanged; otherwise None.
 
         `restore` rebuilds it from JSON, which may be damaged: if it raises, nothing is known.
         """
@@ -78,7 +78,7 @@ class ElfMemory:
         return self._new.get(key, self._known.get(key))
 
     def _key(self, path: str) -> str:
-        """The file itself and its state, see `Seen.key`; a missing file is a state too."""
+        """Return the file itself and its state, see `Seen.key`; a missing file is a state too."""
         if path not in self._keys:
             seen = look(path)
             self._keys[path] = seen.key if seen else f"none {path}"

@@ -35,7 +35,7 @@ _LIBRARIES = ("torch", "torch_cpu", "torch_cuda", "c10", "c10_cuda", "torch_pyth
 
 
 def start_process(loader: Loader, memory: ElfMemory, sys_path: Iterable[str]) -> Process:
-    """The interpreter alone, with the folders where torch searches for CUDA libraries that the loader does not find."""
+    """Return a process with the interpreter alone, and the folders where torch searches for CUDA libraries that the loader does not find."""
     process = Process(loader, memory, fallback=tuple(_nvidia_folders(sys_path)))
     closure = process.load(loader.program.path)
     process.everybody += [*closure.paths, loader.header.interpreter]
@@ -55,7 +55,7 @@ def load_torch(process: Process, folder: str) -> tuple[str, ...]:
 
 
 def _nvidia_folders(sys_path: Iterable[str]) -> list[str]:
-    """The folders of `_preload_cuda_deps` in torch/__init__.py."""
+    """Return the folders of `_preload_cuda_deps` in torch/__init__.py."""
     folders: list[str] = []
     for site in sys_path:
         try:
@@ -154,7 +154,7 @@ class _Survey:
         return Extensions(tuple(self._in_words(self._with_variants(found))), len(self._files))
 
     def _concerns(self, path: str, distribution: Distribution) -> bool:
-        """Whether a process of this interpreter may load a file.
+        """Return whether a process of this interpreter may load a file.
 
         Of NVIDIA's wheels only what torch loads counts; the rest are plug-ins.
         """
@@ -306,7 +306,7 @@ class _Survey:
             yield replace(extension, missing_symbols=symbols)
 
     def _similar(self, name: str) -> tuple[str, ...]:
-        """The symbols that torch's own libraries export under the same name."""
+        """Return the symbols that torch's own libraries export under the same name."""
         prefix = qualified_prefix(name)
         own = [path for path in self._torch if _OF_TORCH.search(path)]
         if not prefix or not own:
@@ -324,12 +324,12 @@ class _Survey:
 
 
 def _family(name: str) -> str:
-    """The name shared by distributions of one project: transformer-engine-cu12 and transformer-engine-torch."""
+    """Return the name shared by distributions of one project: transformer-engine-cu12 and transformer-engine-torch."""
     return "-".join(name.split("-")[:2])
 
 
 def _expected_of(symbol: Undefined, libraries: Iterable[str]) -> str:
-    """The CUDA library to which a function seems to belong: `ncclCommInitRank` to libnccl, `cudaMalloc` to libcudart."""
+    """Return the CUDA library to which a function seems to belong: `ncclCommInitRank` to libnccl, `cudaMalloc` to libcudart."""
     plain = symbol.name.lstrip("_").lower()
     for path in libraries:
         name = os.path.basename(path)  # noqa: PTH119 - a name, no path
@@ -347,7 +347,7 @@ def _without_variant(path: str) -> str:
 
 
 def _built_for(distribution: Distribution) -> str:
-    """The torch that a package was built for: pinned as a requirement, or named in the local part of its version."""
+    """Return the torch that a package was built for: pinned as a requirement, or named in the local part of its version."""
     local = _LOCAL_TORCH.search(distribution.version.partition("+")[2])
     pins = (
         _PINNED_TORCH.match(requirement)
@@ -358,13 +358,13 @@ def _built_for(distribution: Distribution) -> str:
 
 
 def _named_torch(path: str) -> str:
-    """The torch version in a file's name, in a package that has one file per version."""
+    """Return the torch version in a file's name, in a package that has one file per version."""
     found = _TORCH_IN_NAME.search(os.path.basename(path))  # noqa: PTH119 - a name, no path
     return f"{found[1]}.{found[2]}" if found else ""
 
 
 def _time_of(distribution: Distribution) -> float:
-    """The installation time, in seconds since the epoch; 0 if unknown."""
+    """Return the installation time, in seconds since the epoch; 0 if unknown."""
     try:
         return os.stat(f"{distribution.location}/RECORD").st_mtime  # noqa: PTH116
     except OSError:

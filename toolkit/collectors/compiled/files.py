@@ -56,7 +56,7 @@ def stray_modules(
 
 
 def _found(distribution: Distribution) -> Iterator[str]:
-    """The files next to the sources of an editable installation, or in the packages of one without RECORD."""
+    """Yield the files next to the sources of an editable installation, or in the packages of one without RECORD."""
     source = _source(distribution)
     if source:
         roots = [Path(source)]
@@ -70,7 +70,7 @@ def _found(distribution: Distribution) -> Iterator[str]:
 
 
 def _source(distribution: Distribution) -> str:
-    """The source folder of an editable installation, "" if not recorded (PEP 610)."""
+    """Return the source folder of an editable installation, "" if not recorded (PEP 610)."""
     try:
         url = urlsplit(json.loads(_text(f"{distribution.location}/direct_url.json", _LARGEST_LIST))["url"])
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -51,7 +51,7 @@ class Process:
         return closure
 
     def closure(self, path: str, loaded: dict[str, str] | None = None) -> Closure:
-        """The libraries that would be loaded with a library, by a process that has loaded the same as this one."""
+        """Return the libraries that would be loaded with a library, by a process that has loaded the same as this one."""
         known = dict(self.loaded if loaded is None else loaded)
         self._enter(known, path)
         paths, missing = [path], []
@@ -76,7 +76,7 @@ class Process:
         return Closure(tuple(paths), tuple(missing))
 
     def unresolved(self, path: str, closure: Closure, more: Iterable[str] = ()) -> tuple[Undefined, ...]:
-        """The symbols that a library requires and that neither its closure nor the global scope exports.
+        """Return the symbols that a library requires and that neither its closure nor the global scope exports.
 
         `more` are further libraries that may or may not be loaded by then: what they export is not missing.
         """

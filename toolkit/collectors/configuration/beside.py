@@ -12,7 +12,7 @@ _MOST = 500  # names of a folder that are compared
 
 
 def beside(path: Path, folders: Iterable[Path]) -> str:
-    """The only file of the same name in these folders, or of a similar name in the path's own folder; "" if there is none."""
+    """Return the only file of the same name in these folders, or of a similar name in the path's own folder; "" if there is none."""
     here = {str(folder / path.name) for folder in folders if os.path.isfile(folder / path.name)} - {str(path)}
     if here:
         return here.pop() if len(here) == 1 else ""
@@ -22,7 +22,7 @@ def beside(path: Path, folders: Iterable[Path]) -> str:
 
 
 def model_beside(folder: Path) -> str:
-    """The only model below a folder that holds none itself, or of a similar name next to a missing one; "" if there is none."""
+    """Return the only model below a folder that holds none itself, or of a similar name next to a missing one; "" if there is none."""
     if os.path.isdir(folder):
         models = [*_models(folder), *_models(folder / "snapshots")]  # the layout of the hub's cache
         return str(models[0]) if len(models) == 1 else ""
@@ -32,7 +32,7 @@ def model_beside(folder: Path) -> str:
 
 
 def _models(folder: Path) -> list[Path]:
-    """The folders in a folder that hold a model's configuration; none if it has too many entries to compare."""
+    """Return the folders in a folder that hold a model's configuration; none if it has too many entries to compare."""
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 - names alone
     except OSError:
@@ -42,7 +42,7 @@ def _models(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path, suffix: str) -> list[str]:
-    """The files of a folder with this suffix; none if it has too many entries to compare."""
+    """Return the files of a folder with this suffix; none if it has too many entries to compare."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.name.endswith(suffix) and entry.is_file()]

@@ -103,7 +103,7 @@ class Configuration:
         return f"{why} ({PurePath(word.path).name}:{word.line})"
 
     def get(self, key: str) -> Any:
-        """The value of a dotted key with interpolations resolved, `MISSING` or `UNDETERMINED`."""
+        """Return the value of a dotted key with interpolations resolved, `MISSING` or `UNDETERMINED`."""
         return lookup(self.after, key)
 
     def default(self, key: str) -> Any:
@@ -111,16 +111,16 @@ class Configuration:
         return lookup(self.before, key)
 
     def number(self, key: str) -> int | float | None:
-        """The value if it is a number."""
+        """Return the value if it is a number."""
         value = self.get(key)
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
     def has(self, key: str) -> bool:
-        """Whether verl's tree has this key."""
+        """Return whether verl's tree has this key."""
         return lookup(self.before, key) is not MISSING
 
     def override_of(self, key: str) -> OverrideWord | None:
-        """The word that set a key; None if it has verl's default."""
+        """Return the word that set a key; None if it has verl's default."""
         return next(
             (
                 override

@@ -81,7 +81,7 @@ def demands(trees: VerlTrees) -> Demands:
 
 
 def _is_frozen(path: Path) -> bool:
-    """Whether the rollout's configuration does not allow changing `max_num_batched_tokens`, as verl then tries to."""
+    """Return whether the rollout's configuration does not allow changing `max_num_batched_tokens`, as verl then tries to."""
     source = read(path)
     match = _CHANGEABLE.search(source) if isinstance(source, bytes) else None
     return match is not None and _TOKENS not in match[1]

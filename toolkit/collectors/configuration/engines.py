@@ -83,7 +83,7 @@ def _is_there(module: str, interpreter: Interpreter) -> bool:
 
 
 def _imports(place: Path, module: str) -> Iterator[str]:
-    """The places where verl imports the module at the start of a line, as "path:line"."""
+    """Yield the places where verl imports the module at the start of a line, as "path:line"."""
     statement = re.compile(rb"^\s*(?:from|import) " + re.escape(module.encode()) + rb"\b", re.MULTILINE)
     for path in sorted(place.glob("*.py")) if place.suffix != ".py" else [place]:
         content = read(path)

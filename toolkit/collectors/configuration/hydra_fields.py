@@ -21,7 +21,7 @@ _NEWLINE = b"\n"
 
 
 def refused_keys(configuration: Configuration, folder: Path, module: str) -> Iterator[Refused]:
-    """The appended keys that a class does not accept, in the tree in `folder`, whose import name is `module`."""
+    """Yield the appended keys that a class does not accept, in the tree in `folder`, whose import name is `module`."""
     tree = SourceTree(folder, module, "verl")
     found = list(_refused(configuration, Sources([tree])))
     made = list(_made(tree)) if found else []
@@ -32,7 +32,7 @@ def refused_keys(configuration: Configuration, folder: Path, module: str) -> Ite
 
 
 def _made(tree: SourceTree) -> Iterator[tuple[str, str]]:
-    """The sections that verl converts to objects: the last part of a section's name, and the place."""
+    """Yield the sections that verl converts to objects: the last part of a section's name, and the place."""
     for path in tree.files():
         source = read(path)
         if isinstance(source, bytes):
@@ -41,7 +41,7 @@ def _made(tree: SourceTree) -> Iterator[tuple[str, str]]:
 
 
 def _concerns(name: str, section: str) -> bool:
-    """Whether an object made of `name` contains the section: everything below it is converted with it."""
+    """Return whether an object made of `name` contains the section: everything below it is converted with it."""
     return f".{name}." in f".{section}."
 
 
@@ -62,7 +62,7 @@ def _refused(there: Configuration, sources: Sources) -> Iterator[Refused]:
 
 
 def _fields(owner: Class, sources: Sources, depth: int = 0) -> frozenset[str] | None:
-    """The fields of a dataclass and its bases; None if they are unknown."""
+    """Return the fields of a dataclass and its bases; None if they are unknown."""
     if depth > _DEEPEST or owner.open or not any("dataclass" in decorator for decorator in owner.decorators):
         return None
     names = {name for name, member in owner.members.items() if isinstance(member, Attribute) and member.field}
@@ -80,7 +80,7 @@ def _fields(owner: Class, sources: Sources, depth: int = 0) -> frozenset[str] | 
 
 
 def _section(key: str, there: Configuration) -> tuple[str, str]:
-    """The innermost existing section of verl's tree around a key, and what is new in it; empty if the key exists."""
+    """Return the innermost existing section of verl's tree around a key, and what is new in it; empty if the key exists."""
     steps = key.split(".")
     for end in range(len(steps) - 1, 0, -1):
         section = ".".join(steps[:end])

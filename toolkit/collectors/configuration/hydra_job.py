@@ -90,7 +90,7 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
 
 
 def _options(folders: Iterable[Path], missing: str) -> list[str]:
-    """The available options of the group to which a missing file would belong."""
+    """Return the available options of the group to which a missing file would belong."""
     group = missing.rpartition("/")[0]
     found = (file.stem for folder in folders for file in (folder / group).glob("*.yaml"))
     return sorted(set(found)) if group else []
@@ -128,7 +128,7 @@ def _with(
 
 
 def _without_secrets(tree: Any, key: str = "") -> Any:
-    """The tree with possible secrets replaced: the user's own files may hold a tracker's key."""
+    """Return the tree with possible secrets replaced: the user's own files may hold a tracker's key."""
     if isinstance(tree, Mapping):
         return {
             name: _without_secrets(inner, f"{key}.{name}" if key else str(name))
@@ -142,7 +142,7 @@ def _without_secrets(tree: Any, key: str = "") -> Any:
 
 
 def _more(sources: Sources, name: str, words: Sequence[OverrideWord], verl: Path, cwd: Path) -> list[Path]:
-    """The folders that `hydra.searchpath` adds, in the primary file or on the command line."""
+    """Return the folders that `hydra.searchpath` adds, in the primary file or on the command line."""
     primary = sources.load(name)
     entries = (
         lookup(primary.content, "hydra.searchpath")
@@ -157,7 +157,7 @@ def _more(sources: Sources, name: str, words: Sequence[OverrideWord], verl: Path
 
 
 def _read(options: Options) -> tuple[list[OverrideWord], list[Override | None]]:
-    """Each word as an override. None in the second list: it must not be applied."""
+    """Return each word as an override. None in the second list: it must not be applied."""
     read: list[OverrideWord] = []
     overrides: list[Override | None] = []
     for word in options.overrides:

@@ -58,7 +58,7 @@ class NotDetermined(Exception):  # noqa: N818 - it is an answer
 
 
 def program_file(module: str, folders: Iterable[Path], verl: Path) -> Path | None:
-    """The source of a module ("verl.trainer.main_ppo") or script.
+    """Return the source of a module ("verl.trainer.main_ppo") or script.
 
     `verl` is the package folder that `import verl` loads.
     """
@@ -176,7 +176,7 @@ def _with(options: Options, name: str, value: str) -> Options:
 
 
 def folders_of(decorator: Decorator, options: Options, verl: Path, cwd: Path) -> list[Path]:
-    """The folders that Hydra searches, in order. Raises NotDetermined if the program names none."""
+    """Return the folders that Hydra searches, in order. Raises NotDetermined if the program names none."""
     named = options.path if options.path is not None else decorator.config_path
     folders = [] if named is None else [_folder(named, decorator.file.parent, verl)]
     if options.extra is not None:
@@ -187,7 +187,7 @@ def folders_of(decorator: Decorator, options: Options, verl: Path, cwd: Path) ->
 
 
 def search_path(entries: Iterable[str], verl: Path, cwd: Path) -> list[Path]:
-    """The folders that `hydra.searchpath` refers to."""
+    """Return the folders that `hydra.searchpath` refers to."""
     return [_folder(entry, cwd, verl) for entry in entries]
 
 

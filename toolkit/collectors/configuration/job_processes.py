@@ -60,7 +60,7 @@ def job_processes(
 
 
 def _options(path: Path) -> Iterator[tuple[str, bool]]:
-    """The names of torchrun's options, and whether each is a flag."""
+    """Yield the names of torchrun's options, and whether each is a flag."""
     source = read(path)
     tree = parse(source, path) if isinstance(source, bytes) else None
     for node in walk(tree) if isinstance(tree, ast.Module) else ():

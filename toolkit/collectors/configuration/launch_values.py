@@ -54,7 +54,7 @@ class LaunchValues:
     configuration: Configuration | None = None
 
     def get(self, key: str) -> Given | None:
-        """The value given to a dotted key; None if nothing is known of it."""
+        """Return the value given to a dotted key; None if nothing is known of it."""
         if key in self.words or self.configuration is None:
             return self.words.get(key)
         value = self.configuration.get(key)
@@ -83,7 +83,7 @@ def launch_values(launch: Launch | Unknown, configuration: Configuration | Unkno
 
 
 def given(values: LaunchValues, *keys: str) -> Given | None:
-    """The first of these keys that is set to something other than null, even if the value is unknown."""
+    """Return the first of these keys that is set to something other than null, even if the value is unknown."""
     for key in keys:
         entry = values.get(key)
         if entry is not None and (not entry.known or entry.text):
@@ -92,6 +92,6 @@ def given(values: LaunchValues, *keys: str) -> Given | None:
 
 
 def text_of(values: LaunchValues, *keys: str) -> str:
-    """The value of the first of these keys that is set, as text; empty if none is set, or it is unknown."""
+    """Return the value of the first of these keys that is set, as text; empty if none is set, or it is unknown."""
     entry = given(values, *keys)
     return entry.text if entry is not None else ""

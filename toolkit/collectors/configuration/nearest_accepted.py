@@ -95,7 +95,7 @@ def _divisors(number: int) -> Iterator[int]:
 
 
 def _names(read_from: str) -> list[str]:
-    """The string constants of the function that raised."""
+    """Return the string constants of the function that raised."""
     path, _, line = read_from.rpartition(":")
     source = read(Path(path))
     tree = parse(source, Path(path)) if isinstance(source, bytes) else None
@@ -113,7 +113,7 @@ def _names(read_from: str) -> list[str]:
 
 
 def _with(there: Configuration, key: str, value: Any) -> Configuration:
-    """The configuration with another value for a key."""
+    """Return the configuration with another value for a key."""
     after = copied(there.after)
     *above, last = key.split(".")
     section = after

@@ -142,7 +142,7 @@ def _no_score(value: ast.expr | None) -> str:
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function without those of nested functions."""
+    """Yield the nodes of a function without those of nested functions."""
     waiting = list(ast.iter_child_nodes(function))
     for node in waiting:
         yield node
@@ -151,7 +151,7 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_tool(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether `function_tool` decorates a function without passing a schema."""
+    """Return whether `function_tool` decorates a function without passing a schema."""
     for mark in node.decorator_list:
         call = mark if isinstance(mark, ast.Call) else None
         name = dotted(call.func if call else mark).rpartition(".")[2]
@@ -198,7 +198,7 @@ def _tree(path: Path) -> ast.Module | None:
 
 
 def yaml_of(path: Path) -> Any:
-    """The contents of a YAML file; None if it cannot be read, and a string if it is not valid YAML."""
+    """Return the contents of a YAML file; None if it cannot be read, and a string if it is not valid YAML."""
     import yaml  # noqa: PLC0415 - only where a job names such a file
 
     source = read(path)

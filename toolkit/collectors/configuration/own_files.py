@@ -84,7 +84,7 @@ def own_files(
 
 
 def _is_older(version: str) -> bool:
-    """Whether this Python supports all the syntax of the job's Python."""
+    """Return whether this Python supports all the syntax of the job's Python."""
     steps = version.split(".")
     return all(step.isdigit() for step in steps[:2]) and tuple(map(int, steps[:2])) <= sys.version_info[:2]
 
@@ -112,7 +112,7 @@ def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
 
 
 def _meant(there: Configuration, key: str, path: Path, cwd: Path) -> tuple[str, str]:
-    """The nearby file that may have been meant, and the key under which it belongs if that is another."""
+    """Return the nearby file that may have been meant, and the key under which it belongs if that is another."""
     near = beside(path, (cwd,))
     other, suffix = _OTHER_KIND.get(key, ("", ""))
     twin = path.with_suffix(suffix) if suffix else path
@@ -181,7 +181,7 @@ def _data_set(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFil
 
 
 def _path(there: Configuration, key: str, cwd: Path, *, here: bool) -> Path | None:
-    """The requested path; None if there is none, or it depends on another folder or machine."""
+    """Return the requested path; None if there is none, or it depends on another folder or machine."""
     value = there.get(key)
     if not isinstance(value, str) or not value or "://" in value or "${" in value:
         return None
@@ -189,7 +189,7 @@ def _path(there: Configuration, key: str, cwd: Path, *, here: bool) -> Path | No
 
 
 def _parsed(path: Path) -> ast.Module | str | None:
-    """The syntax tree of a file, the parser's message, or None if it cannot be read."""
+    """Return the syntax tree of a file, the parser's message, or None if it cannot be read."""
     content = read(path)
     if isinstance(content, Unreadable):
         return None

@@ -67,7 +67,7 @@ def read_registries(
     interpreter: Interpreter | Unknown,
     launch: Launch | Unknown,
 ) -> VerlRegistries:
-    """Every registry of the tree in `folder` that can be enumerated."""
+    """Return every registry of the tree in `folder` that can be enumerated."""
     tree = Path(folder)
     found: dict[str, Registry | None] = {
         ROLLOUT: _rollouts(tree),
@@ -110,7 +110,7 @@ def read_registries(
 
 
 def _rollouts(tree: Path) -> Registry | None:
-    """The first half of the keys of `_ROLLOUT_REGISTRY`; before 0.6, the names in the workers' comparisons."""
+    """Return the first half of the keys of `_ROLLOUT_REGISTRY`; before 0.6, the names in the workers' comparisons."""
     pairs = _rollout_pairs(tree)
     if pairs is not None:
         names = tuple(dict.fromkeys(name for name, _ in pairs[0]))
@@ -146,14 +146,14 @@ def _rollout_pairs(tree: Path) -> tuple[list[tuple[str, str]], str] | None:
 
 
 def _tool_formats(tree: Path, there: Configuration) -> Registry | None:
-    """The parsers of tool calls, which only the agent loop with tools looks up."""
+    """Return the parsers of tool calls, which only the agent loop with tools looks up."""
     if there.get(AGENT_LOOP) != "tool_agent":
         return None
     return _decorated([tree / "experimental/agent_loop/tool_parser.py"], "register")
 
 
 def _strategies(tree: Path) -> Registry | None:
-    """The backends of `EngineRegistry`, and the strategies that main_ppo compares where it selects the workers itself."""
+    """Return the backends of `EngineRegistry`, and the strategies that main_ppo compares where it selects the workers itself."""
     compared = _compared([tree / "trainer/main_ppo.py", tree / "trainer/main_ppo_v0.py"], (".strategy",))
     names: list[str] = []
     place = compared.read_from if compared else ""
@@ -177,7 +177,7 @@ def _strategies(tree: Path) -> Registry | None:
 
 
 def _quantizations(tree: Path, there: Configuration) -> Registry | None:
-    """The names with which verl's vLLM server compares the setting; a trained quantization has other names."""
+    """Return the names with which verl's vLLM server compares the setting; a trained quantization has other names."""
     if there.get(ROLLOUT) != "vllm" or there.get(_QAT) is True:
         return None
     path = tree / "workers/rollout/vllm_rollout/vllm_async_server.py"
@@ -190,7 +190,7 @@ def _quantizations(tree: Path, there: Configuration) -> Registry | None:
 
 
 def _contents(tree: Path) -> Registry | None:
-    """The words that checkpoint managers and workers look for in the lists of what is saved and loaded."""
+    """Return the words that checkpoint managers and workers look for in the lists of what is saved and loaded."""
     names: list[str] = []
     place = ""
     for path in sorted([*tree.glob("utils/checkpoint/*.py"), *tree.glob("workers/*.py"), *tree.glob("workers/engine/**/*.py")]):  # fmt: skip
@@ -203,7 +203,7 @@ def _contents(tree: Path) -> Registry | None:
 
 
 def _optimizers(there: Configuration, key: str, interpreter: Interpreter | Unknown) -> Registry | None:
-    """The names that the module of `optimizer_impl` imports, for torch only, if verl looks up the name there."""
+    """Return the names that the module of `optimizer_impl` imports, for torch only, if verl looks up the name there."""
     if isinstance(interpreter, Unknown) or there.get(f"{key}_impl") != "torch.optim":
         return None
     for entry in interpreter.sys_path:
@@ -231,7 +231,7 @@ def _trackers(tree: Path) -> Registry | None:
 
 
 def _reward_managers(tree: Path) -> list[Path]:
-    """The files of the registries from which `trainer/ppo/reward.py` and the reward loop take managers."""
+    """Return the files of the registries from which `trainer/ppo/reward.py` and the reward loop take managers."""
     content = read(tree / "trainer/ppo/reward.py")
     text = content if isinstance(content, bytes) else b""
     loops = [*tree.glob("experimental/reward_loop/reward_manager/*.py"), *tree.glob("experimental/reward/reward_loop/*.py")]  # fmt: skip
@@ -240,7 +240,7 @@ def _reward_managers(tree: Path) -> list[Path]:
 
 
 def _decorated(files: Iterable[Path], decorator: str) -> Registry | None:
-    """The first arguments of a decorator; None if there are none, or one is not a literal."""
+    """Return the first arguments of a decorator; None if there are none, or one is not a literal."""
     names: list[str] = []
     place = ""
     for path in files:
@@ -265,7 +265,7 @@ def _decorated(files: Iterable[Path], decorator: str) -> Registry | None:
 
 
 def _members(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    """The members of a string enumeration, as they are written."""
+    """Yield the members of a string enumeration, as they are written."""
     if "Enum" not in {dotted(base).rpartition(".")[2] for base in node.bases}:
         return
     for part in node.body:
@@ -275,7 +275,7 @@ def _members(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def _compared(files: Iterable[Path], endings: tuple[str, ...]) -> Registry | None:
-    """The constants with which names with these suffixes are compared."""
+    """Return the constants with which names with these suffixes are compared."""
     names: list[str] = []
     place = ""
     for path in files:
@@ -322,7 +322,7 @@ def _extended(
 
 
 def _texts(package: str, folders: Iterable[str]) -> bytes:
-    """All sources of a package; the words of every registry if the package is not found."""
+    """Return all sources of a package; the words of every registry if the package is not found."""
     for entry in filter(None, folders) if package else ():
         found = [read(file) for file in sorted(Path(entry, package).rglob("*.py"))]
         if found and all(isinstance(source, bytes) for source in found):
@@ -331,7 +331,7 @@ def _texts(package: str, folders: Iterable[str]) -> bytes:
 
 
 def _plugins(path: Iterable[str]) -> Iterator[str]:
-    """The distributions on a path that have plugins for verl."""
+    """Yield the distributions on a path that have plugins for verl."""
     for entry in path:
         try:
             folders = [name for name in os.listdir(entry) if name.endswith((".dist-info", ".egg-info"))]  # noqa: PTH208 - names alone

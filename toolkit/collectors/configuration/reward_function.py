@@ -75,7 +75,7 @@ def reward_function(
 
 
 def _section(there: Configuration, old_keys: OldRewardKeys | Unknown) -> str:
-    """The section that verl reads; an old one counts if verl moves its values and the new one is empty."""
+    """Return the section that verl reads; an old one counts if verl moves its values and the new one is empty."""
     if not there.has(_NEW):
         return _OLD
     moved = isinstance(old_keys, OldRewardKeys) and old_keys.moved_by
@@ -94,12 +94,12 @@ def _parsed(file: Path) -> ast.Module | None:
 
 
 def module_names(tree: ast.Module) -> frozenset[str] | None:
-    """All names of a module; None if they cannot be determined."""
+    """Return all names of a module; None if they cannot be determined."""
     return _names(tree)[0]
 
 
 def _names(tree: ast.Module) -> tuple[frozenset[str] | None, tuple[str, ...]]:
-    """All names of a module, None if they cannot be determined, and its functions and classes."""
+    """Return all names of a module, None if they cannot be determined, and its functions and classes."""
     functions = tuple(
         node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
@@ -113,7 +113,7 @@ def _names(tree: ast.Module) -> tuple[frozenset[str] | None, tuple[str, ...]]:
 
 
 def _given(tree: ast.Module) -> Iterator[str]:
-    """The names that a module's statements bind at any depth, and those that a function declares `global`."""
+    """Yield the names that a module's statements bind at any depth, and those that a function declares `global`."""
     waiting: list[ast.AST] = [tree]
     for node in waiting:
         match node:

@@ -83,7 +83,7 @@ def rollout_servers(
 
 
 def _parts(paths: Iterable[Path]) -> RolloutServers | Unknown:
-    """The classes of one tree."""
+    """Return the classes of one tree."""
     managers: list[ServingClass] = []
     trainers: list[ServingClass] = []
     holders: list[ServingClass] = []
@@ -123,7 +123,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _files_of_derived(folder: Path) -> Iterator[list[Path]]:
-    """The sources of each package in a folder that keeps a part of verl in a folder `verl`."""
+    """Yield the sources of each package in a folder that keeps a part of verl in a folder `verl`."""
     for inner in sorted(folder.glob("*/verl")):
         package = inner.parent
         if package.name.isidentifier() and package.name != "verl":
@@ -157,7 +157,7 @@ def _holder(node: ast.ClassDef, path: str) -> Iterator[ServingClass]:
 
 
 def _calls_cleanup(tree: ast.Module) -> bool:
-    """Whether a function of the module mentions both the manager and its `cleanup`, as attributes or strings."""
+    """Return whether a function of the module mentions both the manager and its `cleanup`, as attributes or strings."""
     functions = (node for node in walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     return any({MANAGER, END} <= _words(function) for function in functions)
 

@@ -159,7 +159,7 @@ def _raised(
 
 
 def _steps(tree: ast.Module, module: str, there: Configuration) -> Iterator[Step]:
-    """The program's steps that can be followed, in order of execution."""
+    """Yield the program's steps that can be followed, in order of execution."""
     names = {"config": Section("")}
     for node in walk(tree):
         if not isinstance(node, ast.Call):
@@ -217,7 +217,7 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
 
 
 def _world(there: Configuration, processes: JobProcesses | Unknown) -> int:
-    """The number of the trainer's processes; 0 if it is unknown."""
+    """Return the number of the trainer's processes; 0 if it is unknown."""
     counts: list[Any] = []
     if there.has(_ROLLOUT):
         counts = [there.get("trainer.nnodes"), there.get("trainer.n_gpus_per_node")]
@@ -231,7 +231,7 @@ def _world(there: Configuration, processes: JobProcesses | Unknown) -> int:
 
 
 def _is_unusual(word: OverrideWord, there: Configuration) -> bool:
-    """Whether verl's code may not expect a setting: removed, null, zero, negative, or of another type than the default."""
+    """Return whether verl's code may not expect a setting: removed, null, zero, negative, or of another type than the default."""
     if word.fate != "applied" or not word.key:
         return False
     value, default = word.value, there.default(word.key)
@@ -245,7 +245,7 @@ def _is_unusual(word: OverrideWord, there: Configuration) -> bool:
 
 
 def _is_unusual_argument(word: OverrideWord, section: str) -> bool:
-    """Whether an optimizer may reject a setting: anything but a rate or a decay above zero."""
+    """Return whether an optimizer may reject a setting: anything but a rate or a decay above zero."""
     name = word.key.removeprefix(f"{section}.").partition(".")[0]
     if name == word.key or name not in ("lr", "weight_decay", "betas", "override_optimizer_config"):
         return False
@@ -263,7 +263,7 @@ def _has_critic(there: Configuration) -> bool:
 
 
 def _engines(there: Configuration) -> Iterator[tuple[str, str]]:
-    """The sections of FSDP engines that the job changes, and those of their optimizers, "" for a model that does not learn."""
+    """Yield the sections of FSDP engines that the job changes, and those of their optimizers, "" for a model that does not learn."""
     roles = [("engine", "optim", "engine.strategy")]
     if there.has(_ROLLOUT):
         roles = [(f"{_ACTOR}.fsdp_config", f"{_ACTOR}.optim", f"{_ACTOR}.strategy")]
@@ -299,7 +299,7 @@ def _engine(follower: Follower, section: str, optim: str, method: str) -> None:
 
 
 def _trainers(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> list[str]:
-    """The classes that train: registered under the job's mode, imported by the program, or its own class with a `fit`."""
+    """Return the classes that train: registered under the job's mode, imported by the program, or its own class with a `fit`."""
     imported = [
         (node, alias.name) for node in walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
     ]

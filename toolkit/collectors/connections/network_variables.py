@@ -49,7 +49,7 @@ class NetworkVariables:
     given: tuple[Given, ...] = ()
 
     def of(self, name: str) -> tuple[Given, ...]:
-        """The places where a variable is set."""
+        """Return the places where a variable is set."""
         return tuple(given for given in self.given if given.name == name)
 
 
@@ -76,7 +76,7 @@ def _given(setting: Setting) -> Given:
 
 
 def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | Unknown) -> list[Given]:
-    """The place from which the workers have it; empty if they do not."""
+    """Return the place from which the workers have it; empty if they do not."""
     row = None if isinstance(environment, Unknown) else environment.get(name)
     if isinstance(environment, Unknown) or (row is not None and row.worker.untold):
         return written
@@ -87,7 +87,7 @@ def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | U
 
 
 def _of_nccl(machine: Machine) -> Iterator[Given]:
-    """The settings in NCCL's own files; the user's wins, and blanks are kept (NVIDIA/nccl, src/misc/param.cc)."""
+    """Yield the settings in NCCL's own files; the user's wins, and blanks are kept (NVIDIA/nccl, src/misc/param.cc)."""
     named = machine.environ.get("NCCL_CONF_FILE")
     for path in ("/etc/nccl.conf", named or (f"{machine.home}/.nccl.conf" if machine.home else "")):
         for number, line in enumerate((machine.read(path) or "" if path else "").splitlines(), 1):

@@ -76,7 +76,7 @@ class Ports:
     reserved: tuple[tuple[int, int], ...] = ()
 
     def on(self, port: int) -> Listener | None:
-        """The listener on a port."""
+        """Return the listener on a port."""
         return next((each for each in self.listeners if each.port == port), None)
 
 
@@ -132,7 +132,7 @@ def _who(pid: int) -> tuple[str, bool, bool]:
 
 
 def _is_orphan(process: Any) -> bool:
-    """Whether the process was adopted by the init process or a service manager, rather than started by it."""
+    """Return whether the process was adopted by the init process or a service manager, rather than started by it."""
     parent = process.parent()
     if parent is None:
         return False
@@ -152,7 +152,7 @@ def _wanted(variables: Variables, launch: Launch | Unknown) -> Iterator[Wanted]:
 
 
 def _of_ray(words: tuple[Word, ...]) -> Iterator[Wanted]:
-    """The ports that a `ray start` takes. Ray continues without its dashboard or its client server."""
+    """Yield the ports that a `ray start` takes. Ray continues without its dashboard or its client server."""
     if not words:
         return
     certain = not any(_is_open(word, before) for word, before in zip(words, (None, *words), strict=False))
@@ -180,7 +180,7 @@ def _is_open(word: Word, before: Word | None) -> bool:
 
 
 def _number(word: Word | None, default: int) -> int:
-    """The port in an option, 0 if reading cannot determine it."""
+    """Return the port in an option, 0 if reading cannot determine it."""
     if word is None:
         return default
     return int(word.text) if word.text is not None and word.text.isdigit() else 0

@@ -76,7 +76,7 @@ def proxied(
 
 
 def _given(job: JobVariables) -> dict[str, str | None]:
-    """The variables that are set.
+    """Return the variables that are set.
 
     Only the scheme of a proxy is kept, "http" if its value is unknown; None: an unknown list.
     """
@@ -89,7 +89,7 @@ def _given(job: JobVariables) -> dict[str, str | None]:
 
 
 def _is_list(name: str) -> bool:
-    """Whether the variable holds the exceptions rather than a proxy."""
+    """Return whether the variable holds the exceptions rather than a proxy."""
     return name.lower() == "no_proxy"
 
 
@@ -125,7 +125,7 @@ def _query(
 
 
 def _clients(reported: Mapping[str, Any], hosts: tuple[str, ...]) -> Iterator[Client]:
-    """The installed clients."""
+    """Yield the installed clients."""
     for name, output in reported.items():
         if output:
             urls = output.get("proxied", ())

@@ -70,7 +70,7 @@ def _run(
 
 
 def events_of(output: Output, token: str) -> list[Mapping[str, Any]]:
-    """The events that a child printed after its token. A truncated line is left out."""
+    """Return the events that a child printed after its token. A truncated line is left out."""
     found = []
     for line in output.stdout.splitlines():
         if line.startswith(token):
@@ -80,12 +80,12 @@ def events_of(output: Output, token: str) -> list[Mapping[str, Any]]:
 
 
 def _is_whole(events: list[Mapping[str, Any]]) -> bool:
-    """Whether the child ran to its end."""
+    """Return whether the child ran to its end."""
     return bool(events) and events[-1]["event"] == "whole"
 
 
 def stages_of(events: list[Mapping[str, Any]], output: Output, limit: float) -> list[Built]:
-    """The stages that finished, followed by the stage in which the child ended."""
+    """Return the stages that finished, followed by the stage in which the child ended."""
     users: dict[str, bool] = {}
     found: list[Built] = []
     for event in events:
@@ -101,7 +101,7 @@ def stages_of(events: list[Mapping[str, Any]], output: Output, limit: float) -> 
 
 
 def _last(stage: str, output: Output, limit: float, *, users: bool) -> Built:
-    """The stage in which the child ended or was killed."""
+    """Return the stage in which the child ended or was killed."""
     if output.code is None:
         return Built(stage, "hangs", text=ending(output, limit), users=users)
     kind = f"signal {-output.code}" if output.code < 0 else ""

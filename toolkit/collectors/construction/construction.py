@@ -54,7 +54,7 @@ class Built:
     users: bool = False
 
     def frame(self, of: str) -> Frame | None:
-        """The innermost line of this owner."""
+        """Return the innermost line of this owner."""
         return next((frame for frame in reversed(self.frames) if frame.of == of), None)
 
 
@@ -80,5 +80,5 @@ class Construction:
                     yield built
 
     def get(self, name: str) -> Built | None:
-        """The stage of this name."""
+        """Return the stage of this name."""
         return next((built for built in self.stages if built.stage == name), None)

@@ -126,7 +126,7 @@ def _made_first(there: Configuration, launch: Launch, machine: Machine) -> Itera
 
 
 def judged(found: Construction, configuration: Configuration, launch: Launch) -> Construction:
-    """The construction, with each fault matched to the setting that caused it."""
+    """Return the construction, with each fault matched to the setting that caused it."""
     elsewhere = changes_folder(launch)
     return replace(
         found,

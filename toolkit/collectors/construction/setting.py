@@ -15,7 +15,7 @@ _REQUIRED_BY = {"critic": "algorithm.adv_estimator"}
 def setting_of(
     text: str, key: str, usual: Iterable[str], there: Configuration
 ) -> tuple[str, OverrideWord | None]:
-    """The key, and the word of the command that sets it. `usual` are a stage's usual keys, the most likely first.
+    """Return the key, and the word of the command that sets it. `usual` are a stage's usual keys, the most likely first.
 
     A message may name a key by its last parts, or repeat its value.
     """
@@ -38,7 +38,7 @@ def setting_of(
 
 
 def _of_key(key: str, overrides: list[OverrideWord]) -> OverrideWord | None:
-    """The word that sets the key, or a key above or below it."""
+    """Return the word that sets the key, or a key above or below it."""
     same = [word for word in overrides if word.key == key]
     near = [word for word in overrides if word.key.startswith(f"{key}.") or key.startswith(f"{word.key}.")]
     found = same or near
@@ -46,7 +46,7 @@ def _of_key(key: str, overrides: list[OverrideWord]) -> OverrideWord | None:
 
 
 def _names(text: str, key: str) -> bool:
-    """Whether a text contains the key, its last two parts, or its last part unless that is an ordinary word."""
+    """Return whether a text contains the key, its last two parts, or its last part unless that is an ordinary word."""
     parts = key.split(".")
     tail = ".".join(parts[-2:])
     last = parts[-1]

@@ -133,12 +133,12 @@ class World:
         return sum(share.at_start for share in self.shares)
 
     def working(self, share: Share) -> int:
-        """The bytes on each GPU while one model works, including what the others keep there."""
+        """Return the bytes on each GPU while one model works, including what the others keep there."""
         return share.working + self.resident - share.resident
 
 
 def read(reported: Mapping[str, Any] | None) -> World | None:
-    """The world that the child reported; None if it created none."""
+    """Return the world that the child reported; None if it created none."""
     if reported is None:
         return None
     meshes = tuple(

@@ -100,7 +100,7 @@ def collective(
 
 
 def _obstacle(mine: Sequence[Device], gpus: Gpus) -> Unknown | None:
-    """The reason why nothing is tried."""
+    """Return the reason why nothing is tried."""
     if len(mine) < 2:
         return Absent(f"a collective needs two GPUs, and the job sees {len(mine)} of {len(gpus.devices)}")
     if any(device.mig for device in mine):
@@ -112,7 +112,7 @@ def _obstacle(mine: Sequence[Device], gpus: Gpus) -> Unknown | None:
 
 
 def _remedies(mine: Sequence[Device], environ: Mapping[str, str]) -> Iterator[Remedy]:
-    """The remedies that may change something: not those the job already uses, and no multicast without switches."""
+    """Yield the remedies that may change something: not those the job already uses, and no multicast without switches."""
     switches = any(device.fabric.state == "completed" for device in mine)
     for remedy in REMEDIES:
         needless = remedy[0][0] == "NCCL_NVLS_ENABLE" and not switches

@@ -192,7 +192,7 @@ def _looked_into(machine: Machine, real: str) -> Library:
 
 
 def _version_inside(file: str) -> str:
-    """The driver's version that a library contains as a string, if it contains exactly one."""
+    """Return the driver's version that a library contains as a string, if it contains exactly one."""
     found: set[bytes] = set()
     try:
         with open(file, "rb") as stream:  # noqa: PTH123

@@ -82,7 +82,7 @@ def _set_in_python(path: Path) -> Iterator[StubFolder]:
 
 
 def sets(node: ast.AST) -> bool:
-    """Whether a statement assigns to the variable's key in `os.environ[...]` or any other mapping."""
+    """Return whether a statement assigns to the variable's key in `os.environ[...]` or any other mapping."""
     match node:
         case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=name))]):
             return name == VARIABLE

@@ -65,7 +65,7 @@ def _tree(path: Path) -> ast.Module | None:
 
 
 def _defaults(variables: ast.Module) -> Iterator[str]:
-    """The second argument of os.getenv for the variable."""
+    """Yield the second argument of os.getenv for the variable."""
     for node in walk(variables):
         match node:
             case ast.Call(args=[ast.Constant(value=name), ast.Constant(value=str(value))]) if (
@@ -75,7 +75,7 @@ def _defaults(variables: ast.Module) -> Iterator[str]:
 
 
 def _meets_unguarded(communicator: ast.Module) -> bool:
-    """Whether the ranks meet (`rendezvous`) where no exception is caught."""
+    """Return whether the ranks meet (`rendezvous`) where no exception is caught."""
     guarded = {
         id(inner)
         for node in walk(communicator)

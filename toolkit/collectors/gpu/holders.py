@@ -41,14 +41,14 @@ class Holder:
 
 
 def holders_of(pairs: Sequence[Sequence[int | None]]) -> tuple[Holder, ...]:
-    """The holders of one GPU from NVML's pairs of process number and bytes."""
+    """Return the holders of one GPU from NVML's pairs of process number and bytes."""
     return tuple(
         _looked_up(pid, None if size is None else size // _MIB) for pid, size in pairs if pid is not None
     )
 
 
 def openers() -> tuple[Holder, ...]:
-    """The processes visible from here that have the device file of some GPU open, if that may be inspected.
+    """Return the processes visible from here that have the device file of some GPU open, if that may be inspected.
 
     For containers in which NVML names no processes. Which GPU they use, and how much of it, is unknown.
     """
@@ -82,7 +82,7 @@ def _looked_up(pid: int, memory: int | None) -> Holder:
 
 
 def _opens_a_gpu(pid: int, *, unseen: bool) -> bool:
-    """Whether the process has the device file of a GPU open; `unseen` is the result if that may not be inspected.
+    """Return whether the process has the device file of a GPU open; `unseen` is the result if that may not be inspected.
 
     In a container NVML may report the host's process numbers, which here belong to other processes.
     """

@@ -28,5 +28,5 @@ def gpu_nodes(machine: Machine) -> GpuNodes | Absent:
 
 
 def has_device_nodes(machine: Machine) -> bool:
-    """Whether a device file of some GPU exists."""
+    """Return whether a device file of some GPU exists."""
     return isinstance(gpu_nodes.collect(machine), GpuNodes)

@@ -14,14 +14,14 @@ _NVIDIA, _DISPLAY = "0x10de", "0x03"
 
 
 def driver_version(machine: Machine) -> str:
-    """The version of the driver's kernel module, "" if unknown."""
+    """Return the version of the driver's kernel module, "" if unknown."""
     line = re.search(r"^NVRM version:.*", machine.read("/proc/driver/nvidia/version") or "", re.MULTILINE)
     version = _VERSION.search(line[0]) if line else None
     return version[1] if version else (machine.read("/sys/module/nvidia/version") or "").strip()
 
 
 def has_gpu_on_bus(machine: Machine) -> bool:
-    """Whether an NVIDIA GPU is on the PCI bus, as far as the kernel lists its devices, with or without a driver."""
+    """Return whether an NVIDIA GPU is on the PCI bus, as far as the kernel lists its devices, with or without a driver."""
     try:
         devices = os.listdir(machine.at(_DEVICES))  # noqa: PTH208 - names alone
     except OSError:

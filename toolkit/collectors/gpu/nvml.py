@@ -75,7 +75,7 @@ _FABRIC_TROUBLES = {
 
 
 def query_nvml(machine: Machine) -> dict[str, Any] | Unknown:
-    """The child's report. Under `refused`: NVML's error number, or 0, and its text."""
+    """Return the child's report. Under `refused`: NVML's error number, or 0, and its text."""
     bindings = find_spec("pynvml")
     if bindings is None or bindings.origin is None:
         return Unknown("NVIDIA's bindings of NVML (nvidia-ml-py) are not installed beside the doctor")
@@ -201,6 +201,6 @@ def _place(bus_id: str) -> str:
 
 
 def _beginning(uuid: str) -> str:
-    """The kind and the first of a UUID's five groups: "GPU-8932f937-d72c-..." gives "GPU-8932f937"."""
+    """Return the kind and the first of a UUID's five groups: "GPU-8932f937-d72c-..." gives "GPU-8932f937"."""
     match = _BEGINNING.match(uuid)
     return match[0] if match else ""

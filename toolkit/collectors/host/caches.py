@@ -100,7 +100,7 @@ def caches(
 def _folders(
     machine: Machine, packages: Packages, variables: JobVariables, home: str
 ) -> Iterator[tuple[str, str, str, str]]:
-    """The contents of a cache, its variable, its folder, and the variable that set it."""
+    """Yield the contents of a cache, its variable, its folder, and the variable that set it."""
     general = variables.get("XDG_CACHE_HOME") or f"{home}/.cache"
     temporary = variables.get("TMPDIR") or "/tmp"  # noqa: S108 - the default of tempfile
     triton = variables.get("TRITON_HOME") or home
@@ -163,7 +163,7 @@ def _local(machine: Machine) -> str:
 
 
 def _is_foreign(folder: Path) -> bool:
-    """Whether the folder is another user's or writable by others: files in a cache are executed."""
+    """Return whether the folder is another user's or writable by others: files in a cache are executed."""
     try:
         about = folder.lstat()
     except OSError:
@@ -174,5 +174,5 @@ def _is_foreign(folder: Path) -> bool:
 
 
 def _is_own_disk(mount: FileSystem) -> bool:
-    """Whether it is invisible to other machines, not in memory, and compiled code can be loaded from it."""
+    """Return whether it is invisible to other machines, not in memory, and compiled code can be loaded from it."""
     return not (mount.shared or mount.in_memory or mount.read_only or "noexec" in mount.options)

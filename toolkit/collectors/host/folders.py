@@ -79,7 +79,7 @@ class Folders:
     spare: Folder | None = None
 
     def of(self, use: Use) -> tuple[Folder, ...]:
-        """The folders for one use."""
+        """Return the folders for one use."""
         return tuple(folder for folder in self.folders if folder.use == use)
 
 
@@ -132,7 +132,7 @@ def _of_raylets(machine: Machine, processes: Processes | Unknown) -> Iterator[Ch
 
 
 def _joins(machine: Machine, launch: Launch | Unknown, configuration: Configuration | Unknown) -> bool:
-    """Whether the job names a Ray that it joins, even by an unknown value."""
+    """Return whether the job names a Ray that it joins, even by an unknown value."""
     address = driver_variable("RAY_ADDRESS", machine.environ, launch)
     named = None if isinstance(configuration, Unknown) else configuration.get(_ADDRESS)
     return address.value is not None or not address.known or named not in (None, MISSING)
@@ -144,7 +144,7 @@ def _ray_would_take(
     starts: RayStarts | Unknown,
     configuration: Configuration | Unknown,
 ) -> list[Choice]:
-    """The folder that a Ray started by the job would use; none if unknown."""
+    """Return the folder that a Ray started by the job would use; none if unknown."""
     for start in () if isinstance(starts, Unknown) else starts.commands:
         if path := start.options.get("temp-dir"):
             return [Choice(_expanded(path, machine), f"{start.path}:{start.line}")]
@@ -165,7 +165,7 @@ def _choices(named: DriverVariable) -> list[Choice]:
 
 
 def _expanded(path: str, machine: Machine) -> str:
-    """The path with the user's own variables expanded; others stay as they are written."""
+    """Return the path with the user's own variables expanded; others stay as they are written."""
     return machine.expanded(Template(path).safe_substitute(machine.environ))
 
 

@@ -129,7 +129,7 @@ def host_limits(
 
 
 def limits_of(machine: Machine, pid: int = 0) -> Limits:
-    """The limits of a process; of this process if no number is given."""
+    """Return the limits of a process; of this process if no number is given."""
     process = str(pid) if pid else "self"
     rows = dict(_rows(machine.read(f"/proc/{process}/limits") or ""))
     status = _status(machine.read(f"/proc/{process}/status") or "")
@@ -154,7 +154,7 @@ def limits_of(machine: Machine, pid: int = 0) -> Limits:
 
 
 def _with_ulimits(limits: Limits, calls: Iterable[Sequence[str]]) -> Limits:
-    """The limits after these calls of bash's `ulimit`."""
+    """Return the limits after these calls of bash's `ulimit`."""
     for words in calls:
         soft_alone = hard_alone = False
         for word, value in zip(words, (*words[1:], ""), strict=False):
@@ -185,7 +185,7 @@ def _set(old: Limit, value: str, unit: int, *, soft_alone: bool, root: bool) -> 
 
 
 def _rows(text: str) -> Iterator[tuple[str, Limit]]:
-    """The lines of /proc/PID/limits: a name, the soft and the hard limit, in columns separated by two blanks."""
+    """Yield the lines of /proc/PID/limits: a name, the soft and the hard limit, in columns separated by two blanks."""
     for line in text.splitlines()[1:]:
         columns = re.split(r"\s{2,}", line.strip())
         if len(columns) > 2:

@@ -108,7 +108,7 @@ def object_store(
 def _given(
     starts: RayStarts | Unknown, configuration: Configuration | Unknown
 ) -> tuple[int, str] | Unknown | None:
-    """The configured size and what sets it, `ray start` first."""
+    """Return the configured size and what sets it, `ray start` first."""
     for start in () if isinstance(starts, Unknown) else starts.commands:
         if text := start.options.get("object-store-memory"):
             where = f"--object-store-memory in {start.path}:{start.line}"

@@ -74,7 +74,7 @@ def resources(
 
 
 def _gpus(devices: Sequence[Device], left: Sequence[int] | None) -> Iterator[Gpu]:
-    """The GPUs that respond. Of a MIG GPU a process sees one part."""
+    """Yield the GPUs that respond. Of a MIG GPU a process sees one part."""
     for device in devices:
         if not device.trouble and (left is None or device.index in left):
             whole = device.memory.total if device.memory else 0

@@ -113,7 +113,7 @@ def _of_variables(launch: Launch | Unknown, variables: Variables) -> Iterator[Na
 
 
 def _of_all_lines(launch: Launch | Unknown, variables: Variables) -> Iterator[NamedFolder]:
-    """The possible present or past values of the variables."""
+    """Yield the possible present or past values of the variables."""
     for name in (_FOLDER, _CONFIG):
         for place in where_set(f"RAY_{name}", variables, launch):
             if place.value:

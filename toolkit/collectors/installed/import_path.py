@@ -10,7 +10,7 @@ _COMPILED = (".so", ".pyd")
 
 
 def is_on_path(name: str, path: Iterable[str]) -> bool:
-    """Whether `import name` would find something: a folder, a file, a compiled module, or an editable install.
+    """Return whether `import name` would find something: a folder, a file, a compiled module, or an editable install.
 
     A module served by an import hook leaves at least a file whose name contains the module's
     (`__editable___name_finder.py`).

@@ -32,14 +32,14 @@ class Listings:
         self._known: dict[str, Listing] = {}
 
     def of(self, folder: str) -> Listing:
-        """The contents of a folder when it was first listed."""
+        """Return the contents of a folder when it was first listed."""
         listing = self._known.get(folder)
         if listing is None:
             listing = self._known[folder] = _listed(folder)
         return listing
 
     def status(self, path: str) -> os.stat_result | None:
-        """The stat result of a file; None if there is no regular file. For a source, its whole folder is listed."""
+        """Return the stat result of a file; None if there is no regular file. For a source, its whole folder is listed."""
         status: os.stat_result | int | None = None
         if path.endswith(".py"):
             folder, _, name = path.rpartition("/")

@@ -52,7 +52,7 @@ def markers(trees: VerlTrees, marker: Marker) -> Markers:
 
 
 def markers_in(folder: str, marker: Marker, known: Iterable[str] = (), *, checkout: bool = False) -> Markers:
-    """The marked lines of a tree: a foreign marker counts everywhere once it marks a kept line, or if it is `known`.
+    """Return the marked lines of a tree: a foreign marker counts everywhere once it marks a kept line, or if it is `known`.
 
     With `checkout`, scripts, YAML and TOML files of the package and of the checkout around it are read as well.
     """
@@ -70,7 +70,7 @@ def markers_in(folder: str, marker: Marker, known: Iterable[str] = (), *, checko
 
 
 def _checkout(folder: Path) -> Path | None:
-    """The folder of the checkout that contains a package, None for an installed one."""
+    """Return the folder of the checkout that contains a package, None for an installed one."""
     if {"site-packages", "dist-packages"} & set(folder.parts):
         return None
     for above in list(folder.parents)[:_UP]:

@@ -31,7 +31,7 @@ def importer(name: str, own: Path) -> str | None:
 
 
 def _names(own: Path) -> frozenset[str] | None:
-    """The names that can be imported from the module or package, and its modules."""
+    """Return the names that can be imported from the module or package, and its modules."""
     source = own / "__init__.py" if os.path.isdir(own) else own
     content = read(source)
     tree = None if isinstance(content, Unreadable) else parse(content, source)
@@ -43,7 +43,7 @@ def _names(own: Path) -> frozenset[str] | None:
 
 
 def _defined(tree: ast.Module) -> frozenset[str] | None:
-    """The names that a module's statements bind at any depth; None if it imports all names of another."""
+    """Return the names that a module's statements bind at any depth; None if it imports all names of another."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -57,7 +57,7 @@ def _defined(tree: ast.Module) -> frozenset[str] | None:
 
 
 def _python_files(folder: Path, but: Path) -> Iterator[Path]:
-    """The Python files of a folder and those below it, without hidden folders, environments, and the module itself."""
+    """Yield the Python files of a folder and those below it, without hidden folders, environments, and the module itself."""
     for place, folders, files in os.walk(folder):
         here = Path(place)
         folders[:] = [
@@ -72,7 +72,7 @@ def _python_files(folder: Path, but: Path) -> Iterator[Path]:
 
 
 def _taken(tree: ast.Module, name: str) -> Iterator[str]:
-    """The names that a file imports from a module, "*" for all of them."""
+    """Yield the names that a file imports from a module, "*" for all of them."""
     aliases: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -61,7 +61,7 @@ class Packages:
     markers: Mapping[str, str] | None = None
 
     def get(self, *names: str) -> Distribution | None:
-        """The first of these canonical names that is installed."""
+        """Return the first of these canonical names that is installed."""
         by_name = {distribution.name: distribution for distribution in self.distributions}
         return next((by_name[name] for name in names if name in by_name), None)
 
@@ -90,7 +90,7 @@ def packages(interpreter: Interpreter) -> Packages | Unknown:
 
 
 def versions_in(site: str, names: Container[str]) -> dict[str, str]:
-    """The versions of the packages with these canonical names in one folder. Of duplicates, the last written counts."""
+    """Return the versions of the packages with these canonical names in one folder. Of duplicates, the last written counts."""
     found: dict[str, Distribution] = {}
     for path in _metadata_paths(site):
         if _stem(path)[0] in names and (distribution := read_distribution(path)):
@@ -101,7 +101,7 @@ def versions_in(site: str, names: Container[str]) -> dict[str, str]:
 
 
 def marker_environment(interpreter: Interpreter) -> dict[str, str]:
-    """The values of all requirement markers under the target's interpreter (PEP 508)."""
+    """Return the values of all requirement markers under the target's interpreter (PEP 508)."""
     linux = interpreter.system == "Linux"
     cpython = interpreter.implementation == "cpython"
     return {
@@ -145,7 +145,7 @@ def read_distribution(path: str) -> Distribution | None:
 
 
 def _stem(path: str) -> tuple[str, str]:
-    """The canonical name and the version at the start of a metadata folder's name."""
+    """Return the canonical name and the version at the start of a metadata folder's name."""
     name, _, version = path.rpartition("/")[2].rpartition(".")[0].partition("-")
     return canonical(name), version.split("-")[0]
 
@@ -186,7 +186,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _head(path: str, limit: int) -> str | None:
-    """The beginning of a file, whatever its encoding, or None if it is not a readable regular file."""
+    """Return the beginning of a file, whatever its encoding, or None if it is not a readable regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -200,7 +200,7 @@ def _head(path: str, limit: int) -> str | None:
 
 
 def _fields(text: str) -> dict[str, list[str]]:
-    """The relevant fields of a metadata header. Folded lines belong to the field before them."""
+    """Return the relevant fields of a metadata header. Folded lines belong to the field before them."""
     wanted = {"name", "version", "requires-dist", "requires-python", "provides-extra"}
     fields: dict[str, list[str]] = {}
     values: list[str] | None = None
@@ -240,7 +240,7 @@ def _egg_requirements(path: str) -> Iterable[str]:
 
 
 def _is_editable(path: str) -> bool:
-    """Whether the sources are elsewhere: recorded by pip, or an old-style link that leads out of the packages folder."""
+    """Return whether the sources are elsewhere: recorded by pip, or an old-style link that leads out of the packages folder."""
     if path.endswith(("egg-info", "EGG-INFO")):
         return "-packages/" not in path
     text = _head(f"{path}/direct_url.json", _SMALL_FILE_LIMIT)
@@ -261,6 +261,6 @@ def _written(distribution: Distribution) -> float:
 
 
 def names_of(distributions: Iterable[Distribution]) -> frozenset[str]:
-    """All names under which these distributions satisfy a requirement: vLLM's CPU build satisfies "vllm" too."""
+    """Return all names under which these distributions satisfy a requirement: vLLM's CPU build satisfies "vllm" too."""
     names = {distribution.name for distribution in distributions}
     return frozenset(chain(names, ("vllm",) if names & set(VLLM_NAMES) else ()))

@@ -22,7 +22,7 @@ _MOST_FILES = 4000
 
 
 def reached(names: Iterable[str], module: str, folders: Iterable[str]) -> frozenset[str]:
-    """The subset of these top-level names that a program imports, searching these folders in order."""
+    """Return the subset of these top-level names that a program imports, searching these folders in order."""
     wanted = set(names)
     search = _Search([Path(folder) for folder in folders])
     found: set[str] = set()
@@ -42,7 +42,7 @@ class _Search:
         """The folder that holds each top-level name, None where none does."""
 
     def names(self, module: str) -> Iterator[str]:
-        """Every top-level name that is imported, the nearest first."""
+        """Yield every top-level name that is imported, the nearest first."""
         waiting = deque([module])
         while waiting and self.files < _MOST_FILES:
             name = waiting.popleft()
@@ -63,7 +63,7 @@ class _Search:
                     waiting += _imported(source, own, is_package=path.name == "__init__.py")
 
     def _files(self, name: str, folder: Path | None) -> Iterator[tuple[str, Path]]:
-        """The files that importing a module runs and that were not met before: those of its packages, and its own."""
+        """Yield the files that importing a module runs and that were not met before: those of its packages, and its own."""
         steps = name.split(".")
         for end in range(1, len(steps) + 1):
             own = ".".join(steps[:end])
@@ -79,7 +79,7 @@ class _Search:
                     yield own, Path(path)
 
     def _required(self, top: str) -> Iterator[str]:
-        """The requirements of the distribution of that name, without any extra."""
+        """Yield the requirements of the distribution of that name, without any extra."""
         for folder in self.folders:
             for metadata in folder.glob(f"{top}-*.dist-info/METADATA"):
                 source = read(metadata)

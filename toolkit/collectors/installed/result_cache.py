@@ -57,12 +57,12 @@ def key_of(about: object, places: Iterable[Path], listings: Listings | None = No
 
 @functools.cache
 def _own_code() -> str:
-    """The digest of the loaded code, which is constant for the life of this process."""
+    """Return the digest of the loaded code, which is constant for the life of this process."""
     return fingerprint([TOOLKIT])
 
 
 def recall(fact: type[F], key: str) -> F | None:
-    """The result that was kept under this key."""
+    """Return the result that was kept under this key."""
     kept = cache.read(_file(fact, key), _LARGEST)
     with contextlib.suppress(Exception):  # whatever is wrong with it, it can be computed
         return restored(fact, kept) if kept is not None else None
@@ -117,7 +117,7 @@ def _seen_below(top: str, listings: Listings) -> list[str]:
 
 
 def _line(path: str, status: os.stat_result | int) -> str:
-    """The state of a file, or the error number."""
+    """Return the state of a file, or the error number."""
     if isinstance(status, int):
         return f"{path}\0{status}\n"
     # The ctime also reveals a change of permissions: a readable file may be unreadable now.

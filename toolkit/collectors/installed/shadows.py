@@ -121,7 +121,7 @@ def _with_importer(shadow: Shadow) -> Shadow:
 
 
 def _candidates(folder: Path) -> Iterator[str]:
-    """The importable names in a folder, without those that Python loads before it searches there."""
+    """Yield the importable names in a folder, without those that Python loads before it searches there."""
     try:
         entries = os.listdir(folder)  # noqa: PTH208 - names alone
     except OSError:
@@ -150,7 +150,7 @@ def _packages(name: str, folder: Path) -> Iterator[Path]:
 
 
 def _is_copy(own: Path, real: Path) -> bool:
-    """Whether a folder has the contents of the installed package: a checkout, perhaps of another release."""
+    """Return whether a folder has the contents of the installed package: a checkout, perhaps of another release."""
     if not os.path.isdir(own):
         return False
     names = _sources(real) - {"__init__.py"}

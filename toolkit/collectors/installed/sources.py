@@ -21,7 +21,7 @@ class SourceFiles:
     planned: Mapping[str, bytes] = field(default_factory=dict)
 
     def read(self, path: str) -> bytes | Unreadable:
-        """The content of a file."""
+        """Return the content of a file."""
         if path in self.planned:
             return self.planned[path]
         return read(Path(path))

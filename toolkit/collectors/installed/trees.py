@@ -248,7 +248,7 @@ def _closed(interpreter: Interpreter) -> str:
 
 
 def _safe_path(machine: Machine, interpreter: Interpreter | Unknown) -> bool:
-    """Whether Python leaves the current folder out. Python ignores the variable before 3.11, so its own report counts."""
+    """Return whether Python leaves the current folder out. Python ignores the variable before 3.11, so its own report counts."""
     if isinstance(interpreter, Unknown):
         return bool(machine.environ.get("PYTHONSAFEPATH"))
     return interpreter.safe_path
@@ -280,7 +280,7 @@ def _nested(folder: Path) -> Iterator[Tree]:
 
 
 def _is_copy(inner: Path, outer: Path) -> bool:
-    """Whether a folder is a copy rather than a part named verl too: most of a copy's contents are in the outer tree as well."""
+    """Return whether a folder is a copy rather than a part named verl too: most of a copy's contents are in the outer tree as well."""
     held, around = _sub_folders(inner), _sub_folders(outer) - {"verl"}
     return bool(held & around & set(_PACKAGE_PARTS)) and 2 * len(held & around) >= len(held - {"verl"})
 
@@ -309,7 +309,7 @@ def _vendored(top: Path, depth: int, package: str = "") -> Iterator[Tree]:
 
 
 def _is_verl(folder: Path) -> bool:
-    """Whether a folder is verl and not just named so: it has an `__init__` and workers or a trainer."""
+    """Return whether a folder is verl and not just named so: it has an `__init__` and workers or a trainer."""
     try:
         return os.path.isfile(folder / "__init__.py") and any(
             os.path.isdir(folder / part) for part in _PACKAGE_PARTS

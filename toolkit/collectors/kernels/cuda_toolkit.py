@@ -116,7 +116,7 @@ def cuda_toolkit(
 
 
 def _unlinkable(machine: Machine, home: str, library_path: str) -> tuple[str, ...]:
-    """The libraries in none of the linker's folders: `-L` of the toolkit and its stubs, LIBRARY_PATH, its defaults."""
+    """Return the libraries in none of the linker's folders: `-L` of the toolkit and its stubs, LIBRARY_PATH, its defaults."""
     own = [f"{home}/{name}" for name in _IN_TOOLKIT]
     folders = [*own, *(f"{folder}/stubs" for folder in own), *_LINKER, *library_path.split(os.pathsep)]
     places = [machine.at(folder) for folder in folders if folder]
@@ -126,7 +126,7 @@ def _unlinkable(machine: Machine, home: str, library_path: str) -> tuple[str, ..
 def _lacking(
     machine: Machine, home: str, variables: JobVariables, headers: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The headers that no include folder has. A wrapper of nvcc alone does not reveal where its toolkit's headers are."""
+    """Return the headers that no include folder has. A wrapper of nvcc alone does not reveal where its toolkit's headers are."""
     if variables.has("FLASHINFER_EXTRA_CUDAFLAGS") or not os.path.isfile(
         machine.at(f"{home}/include/cuda_runtime.h")
     ):
@@ -159,7 +159,7 @@ def _holds_one(machine: Machine, folder: str) -> bool:
 
 
 def _found(machine: Machine, name: str, path: str) -> str:
-    """The file that a command's name refers to. A name with a slash is a path; compilers may be followed by options."""
+    """Return the file that a command's name refers to. A name with a slash is a path; compilers may be followed by options."""
     name = name.split(maxsplit=1)[0] if name.split() else ""
     if "/" in name:
         return name if _runs(machine.at(name)) else ""

@@ -28,7 +28,7 @@ _OF_CUDA = re.compile(r"cu\w+\.h")
 
 
 def cuda_headers(data: Path) -> tuple[str, ...]:
-    """The names of the CUDA headers included, sorted. `data` is FlashInfer's folder of sources."""
+    """Return the names of the CUDA headers included, sorted. `data` is FlashInfer's folder of sources."""
     roots = (data / "include", data / "csrc")
     todo = [data / "csrc" / name for name in _SAMPLER]
     seen: set[Path] = set()
@@ -49,7 +49,7 @@ def cuda_headers(data: Path) -> tuple[str, ...]:
 
 
 def _included(file: Path) -> Iterator[str]:
-    """The names that a source includes unconditionally but for its own include guard."""
+    """Yield the names that a source includes unconditionally but for its own include guard."""
     try:
         text = file.read_text("utf-8", "replace")
     except OSError:
@@ -137,7 +137,7 @@ def flashinfer(
 
 
 def belongs(wheel: str, version: str) -> bool:
-    """Whether a wheel's version matches FlashInfer's: it may add the CUDA that it was built with ("0.6.12+cu130")."""
+    """Return whether a wheel's version matches FlashInfer's: it may add the CUDA that it was built with ("0.6.12+cu130")."""
     return wheel == version or wheel.startswith(f"{version}+")
 
 
@@ -151,7 +151,7 @@ def _own_version(folder: Path) -> str:
 
 
 def _compiled_before(cache: Path, capabilities: str) -> Iterator[str]:
-    """The kernels of earlier runs: a folder is named after all architectures for which they were compiled ("80_90a")."""
+    """Yield the kernels of earlier runs: a folder is named after all architectures for which they were compiled ("80_90a")."""
     wanted = {
         match[1] for match in map(_ARCHITECTURE.fullmatch, capabilities.replace(".", "").split()) if match
     }
@@ -166,14 +166,14 @@ def _digits(architecture: str) -> str:
 
 
 def _brought(folder: Path) -> Iterator[str]:
-    """The kernels in the package itself; a library of an old release (0.2) includes the sampler."""
+    """Yield the kernels in the package itself; a library of an old release (0.2) includes the sampler."""
     yield from _names(folder / "data" / "aot")
     if any(folder.glob("*_kernels*.so")):
         yield "sampling"
 
 
 def _from_wheels(sites: list[Path], number: str) -> Iterator[str]:
-    """The kernels of flashinfer-jit-cache; from 0.7 on each architecture has a package below it (`providers/sm90a`)."""
+    """Yield the kernels of flashinfer-jit-cache; from 0.7 on each architecture has a package below it (`providers/sm90a`)."""
     for site in sites:
         wheel = site / "flashinfer_jit_cache"
         yield from _names(wheel / "jit_cache")
@@ -197,13 +197,13 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _keeps_apart(folder: Path) -> bool:
-    """Whether each release has a separate cache, as newer ones do."""
+    """Return whether each release has a separate cache, as newer ones do."""
     source = read(folder / "jit" / "env.py")
     return not isinstance(source, Unreadable) and b"flashinfer_version" in source
 
 
 def _refuses_others(folder: Path) -> bool:
-    """Whether its search for wheels raises on another version, as it did until 0.7 caught that."""
+    """Return whether its search for wheels raises on another version, as it did until 0.7 caught that."""
     path = folder / "jit" / "env.py"
     source = read(path)
     tree = source if isinstance(source, Unreadable) else parse(source, path)

@@ -30,7 +30,7 @@ class GpuCode:
     exact: bool = False
 
     def runs_on(self, capability: int) -> bool:
-        """Whether a GPU runs it, after compilation in the case of PTX."""
+        """Return whether a GPU runs it, after compilation in the case of PTX."""
         if self.exact:
             return self.architecture == capability
         if self.kind == "ptx":

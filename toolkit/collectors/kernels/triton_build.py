@@ -99,5 +99,5 @@ def triton_build(
 
 
 def _end(text: object) -> str:
-    """The last part of a program's output, which contains the error."""
+    """Return the last part of a program's output, which contains the error."""
     return str(text or "").strip()[-_LONGEST:]

@@ -122,12 +122,12 @@ def as_far_as_shown(environ: Mapping[str, str], also: Collection[str] = ()) -> V
 
 
 def is_listed(name: str) -> bool:
-    """Whether a variable with this name may matter to a job, judging by the name."""
+    """Return whether a variable with this name may matter to a job, judging by the name."""
     return name in _NAMES or (name.startswith(_PREFIXES) and not name.endswith(_SET_BY_USERS))
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """Whether the value looks free of secrets. Masked users and passwords count as harmless."""
+    """Return whether the value looks free of secrets. Masked users and passwords count as harmless."""
     if _LISTS.fullmatch(name):
         return not list_may_hold_secret(value)
     rest = value.replace(_BLANKED, "")

@@ -178,7 +178,7 @@ def load_text(path: str, planned: Mapping[str, bytes] | None = None) -> str | No
 
 
 def changes_folder(launch: Launch) -> bool:
-    """Whether a script may start the job in an unknown folder."""
+    """Return whether a script may start the job in an unknown folder."""
     if launch.command is not None and launch.command.folder:
         return False
     return any(_CHANGES_FOLDER.search(load_text(path) or "") for path, _ in launch.files)

@@ -40,7 +40,7 @@ class RayStarts:
     submits: tuple[RayStart, ...] = ()
 
     def gives(self, option: str) -> bool:
-        """Whether any of the commands has this option."""
+        """Return whether any of the commands has this option."""
         return any(option in command.options for command in self.commands)
 
 

@@ -260,7 +260,7 @@ class Reader:
         yield from (os.path.normpath(folder / path) for path in (known if runs else paths))
 
     def is_read(self, program: ShellProgram) -> bool:
-        """Whether the script of a shell was followed."""
+        """Return whether the script of a shell was followed."""
         return program.text is not None or (
             program.path is not None and self.load(_path(self.cwd, program.path)) is not None
         )

@@ -181,24 +181,24 @@ def _connected(
 
 
 def is_helper(row: Row) -> bool:
-    """Whether a process is this user's and belongs to a job that started it."""
+    """Return whether a process is this user's and belongs to a job that started it."""
     return row.mine and row.state not in _ENDED and is_called_helper(row.command)
 
 
 def is_called_helper(command: str) -> bool:
-    """Whether a command line belongs to a helper, and not to a server."""
+    """Return whether a command line belongs to a helper, and not to a server."""
     if _NAMELESS.fullmatch(command, 0, 4096):
         return True
     return role_of(command) in _ROLES and not _SERVES.fullmatch(command)
 
 
 def is_nameless(row: Row) -> bool:
-    """Whether it is a child of multiprocessing, which shows nothing about its job."""
+    """Return whether it is a child of multiprocessing, which shows nothing about its job."""
     return _NAMELESS.fullmatch(row.command, 0, 4096) is not None
 
 
 def is_of_ray(row: Row) -> bool:
-    """Whether it is a worker or an agent of Ray."""
+    """Return whether it is a worker or an agent of Ray."""
     return role_of(row.command) in ("ray worker", "ray agent")
 
 
@@ -309,7 +309,7 @@ def _held(
 
 
 def _only_listens(tie: Tie, rows: Mapping[int, Row]) -> bool:
-    """Whether the other end only receives the log or the terminal output: tee, a shell, a container runtime."""
+    """Return whether the other end only receives the log or the terminal output: tee, a shell, a container runtime."""
     if not tie.standard:
         return False
     return tie.other == 0 or (tie.other in rows and not _may_start_helpers(rows[tie.other]))

@@ -126,7 +126,7 @@ def place_at(path: str) -> Place | None:
 
 
 def _is_own(place: Place) -> bool:
-    """Whether this process made the folder for what it is doing."""
+    """Return whether this process made the folder for what it is doing."""
     return place.kind == "temporary folder" and place.pid == os.getpid()
 
 
@@ -136,7 +136,7 @@ def _real(machine: Machine, paths: Iterable[str]) -> list[str]:
 
 
 def _is_led_by_others(path: str, machine: Machine, most: int = _MOST_LINKS) -> bool:
-    """Whether the path passes through another user's link, who could then choose what is searched and removed."""
+    """Return whether the path passes through another user's link, who could then choose what is searched and removed."""
     way = "/"
     for step in filter(None, path.split("/")):
         way = os.path.normpath(f"{way}/{step}")

@@ -153,7 +153,7 @@ def _numbers_of(pid: int, machine: Machine) -> set[int]:
 
 
 def _is_dead(row: Row, machine: Machine) -> bool:
-    """Whether it has ended and is not yet reaped. Other threads may run on after the first one has ended."""
+    """Return whether it has ended and is not yet reaped. Other threads may run on after the first one has ended."""
     if row.state not in _ENDED:
         return False
     try:

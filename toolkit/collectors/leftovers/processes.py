@@ -120,7 +120,7 @@ def _proof(row: Row, fate: str, booted: int) -> Iterator[str]:
 
 
 def is_session_alive(row: Row, table: Iterable[Row], machine: Machine) -> bool | None:
-    """Whether any Ray session in whose folders this process has files is alive; None if unknown.
+    """Return whether any Ray session in whose folders this process has files is alive; None if unknown.
 
     A session is alive if its raylet answers, or if a raylet or GCS server names it. The process that started this one
     is in the same table, even if the session's folder was removed; if the table is incomplete, only a refused
@@ -161,7 +161,7 @@ def _open_sessions(pid: int, machine: Machine) -> Iterator[str]:
 
 
 def _answers(path: Path) -> bool:
-    """Whether a process listens there. Only a refused connection proves that none does."""
+    """Return whether a process listens there. Only a refused connection proves that none does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_SOCKET_TIMEOUT)
         try:

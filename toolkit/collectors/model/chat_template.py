@@ -87,7 +87,7 @@ def chat_template(
 
 
 def _lacks_tokenizer(folder: Path) -> bool:
-    """Whether a model's folder has no tokenizer file of any kind. False if it cannot be listed."""
+    """Return whether a model's folder has no tokenizer file of any kind. False if it cannot be listed."""
     try:
         names = os.listdir(folder)  # noqa: PTH208 - names alone
     except OSError:

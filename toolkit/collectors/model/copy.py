@@ -52,7 +52,7 @@ def _reached(functions: dict[str, ast.FunctionDef]) -> Iterator[ast.FunctionDef]
 
 
 def _guards(function: ast.FunctionDef) -> bool:
-    """Whether the function takes a lock or moves a file into place."""
+    """Return whether the function takes a lock or moves a file into place."""
     calls = (dotted(node.func) for node in walk(function) if isinstance(node, ast.Call))
     return any(name in _MOVES or _is_lock(name) for name in calls)
 

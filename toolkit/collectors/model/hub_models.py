@@ -83,7 +83,7 @@ def _cache(machine: Machine, job: JobVariables) -> Path:
 
 
 def _is_cached(cache: Path, name: str) -> bool:
-    """Whether the cache has a snapshot of the model, complete or not. True if that cannot be determined."""
+    """Return whether the cache has a snapshot of the model, complete or not. True if that cannot be determined."""
     try:
         return bool(os.listdir(cache / f"models--{name.replace('/', '--')}" / "snapshots"))  # noqa: PTH208
     except FileNotFoundError:

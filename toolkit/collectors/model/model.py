@@ -197,7 +197,7 @@ def read_json(path: Path) -> dict[str, Any] | BadFile:
 
 
 def _ends_as_json(path: Path) -> bool:
-    """Whether a file ends like a JSON object; it may be too long to be read. True if it cannot be read."""
+    """Return whether a file ends like a JSON object; it may be too long to be read. True if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 64))
@@ -208,7 +208,7 @@ def _ends_as_json(path: Path) -> bool:
 
 
 def is_pointer(path: Path) -> bool:
-    """Whether a file is a Git LFS pointer instead of the real file."""
+    """Return whether a file is a Git LFS pointer instead of the real file."""
     try:
         seen = path.stat()
         if not stat.S_ISREG(seen.st_mode) or seen.st_size > 1024:
@@ -249,7 +249,7 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a file, or a broken link, whose target another rule checks."""
+    """Return whether it is a file, or a broken link, whose target another rule checks."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:

@@ -101,7 +101,7 @@ def _measured(machine: Machine, pieces: Mapping[str, Any]) -> Mapping[str, Any] 
 
 
 def _was_fetched(answer: object) -> bool:
-    """Whether nearly all that was read in one way came from a disk or a server."""
+    """Return whether nearly all that was read in one way came from a disk or a server."""
     match answer:
         case [int(amount), _, int(fetched)]:
             return amount > 0 and fetched >= _NEARLY_ALL * amount

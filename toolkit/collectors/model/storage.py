@@ -91,7 +91,7 @@ def model_storage(machine: Machine, files: ModelFiles) -> ModelStorage:
 
 
 def _copied(machine: Machine, files: ModelFiles) -> bool:
-    """Whether all weights are where verl copies them (copy_to_shm in verl/utils/fs.py), each as large as the original."""
+    """Return whether all weights are where verl copies them (copy_to_shm in verl/utils/fs.py), each as large as the original."""
     name = hashlib.md5(os.path.abspath(files.folder).encode(), usedforsecurity=False).hexdigest()
     copy = machine.at(f"{_COPIES}/{name}") / Path(files.folder).name
     try:

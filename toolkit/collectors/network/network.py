@@ -159,7 +159,7 @@ def source_towards(address: str) -> str:
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is an IP address, rather than a name."""
+    """Return whether a text is an IP address, rather than a name."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -126,7 +126,7 @@ def _cached(folder: str, tag: str) -> set[str]:
 
 
 def _writable(place: Path) -> bool:
-    """Whether this user may write here, or where the first missing folder would be created."""
+    """Return whether this user may write here, or where the first missing folder would be created."""
     while not os.path.exists(place) and place != place.parent:
         place = place.parent
     return os.access(place, os.W_OK)

@@ -31,7 +31,7 @@ class Ignored:
         return Ignored((*self.patterns, *(pattern for pattern in found if pattern is not None)))
 
     def leaves_out(self, path: str, *, is_folder: bool) -> bool:
-        """Whether a path below the tree is excluded. The caller must not have entered an excluded folder."""
+        """Return whether a path below the tree is excluded. The caller must not have entered an excluded folder."""
         left_out = False
         for pattern in self.patterns:
             if (

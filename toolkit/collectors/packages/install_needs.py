@@ -124,7 +124,7 @@ def _twice(packages: Packages) -> Iterator[Broken]:
 
 
 def _is_admitted(candidate: Distribution, packages: Packages) -> bool:
-    """Whether this version and everything installed meet each other's requirements."""
+    """Return whether this version and everything installed meet each other's requirements."""
     specifiers = (
         requirement.specifier
         for other in packages.distributions

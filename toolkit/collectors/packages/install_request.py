@@ -74,7 +74,7 @@ class InstallRequest:
 
 
 def required(unmet: Unmet) -> bool:
-    """Whether a job needs this: a plain requirement, or one that only an engine's extra names although verl imports it."""
+    """Return whether a job needs this: a plain requirement, or one that only an engine's extra names although verl imports it."""
     return not unmet.extra or (unmet.extra in ENGINES and unmet.name in _UNDECLARED)
 
 

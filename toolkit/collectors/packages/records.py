@@ -189,7 +189,7 @@ def _compare(
 
 
 def _differs(found: str, entry: Recorded) -> bool:
-    """Whether both hashes are known and differ."""
+    """Return whether both hashes are known and differ."""
     return bool(found and entry.sha256) and found != entry.sha256
 
 

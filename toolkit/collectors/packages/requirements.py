@@ -165,7 +165,7 @@ def parsed(text: str) -> Requirement | None:
 
 
 def meets(specifier: SpecifierSet, version: str) -> bool | None:
-    """Whether the version meets the specifier, or None if the two cannot be compared."""
+    """Return whether the version meets the specifier, or None if the two cannot be compared."""
     try:
         return not specifier or specifier.contains(_version(version), prereleases=True)
     except ValueError:  # not a PEP 440 version, or numbers that are too large
@@ -178,7 +178,7 @@ def _version(text: str) -> Version:
 
 
 def applies(requirement: Requirement, markers: Mapping[str, str]) -> bool:
-    """Whether a requirement's marker holds in this environment."""
+    """Return whether a requirement's marker holds in this environment."""
     if requirement.marker is None:
         return True
     try:

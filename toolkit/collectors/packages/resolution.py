@@ -239,7 +239,7 @@ class _DryRuns:
         return replace(found, left_out=whole.not_offered)
 
     def is_offered(self, pins: Sequence[str]) -> Resolution | Unknown:
-        """Whether the index has exactly these releases, which are installed already in some form."""
+        """Return whether the index has exactly these releases, which are installed already in some form."""
         anew = "--reinstall" if self.installer.is_uv else "--force-reinstall"
         return _run(
             self.machine,
@@ -311,7 +311,7 @@ def _with_lock(found: Resolution, dry_runs: _DryRuns, python: str) -> Resolution
 
 
 def _goes(broken: Broken, packages: Packages, new: Mapping[str, str]) -> bool:
-    """Whether a distribution without a version is removed entirely: with an editable install only its spare metadata is."""
+    """Return whether a distribution without a version is removed entirely: with an editable install only its spare metadata is."""
     there = packages.get(broken.name)
     return broken.name not in new and there is not None and there.location in broken.locations
 
@@ -412,7 +412,7 @@ def _fetched_from_a_url(packages: Packages, requirements: Requirements) -> str:
 
 
 def _built(text: str, markers: Mapping[str, str]) -> bool:
-    """Whether this requirement names sources by URL and applies here. True if unknown."""
+    """Return whether this requirement names sources by URL and applies here. True if unknown."""
     try:
         requirement = Requirement(text)
         applies = requirement.marker is None or requirement.marker.evaluate({**markers, "extra": ""})

@@ -77,7 +77,7 @@ class RayCluster:
         return next((job for job in self.jobs if job.job == identity), None)
 
     def has_read(self, part: str) -> bool:
-        """Whether a table ("nodes", "jobs", "actors", "groups") was read: if not, its being empty means nothing."""
+        """Return whether a table ("nodes", "jobs", "actors", "groups") was read: if not, its being empty means nothing."""
         return not self.refused and part not in self.unread
 
 

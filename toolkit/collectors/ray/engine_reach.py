@@ -48,7 +48,7 @@ class EngineReach:
 
 
 def same_ray(first: str, other: str) -> bool:
-    """Whether two addresses may belong to one GCS: a name, or loopback, may stand for any host."""
+    """Return whether two addresses may belong to one GCS: a name, or loopback, may stand for any host."""
     (host, _, port), (another, _, its_port) = first.rpartition(":"), other.rpartition(":")
     vague = not (is_address(host) and is_address(another)) or "127.0.0.1" in (host, another)
     return port == its_port and (host == another or vague)
@@ -126,7 +126,7 @@ def _any_here(named: str, said_by: str, job: str, raylets: Raylets | Unknown) ->
 
 
 def _writes_address(launch: Launch | Unknown, environment: EffectiveEnvironment) -> bool:
-    """Whether the launch script starts Ray, which then writes the address file where Ray's workers look for it."""
+    """Return whether the launch script starts Ray, which then writes the address file where Ray's workers look for it."""
     starts = () if isinstance(launch, Unknown) else launch.ray_starts
     elsewhere = any(option(words, "--temp-dir") for words in starts)
     return environment.by_script and not elsewhere and environment.worker("RAY_ADDRESS").is_set is False
@@ -145,6 +145,6 @@ def _constant(text: str) -> str | None:
 
 
 def _holds(choice: Choice, environment: EffectiveEnvironment) -> bool:
-    """Whether a variable has a value in the actor; false if unknown."""
+    """Return whether a variable has a value in the actor; false if unknown."""
     value = environment.worker(choice.variable)
     return not value.untold and (choice.default if value.text is None else value.text) == choice.value

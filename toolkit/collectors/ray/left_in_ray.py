@@ -45,7 +45,7 @@ def left_in(cluster: RayCluster, now: float, *, mine: bool) -> Iterator[LeftInRa
 
 
 def _is_a_jobs(subject: RayActor | RayGroup, cluster: RayCluster) -> bool:
-    """Whether it was created by a job that is no longer connected."""
+    """Return whether it was created by a job that is no longer connected."""
     job = cluster.job(subject.job)
     return not is_internal(subject.name, subject.namespace) and (job is None or job.finished)
 
@@ -57,7 +57,7 @@ def _judged(subject: RayActor | RayGroup, cluster: RayCluster, now: float, why: 
 
 
 def is_internal(name: str, namespace: str) -> bool:
-    """Whether it belongs to Ray itself, or to Ray Serve, which runs without a driver."""
+    """Return whether it belongs to Ray itself, or to Ray Serve, which runs without a driver."""
     return (
         name.startswith((_INTERNAL, "SERVE_"))
         or namespace.startswith((_INTERNAL, "SUPERVISOR_ACTOR_RAY_NAMESPACE", "_dataset_stats_actor"))
@@ -86,7 +86,7 @@ def _in_doubt(cluster: RayCluster, now: float, *, mine: bool) -> str:
 
 
 def _works_alone(actor: RayActor) -> bool:
-    """Whether an actor belongs to Ray Serve or starts a submitted job."""
+    """Return whether an actor belongs to Ray Serve or starts a submitted job."""
     return is_internal(actor.name, actor.namespace) and (
         actor.namespace == _SERVE or actor.name.startswith(("SERVE_", f"{_INTERNAL}_job_actor"))
     )

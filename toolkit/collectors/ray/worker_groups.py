@@ -118,7 +118,7 @@ def short_class(actor: RayActor) -> str:
 
 
 def is_member(actor: RayActor) -> bool:
-    """Whether it is, or was, a rank of a worker group."""
+    """Return whether it is, or was, a rank of a worker group."""
     return _place(actor) is not None
 
 

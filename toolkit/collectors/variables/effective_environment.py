@@ -37,7 +37,7 @@ class Value:
         return self.present or self.text is not None
 
     def differs(self, other: Value) -> bool:
-        """Whether two processes certainly have different values."""
+        """Return whether two processes certainly have different values."""
         if None in (self.is_set, other.is_set) or self.is_set != other.is_set:
             return None not in (self.is_set, other.is_set)
         return not self.untold and not other.untold and self.text != other.text

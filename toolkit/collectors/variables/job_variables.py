@@ -24,7 +24,7 @@ class JobVariables:
         return self.values.get(name, "")
 
     def has(self, name: str) -> bool:
-        """Whether it is set, to any value."""
+        """Return whether it is set, to any value."""
         return name in self.values or name in self.untold
 
 

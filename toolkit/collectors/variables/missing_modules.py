@@ -122,7 +122,7 @@ def _in_yaml(there: Configuration, here: Path) -> Iterator[MissingModule]:
 
 
 def _goes_on(statement: ast.stmt) -> bool:
-    """Whether what follows in a function is always reached."""
+    """Return whether what follows in a function is always reached."""
     return not any(isinstance(part, (ast.Return, ast.Raise)) for part in walk(statement))
 
 

@@ -110,6 +110,6 @@ def devices_of_workers(ray: Path, *, nvidia: bool) -> Iterator[tuple[str, str, P
 
 
 def may_override(ray: Path) -> bool:
-    """Whether this Ray rejects a variable that both a job and its driver set, unless a switch allows it."""
+    """Return whether this Ray rejects a variable that both a job and its driver set, unless a switch allows it."""
     source = read(ray / "_private" / "worker.py")
     return isinstance(source, bytes) and b"RAY_OVERRIDE_JOB_RUNTIME_ENV" in source

@@ -92,7 +92,7 @@ def trackers(
 
 
 def _runs_here(launch: Launch | Unknown, variables: JobVariables) -> bool:
-    """Whether the job starts its own Ray on this node, and none of its scripts may log in."""
+    """Return whether the job starts its own Ray on this node, and none of its scripts may log in."""
     if isinstance(launch, Unknown) or launch.submitted or launch.ray_starts or launch.unread:
         return False
     logs_in = any(_LOGS_IN.search(load_text(path) or "") for path, _ in launch.files)
@@ -115,7 +115,7 @@ class _Environment:
         self._settings = () if isinstance(launch, Unknown) else launch.settings
 
     def has(self, name: str) -> bool:
-        """Whether a variable is set and not empty."""
+        """Return whether a variable is set and not empty."""
         given = [setting for setting in self._settings if setting.name == name]
         if given:
             return not given[-1].removed and given[-1].value != ""

@@ -97,7 +97,7 @@ def start(job: Job, environ: Mapping[str, Any]) -> Start:
 
 
 def _speaks_of_ray(program: Path) -> bool:
-    """Whether the program mentions Ray: torchrun starts others, such as supervised fine-tuning."""
+    """Return whether the program mentions Ray: torchrun starts others, such as supervised fine-tuning."""
     source = read(program)
     return not isinstance(source, bytes) or re.search(rb"\bray\b|\brun_ppo\b", source) is not None
 
@@ -282,7 +282,7 @@ def _lines_with(text: str, path: Path) -> list[int]:
 
 
 def _spans(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: Iterable[int]) -> bool:
-    """Whether one of these lines belongs to a function or to its decorators."""
+    """Return whether one of these lines belongs to a function or to its decorators."""
     first = min(part.lineno for part in (node, *node.decorator_list))
     return any(first <= line <= (node.end_lineno or first) for line in lines)
 
@@ -322,7 +322,7 @@ def _is_registered(node: ast.ClassDef, name: str) -> bool:
 
 
 def _concerns(path: Path, job: Job) -> bool:
-    """Whether a file may be part of this job, and not of a job with another engine or rollout."""
+    """Return whether a file may be part of this job, and not of a job with another engine or rollout."""
     for part in path.with_suffix("").parts:
         if part.endswith(_ROLLOUT_FOLDER) and job.rollout and part != f"{job.rollout}{_ROLLOUT_FOLDER}":
             return False

@@ -113,7 +113,7 @@ def _named(entry: str, devices: Sequence[Device]) -> int | None:
 
 
 def _same(word: str, beginning: str) -> bool:
-    """Whether a UUID, or the beginning of one, may match the known beginning."""
+    """Return whether a UUID, or the beginning of one, may match the known beginning."""
     return word.startswith(beginning) or (len(word) > len("GPU-") and beginning.startswith(word))
 
 

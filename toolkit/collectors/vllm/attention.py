@@ -62,7 +62,7 @@ class AttentionBackends:
         return next((backend for backend in self.backends if backend.name == name), None)
 
     def is_usable(self, backend: Backend) -> bool:
-        """Whether there is no known obstacle to using this backend here."""
+        """Return whether there is no known obstacle to using this backend here."""
         return (
             not backend.problem
             and (bool(backend.path) or not self.registry)

@@ -240,7 +240,7 @@ class _Reading:
         return next((path for path in found if ".v1." in path), found[0] if found else "")
 
     def _variable_is_checked(self) -> bool:
-        """Whether an unknown value raises: when it is read, or when it is looked up in the enumeration."""
+        """Return whether an unknown value raises: when it is read, or when it is looked up in the enumeration."""
         envs = self._module("envs")
         for node in walk(envs) if isinstance(envs, ast.Module) else ():
             if isinstance(node, ast.Call) and dotted(node.func) == "env_with_choices":

@@ -39,5 +39,5 @@ def vllm_platform(vllm: VllmTree, packages: Packages | Unknown) -> VllmPlatform 
 
 
 def _is_cuda_runtime(distribution: Distribution) -> bool:
-    """Whether it is a CUDA library package: the torch wheels on the package index are for CUDA and require these."""
+    """Return whether it is a CUDA library package: the torch wheels on the package index are for CUDA and require these."""
     return distribution.name.startswith("nvidia-cuda-runtime")

@@ -53,7 +53,7 @@ class SamplerReader:
         return str(found.path) if found else ""
 
     def takes_flashinfer(self, value: str | None, *, processed: bool) -> bool | None:
-        """Whether the sampler would be FlashInfer's, with this value of the variable; None if unknown.
+        """Return whether the sampler would be FlashInfer's, with this value of the variable; None if unknown.
 
         `processed`: log probabilities after top-k and top-p are requested, which FlashInfer does not return.
         """
@@ -69,7 +69,7 @@ class SamplerReader:
         return chosen == "forward_cuda" if isinstance(chosen, str) else None
 
     def second_runner_requires(self) -> bool:
-        """Whether a second model runner requires FlashInfer's sampler, whatever the log probabilities."""
+        """Return whether a second model runner requires FlashInfer's sampler, whatever the log probabilities."""
         runner = self._module(_SECOND_RUNNER)
         return runner is not None and any(
             isinstance(node, ast.Call) and dotted(node.func) == _CALLS for node in walk(runner)

@@ -90,7 +90,7 @@ def _of_model(
 
 
 def _trains_critic(there: Configuration) -> bool:
-    """Whether verl builds an FSDP critic (verl/trainer/ppo/utils.py: need_critic) whose model uses the actor's settings."""
+    """Return whether verl builds an FSDP critic (verl/trainer/ppo/utils.py: need_critic) whose model uses the actor's settings."""
     enabled = there.get("critic.enable")
     wanted = enabled is True or (enabled in (None, MISSING) and there.get("algorithm.adv_estimator") == "gae")
     strategy = there.get("critic.strategy")
@@ -122,7 +122,7 @@ def _known(interpreter: Interpreter) -> Iterator[str]:
 
 
 def _has_substitute(interpreter: Interpreter) -> bool:
-    """Whether transformers would use a kernel from the hub instead: it supports that, and has the package for it."""
+    """Return whether transformers would use a kernel from the hub instead: it supports that, and has the package for it."""
     if not is_on_path(_KERNELS, interpreter.sys_path):
         return False
     files = [Path(entry, "transformers", name) for entry in interpreter.sys_path for name in _FALLBACK_IN]

@@ -106,7 +106,7 @@ class ElfFile:
             self._descriptor = -1
 
     def undefined(self) -> tuple[Undefined, ...]:
-        """The symbols that other libraries must export, in the order of the file."""
+        """Return the symbols that other libraries must export, in the order of the file."""
         found: list[Undefined] = []
         with contextlib.suppress(*DAMAGE):
             found.extend(self._undefined())

@@ -27,7 +27,7 @@ class Signature:
     more_keywords: bool = False
 
     def without_first(self) -> Signature:
-        """The signature of a bound method."""
+        """Return the signature of a bound method."""
         if not self.parameters:
             return self
         return Signature(self.parameters[1:], self.more_positional, self.more_keywords)

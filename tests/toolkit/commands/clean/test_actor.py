@@ -63,7 +63,7 @@ def test_each_cluster_is_asked_once_with_its_own_token() -> None:
         ({"told": {"a1": "", "g1": ""}}, ("removed", ""), ("removed", "")),
         ({"told": {"a1": "job 02 (process 7) has connected meanwhile", "g1": ""}}, ("not removed", "job 02 (process 7) has connected meanwhile"), ("removed", "")),
         ({"told": {"a1": ""}}, ("removed", ""), ("not removed", "Ray did not report the result")),
-        ({"refused": "it is now another cluster"}, ("not removed", "it is another one by now"), ("not removed", "it is another one by now")),
+        ({"refused": "it is now another cluster"}, ("not removed", "it is now another cluster"), ("not removed", "it is now another cluster")),
         ({}, ("not removed", "Ray did not report the result"), ("not removed", "Ray did not report the result")),
     ],
 )  # fmt: skip
