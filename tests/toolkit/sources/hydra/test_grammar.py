@@ -66,7 +66,7 @@ def test_keys(text: str, sign: str, key: str, package: str | None) -> None:
     [
         ("a=~/x", "`~` must be quoted"),
         ("a=b=c", "`=` must be quoted"),
-        ("a=x(", "names no function"),
+        ("a=x(", "is not a function of Hydra"),
         ("a=[1,", "missing at its end"),
         ("a=[1", "a list is not closed"),
         ("a={'b': 1}", "must not be quoted"),
@@ -74,8 +74,8 @@ def test_keys(text: str, sign: str, key: str, package: str | None) -> None:
         ("a=é", "must be quoted"),
         ("a", "no `="),
         ("a[0]=1", "`[` cannot be part of a name"),
-        (" ", "no name"),
-        ("--a=1", "no name"),
+        (" ", "does not begin with the name"),
+        ("--a=1", "does not begin with the name"),
         ("a=" + "[" * 500, "nested too deeply"),
     ],
 )

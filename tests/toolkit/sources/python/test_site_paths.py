@@ -96,7 +96,7 @@ def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
 
 
 def test_what_is_no_python_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no Python"):
+    with pytest.raises(UsageError, match="not valid Python"):
         read(tmp_path, "MODEL = = 3\n")
     with pytest.raises(UsageError, match="cannot be read"):
         settings_in(tmp_path / "none.py")
