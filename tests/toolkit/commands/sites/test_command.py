@@ -81,7 +81,8 @@ def test_a_configuration_behind_a_link_is_written_where_it_lies(here: Doctor, jo
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("A = = 1\n", "not valid Python"), ("A = 3\n", "contains no paths"), (None, "cannot be read")]
+    ("text", "said"),
+    [("A = = 1\n", "not valid Python"), ("A = 3\n", "contains no paths"), (None, "cannot be read")],
 )
 def test_what_is_of_no_use_is_refused(here: Doctor, tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:
