@@ -74,7 +74,7 @@ def is_marker(text: str) -> bool:
 
 
 def foreign_words(text: str, marker: Marker) -> frozenset[str]:
-    """Return the words with which somebody else marked both a replaced line, kept as a comment, and its replacement."""
+    """Return the marker that another tool or person put on both a replaced line, kept as a comment, and its replacement."""
     if "#" not in text:
         return frozenset()
     lines = text.splitlines()

@@ -1,4 +1,4 @@
-"""CFG127: a path of the job begins with a variable that nobody sets."""
+"""CFG127: a path of the job begins with a variable that is not set."""
 
 from __future__ import annotations
 

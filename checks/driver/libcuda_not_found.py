@@ -46,7 +46,7 @@ def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
     if stopper is not None:
         what = "is damaged" if stopper.trouble == "damaged" else f"is {stopper.trouble}"
         yield Finding(
-            f"{stopper.path} {what}, and the loader takes it for {SONAME}",
+            f"{stopper.path} {what}, and the loader treats it as {SONAME}",
             Evidence(f"{stopper.real}: {stopper.trouble}", "the driver's library", stopper.how),
             Location(stopper.path),
             "remove it, or put the driver's folder before it",

@@ -97,8 +97,8 @@ def _uncompared(package: PackageRecord) -> Finding:
     name = f"{package.package} {package.version}"
     how = "cannot be compared" if package.files == 0 else "cannot be compared in full"
     # With --force-reinstall pip tries to uninstall first, and refuses without a RECORD.
-    anew = reinstall(package.package, package.version, package.installer)
-    anew = anew.replace("pip install --force-reinstall", "pip install --ignore-installed")
+    command = reinstall(package.package, package.version, package.installer)
+    command = command.replace("pip install --force-reinstall", "pip install --ignore-installed")
     return Finding(
         f"{name} was not compared: conda installed it, without a RECORD"
         if conda
@@ -109,7 +109,7 @@ def _uncompared(package: PackageRecord) -> Finding:
             read_from=package.record,
         ),
         location=Location(package.record),
-        remedy="" if conda else f"reinstall it: {anew}",
+        remedy="" if conda else f"reinstall it: {command}",
         severity="info" if conda else "warning",
         subject=Subject("file", package.record),
     )

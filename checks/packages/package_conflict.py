@@ -51,7 +51,7 @@ _HARMLESS_WHEN_MISSING = (
 )
 _SHOWN = 8
 # The command itself is left out: it needs the options of the target, which the report has.
-_ONE_COMMAND = "verl-doctor fix --select PKG101 shows one command for all of it"
+_ONE_COMMAND = "verl-doctor fix --select PKG101 shows a single command that does it"
 
 _TOKENIZERS = Unmet("transformers", "5.9.0", "tokenizers", "<=0.23.0,>=0.22.0", "0.23.2")
 _TRACING = Unmet("vllm", "0.8.5.post1", "opentelemetry-api", "<1.27.0,>=1.26.0", "1.36.0")
@@ -236,7 +236,7 @@ def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
 
 
 def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
-    """Fold harmless conflicts into one line, so that users of `pip check` do not pursue them in vain."""
+    """Fold harmless conflicts into one line, so that users of `pip check` do not waste time on them."""
     reasons = {unmet.name: _harmless(unmet) for unmet in harmless}
     if reasons:
         yield Finding(

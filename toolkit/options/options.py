@@ -345,7 +345,7 @@ def _node_options(default_budget: float, command: Command) -> Command:
         "--budget",
         type=Duration("5s", "1d", bare=True),
         metavar="TIME",
-        help=f"How long the nodes have to answer: 30s, 5m.  [default: {in_units(default_budget)}]",
+        help=f"How long to wait for the nodes: 30s, 5m.  [default: {in_units(default_budget)}]",
     )
     @functools.wraps(command)
     def with_nodes(

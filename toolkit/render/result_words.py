@@ -137,9 +137,9 @@ def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence
     wanted = {"error"} if report.verdict == "failures" else {"error", "warning"}
     found = [(result, finding) for result, finding in report.findings() if finding.severity in wanted]
     fixes = {finding.fix: report.fix_safety.get(finding.fix) for _, finding in found if finding.fix}
-    steps = [("verl-doctor fix", "shows what would help as a diff, and changes nothing")] if fixes else []
+    steps = [("verl-doctor fix", "show the repairs as a diff; change nothing")] if fixes else []
     if "safe" in fixes.values():
-        steps.append(("verl-doctor fix --apply", "repairs what is safe to repair, and can be undone"))
+        steps.append(("verl-doctor fix --apply", "apply the safe repairs; verl-doctor undo reverts them"))
     first = next((pair for pair in found if pair[1].severity == "error"), None)
     if first is None:
         return for_target(steps, report)

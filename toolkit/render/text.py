@@ -258,7 +258,7 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
     yield from steps_to_take(list(_use_of_copies(repairs)), width)
     undoable = [r.transaction for r in repairs if r.outcome == "repaired" and _can_be_undone(r)]
     names = [shlex.quote(name) for name in dict.fromkeys(reversed(undoable)) if name]
-    yield from steps_to_take([(f"verl-doctor undo {name}", "reverts it") for name in names], width)
+    yield from steps_to_take([(f"verl-doctor undo {name}", "revert it") for name in names], width)
     yield from _last_words(report, repairs, width)
 
 
@@ -307,10 +307,10 @@ def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str
         folder = f" --output-env {shlex.quote(str(Path(report.environment.shell).parent))}"
     steps = []
     if "safe" in planned or (variables and report.environment is None):
-        done = ", and puts the variables into files in DIR" if folder.endswith(" DIR") else ""
-        steps.append((f"verl-doctor fix --apply{folder}", f"carries the safe ones out{done}"))
+        done = "; write the variables to files in DIR" if folder.endswith(" DIR") else ""
+        steps.append((f"verl-doctor fix --apply{folder}", f"apply the safe repairs{done}"))
     if "unsafe" in planned:
-        why = "does those too that install packages, cannot be undone, or change what the job does"
+        why = "also apply those that install packages, cannot be undone, or change the job"
         steps.append((f"verl-doctor fix --apply --unsafe{folder}", why))
     return steps
 

@@ -33,7 +33,7 @@ _COSTLY = frozenset({"gpu"})
 _SETTLED = "environment-files"
 _NOT_JUDGED = frozenset({"error", "skipped"})
 _LATER = "it only appears after the repairs above"
-_UNSAFE = "it installs packages, cannot be undone, or changes what the job does; see it with verl-doctor fix, and add --unsafe to have it done"
+_UNSAFE = "it installs packages, cannot be undone, or changes the job; review it with verl-doctor fix, then add --unsafe to apply it"
 
 
 @dataclass(frozen=True)

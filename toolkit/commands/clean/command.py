@@ -54,7 +54,7 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 
 @click.command(
     epilog="Exit codes: 0 nothing is left over, 1 something is, 2 wrong usage, 3 not everything could be examined. "
-    "With --apply: 0 everything found was removed, 1 something remains. With --run: that of the job."
+    "With --apply: 0 everything found was removed, 1 something remains. With --run: the job's exit code."
 )
 @target_options
 @job_options

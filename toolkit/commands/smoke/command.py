@@ -63,7 +63,7 @@ def smoke(
 ) -> int:
     """Try what the job will do, up to the first rung that fails.
 
-    1 imports and files, 2 the devices, 3 Ray, 4 vLLM, 5 one step of verl. Each rung runs in child processes
+    1 imports and files, 2 devices, 3 Ray, 4 vLLM, 5 one training step of verl. Each rung runs in child processes
     with a time limit and their own Ray, and cleans up. Without a GPU it runs on the CPU, as far as the
     installed packages allow.
     """

@@ -1,4 +1,4 @@
-"""What the trainer waits for in vain, according to the run's own Ray: what could not be started, and which actors died."""
+"""What the trainer waits for and will not get, according to the run's own Ray: what could not be started, and which actors died."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAILED = "a process of the job failed"
 
 
 def waits_in(machine: Machine, python: str, folder: Path) -> End | None:
-    """Query the cluster whose session is below `folder`. Return None if nothing waits in vain, or the cluster does not respond."""
+    """Query the cluster whose session is below `folder`. Return None if nothing is stuck, or the cluster does not respond."""
     address = _address_in(machine, folder)
     if not address:
         return None

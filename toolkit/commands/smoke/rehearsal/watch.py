@@ -67,7 +67,7 @@ class Reached:
 class Watcher:
     """A `watch` for `Stage.run`: called with the text so far about once a second, it may end the run with a reason.
 
-    After a long silence `waits_for` returns what the trainer waits for in vain from Ray; None for nothing.
+    After a long silence `waits_for` returns what the trainer waits for and Ray cannot provide; None for nothing.
     `wanted` returns the processor time that each thread of the given processes has needed, in seconds:
     processes that work silently are not ended.
     """
