@@ -20,7 +20,7 @@ import picture
 def test_the_picture_has_the_words_of_a_run() -> None:
     run = "".join("".join(line.split()) for line in picture.transcript())
     drawn = picture.words_of(picture.PICTURE.read_text("utf-8"))
-    assert drawn == f"verl-doctor{run}", "python docs/picture.py draws it anew"
+    assert drawn == f"verl-doctor{run}", "run python docs/picture.py to redraw it"
 
 
 def test_a_picture_loads_nothing_and_keeps_every_word() -> None:
