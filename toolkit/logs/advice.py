@@ -159,9 +159,7 @@ _INTERNAL = frozenset(
 )
 _ON_INPUT = frozenset({"KeyError", "IndexError", "TypeError"})
 _OF_INPUT = re.compile(r"'(?:str|list|dict|tuple|int|float|bool|set)' object")
-_PASSING = frozenset(
-    {"ray", "torch", "hydra", "uvloop", "asyncio", "triton", "numpy", "accelerate", "datasets", "pandas"}
-)
+_PASSING = frozenset({"ray", "torch", "hydra", "uvloop", "asyncio", "triton", "numpy", "datasets", "pandas"})
 _NONE = "'NoneType' object"
 _LAZY = "Failed to import "  # transformers and trl, of a module that they import when it is used
 _OF_PYTHON = re.compile(r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not ")
@@ -216,7 +214,7 @@ def _place(frames: Sequence[Frame]) -> _Place:
     callers = (
         _at(frame) if is_of_the_job(frame) else package_of(frame)
         for frame in reversed(own[:-1])
-        if package_of(frame) not in {package, *_PASSING}
+        if package_of(frame) not in {package, "accelerate", *_PASSING}
     )
     return _Place(package, package or at, next(callers, ""), deepest.code, at)
 
@@ -230,11 +228,19 @@ def _recommended(raised: Raised, place: _Place) -> str:
     if not raised.name.endswith(("ImportError", "ModuleNotFoundError", "PackageNotFoundError")):
         return ""
     if found := _PIP.search(raised.message):
-        return f"{found[1].strip()}, for the job's Python, on every node"
+        return f"{_for_shell(found[1].strip())}, for the job's Python, on every node"
     if found := _NOT_INSTALLED.search(raised.message):
         name = next(filter(None, found.groups())).strip()
         return _installing(name, known=True) + (f": {place.words} requests it" if place.words else "")
     return ""
+
+
+def _for_shell(command: str) -> str:
+    """A command of pip with its bounds quoted: the shell would take > and < for redirections."""
+    return " ".join(
+        f"'{word}'" if re.search("[<>]", word) and not word.startswith(("'", '"')) else word
+        for word in command.split()
+    )
 
 
 def _installing(name: str, *, known: bool) -> str:
@@ -424,7 +430,8 @@ def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         fact = f"the code of {package} fails at {place.at}{by}"
     if place.caller and ":" not in place.caller:
         both = f"{place.caller} and {_dated(package, lines)}"
-        return f"{fact}; install releases of {both} that fit each other (pip check, pip show {place.caller}), or newer ones of both; search their trackers for these words"
+        shown = "verl-doctor matrix" if place.caller == "verl" else f"pip check, pip show {place.caller}"
+        return f"{fact}; install releases of {both} that fit each other ({shown}), or newer ones of both; search their trackers for these words"
     return f"{fact}; install a newer release of {_dated(package, lines)}, or, if it came with an upgrade, the one before; search its tracker for these words"
 
 

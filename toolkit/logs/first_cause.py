@@ -59,6 +59,7 @@ _ENDING = 15  # last lines that may contain a program's final message
 _HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
 _LOUD = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
 _LONGEST = 500  # characters of a cause
+_QUOTED = 20  # characters of a message from which on its repetition is no accident
 _MOST = 6  # lines that show it
 _NEAR = 200  # lines within which a process continues a report
 
@@ -118,17 +119,30 @@ def follows(raised: Raised) -> bool:
 
 
 def _as_first_printed(first: Raised, all_of_them: Sequence[Raised]) -> Raised:
-    """Return the same error as printed by the process in which it occurred, which comes before the exception that it caused."""
-    same = (
+    """Return the same error as printed by the process in which it occurred, which comes before the exception that it caused.
+
+    That exception may quote the error at the end of its own message.
+    """
+    earlier = [
         other
         for raised in all_of_them
         for other in raised.chain
-        if other.message == first.message and first.message
+        if other.message and other.line.number < first.line.number
+    ]
+    same = (other for other in earlier if other.message == first.message and other.name == first.name)
+    words = _first_line(first.message)
+    quoted = (
+        other
+        for other in earlier
+        if _QUOTED <= len(_first_line(other.message)) < len(words)
+        and words.endswith(f": {_first_line(other.message)}")
+        and not follows(other)
     )
-    return next(
-        (raised for raised in same if raised.line.number <= first.line.number and raised.name == first.name),
-        first,
-    )
+    return next(same, None) or next(quoted, None) or first
+
+
+def _first_line(message: str) -> str:
+    return message.partition("\n")[0]
 
 
 def _is_ignored(raised: Raised, lines: Sequence[Line]) -> bool:

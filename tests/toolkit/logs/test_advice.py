@@ -112,6 +112,11 @@ def remedy(error: str, *places: str, before: str = "") -> str:
             [f"{PACKAGES}/transformers/utils/import_utils.py"],
             ["install what provides the module mergekit", "transformers imports it"],
         ),
+        (
+            "ImportError: peft>=0.11,<0.12 is required for a normal functioning of this module, but found peft==0.13.\nTo fix: pip install peft>=0.11,<0.12",
+            ["/job/a.py", f"{PACKAGES}/transformers/utils/versions.py"],
+            ["pip install 'peft>=0.11,<0.12', for the job's Python"],
+        ),
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install what provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip

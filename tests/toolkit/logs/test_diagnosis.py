@@ -130,3 +130,10 @@ def test_what_a_compiler_prints_below_the_exception_explains_it() -> None:
     output = "\n\nCommand:\ng++ a.cpp\n\nOutput:\n/usr/include/a.h:2:10: fatal error: stddef.h: No such file or directory\n"
     assert "stddef.h" in first_cause(failed + output)
     assert "stddef.h" not in first_cause(traceback(UNKNOWN) + output)
+
+
+def test_an_exception_that_quotes_an_earlier_one_is_not_the_first() -> None:
+    inner = "AttributeError: the layer of the adapter has no weight"
+    outer = traceback(f"Exception: request 7 failed: {inner.partition(': ')[2]}")
+    assert first_cause(f"{traceback(inner)}\nnext line of the log\n{outer}") == inner
+    assert first_cause(outer).startswith("Exception: request 7 failed")
