@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
-import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from verl_doctor.toolkit.cluster.packing import Contents, pack
 from verl_doctor.toolkit.collectors.api.uses import LibraryUses, VllmUses
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.environment_place import environment_place
@@ -37,9 +34,6 @@ _PROGRAM = f"{_PACKAGE}.cluster.node_program"
 _REPAIR, _UNDO, _WARM = (f"{_PACKAGE}.cluster.node_{name}" for name in ("repair", "undo", "warm"))
 _IN_FEW = frozenset({_REPAIR, _UNDO, _WARM})
 _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
-# The doctor's dependencies in pure Python. Of the others, collectors need only psutil and PyYAML, which come with Ray.
-_PURE = ("dacite", "packaging", "platformdirs", "pynvml")
-
 
 # Collected only once: the cluster's control store, which every node would query in full, and whole source trees,
 # which are the same wherever the same packages are installed.
@@ -76,7 +70,7 @@ def parcel_for(run: Session, collection: Collection) -> Parcel:
         "given": factsfile.entries(given, run.registry.collectors),
         **_run_settings(run, collection),
     }
-    return Parcel(packed(modules), request)
+    return Parcel(packed(modules, given=[known for known in collectors if known.fact in given]), request)
 
 
 def place_parcel(run: Session, collection: Collection) -> Parcel:
@@ -115,13 +109,12 @@ def undo_parcel(run: Session, collection: Collection, *, everything: bool) -> Pa
 def _whole_doctor() -> bytes:
     """Pack all collectors, rules and fixes, but not the command line, the renderers or the log readers."""
     top = TOOLKIT.parent
-    beside = {
-        f"verl_doctor/{path.relative_to(top)}": path.read_text("utf-8")
+    beside = [
+        path
         for folder in ("checks", "patches")
         for path in sorted([*(top / folder).rglob("*.py"), *(top / folder).glob("data/*.*")])
-    }
-    used = [name for path, text in beside.items() if path.endswith(".py") for name in _names_in(text)]
-    return packed([*collector_modules(), _REPAIR, *used], beside)
+    ]
+    return packed([*collector_modules(), _REPAIR], beside)
 
 
 def node_collectors(registry: Registry) -> tuple[Collector, ...]:
@@ -149,65 +142,19 @@ def _with_needs(wanted: Iterable[Collector], every: Iterable[Collector]) -> Iter
             waiting += [known[need.fact] for need in collector.needs if need.fact in known]
 
 
-def packed(modules: Iterable[str], beside: Mapping[str, str] | None = None) -> bytes:
-    """Return by file name the sources of these modules of ours, of their imports and of the pure packages, and the files `beside`."""
-    files = {"__main__.py": _MAIN, **(beside or {})}
-    for name in _closure([_PROGRAM, *modules]):
-        file = _file(name)
-        files[f"verl_doctor/{file.relative_to(TOOLKIT.parent)}"] = file.read_text("utf-8")
-    for package in _PURE:
-        files.update(_package(package))
-    return zlib.compress(json.dumps(files).encode("ascii"), 9)
-
-
-def _closure(names: Iterable[str]) -> Iterator[str]:
-    """Return the modules of `toolkit` with these names, their packages, and those that they import, at any depth."""
-    waiting, seen = list(names), set()
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            yield name
-            waiting += _imported(name)
-            if name != _PACKAGE:
-                waiting.append(name.rpartition(".")[0])
-
-
-@functools.cache
-def _imported(name: str) -> tuple[str, ...]:
-    """Return the modules of `toolkit` that a module imports. Code that makes changes is only in those parcels that name it."""
-    text = _file(name).read_text("utf-8")
-    return tuple(other for other in _names_in(text) if name != _PROGRAM or other not in _IN_FEW)
-
-
-def _names_in(text: str) -> list[str]:
-    """Return the full names of the modules of `toolkit` that a source imports."""
-    names: list[str] = []
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_PACKAGE):
-            module = str(node.module)
-            below = [f"{module}.{alias.name}" for alias in node.names]
-            names += [name for name in below if os.path.exists(_file(name))] or [module]
-    return names
-
-
-def _file(name: str) -> Path:
-    """Return the source of a module or package of `toolkit`."""
-    path = TOOLKIT.joinpath(*name.split(".")[2:])
-    return path / "__init__.py" if os.path.isdir(path) else path.with_suffix(".py")
-
-
-def _package(name: str) -> Iterator[tuple[str, str]]:
-    """Return the sources of an installed module or package."""
-    spec = find_spec(name)
-    if spec is None or spec.origin is None:
-        return
-    top = Path(spec.origin)
-    if not spec.submodule_search_locations:
-        yield top.name, top.read_text("utf-8")
-        return
-    for path in sorted(top.parent.rglob("*.py")):
-        yield str(path.relative_to(top.parent.parent)), path.read_text("utf-8")
+def packed(modules: Iterable[str], beside: Iterable[Path] = (), given: Iterable[Collector] = ()) -> bytes:
+    """Return the sources of these modules and files. Collectors of `given` facts are named on the node, never called."""
+    return pack(
+        Contents(
+            main=_MAIN,
+            modules=frozenset({_PROGRAM, *modules}),
+            beside=tuple(beside),
+            uncalled=frozenset(
+                f"{collector.collect.__module__}.{collector.collect.__name__}" for collector in given
+            ),
+            unused=_IN_FEW.difference(modules),
+        )
+    )
 
 
 def _run_settings(run: Session, collection: Collection) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Where the index of rules, fixes, collectors and signatures is stored, and when it is valid.
+"""Where the index of rules, fixes, collectors and signatures is stored, and when it is valid; likewise parcels for nodes.
 
 A wheel ships an index, valid while each file has the content it had then. In a checkout, and after an edit, it is rebuilt and
 stored in the doctor's own cache, for files of exactly these sizes, times and inodes. Any other change makes it invalid.
@@ -25,7 +25,7 @@ SHIPPED = DATA / "index"
 _PACKAGES = ("checks", "patches")
 _SUFFIXES = (".py", ".toml")
 _LARGEST = 16_000_000  # bytes
-_KEPT = 12  # files: a few checkouts and Python versions
+_KEPT = 24  # files: a few checkouts and Python versions, and parcels for nodes
 _TICK = 0.05  # seconds; clocks of files and processes are never read more often than every 10 ms
 
 

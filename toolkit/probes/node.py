@@ -1,7 +1,7 @@
 """Runs on a node without verl-doctor: it unpacks its input, runs it, prints the result, and leaves nothing.
 
 Started as `PYTHON -I -S -c TEXT TOKEN`, by a Ray task, ssh or srun. Stdin has one line of JSON, the request, followed
-by the parcel: a compressed JSON object of texts by file name. The caller keeps stdin open as long as it needs the
+by the parcel (`unpacked`). The caller keeps stdin open as long as it needs the
 result. When stdin ends, for whatever reason, the work is stopped and cleaned up. The result is one line after the
 token.
 
@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -24,6 +25,9 @@ import time
 import zlib
 from pathlib import Path
 from typing import Any
+
+SINGLES = 100
+"""The number of words of a parcel that one byte stands for."""
 
 _OLDEST = (3, 10)  # for verl-doctor's own code
 _DYING = 2.0  # seconds for killed processes to disappear
@@ -65,10 +69,29 @@ def _carried_out(order: dict[str, Any], parcel: bytes) -> dict[str, Any]:
 
 def unpack(parcel: bytes, folder: str) -> None:
     """Write the files of a parcel below a folder."""
-    for name, text in json.loads(zlib.decompress(parcel)).items():
+    for name, text in unpacked(parcel).items():
         path = Path(folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
+
+
+def unpacked(parcel: bytes) -> dict[str, str]:
+    """Return the texts of a parcel by file name.
+
+    Its first line is a list of words; in the JSON that follows, each byte that is not ASCII stands for one of them: the first
+    `SINGLES` bytes alone, the others with the byte after them.
+    """
+    head, _, coded = zlib.decompress(parcel).partition(b"\n")
+    words = head.split(b"\0")
+
+    def word(found: re.Match[bytes]) -> bytes:
+        code = found[0]
+        first = code[0] - 128
+        return words[first if len(code) == 1 else SINGLES + (first - SINGLES) * 256 + code[1]]
+
+    pattern = b"[\x80-%c]|[%c-\xff]." % (127 + SINGLES, 128 + SINGLES)
+    found: dict[str, str] = json.loads(re.sub(pattern, word, coded, flags=re.DOTALL))
+    return found
 
 
 def _run(folder: str, request: Any, deadline: float) -> dict[str, Any]:

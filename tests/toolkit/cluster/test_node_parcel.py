@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,7 +116,7 @@ def test_the_cluster_s_own_paths_are_looked_at_on_the_node(tmp_path: Path) -> No
 @pytest.mark.slow
 def test_who_repairs_on_a_node_has_all_rules_and_fixes_and_their_data() -> None:
     session = open_session(Options(python=Path(sys.executable)))
-    sent = json.loads(zlib.decompress(repair_parcel(session, session.look(), unsafe=False).content))
+    sent = node.unpacked(repair_parcel(session, session.look(), unsafe=False).content)
     top = Path(node.__file__).parent.parent
     wanted = {
         f"verl_doctor/{path.relative_to(top)}"
@@ -164,7 +163,7 @@ def test_the_order_is_json_and_then_the_parcel(parcel: Parcel) -> None:
     order = json.loads(head)
     assert order["parcel"] == len(content)
     assert (order["seconds"], order["detached"]) == (7.5, True)
-    files = json.loads(zlib.decompress(content))
+    files = node.unpacked(content)
     assert "verl_doctor/toolkit/collectors/gpu/gpus.py" in files
     assert "verl_doctor/toolkit/cli/main.py" not in files
 

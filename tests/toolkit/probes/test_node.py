@@ -27,7 +27,7 @@ def running(
     folder: Path, main: str, *, seconds: float = 120, detached: bool = False
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The program with a parcel of one file; its temporary folder is below `folder`."""
-    parcel = zlib.compress(json.dumps({"__main__.py": main}).encode())
+    parcel = zlib.compress(b"\n" + json.dumps({"__main__.py": main}).encode())
     order = {"parcel": len(parcel), "request": {"word": "hi"}, "seconds": seconds, "detached": detached}
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", TEXT, "TOKEN "],
@@ -134,7 +134,7 @@ def test_a_killed_worker_takes_nothing_along_that_would_stay(tmp_path: Path) -> 
         "process = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)\n"
         "process.stdin.write(sys.stdin.buffer.read()); process.stdin.flush(); time.sleep(60)\n"
     )
-    parcel = zlib.compress(json.dumps({"__main__.py": LEAVES_A_CHILD + "time.sleep(600)"}).encode())
+    parcel = zlib.compress(b"\n" + json.dumps({"__main__.py": LEAVES_A_CHILD + "time.sleep(600)"}).encode())
     order = {"parcel": len(parcel), "request": {}, "seconds": 50, "detached": True}
     with subprocess.Popen(
         [sys.executable, "-c", worker, sys.executable, "-I", "-S", "-c", TEXT, "TOKEN "],

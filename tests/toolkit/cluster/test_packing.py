@@ -1,0 +1,177 @@
+"""Packed sources: shorter, but line for line the same code."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verl_doctor.toolkit.cluster import packing
+from verl_doctor.toolkit.cluster.node_parcel import parcel_for
+from verl_doctor.toolkit.cluster.packing import Contents, compact, pack, packed_files, without_unused
+from verl_doctor.toolkit.engine.session import open_session
+from verl_doctor.toolkit.probes import node, nvml
+from verl_doctor.toolkit.probes.node import unpacked
+from verl_doctor.toolkit.target import Options
+
+_MOST = 320_000  # bytes; 298,800 when this was written
+
+
+class _WithoutTexts(ast.NodeTransformer):
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            code = [each for each in body if not (isinstance(each, ast.Expr) and _is_text(each.value))]
+            if not code and body:
+                line, column = body[0].lineno, body[0].col_offset
+                code = [ast.Pass(lineno=line, col_offset=column, end_lineno=line, end_col_offset=column)]
+            node.body = code  # type: ignore[attr-defined]
+            if isinstance(node, ast.stmt | ast.ExceptHandler):  # it may end in a text
+                node.end_lineno, node.end_col_offset = node.lineno, node.col_offset
+        return node
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def code(text: str) -> Any:
+    """The code object, without docstrings. It compares instructions, constants and lines."""
+    return compile(_WithoutTexts().visit(ast.parse(text)), "module.py", "exec", dont_inherit=True)
+
+
+def compacted(text: str) -> str:
+    return compact(text, ast.parse(text))
+
+
+TEXTS = [
+    'def f():\n    """Doc\n    of two lines."""\n',
+    'def f():\n    """Doc."""  # why\n    return "#"  # not a comment\n',
+    'class A:\n    """Doc."""\n\n    x: int = 1\n    """An attribute\'s."""\n\n    # gone\n    y = 2  # gone\n',
+    'def f(): "doc"\nx = 1; "text"\n',
+    'def f():\n    "doc"; return 1\n',
+    'text = """\n# a line of it   \n"""\nother = f"""{text}\n  # another   \n"""  # stays\n',
+    'def f():\n    (\n        "doc"\n        " in parts"\n    )\n    return 1\n',
+    'try:\n    "text"\nexcept ValueError:\n    "text"\nelse:\n    "text"\n',
+    '# ä\nx = "ä"; y = "ü"  # ö\n"ß ä"\n',
+    "x = [  # of\n    1,  # first\n]\n",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_compact_source_is_the_same_code_in_the_same_lines(text: str) -> None:
+    assert code(compacted(text)) == code(text)
+    assert "gone" not in compacted(text)
+
+
+def test_comments_and_docstrings_go_and_a_class_keeps_a_short_one() -> None:
+    text = '"""Module\'s."""\n\n# a comment\nclass A:\n    """Of\n    a class."""\n\n    x: int\n\n\ndef f():\n    """Of a function."""\n    return 1  # one\n'
+    assert compacted(text) == '\n\n\nclass A:\n    "."\n\n\n    x: int\n\n\ndef f():\n    \n    return 1\n'
+    assert compact(text, ast.parse(text), docstrings=True) == text.replace("# a comment", "").replace(
+        "  # one", ""
+    )
+
+
+@pytest.mark.slow
+def test_every_file_of_a_parcel_is_the_same_code_in_the_same_lines() -> None:
+    session = open_session(Options(python=Path(sys.executable)))
+    content = parcel_for(session, session.look()).content
+    assert len(content) < _MOST
+    files = unpacked(content)
+    pure = packing._pure_files()
+    top = Path(node.__file__).parents[2]
+    compared = 0
+    for name, text in files.items():
+        module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        path = top / name.partition("/")[2] if name.startswith("verl_doctor/") else pure.get(module)
+        if path is not None and module != "pynvml":
+            assert code(text) == code(path.read_text("utf-8")), name
+            compared += 1
+    assert compared == len(files) - 2  # __main__ and pynvml
+
+
+def test_bindings_of_nvml_keep_all_that_is_called(tmp_path: Path) -> None:
+    whole = packing._pure_files()["pynvml"].read_text("utf-8")
+    words = set(packing._WORD.findall(Path(nvml.__file__).read_text("utf-8")))
+    small = without_unused(compacted(whole), words)
+    (tmp_path / "pynvml.py").write_text(small)
+    assert len(small.replace("\n", "")) < len(whole) / 5
+    program = (
+        "import ast, json, sys, pynvml\n"
+        "print(json.dumps([pynvml.__file__, sorted(name for name in sys.stdin.read().split() if hasattr(pynvml, name)),\n"
+        "    sorted(name for name in dir(pynvml) if name.startswith('NVMLError'))]))\n"
+    )
+
+    def loaded(path: str) -> list[Any]:
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            input=" ".join(words),
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found: list[Any] = json.loads(run.stdout)
+        return found
+
+    here, there = loaded(""), loaded(str(tmp_path))
+    assert there[0] == str(tmp_path / "pynvml.py")
+    assert here[0] != there[0]
+    assert here[1:] == there[1:]
+    assert "NVMLError_GpuIsLost" in there[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("def a(): return b()\ndef b(): return 1\ndef c(): return a()\n", "def a(): return b()\ndef b(): return 1\n\n"),
+        ("A = 1\nB = A\nC = 2\n", "A = 1\nB = A\n\n"),
+        ("C = 1\nstart = 'x'.startswith('C')\n", "C = 1\nstart = 'x'.startswith('C')\n"),
+        ("@a\ndef c(): pass\ndef a(f): return f\n", "@a\ndef c(): pass\ndef a(f): return f\n"),
+        ("C = 1; D = 2\n", "C = 1; D = 2\n"),
+    ],
+)  # fmt: skip
+def test_what_nothing_names_goes(text: str, left: str) -> None:
+    assert without_unused(text, {"a", "B"}) == left
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"a.py": "x = 'ä€😀\\n'\n\n\tpass\0"},
+        {"a.py": " ".join(f"word_{number} word_{number} word_{number}" for number in range(3000))},
+    ],
+    ids=["nothing", "not ASCII", "more words than codes"],
+)
+def test_what_is_packed_is_unpacked(files: dict[str, str]) -> None:
+    assert unpacked(packed_files(files)) == files
+
+
+def test_a_parcel_is_made_once_while_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stored: dict[str, Any] = {}
+
+    def section(name: str, make: Callable[[], Any]) -> Any:
+        return stored[name] if name in stored else stored.setdefault(name, make())
+
+    made: list[Contents] = []
+    pure = tmp_path / "pure.py"
+    pure.write_text("x = 1\n")
+    monkeypatch.setattr(packing.kept_index, "section", section)
+    monkeypatch.setattr(packing, "_pure_files", lambda: {"pure": pure})
+    monkeypatch.setattr(packing, "sources", lambda contents: made.append(contents) or {"a.py": "x = 1\n"})
+    contents = Contents("", frozenset())
+    assert unpacked(pack(contents)) == unpacked(pack(contents)) == {"a.py": "x = 1\n"}
+    assert len(made) == 1
+    pure.write_text("x = 22\n")
+    pack(contents)
+    pack(Contents("", frozenset({"other"})))
+    assert len(made) == 3

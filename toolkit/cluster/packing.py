@@ -1,0 +1,292 @@
+"""Packs sources for a node, without comments, docstrings and code that is not used there.
+
+Line numbers stay as they are, so tracebacks from a node point into the real sources.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import zlib
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import UnionType
+from typing import TypeGuard
+
+from verl_doctor.toolkit.engine import kept_index
+from verl_doctor.toolkit.probes.node import SINGLES
+from verl_doctor.toolkit.system.own_files import TOOLKIT
+
+_PACKAGE = "verl_doctor.toolkit"
+# The doctor's dependencies in pure Python. Of the others, collectors need only psutil and PyYAML, which come with Ray.
+_PURE = ("dacite", "packaging", "platformdirs", "pynvml")
+# Only a few of the hundreds of functions of these are used.
+_LARGE = frozenset({"pynvml"})
+# Passed to a child by its folder, not imported by name.
+_BY_PLACE = ("pynvml",)
+# Conditions that are false on every node while it runs the code.
+_FALSE = frozenset(
+    {"TYPE_CHECKING", "typing.TYPE_CHECKING", "sys.platform == 'win32'", "sys.platform == 'darwin'"}
+)
+_WORDS = 2000  # more do not pay for their place in the list
+_WORD = re.compile(r"\w+")
+_CODED = re.compile(rb"[A-Za-z_][A-Za-z_0-9]+|(?:\\n)+ *")
+_DOCSTRING = b'"."'  # of a class: a dataclass without docstring generates one, which takes time
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a parcel holds besides what these import.
+
+    `modules` are names of modules of `toolkit`, `beside` files of `checks` and `patches`, which keep their docstrings: the titles of
+    rules and fixes. Functions in `uncalled` (MODULE.NAME) are never called on a node, and modules in `unused` are never imported
+    there: what only these import is left out.
+    """
+
+    main: str
+    modules: frozenset[str]
+    beside: tuple[Path, ...] = ()
+    uncalled: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
+
+
+def pack(contents: Contents) -> bytes:
+    """Return the packed sources. They are kept for the next run while the doctor's files and the pure packages stay the same."""
+    pure = sorted(
+        f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in _pure_files().values()
+    )
+    names = (sorted(contents.modules), sorted(contents.uncalled), sorted(contents.unused))
+    about = repr((contents.main, *names, [str(path) for path in contents.beside], pure))
+
+    def made() -> list[str]:
+        return [about, b64encode(packed_files(sources(contents))).decode("ascii")]
+
+    number = zlib.crc32(about.encode("utf-8", "surrogateescape"))
+    kept = kept_index.section(f"parcel-{number:08x}", made)
+    return b64decode((kept if isinstance(kept, list) and kept[:1] == [about] else made())[1])
+
+
+def sources(contents: Contents) -> dict[str, str]:
+    """Return the compact sources by file name, with those of our modules and of pure packages that they import."""
+    files = {"__main__.py": contents.main}
+    imported: set[str] = set()
+    for path in contents.beside:
+        text = path.read_text("utf-8")
+        if path.suffix == ".py":
+            tree = ast.parse(text)
+            imported.update(_names_in(tree, ""))
+            text = compact(text, tree, docstrings=True)
+        files[_file_name(path)] = text
+    waiting = [*contents.modules, *imported]
+    seen = set(contents.unused)
+    while waiting:
+        name = waiting.pop()
+        source = None if name in seen else _own_file(name)
+        if source is None:
+            continue
+        seen.add(name)
+        text = source.read_text("utf-8")
+        tree = ast.parse(text)
+        files[_file_name(source)] = compact(text, tree)
+        tree.body = [
+            node
+            for node in tree.body
+            if not isinstance(node, ast.FunctionDef) or f"{name}.{node.name}" not in contents.uncalled
+        ]
+        names = set(_names_in(tree, name))
+        imported |= names
+        waiting += [*names, name.rpartition(".")[0]]
+    words = {word for text in files.values() for word in _WORD.findall(text)}
+    return files | dict(_pure_sources(imported, words))
+
+
+def packed_files(files: Mapping[str, str]) -> bytes:
+    """Return texts by file name as `probes.node` unpacks them.
+
+    Deflate finds repetitions in the last 32 kB only. One or two bytes that ASCII leaves free stand for each of the most frequent words;
+    line ends with the spaces after them count as words.
+    """
+    text = json.dumps(dict(sorted(files.items())), separators=(",", ":")).encode("ascii")
+    counts = Counter(_CODED.findall(text))
+    saved = {word: (count - 1) * (len(word) - 2) for word, count in counts.items() if count > 2}
+    chosen = sorted(saved, key=lambda word: (-saved[word], word))[:_WORDS]
+    chosen.sort(key=lambda word: (-counts[word], word))
+    chosen[SINGLES:] = sorted(chosen[SINGLES:])
+    codes = {word: _code(number) for number, word in enumerate(chosen)}
+    coded = _CODED.sub(lambda found: codes.get(found[0], found[0]), text)
+    return zlib.compress(b"\0".join(chosen) + b"\n" + coded, 9)
+
+
+def _code(number: int) -> bytes:
+    """Return the bytes for a word: one for the first `SINGLES`, two for others."""
+    if number < SINGLES:
+        return bytes([128 + number])
+    first, second = divmod(number - SINGLES, 256)
+    return bytes([128 + SINGLES + first, second])
+
+
+def _own_file(name: str) -> Path | None:
+    """Return the source of a module or package of `toolkit`, None for any other name."""
+    if name != _PACKAGE and not name.startswith(f"{_PACKAGE}."):
+        return None
+    path = TOOLKIT.joinpath(*name.split(".")[2:])
+    file = path / "__init__.py" if os.path.isdir(path) else path.with_suffix(".py")
+    return file if os.path.exists(file) else None
+
+
+def _file_name(path: Path) -> str:
+    return f"verl_doctor/{path.relative_to(TOOLKIT.parent)}"
+
+
+def _names_in(tree: ast.Module, name: str) -> Iterator[str]:
+    """Yield the full names of the modules that a module with this name imports at any depth, of ours and of the pure packages."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) in _FALSE:
+            waiting += node.orelse
+            continue
+        waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = ".".join(name.split(".")[: -node.level]) if node.level else ""
+            module = ".".join(filter(None, (above, node.module)))
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def _pure_sources(imported: Collection[str], words: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the compact sources of the pure packages' modules with these names, and of those that they import, by file name."""
+    files = _pure_files()
+    waiting, seen = [name for name in imported if name in files], set()
+    waiting += [name for name in _BY_PLACE if name in files]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in files:
+            continue
+        seen.add(name)
+        path = files[name]
+        text = path.read_text("utf-8")
+        tree = ast.parse(text)
+        package = path.name == "__init__.py"
+        waiting += [*_names_in(tree, f"{name}.__init__" if package else name), name.rpartition(".")[0]]
+        file_name = f"{name.replace('.', '/')}{'/__init__' if package else ''}.py"
+        text = compact(text, tree)
+        yield file_name, without_unused(text, words) if name in _LARGE else text
+
+
+def _pure_files() -> dict[str, Path]:
+    """Return the sources of the pure packages that are installed, by the name of their module."""
+    found: dict[str, Path] = {}
+    for package in _PURE:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            continue
+        origin = Path(spec.origin)
+        found[package] = origin
+        for path in origin.parent.rglob("*.py") if spec.submodule_search_locations else ():
+            if path != origin:
+                parts = path.relative_to(origin.parent.parent).with_suffix("").parts
+                found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def compact(text: str, tree: ast.Module, *, docstrings: bool = False) -> str:
+    """Return a source without comments, and without docstrings unless these are to stay. Every statement stays in its line.
+
+    A comment after code stays where a string in the same line might contain its sign.
+    """
+    lines = text.encode("utf-8").splitlines(keepends=True)
+    strings: set[int] = set()  # lines of strings, from 0
+    removed: list[tuple[ast.Constant, bytes]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) or _is_constant(node, str | bytes):
+            strings.update(range(node.lineno - 1, node.end_lineno or node.lineno))
+        if not docstrings:
+            removed += _docstrings(node)
+    for number, line in enumerate(lines):
+        if number not in strings:
+            lines[number] = line.partition(b"#")[0].rstrip() + b"\n"
+    for constant, instead in removed:
+        first, last = constant.lineno - 1, (constant.end_lineno or constant.lineno) - 1
+        rest = lines[last][constant.end_col_offset :].strip()
+        if not rest or rest.startswith(b"#"):
+            lines[first] = lines[first][: constant.col_offset] + instead + b"\n"
+            lines[first + 1 : last + 1] = [b"\n"] * (last - first)
+    return b"".join(lines).decode("utf-8")
+
+
+def _docstrings(node: ast.AST) -> list[tuple[ast.Constant, bytes]]:
+    """Return the strings among the statements of a body, each with what takes its place."""
+    body = getattr(node, "body", None)
+    if not isinstance(body, list):
+        return []
+    values = [
+        each.value if isinstance(each, ast.Expr) and _begins_with(each, each.value) else each for each in body
+    ]
+    texts = [value for value in values if _is_constant(value, str)]
+    needed = len(texts) == len(body) or isinstance(node, ast.ClassDef)
+    return [(text, _DOCSTRING if needed and text is values[0] else b"") for text in texts]
+
+
+def _begins_with(statement: ast.Expr, value: ast.expr) -> bool:
+    """Return whether no parenthesis surrounds the value."""
+    return (statement.lineno, statement.col_offset) == (value.lineno, value.col_offset)
+
+
+def _is_constant(node: ast.AST, kind: type | UnionType) -> TypeGuard[ast.Constant]:
+    return isinstance(node, ast.Constant) and isinstance(node.value, kind)
+
+
+def without_unused(text: str, words: Collection[str]) -> str:
+    """Return a module without the functions, classes and constants that neither these words nor its other statements name.
+
+    Names stay that begin with a string which the module passes to `startswith`: it looks them up in itself.
+    """
+    tree = ast.parse(text)
+    lines = text.split("\n")
+    places = [range(_first_line(node) - 1, node.end_lineno or node.lineno) for node in tree.body]
+    statements = Counter(number for place in places for number in place)
+    prefixes = tuple(re.findall(r"\.startswith\(\s*[\"'](\w+)[\"']", text))
+    known = set(words)
+    waiting: list[tuple[set[str], range]] = []
+    for node, place in zip(tree.body, places, strict=True):
+        names = _bound(node)
+        alone = all(statements[number] == 1 for number in place)
+        if names and alone and not any(name.startswith(prefixes) for name in names):
+            waiting.append((names, place))
+        else:
+            known |= _words_of(lines, place)
+    while used := [(names, place) for names, place in waiting if names & known]:
+        waiting = [each for each in waiting if each not in used]
+        known.update(*(_words_of(lines, place) for _, place in used))
+    for _, place in waiting:
+        for number in place:
+            lines[number] = ""
+    return "\n".join(lines)
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _bound(node: ast.stmt) -> set[str]:
+    """Return the names that a definition binds; none for a statement that does something else too."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if not node.decorator_list:
+            return {name}
+        case ast.Assign(targets=targets, value=ast.Constant() | ast.Name()):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+    return set()
+
+
+def _words_of(lines: list[str], place: range) -> set[str]:
+    return {word for number in place for word in _WORD.findall(lines[number])}
