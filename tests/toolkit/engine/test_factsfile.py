@@ -21,14 +21,15 @@ from support.trying import cases
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
 from verl_doctor.toolkit.engine import factsfile, registry
 from verl_doctor.toolkit.facts import Absent, Broken, Collector, Unknown, UnknownKind, collector
+from verl_doctor.toolkit.system.secret import suggests_secret
 from verl_doctor.toolkit.target import UsageError
 
 PORTABLE = [part for part in registry.load().collectors if not part.local]
 # What file names are made of: any character, and the surrogates by which Python spells bytes that are no UTF-8. Not "@": with it a text
-# may look like a user's name and password, which a file of facts masks.
+# may look like a user's name and password, and a name such as PIN marks a secret; a file of facts masks both.
 NAMES = st.text(
     st.one_of(st.characters(exclude_characters="@"), st.sampled_from("é\udc80\udcff😀\u2028\x00")), max_size=6
-)
+).filter(lambda name: not suggests_secret(name))
 SCALARS: Mapping[Any, st.SearchStrategy[Any]] = {
     str: NAMES,
     int: st.integers(),

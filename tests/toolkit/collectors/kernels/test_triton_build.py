@@ -149,7 +149,7 @@ def test_what_has_none_of_tritons_functions(tmp_path: Path) -> None:
     (write_triton(tmp_path) / "runtime/build.py").write_text("")
     seen = look(tmp_path, tmp_path)
     assert isinstance(seen, Unknown)
-    assert "not known" in seen.reason
+    assert "unknown way" in seen.reason
 
 
 @pytest.mark.slow
