@@ -73,7 +73,7 @@ def attention_backend_for_other_device(
             backend,
             backends,
             f"{backend.name} is {made_for}; on {platform.name} vLLM {backends.version} {does}",
-            Evidence(written(place), f"a backend for {platform.name}", platform.told_by),
+            Evidence(written(place), f"a backend for {platform.name}", platform.evidence),
             severity,
         )
 

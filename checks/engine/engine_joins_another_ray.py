@@ -31,7 +31,7 @@ _ANOTHER = EngineReach("", "", "10.0.0.9:6379", "RAY_ADDRESS of Ray's workers", 
     phase="engine",
     applies=rollout_is_another,
     examples=lambda: [
-        Example("vLLM passes on the address", (ENGINE, EngineReach(told_by=VLLM, job=_HERE), *ASYNC)),
+        Example("vLLM passes on the address", (ENGINE, EngineReach(passed_by=VLLM, job=_HERE), *ASYNC)),
         Example("the file names the same", (ENGINE, EngineReach("", "", _HERE, _FILE, _SPAWN, _HERE), *ASYNC)),
         Example("the only Ray that runs here", (ENGINE, EngineReach("", "", AUTO, "", _SPAWN, _HERE), *ASYNC)),
         Example("the rollout is synchronous", (ENGINE, _ANOTHER, *SYNC)),
@@ -67,12 +67,12 @@ def engine_joins_another_ray(
     yield Finding(
         f"the engine process of the async rollout joins the Ray at {reach.joins}, while its workers are in the Ray {workers}",
         Evidence(
-            f"{reach.joins}, from {reach.said_by}: nothing else gives it an address, and {reach.because}",
+            f"{reach.joins}, from {reach.given_by}: nothing else gives it an address, and {reach.because}",
             "the address of the Ray that holds the workers",
             engine.path,
         ),
         Location(engine.path, engine.line),
-        remedy=f"make the actor pass on the address of its Ray, or remove the other one from {reach.said_by}",
+        remedy=f"make the actor pass on the address of its Ray, or remove the other one from {reach.given_by}",
         severity=certain(engine, configuration),
         stops=("async rollout",),
         phase="engine",

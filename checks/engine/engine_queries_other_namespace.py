@@ -13,7 +13,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 _NAMELESS = replace(ENGINE, namespace="")
-_REACH = EngineReach(told_by=ENGINE.vllm)
+_REACH = EngineReach(passed_by=ENGINE.vllm)
 
 
 @check(

@@ -33,12 +33,12 @@ _ELSEWHERE = EngineReach(because="this vLLM never does", job="10.0.0.1:6379")
     phase="engine",
     applies=rollout_is_another,
     examples=lambda: [
-        Example("vLLM passes on the address", (ENGINE, EngineReach(told_by=VLLM), *ASYNC)),
+        Example("vLLM passes on the address", (ENGINE, EngineReach(passed_by=VLLM), *ASYNC)),
         Example("it joins the Ray that runs here", (ENGINE, EngineReach("", "", "10.0.0.1:6379", "/tmp/ray/ray_current_cluster", _SPAWN, "10.0.0.1:6379"), *ASYNC)),
         Example("the rollout is synchronous", (ENGINE, _NEW, *SYNC)),
         Example("another executor", ((EngineRay, Absent("none")), (EngineReach, Absent("none")), *ASYNC)),
         Example("it gets no address, and the job starts Ray itself", (ENGINE, _NEW, *ASYNC), "starts a Ray of its own"),
-        Example("RAY_ADDRESS requests a new one", (ENGINE, EngineReach(said_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC), "starts a Ray of its own"),
+        Example("RAY_ADDRESS requests a new one", (ENGINE, EngineReach(given_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC), "starts a Ray of its own"),
         Example("it gets no address, and does not find the cluster", (ENGINE, _ELSEWHERE, *ASYNC), "and not that at 10.0.0.1:6379"),
         Example("vLLM passes it on in most cases", (ENGINE, _CUDA, *ASYNC), "only vLLM does"),
         Example("vLLM is not installed", (ENGINE, _NO_VLLM, *ASYNC), "only vLLM could"),
@@ -77,7 +77,7 @@ def engine_starts_own_ray(
     yield Finding(
         f"the engine process of the async rollout starts a Ray of its own{instead}, and finds 0 of its workers",
         Evidence(
-            f"nothing gives it an address: {reach.because}, {f'{reach.said_by} is local' if reach.said_by else named}",
+            f"nothing gives it an address: {reach.because}, {f'{reach.given_by} is local' if reach.given_by else named}",
             "the address of the Ray that holds the workers",
             engine.path,
         ),
@@ -94,12 +94,12 @@ def engine_starts_own_ray(
 
 def _unsure(engine: EngineRay, reach: EngineReach, configuration: Configuration | Unknown) -> Finding:
     """A warning if the job starts such an engine process, otherwise a hint: only a run shows whether vLLM passes on the address."""
-    does = "does" if reach.told_by else "could"
+    does = "does" if reach.passed_by else "could"
     otherwise = f"joins the Ray at {reach.joins}" if reach.joins else "starts a Ray of its own"
     return Finding(
         "verl does not pass the address of its Ray to the engine process of the async rollout, "
         f"only vLLM {does}: without it the engine {otherwise} and finds 0 actors",
-        Evidence(reach.unsure, "verl passes the address on itself", reach.told_by or engine.path),
+        Evidence(reach.unsure, "verl passes the address on itself", reach.passed_by or engine.path),
         Location(engine.path, engine.line),
         remedy="if it finds 0 actors, make the actor pass on the address of its Ray",
         severity="warning" if starts_engine(configuration) else "info",

@@ -47,7 +47,7 @@ def cache_unusable(caches: Caches) -> Iterator[Finding]:
                 Evidence(
                     f"{folder.kind} on {folder.mounted_on}",
                     "a folder that can be written, with room, on a mount without noexec",
-                    folder.told_by or folder.variable,
+                    folder.set_by or folder.variable,
                 ),
                 remedy=f"set {folder.variable} to a folder that can be written"
                 + (f", below {caches.local}" if caches.local else ""),

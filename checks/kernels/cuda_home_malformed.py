@@ -19,10 +19,10 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
     "CUDA133",
     severity="warning",
     examples=lambda: [
-        Example("a toolkit", (TOOLKIT(told_by="CUDA_HOME"), H200(), SAMPLER())),
-        Example("no toolkit, and nothing names one", (TOOLKIT(home="", nvcc="", told_by=""),)),
-        Example("a list of folders", (TOOLKIT(told_by="CUDA_HOME", home=":/usr/local/cuda-12.8", nvcc=""),), "is a list"),
-        Example("a folder that is gone", (TOOLKIT(told_by="CUDA_PATH", home="/usr/local/cuda-11.8", nvcc=""),), "CUDA_PATH=/usr/local/cuda-11.8 holds no bin/nvcc"),
+        Example("a toolkit", (TOOLKIT(given_by="CUDA_HOME"), H200(), SAMPLER())),
+        Example("no toolkit, and nothing names one", (TOOLKIT(home="", nvcc="", given_by=""),)),
+        Example("a list of folders", (TOOLKIT(given_by="CUDA_HOME", home=":/usr/local/cuda-12.8", nvcc=""),), "is a list"),
+        Example("a folder that is gone", (TOOLKIT(given_by="CUDA_PATH", home="/usr/local/cuda-11.8", nvcc=""),), "CUDA_PATH=/usr/local/cuda-11.8 holds no bin/nvcc"),
     ],
 )  # fmt: skip
 def cuda_home_malformed(
@@ -43,7 +43,7 @@ def cuda_home_malformed(
 
     Set it to one folder that holds `bin/nvcc`, or unset it. `verl-doctor fix --output-env` writes the line.
     """
-    if toolkit.told_by not in VARIABLES or toolkit.nvcc:
+    if toolkit.given_by not in VARIABLES or toolkit.nvcc:
         return
     needed = (
         isinstance(flashinfer, FlashInfer)
@@ -52,18 +52,18 @@ def cuda_home_malformed(
     )
     is_list = os.pathsep in toolkit.home
     yield Finding(
-        f"{toolkit.told_by}={toolkit.home} "
+        f"{toolkit.given_by}={toolkit.home} "
         + ("is a list, but must be one folder" if is_list else "holds no bin/nvcc"),
         Evidence(
             f"nvcc on PATH: {toolkit.on_path or 'none'}",
             "a folder with bin/nvcc"
             + (": FlashInfer compiles a kernel when the engine starts" if needed else ""),
-            toolkit.told_by,
+            toolkit.given_by,
         ),
-        remedy=f"set {toolkit.told_by} to one folder that holds bin/nvcc, or unset it",
+        remedy=f"set {toolkit.given_by} to one folder that holds bin/nvcc, or unset it",
         severity="error" if needed else "warning" if is_list else "info",
         fix="cuda-home" if toolkit.candidate else None,
         stops=(EVERY_JOB,) if needed else (),
         phase="engine" if needed else None,
-        subject=Subject("variable", toolkit.told_by),
+        subject=Subject("variable", toolkit.given_by),
     )

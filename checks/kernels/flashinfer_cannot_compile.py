@@ -27,7 +27,7 @@ from verl_doctor.toolkit.text import listed
         Example("no nvcc", (H200(), SAMPLER(), TORCH, TOOLKIT(home="", nvcc="", on_path="")), "nvcc is missing"),
         Example("a folder without it", (H200(), SAMPLER(), TORCH, TOOLKIT(nvcc="", on_path="")), "/usr/local/cuda/bin/nvcc is missing"),
         Example("ninja is not on PATH", (H200(), SAMPLER(), TORCH, TOOLKIT(ninja="")), "ninja is not on PATH"),
-        Example("CC leads nowhere", (H200(), SAMPLER(), TORCH, TOOLKIT(compiler="", compiler_told_by="CC")), "CC does not name a compiler"),
+        Example("CC leads nowhere", (H200(), SAMPLER(), TORCH, TOOLKIT(compiler="", compiler_given_by="CC")), "CC does not name a compiler"),
         Example("gcc without C++", (H200(), SAMPLER(), TORCH, TOOLKIT(cxx="")), "c++ is not on PATH"),
         Example("a gcc that nvcc refuses", (H200(), SAMPLER(), TORCH, TOOLKIT(gcc=16)), "refuses gcc 16"),
         Example("nvcc does not know the GPU", (H200(), SAMPLER(), TORCH, TOOLKIT(targets=("7.5", "8.0"))), "does not support GPUs of capability 9.0"),
@@ -91,9 +91,9 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
     if not toolkit.nvcc:
         place = f"{toolkit.home}/bin/nvcc" if toolkit.home else "nvcc"
         where = f", and {toolkit.on_path} is not taken" if toolkit.on_path else ""
-        told_by = toolkit.told_by or "neither CUDA_HOME nor PATH"
+        given_by = toolkit.given_by or "neither CUDA_HOME nor PATH"
         yield _Problem(
-            f"{place} is missing", f"{told_by} leads to it{where}", "a CUDA toolkit", Subject("file", place)
+            f"{place} is missing", f"{given_by} leads to it{where}", "a CUDA toolkit", Subject("file", place)
         )
         return
     yield from _missing(toolkit)
@@ -122,7 +122,7 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
         )
         absent = f"the linker finds no {listed(toolkit.unlinkable, len(LIBRARIES))} with {toolkit.home}"
         libraries = Subject("library", ",".join(toolkit.unlinkable))
-        yield _Problem(absent, f"named by {toolkit.told_by or 'nothing'}", wanted, libraries)
+        yield _Problem(absent, f"named by {toolkit.given_by or 'nothing'}", wanted, libraries)
     if toolkit.lacks:
         lacks = f"{toolkit.home}/include has no {listed(toolkit.lacks, 3)}"
         yield _Problem(
@@ -138,11 +138,11 @@ def _missing(toolkit: CudaToolkit) -> Iterator[_Problem]:
     if not toolkit.ninja:
         wanted = "ninja, as in the bin folder of the environment"
         yield _Problem("ninja is not on PATH", "PATH of the job", wanted, Subject("file", "ninja"))
-    for path, told_by, usual in (
-        (toolkit.compiler, toolkit.compiler_told_by, "gcc"),
-        (toolkit.cxx, toolkit.cxx_told_by, "c++"),
+    for path, given_by, usual in (
+        (toolkit.compiler, toolkit.compiler_given_by, "gcc"),
+        (toolkit.cxx, toolkit.cxx_given_by, "c++"),
     ):
         if not path:
-            what = f"{told_by} does not name a compiler" if told_by else f"{usual} is not on PATH"
-            subject = Subject("variable", told_by) if told_by else Subject("file", usual)
-            yield _Problem(what, told_by or "PATH of the job", "a C++ compiler", subject)
+            what = f"{given_by} does not name a compiler" if given_by else f"{usual} is not on PATH"
+            subject = Subject("variable", given_by) if given_by else Subject("file", usual)
+            yield _Problem(what, given_by or "PATH of the job", "a C++ compiler", subject)

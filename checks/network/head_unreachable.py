@@ -58,7 +58,7 @@ def head_unreachable(reached: HeadsReached, addresses: RayAddresses | Unknown) -
             "no such name": f"{head.host} does not resolve to an address",
         }[knock.reply]
         yield Finding(
-            f"{message} (set by {head.said_by})",
+            f"{message} (set by {head.given_by})",
             Evidence(
                 knock.error or knock.reply,
                 "an answer",
@@ -68,5 +68,5 @@ def head_unreachable(reached: HeadsReached, addresses: RayAddresses | Unknown) -
             ),
             subject=Subject("address", at),
             location=Location(head.path, head.line) if head.path and head.line else None,
-            remedy=f"start the head, or correct {head.said_by}",
+            remedy=f"start the head, or correct {head.given_by}",
         )

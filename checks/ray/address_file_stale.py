@@ -62,13 +62,13 @@ def address_file_stale(addresses: RayAddresses, configuration: Configuration | U
     whose = "" if file is None or file.mine else f", which {file.owner} wrote,"
     age = f", written {in_time(file.age)} ago" if file is not None and file.age else ""
     yield Finding(
-        f"{place.said_by}{whose} names {place.address}, but no Ray answers there: {effect}",
+        f"{place.given_by}{whose} names {place.address}, but no Ray answers there: {effect}",
         Evidence(
             f"{place.address}: {place.error or place.reply}{age}",
             "no such file, or a running Ray",
-            place.said_by,
+            place.given_by,
         ),
-        subject=Subject("file", place.said_by),
+        subject=Subject("file", place.given_by),
         remedy="run verl-doctor clean --apply to remove it"
         if file is None or file.mine
         else f"ask {file.owner} to remove it, or keep your Ray elsewhere: export RAY_TMPDIR=/tmp/ray-$USER",

@@ -48,7 +48,7 @@ def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:
     yield Finding(
         f"the job would join the Ray of {there.user} at {place.address}: its actors would run as {there.user}",
         Evidence(
-            f"{place.said_by} names it; its processes are {there.user}'s (raylet {', '.join(map(str, there.raylets))})",
+            f"{place.given_by} names it; its processes are {there.user}'s (raylet {', '.join(map(str, there.raylets))})",
             "a Ray of this user",
             "the process table",
         ),

@@ -54,7 +54,7 @@ def cluster_refuses_arguments(addresses: RayAddresses, configuration: Configurat
     for word in refused_arguments(configuration):
         yield Finding(
             f"{word.text.lstrip('+')} is refused when the job joins a Ray, and {runs}",
-            Evidence(word.text, "no such key", taken.said_by),
+            Evidence(word.text, "no such key", taken.given_by),
             subject=Subject("setting", word.key),
             location=place(word),
             remedy=f"remove {word.key}; or set RAY_ADDRESS=local to start a separate Ray for this job",

@@ -79,7 +79,7 @@ def _now(cluster: RayCluster, taken: Place, token: RayToken) -> Iterator[Finding
             Evidence(
                 f"{_VARIABLE}={token.mode}" if token.mode else f"{_VARIABLE} is not set",
                 f"{_VARIABLE}=token, and the token of the head",
-                f"the GCS at {cluster.address}; {taken.said_by}",
+                f"the GCS at {cluster.address}; {taken.given_by}",
             ),
             subject=Subject("cluster", cluster.address),
             location=finding_its_place(taken),

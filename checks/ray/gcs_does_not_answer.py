@@ -43,13 +43,15 @@ def gcs_does_not_answer(addresses: RayAddresses, clusters: RayClusters) -> Itera
     if cluster is None or place is None or not cluster.silent or cluster.token:
         return
     yield Finding(
-        f"{cluster.address}, set by {place.said_by}, does not answer like a Ray: ray.init() would hang or fail",
-        Evidence(f"the connection is accepted; then: {cluster.refused}", "a GCS that answers", place.said_by),
+        f"{cluster.address}, set by {place.given_by}, does not answer like a Ray: ray.init() would hang or fail",
+        Evidence(
+            f"the connection is accepted; then: {cluster.refused}", "a GCS that answers", place.given_by
+        ),
         subject=Subject("cluster", cluster.address),
         location=finding_its_place(place),
         remedy=f"find out what listens on port {place.port}: ss -ltnp; "
         + (
-            f"if it is not Ray, remove {place.said_by}"
+            f"if it is not Ray, remove {place.given_by}"
             if place.source == "address file"
             else "the GCS has the address that ray start --head printed"
         ),

@@ -53,8 +53,8 @@ def ray_address_is_none(addresses: RayAddresses, nodes: JobNodes) -> Iterator[Fi
     if why:
         here = live(addresses)
         yield Finding(
-            f"{place.said_by} is {place.text!r}: {why}",
-            Evidence(f"RAY_ADDRESS={place.text}", "host:port of a Ray head, or nothing", place.said_by),
+            f"{place.given_by} is {place.text!r}: {why}",
+            Evidence(f"RAY_ADDRESS={place.text}", "host:port of a Ray head, or nothing", place.given_by),
             subject=Subject("variable", "RAY_ADDRESS"),
             location=finding_its_place(place),
             remedy=f"export RAY_ADDRESS={here}, or unset it" if here else "unset RAY_ADDRESS",

@@ -49,9 +49,9 @@ def ray_address_leads_nowhere(addresses: RayAddresses) -> Iterator[Finding]:
     if addresses.head is not None and addresses.head.port == place.port:
         return
     yield Finding(
-        f"{place.trouble} (set by {place.said_by}): Ray would retry forever",
+        f"{place.trouble} (set by {place.given_by}): Ray would retry forever",
         Evidence(
-            f"{place.said_by}: {place.text}", "the address of a running Ray", place.error or place.reply
+            f"{place.given_by}: {place.text}", "the address of a running Ray", place.error or place.reply
         ),
         subject=Subject("address", place.address or place.text),
         location=finding_its_place(place),

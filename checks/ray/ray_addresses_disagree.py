@@ -118,7 +118,7 @@ def _of_driver(addresses: RayAddresses) -> Iterator[Finding]:
         yield Finding(
             f"the driver joins {driver.address}, but RAY_ADDRESS leads to {variable.address}",
             Evidence(
-                found=f"{driver.said_by} is {driver.text}, {variable.said_by} is {variable.text}",
+                found=f"{driver.given_by} is {driver.text}, {variable.given_by} is {variable.text}",
                 wanted="one address",
             ),
             subject=Subject("variable", "RAY_ADDRESS"),

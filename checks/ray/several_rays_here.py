@@ -55,7 +55,7 @@ def several_rays_here(addresses: RayAddresses) -> Iterator[Finding]:
         Evidence(
             listed((f"{ray.address} (raylet {ray.raylets[0]}, {ray.session})" for ray in yours), _MOST),
             "one, or RAY_ADDRESS with the intended one",
-            f"the command lines of the raylets, {taken.said_by}",
+            f"the command lines of the raylets, {taken.given_by}",
         ),
         subject=Subject("cluster", taken.address),
         remedy=f"export RAY_ADDRESS={taken.address}, if that is the intended one",

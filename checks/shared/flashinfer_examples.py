@@ -20,7 +20,7 @@ H200 = partial(
 TOOLKIT = partial(
     CudaToolkit,
     home="/usr/local/cuda",
-    told_by="PATH",
+    given_by="PATH",
     nvcc="/usr/local/cuda/bin/nvcc",
     release="13.0",
     targets=("8.0", "9.0", "10.0"),

@@ -73,7 +73,7 @@ def other_than(place: Place, addresses: RayAddresses) -> str:
     instead = f"; the Ray that answers here is {here}" if here else ""
     if place.source == "RAY_ADDRESS" and not place.path:
         return f"unset RAY_ADDRESS, or export the address that ray start --head printed{instead}"
-    return f"correct {place.said_by}, or remove it{instead}"
+    return f"correct {place.given_by}, or remove it{instead}"
 
 
 def requested_of_ray(configuration: Configuration | Unknown) -> tuple[int, int]:

@@ -12,5 +12,5 @@ def cuda_home(_: Finding, toolkit: CudaToolkit) -> list[Change] | Refusal:
     """Set CUDA_HOME to a single folder that contains nvcc: an entry of its present list, or that of the nvcc on PATH."""
     if not toolkit.candidate:
         return Refusal("nvcc is neither on PATH nor in /usr/local/cuda")
-    why = f"{toolkit.told_by} was {toolkit.home}, which has no nvcc"
-    return [SetVariable(toolkit.told_by, toolkit.candidate, why, node_only=True)]
+    why = f"{toolkit.given_by} was {toolkit.home}, which has no nvcc"
+    return [SetVariable(toolkit.given_by, toolkit.candidate, why, node_only=True)]

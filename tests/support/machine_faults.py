@@ -145,7 +145,7 @@ FAULTS = [
     Fault("NCCL for another CUDA beside", "CUDA113", "CUDA 12", {CudaWheels: lambda fact: replace(fact, wheels=(*fact.wheels, CudaWheel("nvidia-nccl-cu12", "2.27.5", 12)))}),
     Fault("a driver for CUDA 12", "CUDA114", "need CUDA 13", {Gpus: lambda fact: replace(fact, driver="550.54.15", cuda="12.4")}),
     Fault("PTX alone, newer than the driver", "CUDA115", "PTX of CUDA 13.1", {PackagesCode: lambda fact: replace(fact, files=(*fact.files, PackageCode("flash-attn", "2.7.4.post1", _FLASH.path, (GpuCode("ptx", 80, (9, 1)),))))}),
-    Fault("nvcc is missing", "CUDA132", "nvcc", {FlashInfer: at("built", ()), VllmSampler: at("with_processed", value=True), CudaToolkit: lambda fact: replace(fact, home="", told_by="", nvcc="", on_path="", candidate="")}),
+    Fault("nvcc is missing", "CUDA132", "nvcc", {FlashInfer: at("built", ()), VllmSampler: at("with_processed", value=True), CudaToolkit: lambda fact: replace(fact, home="", given_by="", nvcc="", on_path="", candidate="")}),
     Fault("no compiled sampler", "CUDA130", "nvcc compiles it when vLLM 0.24.0 first starts", {FlashInfer: at("built", ()), VllmSampler: at("with_processed", value=True)}),
     Fault("caches on NFS", "CUDA135", "nfs4", {Caches: lambda fact: replace(fact, folders=tuple(replace(one, kind="nfs4", shared=True, is_root=False, mounted_on="/home") if one.variable == "TRITON_CACHE_DIR" else one for one in fact.folders))}),
     Fault("NVML has no answer", "CUDA140", "Unknown Error", {Gpus: Gpus(refused="Unknown Error"), Resources: lambda fact: replace(fact, gpus=None, why="NVML does not answer: Unknown Error")}),

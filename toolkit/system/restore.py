@@ -17,16 +17,26 @@ T = TypeVar("T")
 _Reader = Callable[[Any], Any]
 # COMPATIBILITY: former field names, as in files of verl-doctor 0.1.0.
 _FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
+    "CacheFolder": {"set_by": "told_by"},
     "Configuration": {"overrides": "asked"},
     "CudaAnswer": {"error": "said"},
+    "CudaToolkit": {
+        "given_by": "told_by",
+        "compiler_given_by": "compiler_told_by",
+        "cxx_given_by": "cxx_told_by",
+    },
     "EngineRay": {"address_given": "told"},
+    "EngineReach": {"passed_by": "told_by", "given_by": "said_by"},
+    "Head": {"given_by": "said_by"},
+    "JobNodes": {"given_by": "said_by"},
     "Knock": {"error": "said"},
     "Limits": {"ray_cpus": "told"},
     "OwnFile": {"error": "said"},
-    "Place": {"error": "said"},
+    "Place": {"error": "said", "given_by": "said_by"},
     "ScriptError": {"message": "said"},
     "Trial": {"messages": "said"},
     "TritonKernel": {"error": "said"},
+    "VllmPlatform": {"evidence": "told_by"},
 }
 
 

@@ -30,7 +30,7 @@ HEALTHY_NODE = {
     FlashInfer: H200(built=("sampling",), cubin="0.6.12"),
     VllmSampler: SAMPLER(),
     FlashInferAttention: FlashInferAttention("0.24.0", "FLASH_ATTN", "/env/vllm/platforms/cuda.py"),
-    CudaToolkit: TOOLKIT(told_by="CUDA_HOME"),
+    CudaToolkit: TOOLKIT(given_by="CUDA_HOME"),
     Caches: here(TRITON(), VLLM(**LOCAL), HUGGING_FACE()),
 }
 # The driver's libraries and no toolkit, as in an image for running: nothing is compiled with nvcc.
@@ -38,7 +38,7 @@ RUNTIME_IMAGE = {
     **HEALTHY_NODE,
     FlashInfer: H200(),
     VllmSampler: SAMPLER(flashinfer=False),
-    CudaToolkit: TOOLKIT(home="", told_by="", nvcc="", release="", targets=(), on_path="", ninja=""),
+    CudaToolkit: TOOLKIT(home="", given_by="", nvcc="", release="", targets=(), on_path="", ninja=""),
 }
 NO_GPUS = dict.fromkeys((FlashInfer, VllmSampler, FlashInferAttention, CudaToolkit, Caches), NO_GPU)
 

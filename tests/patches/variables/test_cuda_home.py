@@ -10,7 +10,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.testing import run_check
 
-LIST = TOOLKIT(told_by="CUDA_HOME", home=":/usr/local/cuda-12.8", nvcc="", candidate="/usr/local/cuda-12.8")
+LIST = TOOLKIT(given_by="CUDA_HOME", home=":/usr/local/cuda-12.8", nvcc="", candidate="/usr/local/cuda-12.8")
 NO_JOB = (Configuration, Unknown("no launch script was named"))
 
 
@@ -28,7 +28,7 @@ def test_it_is_an_error_when_a_kernel_must_be_compiled() -> None:
 
 
 def test_without_any_nvcc_there_is_no_repair() -> None:
-    nowhere = TOOLKIT(told_by="CUDA_HOME", home="/gone", nvcc="", on_path="", candidate="")
+    nowhere = TOOLKIT(given_by="CUDA_HOME", home="/gone", nvcc="", on_path="", candidate="")
     (finding,) = run_check(
         cuda_home_malformed, nowhere, H200(built=("sampling",)), SAMPLER(), NO_JOB
     ).findings

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from verl_doctor.toolkit.collectors.cuda.init import CudaAnswer
+from verl_doctor.toolkit.collectors.ray.engine_reach import EngineReach
 from verl_doctor.toolkit.system.restore import restored
 
 
@@ -79,3 +80,7 @@ def test_what_does_not_fit_is_refused(value: Any, said: str) -> None:
 def test_a_field_is_read_by_its_former_name() -> None:
     assert restored(CudaAnswer, {"said": "it did not end"}) == CudaAnswer(error="it did not end")
     assert restored(CudaAnswer, {"said": "old", "error": "new"}).error == "new"
+    reach = {"told_by": "server.py", "joins": "10.0.0.9:6379", "said_by": "RAY_ADDRESS"}
+    assert restored(EngineReach, reach) == EngineReach(
+        "server.py", joins="10.0.0.9:6379", given_by="RAY_ADDRESS"
+    )

@@ -40,7 +40,7 @@ _LOCAL = (
 
 @dataclass(frozen=True)
 class CacheFolder:
-    """A cache: `variable` moves it, `told_by` is the variable that did, "" for the default.
+    """A cache: `variable` moves it, `set_by` is the variable that did, "" for the default.
 
     `writable`: this user may write there, or create the folder. `kind` is the file system's type ("nfs4"), ""
     if unknown; `shared`: other machines may see the same files; `is_root`: it is on the root file system.
@@ -51,7 +51,7 @@ class CacheFolder:
     holds: str
     variable: str
     path: str
-    told_by: str = ""
+    set_by: str = ""
     writable: bool = True
     mounted_on: str = ""
     kind: str = ""
@@ -129,7 +129,7 @@ def _user(machine: Machine) -> str:
     return next(filter(None, names), None) or getpass.getuser()
 
 
-def _described(machine: Machine, holds: str, variable: str, path: str, told_by: str) -> CacheFolder:
+def _described(machine: Machine, holds: str, variable: str, path: str, set_by: str) -> CacheFolder:
     there = nearest(machine, path)
     mount = file_system_of(machine, path)
     space = space_of(there)
@@ -137,7 +137,7 @@ def _described(machine: Machine, holds: str, variable: str, path: str, told_by: 
         holds=holds,
         variable=variable,
         path=path,
-        told_by=told_by,
+        set_by=set_by,
         writable=may_write(there),
         mounted_on=mount.mounted_on if mount else "",
         kind=mount.kind if mount else "",

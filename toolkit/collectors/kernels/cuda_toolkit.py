@@ -38,19 +38,19 @@ _INCLUDED = ("/usr/include", "/usr/local/include")
 
 @dataclass(frozen=True)
 class CudaToolkit:
-    """The toolkit's folder `home`, "" if there is none, and what names it: a variable, PATH, or nothing (`told_by`).
+    """The toolkit's folder `home`, "" if there is none, and what names it: a variable, PATH, or nothing (`given_by`).
 
     `nvcc` is its compiler, "" if it has none; it reports `release` ("13.0") and `targets` (compute
     capabilities: "9.0"). `unlinkable` are those of a kernel's libraries (`LIBRARIES`) that the linker would not
     find. `on_path` is the first nvcc on PATH, "" without one. `candidate` is another folder that holds one: an
     entry of a list, that of `on_path`, or the default. `ninja` drives a compilation; `compiler` is the C++
-    compiler that nvcc uses, `compiler_told_by` what names it, `cxx` the compiler that links. They are "" if
+    compiler that nvcc uses, `compiler_given_by` what names it, `cxx` the compiler that links. They are "" if
     missing. `gcc` is its major release, 0 for another compiler, and `newest_gcc` the last that nvcc accepts.
     `lacks` are headers that FlashInfer's sampler includes and that are not found.
     """
 
     home: str
-    told_by: str
+    given_by: str
     nvcc: str = ""
     release: str = ""
     targets: tuple[str, ...] = ()
@@ -59,9 +59,9 @@ class CudaToolkit:
     candidate: str = ""
     ninja: str = ""
     compiler: str = ""
-    compiler_told_by: str = ""
+    compiler_given_by: str = ""
     cxx: str = ""
-    cxx_told_by: str = ""
+    cxx_given_by: str = ""
     gcc: int = 0
     newest_gcc: int = 0
     lacks: tuple[str, ...] = ()
@@ -79,11 +79,11 @@ def cuda_toolkit(
         return Unknown(f"{untold[0]} is set to something that cannot be determined from the launch files")
     path = variables.get("PATH")
     on_path = _found(machine, "nvcc", path)
-    told_by = next((name for name in VARIABLES if variables.get(name)), "")
-    if told_by:
-        home = variables.get(told_by)
+    given_by = next((name for name in VARIABLES if variables.get(name)), "")
+    if given_by:
+        home = variables.get(given_by)
     elif on_path:
-        home, told_by = _two_up(on_path), "PATH"
+        home, given_by = _two_up(on_path), "PATH"
     else:
         home = DEFAULT if os.path.isdir(machine.at(DEFAULT)) else ""
     nvcc = f"{home}/bin/nvcc" if _holds_one(machine, home) else ""
@@ -95,7 +95,7 @@ def cuda_toolkit(
     release = _RELEASE.search(_output(machine, nvcc, "--version"))
     return CudaToolkit(
         home=home,
-        told_by=told_by,
+        given_by=given_by,
         nvcc=nvcc,
         release=release[1] if release else "",
         targets=tuple(map(_dotted, _TARGET.findall(_output(machine, nvcc, "--list-gpu-arch")))),
@@ -104,9 +104,9 @@ def cuda_toolkit(
         candidate=_candidate(machine, home, on_path),
         ninja=_found(machine, "ninja", path),
         compiler=compiler,
-        compiler_told_by=named,
+        compiler_given_by=named,
         cxx=_found(machine, variables.get("CXX") or "c++", path),
-        cxx_told_by="CXX" if variables.get("CXX") else "",
+        cxx_given_by="CXX" if variables.get("CXX") else "",
         gcc=int(gcc[1]) if gcc else 0,
         newest_gcc=int(newest[1]) if newest else 0,
         lacks=()

@@ -101,13 +101,13 @@ class AddressFile:
 class Place:
     """One place that gives an address: `text` as written, `host` and `port` in it, "" and 0 if it names none ("auto").
 
-    `said_by` is for messages: "RAY_ADDRESS of this shell". `path` and `line` are where a launch file gives it. `reply`
+    `given_by` is for messages: "RAY_ADDRESS of this shell". `path` and `line` are where a launch file gives it. `reply`
     is the result of one TCP connection, "" if there was nothing to try, and `error` the kernel's error name. An address
     that the launch files do not reveal is `UNDETERMINED`.
     """
 
     source: Source
-    said_by: str
+    given_by: str
     text: str
     host: str = ""
     port: int = 0
@@ -231,17 +231,17 @@ def ray_addresses(
     return RayAddresses(tuple(_tried(places)), running, folder, file, submitted)
 
 
-def _place(source: Source, said_by: str, text: str, path: str = "", line: int = 0) -> Place:
+def _place(source: Source, given_by: str, text: str, path: str = "", line: int = 0) -> Place:
     host, port = (endpoint(text) if text != UNDETERMINED else None) or ("", 0)
-    return Place(source, said_by, without_user(text)[:200], host, port, path=path, line=line)
+    return Place(source, given_by, without_user(text)[:200], host, port, path=path, line=line)
 
 
 def _variable(variables: Variables, launch: Launch | Unknown) -> Iterator[Place]:
     """Yield RAY_ADDRESS as the job's driver has it."""
     found = driver_variable("RAY_ADDRESS", variables.values, launch)
     if found.value or not found.known:
-        said_by = "RAY_ADDRESS" if found.path else "RAY_ADDRESS of this shell"
-        yield _place("RAY_ADDRESS", said_by, found.value or UNDETERMINED, found.path, found.line)
+        given_by = "RAY_ADDRESS" if found.path else "RAY_ADDRESS of this shell"
+        yield _place("RAY_ADDRESS", given_by, found.value or UNDETERMINED, found.path, found.line)
 
 
 def _starts(launch: Launch | Unknown) -> Iterator[Place]:

@@ -21,18 +21,18 @@ _READ_BY_RAY = ("RAY_ADDRESS", "RAY_TMPDIR", "TMPDIR")
 
 @dataclass(frozen=True)
 class EngineReach:
-    """`told_by` is the file that passes the address of the workers' Ray to the engine process, "" if nothing does.
+    """`passed_by` is the file that passes the address of the workers' Ray to the engine process, "" if nothing does.
 
     `unsure` is when that file does not, or why it is unknown whether a file does, "" if it is certain. `joins` is the
-    address that Ray uses if none is passed, "" if it starts a new Ray, and `said_by` where that is given. `because` is
+    address that Ray uses if none is passed, "" if it starts a new Ray, and `given_by` what names it. `because` is
     why nothing passes it. `job` is the address of the workers' cluster, "" if the job starts its own, and "auto" if a
     cluster exists at an unknown address.
     """
 
-    told_by: str = ""
+    passed_by: str = ""
     unsure: str = ""
     joins: str = ""
-    said_by: str = ""
+    given_by: str = ""
     because: str = ""
     job: str = ""
 
@@ -44,7 +44,7 @@ class EngineReach:
     @property
     def astray(self) -> bool:
         """Whether it certainly joins another Ray."""
-        return self.strays and not self.told_by and not self.unsure
+        return self.strays and not self.passed_by and not self.unsure
 
 
 def same_ray(first: str, other: str) -> bool:
@@ -74,7 +74,7 @@ def engine_reach(
         reach = replace(reach, unsure=f"vLLM does not where {' or '.join(engine.vllm_after)} before")
     elif engine.vllm_unknown and not engine.address_given:
         reach = replace(reach, unsure=f"whether vLLM does is not known: {engine.vllm_unknown}")
-    elif reach.told_by:
+    elif reach.passed_by:
         return reach
     elif before:
         reach = replace(
@@ -83,7 +83,7 @@ def engine_reach(
     else:
         reach = replace(reach, because="this vLLM never does")
     if _writes_address(launch, environment):
-        return replace(reach, joins=AUTO, said_by="the address file that ray start writes")
+        return replace(reach, joins=AUTO, given_by="the address file that ray start writes")
     return _left_to_ray(reach, engine, environment, raylets, machine)
 
 
@@ -104,17 +104,17 @@ def _left_to_ray(
     given_address = _constant(engine.address)
     if given_address is None:
         return Unknown(f"the address that {engine.path} gives in line {engine.line} is {engine.address}")
-    joins, said_by = address(given_address or None, environ, machine), ""
+    joins, given_by = address(given_address or None, environ, machine), ""
     if environ.get("RAY_ADDRESS", AUTO) != AUTO:
-        said_by = "RAY_ADDRESS of Ray's workers"
+        given_by = "RAY_ADDRESS of Ray's workers"
     elif joins:
-        said_by = address_file(environ)
+        given_by = address_file(environ)
         if AUTO in (given_address, environ.get("RAY_ADDRESS")):
-            joins, said_by = _any_here(joins, said_by, environment.standing, raylets)
-    return replace(reach, joins=joins, said_by=said_by)
+            joins, given_by = _any_here(joins, given_by, environment.standing, raylets)
+    return replace(reach, joins=joins, given_by=given_by)
 
 
-def _any_here(named: str, said_by: str, job: str, raylets: Raylets | Unknown) -> tuple[str, str]:
+def _any_here(named: str, given_by: str, job: str, raylets: Raylets | Unknown) -> tuple[str, str]:
     """Return what "auto" picks: the only Ray here, among several the one in the address file, or any."""
     running = () if isinstance(raylets, Unknown) else raylets.running
     others = sorted(
@@ -122,7 +122,7 @@ def _any_here(named: str, said_by: str, job: str, raylets: Raylets | Unknown) ->
     )
     if not others:
         return AUTO, ""
-    return (others[0], "the raylets that run here") if named == AUTO else (named, said_by)
+    return (others[0], "the raylets that run here") if named == AUTO else (named, given_by)
 
 
 def _writes_address(launch: Launch | Unknown, environment: EffectiveEnvironment) -> bool:

@@ -38,7 +38,7 @@ class Head:
     """
 
     host: str
-    said_by: str
+    given_by: str
     port: int = 0
     path: str = ""
     line: int = 0
@@ -58,14 +58,14 @@ class RayHere:
 
 @dataclass(frozen=True)
 class JobNodes:
-    """`nodes` is how many nodes the job requests, None if not specified; `said_by` is what specifies it.
+    """`nodes` is how many nodes the job requests, None if not specified; `given_by` is what specifies it.
 
     `interface` leads to the other nodes: towards the head, or where the head itself listens, or else the default
     route's; "" if unknown. `rays` run here already.
     """
 
     nodes: int | None = None
-    said_by: str = ""
+    given_by: str = ""
     heads: tuple[Head, ...] = ()
     interface: str = ""
     rays: tuple[RayHere, ...] = ()
@@ -74,9 +74,9 @@ class JobNodes:
     def several(self) -> str:
         """Return why this job runs on more than one machine; "" if it does not, or if nothing shows it."""
         if self.nodes is not None:
-            return f"{self.said_by}={self.nodes}" if self.nodes > 1 else ""
+            return f"{self.given_by}={self.nodes}" if self.nodes > 1 else ""
         away = next((head for head in self.heads if head.address and not head.mine), None)
-        return f"the head {away.address} ({away.said_by}) is another machine" if away else ""
+        return f"the head {away.address} ({away.given_by}) is another machine" if away else ""
 
 
 @collector(timeout=10)
@@ -90,7 +90,7 @@ def job_nodes(
 ) -> JobNodes:
     """Combine the sources on nodes and heads, and look up this machine's routes to the heads."""
     values = launch_values(launch, configuration)
-    nodes, said_by = _nodes(variables, values, launch)
+    nodes, given_by = _nodes(variables, values, launch)
     here = _in_this_network(raylets, machine)
     deadline = time.monotonic() + _RESOLVING
     addresses = [*_in_configuration(values), *_in_launch(launch), *_in_shell(variables), *_of_raylets(here)]
@@ -100,7 +100,7 @@ def job_nodes(
         (head.interface for head in heads if head.interface and not _is_loopback(head, network)), ""
     )
     rays = tuple(RayHere(raylet.pid, raylet.address) for raylet in here)
-    return JobNodes(nodes, said_by, heads, towards or network.default, rays)
+    return JobNodes(nodes, given_by, heads, towards or network.default, rays)
 
 
 def endpoint(text: str) -> tuple[str, int] | None:

@@ -13,10 +13,10 @@ _NAMED_IN_VERSIONS = ("rocm", "xpu", "tpu")
 
 @dataclass(frozen=True)
 class VllmPlatform:
-    """`name` is vLLM's platform module: "cuda", "rocm", "xpu", "tpu" or "cpu". `told_by` is the evidence."""
+    """`name` is vLLM's platform module: "cuda", "rocm", "xpu", "tpu" or "cpu". `evidence` is the version that shows it."""
 
     name: str
-    told_by: str
+    evidence: str
 
 
 @collector(kept=True)
@@ -26,16 +26,16 @@ def vllm_platform(vllm: VllmTree, packages: Packages | Unknown) -> VllmPlatform 
     if "cpu" in own:
         return VllmPlatform("cpu", own)
     torch = None if isinstance(packages, Unknown) else packages.get("torch")
-    told_by = f"torch {torch.version}" if torch is not None else ""
+    evidence = f"torch {torch.version}" if torch is not None else ""
     for name in _NAMED_IN_VERSIONS:
-        for version in (own, told_by):
+        for version in (own, evidence):
             if name in version:
                 return VllmPlatform(name, version)
     if torch is None or isinstance(packages, Unknown):
         return Unknown("which kind of device vLLM would run on cannot be determined without torch")
     if "+cu" in torch.version or any(map(_is_cuda_runtime, packages.distributions)):
-        return VllmPlatform("cuda", told_by)
-    return Unknown(f"which kind of device vLLM would run on cannot be determined from {told_by}")
+        return VllmPlatform("cuda", evidence)
+    return Unknown(f"which kind of device vLLM would run on cannot be determined from {evidence}")
 
 
 def _is_cuda_runtime(distribution: Distribution) -> bool:

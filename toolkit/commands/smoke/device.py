@@ -45,4 +45,4 @@ def lacks_cpu_vllm(facts: Facts) -> str:
 
 
 def _purpose(platform: VllmPlatform) -> str:
-    return f"for {platform.name} ({platform.told_by})"
+    return f"for {platform.name} ({platform.evidence})"

@@ -68,7 +68,7 @@ def _warm_caches(facts: Facts) -> dict[str, str]:
         for cache_folder in known
         if cache_folder.variable != "HF_HOME"
         and os.path.isdir(cache_folder.path)
-        and (cache_folder.told_by or _is_own(cache_folder.path))
+        and (cache_folder.set_by or _is_own(cache_folder.path))
     }
 
 

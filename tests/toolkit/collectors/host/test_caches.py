@@ -76,7 +76,7 @@ def test_variables_move_them(root: Path) -> None:
     assert moved["HF_HOME"] == "/home/me/hf"
     assert moved["TORCHINDUCTOR_CACHE_DIR"] == "/scratch/tmp/torchinductor_me"
     one = folder(root, "FLASHINFER_WORKSPACE_BASE", FLASHINFER_WORKSPACE_BASE="/scratch/me")
-    assert (one.path, one.told_by) == ("/scratch/me/.cache/flashinfer", "FLASHINFER_WORKSPACE_BASE")
+    assert (one.path, one.set_by) == ("/scratch/me/.cache/flashinfer", "FLASHINFER_WORKSPACE_BASE")
 
 
 def test_only_those_of_installed_packages(root: Path) -> None:

@@ -74,7 +74,7 @@ def look(root: Path, flashinfer: FlashInfer | Unknown = NO_FLASHINFER, **variabl
 
 def test_the_nvcc_on_path_names_the_toolkit(root: Path) -> None:
     found = look(root)
-    assert (found.home, found.told_by, found.release) == ("/usr/local/cuda", "PATH", "13.0")
+    assert (found.home, found.given_by, found.release) == ("/usr/local/cuda", "PATH", "13.0")
     assert found.targets == ("7.5", "9.0", "12.0")
     assert (found.unlinkable, found.ninja, found.compiler) == ((), "/usr/bin/ninja", "/usr/bin/gcc")
     assert (found.gcc, found.newest_gcc, found.cxx) == (13, 15, "/usr/bin/c++")
@@ -84,7 +84,7 @@ def test_a_variable_is_taken_right_or_wrong(root: Path) -> None:
     toolkit(root, "/other")
     assert look(root, CUDA_PATH="/other").home == "/other"
     assert look(root, CUDA_HOME="/gone", CUDA_PATH="/other").nvcc == ""
-    assert look(root, CUDA_HOME="", CUDA_PATH="/other").told_by == "CUDA_PATH"
+    assert look(root, CUDA_HOME="", CUDA_PATH="/other").given_by == "CUDA_PATH"
 
 
 @pytest.mark.parametrize("value", [":/usr/local/cuda", "/gone:/usr/local/cuda", "/usr/local/cuda:"])
@@ -110,7 +110,7 @@ def test_the_linker_may_find_the_libraries_elsewhere(root: Path, folder: str) ->
 
 
 def test_without_nvcc_on_path_the_default_is_taken(root: Path, tmp_path: Path) -> None:
-    assert (look(root, PATH="/usr/bin").home, look(root, PATH="/usr/bin").told_by) == ("/usr/local/cuda", "")
+    assert (look(root, PATH="/usr/bin").home, look(root, PATH="/usr/bin").given_by) == ("/usr/local/cuda", "")
     empty = tmp_path / "empty"
     empty.mkdir()
     assert look(empty) == CudaToolkit("", "", unlinkable=("libcudart.so", "libcuda.so"))
@@ -127,12 +127,12 @@ def test_without_nvcc_on_path_the_default_is_taken(root: Path, tmp_path: Path) -
 )
 def test_cc_names_the_compiler_under_nvcc(root: Path, value: str, compiler: str, gcc: int) -> None:
     found = look(root, CC=value)
-    assert (found.compiler, found.compiler_told_by, found.gcc) == (compiler, "CC", gcc)
+    assert (found.compiler, found.compiler_given_by, found.gcc) == (compiler, "CC", gcc)
 
 
 def test_cxx_names_the_one_that_links(root: Path) -> None:
     found = look(root, CXX="/gone/g++")
-    assert (found.cxx, found.cxx_told_by) == ("", "CXX")
+    assert (found.cxx, found.cxx_given_by) == ("", "CXX")
 
 
 def test_a_file_that_cannot_be_run_is_no_compiler(root: Path) -> None:

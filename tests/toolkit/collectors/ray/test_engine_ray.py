@@ -135,14 +135,14 @@ def spawned(name: str = "HOW", value: str = "spawn") -> EffectiveEnvironment:
 
 def test_vllm_tells_it() -> None:
     found = reach(standing())
-    assert found == EngineReach(told_by="utils.py", job="10.0.0.1:6379")
+    assert found == EngineReach(passed_by="utils.py", job="10.0.0.1:6379")
     assert not found.astray
 
 
 def test_verl_tells_it_whatever_vllm_does() -> None:
     found = reach(spawned(), replace(ENGINE, address_given=True))
     assert isinstance(found, EngineReach)
-    assert found.told_by == "server.py"
+    assert found.passed_by == "server.py"
 
 
 def test_nobody_tells_it_and_there_is_no_address(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_vllm_that_never_does(tmp_path: Path) -> None:
 def test_that_vllm_tells_it_is_not_certain(tmp_path: Path, engine: EngineRay, unsure: str) -> None:
     found = reach(own(), engine, root=tmp_path)
     assert isinstance(found, EngineReach)
-    assert (found.told_by, found.unsure, found.strays, found.astray) == (engine.vllm, unsure, True, False)
+    assert (found.passed_by, found.unsure, found.strays, found.astray) == (engine.vllm, unsure, True, False)
     known_here = reach(own(row("RAY_ADDRESS", None, None, "10.0.0.1:6379")), engine)
     assert isinstance(known_here, EngineReach)
     assert known_here.joins == "10.0.0.1:6379"
@@ -178,14 +178,14 @@ def test_that_vllm_tells_it_is_not_certain(tmp_path: Path, engine: EngineRay, un
 def test_ray_address_of_the_workers_goes_first() -> None:
     found = reach(spawned("RAY_ADDRESS", "10.0.0.9:6379"))
     assert isinstance(found, EngineReach)
-    assert (found.joins, found.said_by) == ("10.0.0.9:6379", "RAY_ADDRESS of Ray's workers")
+    assert (found.joins, found.given_by) == ("10.0.0.9:6379", "RAY_ADDRESS of Ray's workers")
     assert found.astray
 
 
 def test_ray_address_may_want_a_new_ray() -> None:
     found = reach(spawned("RAY_ADDRESS", "local"))
     assert isinstance(found, EngineReach)
-    assert (found.joins, found.said_by) == ("", "RAY_ADDRESS of Ray's workers")
+    assert (found.joins, found.given_by) == ("", "RAY_ADDRESS of Ray's workers")
     assert found.astray
 
 
@@ -198,7 +198,7 @@ def test_the_address_file_where_the_workers_look(tmp_path: Path, named: str) -> 
     )
     found = reach(environment, root=tmp_path)
     assert isinstance(found, EngineReach)
-    assert (found.joins, found.said_by) == (named, "/scratch/ray/ray_current_cluster")
+    assert (found.joins, found.given_by) == (named, "/scratch/ray/ray_current_cluster")
     assert found.astray == (named == "10.0.0.9:6379")
 
 

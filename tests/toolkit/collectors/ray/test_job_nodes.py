@@ -117,7 +117,7 @@ def test_ray_start_in_the_script(tmp_path: Path) -> None:
 def test_a_ray_that_runs_here_names_its_head() -> None:
     running = Raylets((Raylet(77, "10.0.0.5", "10.0.0.9:6379", "session_1", 9.0, Variables()),))
     found = seen(raylets=running)
-    assert [(head.said_by, head.interface) for head in found.heads] == [("raylet 77", "bond0")]
+    assert [(head.given_by, head.interface) for head in found.heads] == [("raylet 77", "bond0")]
     assert found.rays == (RayHere(77, "10.0.0.5"),)
 
 
@@ -129,7 +129,7 @@ def test_a_ray_in_another_container_s_network_is_not_here(tmp_path: Path) -> Non
     both = Raylets(tuple(Raylet(pid, "10.0.0.5", "10.0.0.9:1", "s", 9.0, Variables()) for pid in (77, 78)))
     found = seen(raylets=both, machine=Machine(root=tmp_path))
     assert [ray.pid for ray in found.rays] == [77]
-    assert [head.said_by for head in found.heads] == ["raylet 77"]
+    assert [head.given_by for head in found.heads] == ["raylet 77"]
 
 
 @pytest.mark.parametrize(
@@ -167,5 +167,5 @@ def test_addresses_of_heads(text: str, expected: tuple[str, int] | None) -> None
 def test_a_batch_script_says_how_many_nodes(tmp_path: Path, line: str, nodes: int | None) -> None:
     script = f"#!/bin/bash\n{line}\npython -m verl.trainer.main_ppo trainer.nnodes=$SLURM_NNODES a.b=1\n"
     found = seen(read(tmp_path, script))
-    assert (found.nodes, found.said_by) == (nodes, "#SBATCH --nodes" if nodes else "")
+    assert (found.nodes, found.given_by) == (nodes, "#SBATCH --nodes" if nodes else "")
     assert seen(read(tmp_path, script), SLURM_NNODES="5").nodes == 5

@@ -46,14 +46,12 @@ def test_the_path_of_the_launch_script_counts_and_is_seen_from_elsewhere(tmp_pat
     assert smoke_environ(machine, facts, tmp_path)["PYTHONPATH"] == f"{tmp_path}/lib:/shell"
 
 
-@pytest.mark.parametrize(
-    ("told_by", "owner", "counts"), [("", 0, True), ("", 1, False), ("X_CACHE", 1, True)]
-)
+@pytest.mark.parametrize(("set_by", "owner", "counts"), [("", 0, True), ("", 1, False), ("X_CACHE", 1, True)])
 def test_a_cache_of_another_users_counts_if_the_job_names_it(
-    told_by: str, owner: int, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    set_by: str, owner: int, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anybody may make /tmp/torchinductor_USER, and what lies there is run."""
-    folder = CacheFolder("kernels", "X_CACHE", str(tmp_path), told_by)
+    folder = CacheFolder("kernels", "X_CACHE", str(tmp_path), set_by)
     monkeypatch.setattr(subject.os, "geteuid", lambda: tmp_path.stat().st_uid + owner)
     facts = Collection((), {Caches: Caches((folder,))})
     assert ("X_CACHE" in smoke_environ(Machine(environ={}), facts, tmp_path)) is counts
