@@ -36,6 +36,25 @@ def test_a_page_lies_below_the_documentation(urls: Message, address: str) -> Non
     assert website.page_of("CUDA105") == "https://docs.example/v/rules/CUDA105.html"
 
 
+def test_an_installed_package_needs_no_parser_of_metadata(
+    urls: Message, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The file beside the package is read; two of them, as an interrupted upgrade leaves them, are left to importlib."""
+    urls["Project-URL"] = "Documentation, https://importlib.example"
+    monkeypatch.setattr(website, "TOOLKIT", tmp_path / "verl_doctor" / "toolkit")
+    beside = tmp_path / "verl_doctor-0.2.0.dist-info"
+    beside.mkdir()
+    (beside / "METADATA").write_text(
+        "Name: verl-doctor\nProject-URL: Repository, https://code.example\n"
+        "Project-URL: Documentation, https://docs.example/\n\nProject-URL: Documentation, https://text.example\n"
+    )
+    assert website.page_of("CUDA105") == "https://docs.example/rules/CUDA105.html"
+    (tmp_path / "verl_doctor-0.1.0.dist-info").mkdir()
+    (tmp_path / "verl_doctor-0.1.0.dist-info/METADATA").write_text("Name: verl-doctor\n")
+    website.documentation_site.cache_clear()
+    assert website.page_of("CUDA105") == "https://importlib.example/rules/CUDA105.html"
+
+
 def test_the_help_of_sarif_and_explain_lead_there(urls: Message, here: Doctor, tmp_path: Path) -> None:
     rule = registry.load().check("CUDA105")
     assert rule is not None
