@@ -1,1 +1,1 @@
-"""What tests share: machines, environments, servers, processes made for a test."""
+"""Shared test support: machines, environments, servers, and processes."""

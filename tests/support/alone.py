@@ -1,4 +1,4 @@
-"""The doctor on a machine of its own: of networks, processes and shared memory it sees none that others have here."""
+"""Runs verl-doctor isolated from other users' networks, processes and shared memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from support.running import ran
 
-# A process space of its own: whatever is left in it ends with it.
+# A separate PID namespace: whatever is left in it ends with it.
 ALONE = (
     "unshare",
     "--user",
@@ -27,16 +27,16 @@ _INSIDE = 'mount -t sysfs none /sys; mount -t tmpfs none /dev/shm; exec "$@"'
 
 @cache
 def possible() -> bool:
-    """Return whether this user may make such a machine."""
+    """Return whether this user may create such namespaces."""
     return not subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode
 
 
 def command(*arguments: str | Path) -> list[str]:
-    """Return the words of `verl-doctor ARGUMENTS` there, or on this machine where that cannot be had."""
+    """Return the words of `verl-doctor ARGUMENTS` there, or on this machine if that is impossible."""
     alone = [*ALONE, "sh", "-c", _INSIDE, "sh"] if possible() else []
     return [*alone, sys.executable, "-m", "verl_doctor.toolkit", *map(str, arguments)]
 
 
 def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run it with these variables added to the test's own."""
+    """Run verl-doctor with these variables added to the test's own."""
     return ran(command(*arguments), cwd, environ)

@@ -1,4 +1,4 @@
-"""One answer of each command that has forms, and its exit code."""
+"""A sample answer of each command with several output formats, and its exit code."""
 
 from __future__ import annotations
 

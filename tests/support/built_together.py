@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TOKEN = "verl-doctor test "
 _PARENTS = ("verl_doctor", "verl_doctor.toolkit", "verl_doctor.toolkit.probes")
 _OF_ONE_JOB = ("excerpt", "data", "hf_datasets_cache")  # folders in the private one, which all share
-_LIMIT = 1800.0  # seconds, on a machine that is busy: it computes for less than a minute
+_LIMIT = 1800.0  # seconds on a busy machine; it computes for less than a minute
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def built(python: Path, requests: Mapping[str, Mapping[str, Any]], folder: Path)
 def together(
     python: Path, orders: Mapping[str, Order], folder: Path, environ: Mapping[str, str] | None = None
 ) -> dict[str, Construction]:
-    """Return the construction of each job that came to its end: of one that hangs or crashes there is none.
+    """Return the construction of each job that finished: a job that hangs or crashes has none.
 
     `environ` is that of the process that imports.
     """
@@ -78,7 +78,7 @@ def together(
 
 
 def _read(answer: Path) -> Construction | None:
-    """What one process told; None when it did not come to its end."""
+    """Return what a process reported; None if it did not finish."""
     from verl_doctor.toolkit.collectors.construction.child import events_of, stages_of
     from verl_doctor.toolkit.collectors.construction.construction import Construction
     from verl_doctor.toolkit.collectors.construction.world import read

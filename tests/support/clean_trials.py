@@ -1,4 +1,4 @@
-"""One randomised clean-up: a machine with things of the living and the dead, and a comparison of what was there with what is."""
+"""A randomised clean-up: a machine with files of live and dead jobs, and a comparison of its state before and after."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ for line in sys.stdin:
 
 
 class Keeper:
-    """A process that has things open, maps them, listens at them or works in them, as it is told."""
+    """A process that opens files, maps them, listens on them or works in them, on request."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -70,18 +70,18 @@ class Keeper:
         self.pid = self._process.pid
 
     def begin(self, do: str, path: Path | str = "", delay: float = 0.0) -> None:
-        """Tell it what to do, and do not wait for that."""
+        """Send it a request without waiting for the result."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([do, str(path), delay]) + "\n")
         self._process.stdin.flush()
 
     def end(self) -> str:
-        """What it says of that."""
+        """Return its response."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
     def do(self, do: str, path: Path | str = "") -> str:
-        """Tell it what to do, and wait for that."""
+        """Send it a request, and wait for the result."""
         self.begin(do, path)
         return self.end()
 
@@ -104,7 +104,7 @@ def keepers(number: int) -> Iterator[list[Keeper]]:
 
 @dataclass
 class Thing:
-    """One thing that was put there. `lives`: it must still be there, unchanged. `coming` is who may come to it, and with what."""
+    """A planted file or folder. `lives`: it must still exist, unchanged. `coming` is the process that may start to use it, and how."""
 
     path: Path
     lives: bool
@@ -115,7 +115,7 @@ class Thing:
 
 @dataclass
 class Stage:
-    """Where the things of a trial are put."""
+    """The folder in which a trial plants its files."""
 
     machine: Machine
     dice: random.Random
@@ -126,16 +126,16 @@ class Stage:
     number: int = 0
 
     def unused(self) -> int:
-        """A number that no process has."""
+        """Return a number that no process has."""
         self.number += 1
         return 4_100_000 + self.number
 
     def keeper(self) -> Keeper:
-        """Any one that is not going to come somewhere later."""
+        """Return a keeper that has no later task."""
         return self.dice.choice([one for one in self.keepers if one not in self.waiting])
 
     def claimed(self) -> Keeper | None:
-        """One that does nothing else in this trial; None when too few are left."""
+        """Return a keeper that does nothing else in this trial; None if too few are left."""
         free = [one for one in self.keepers if one not in self.waiting]
         if len(free) < 2:
             return None
@@ -153,7 +153,7 @@ _PASSES = 20
 
 
 def trial(root: Path, dice: random.Random, team: list[Keeper], totals: Totals) -> Iterator[str]:
-    """Put things there, clean up, compare. Yields what went wrong."""
+    """Plant files, clean up and compare. Yield what went wrong."""
     machine = machine_in(root)
     machine = replace(machine, environ={"RAY_object_spilling_directory": "/spill"})
     precious = root / "home"
@@ -186,7 +186,7 @@ def trial(root: Path, dice: random.Random, team: list[Keeper], totals: Totals) -
 
 
 def _clean(machine: Machine, dead: Sequence[Thing], totals: Totals) -> None:
-    """Clean up once, and again while any of the dead is left."""
+    """Clean up once, and again while any leftover of a dead job remains."""
     for number in range(_PASSES):
         outcomes = list(clean_path.remove(leftovers(machine).found, machine))
         totals["removed"] += sum(one.state == "removed" for one in outcomes)

@@ -1,4 +1,4 @@
-"""Small ELF files for recorded machines: all that the loader's search reads, and no code."""
+"""Small ELF files for recorded machines: everything that the loader's search reads, and no code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def elf(
 ) -> bytes:
     """Return the bytes of a little-endian library, or of a program when it has an interpreter. Addresses are file offsets.
 
-    Of a 32-bit file there is the identification only.
+    A 32-bit file consists of the identification only.
     """
     kind = struct.pack("<4sBBBB8xHHI", b"\x7fELF", bits // 32, 1, 1, 0, 3, machine, 1)
     if bits != 64:

@@ -1,4 +1,4 @@
-"""Processes that are engines for all that /proc shows: Python's program, machine code of a package, and a title.
+"""Processes that look like engines in /proc: Python's program, machine code of a package, and a title.
 
 They are forked and never replaced, so that hundreds of them cost little: a title is written where the arguments lie, as
 setproctitle(3) does. The program that forks them must be started with `ROOM` as its last argument.
@@ -20,7 +20,7 @@ _kept: list[object] = []
 
 
 def code(folder: Path) -> Path:
-    """Make a folder with packages that have something to map: vllm, sgl_kernel, ray and torch."""
+    """Create a folder of packages with machine code to map: vllm, sgl_kernel, ray and torch."""
     for name, library in (
         ("vllm", "_C.abi3.so"),
         ("sgl_kernel", "common_ops.so"),
@@ -75,7 +75,7 @@ def only(descriptors: Collection[int], output: str = os.devnull) -> None:
 
 
 def visible() -> None:
-    """Let this user look into this process, also after it has given up its privileges."""
+    """Let this user inspect this process, even after it has dropped its privileges."""
     ctypes.CDLL(None).prctl(_DUMPABLE, 1, 0, 0, 0)
 
 

@@ -1,4 +1,4 @@
-"""The environment that tests run in: variables of whoever starts them reach no test, except for those that are listed here."""
+"""The environment of tests: of the variables of whoever starts them, they only get those listed here."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ KEPT: Mapping[str, str] = {
     "SSL_CERT_FILE": "the same for Python and uv",
     "TMPDIR": "where temporary folders are made",
 }
-"""The variables that tests see, and what for."""
+"""The variables that tests get, and their purpose."""
 KEPT_PREFIXES: Mapping[str, str] = {
     "HYPOTHESIS_": "which cases are made up",
     "PIP_": "which package index there is: the doctor reads these settings too",
     "PYTEST_": "what somebody wants of this run",
     "UV_": "as PIP_",
 }
-"""The same for all variables whose names begin so."""
+"""The same for all variables with these prefixes."""
 FIXED = {"LANG": "C.UTF-8"}
-"""The same for everybody."""
+"""The same for all tests."""
 _FOR_FETCHING = frozenset(
     {"all_proxy", "http_proxy", "https_proxy", "no_proxy", "curl_ca_bundle", "nix_ssl_cert_file"}
 )
@@ -35,7 +35,7 @@ _ASIDE = "PYTEST_PUT_ASIDE"
 
 
 def is_kept(name: str) -> bool:
-    """Return whether tests may see a variable of whoever starts them."""
+    """Return whether tests get a variable of whoever starts them."""
     return name in KEPT or name in FIXED or name.startswith(tuple(KEPT_PREFIXES))
 
 

@@ -1,4 +1,4 @@
-"""Small environments that look like real ones: a folder with metadata, and an interpreter that says so."""
+"""Small environments that look like real ones: a folder with metadata, and the interpreter's report on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG_AGO = 1_600_000_000
 
 
 def site_packages(top: Path) -> Path:
-    """Make the folder that packages lie in."""
+    """Create the folder for packages."""
     site = top / "lib" / "python3.11" / "site-packages"
     site.mkdir(parents=True, exist_ok=True)
     return site
@@ -24,7 +24,7 @@ def site_packages(top: Path) -> Path:
 def interpreter(
     *sites: Path, version: str = "3.11.7", system: str = "Linux", machine: str = "x86_64"
 ) -> Interpreter:
-    """What the Python of such an environment would say of itself."""
+    """Return what the Python of such an environment would report about itself."""
     return Interpreter(
         executable="/env/bin/python",
         version=version,

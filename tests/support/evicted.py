@@ -1,4 +1,4 @@
-"""Files of which nothing is in the page cache, on a file system that lets go of it."""
+"""Files without any page in the page cache, on a file system that can drop pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verl_doctor.toolkit.system.page_cache import residency
 
 
 def written(path: Path, size: int) -> Path:
-    """A file of so many bytes of noise, of which nothing is cached."""
+    """Return a file of this many random bytes, of which nothing is cached."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.write(os.urandom(size))
@@ -22,9 +22,9 @@ def written(path: Path, size: int) -> Path:
 
 
 def evict(path: Path, patience: float = 20.0) -> None:
-    """Have nothing of a file in the page cache. Raises AssertionError where its file system keeps it.
+    """Remove all of a file from the page cache. Raises AssertionError if its file system keeps it.
 
-    Pages that are still being read ahead are not let go of, so it is tried for some seconds.
+    Pages that are still being read ahead cannot be dropped, so it is tried for some seconds.
     """
     number = os.open(path, os.O_RDONLY)
     deadline = time.monotonic() + patience

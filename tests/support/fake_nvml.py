@@ -1,4 +1,4 @@
-"""A stand-in for pynvml: GPUs whose answers are given, errors that it raises, and one that hangs."""
+"""A fake pynvml: GPUs with given responses, errors that it raises, and a GPU that hangs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LOST = 15
 
 
 class NVMLError(Exception):
-    """As pynvml's: a number, and words for it."""
+    """Like pynvml's: a number and a message."""
 
     def __init__(self, value: int, words: str = "") -> None:
         super().__init__(words)
         self.value = value
 
 
-# A healthy H200 of a node with eight, as it answered.
+# The recorded responses of a healthy H200 on a node with eight.
 HEALTHY: dict[str, Any] = {
     "nvmlDeviceGetName": "NVIDIA H200",
     "nvmlDeviceGetUUID": "GPU-0123abcd-53d4-990d-8b75-72f32ca568bd",
@@ -51,7 +51,7 @@ LINKS = 18
 class Nvml:
     """What a child asks. `gpus` are their answers by the name of the call: an exception is raised, "hangs" does so.
 
-    A call that nobody answers is not supported.
+    A call without a given response is not supported.
     """
 
     NVMLError = NVMLError

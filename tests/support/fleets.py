@@ -1,4 +1,4 @@
-"""Clusters whose nodes are recorded machines, each with what differs from node to node anyway."""
+"""Clusters whose nodes are recorded machines, with what always differs between nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Edit = Callable[[Entries], None]
 
 @functools.cache
 def texts(machine: str = "h200-with-job") -> Mapping[str, str]:
-    """Return the entries of a recorded machine as a node answers them."""
+    """Return the entries of a recorded machine in the form of a node's response."""
     facts = json.loads((MACHINES / f"{machine}.json").read_text("utf-8"))["facts"]
     return {name: json.dumps(entry) for name, entry in facts.items()}
 
@@ -37,7 +37,7 @@ def node(name: str, *edits: Edit, seed: int = 0, machine: str = "h200-with-job")
 
 
 def dead(name: str, reason: str = "it did not tell its facts within 20 s") -> NodeResponse:
-    """A node that did not answer."""
+    """Return a node that did not respond."""
     return NodeResponse(name, "10.9.9.9", missing=reason)
 
 

@@ -12,12 +12,12 @@ import pytest
 
 
 def is_long(item: pytest.Item) -> bool:
-    """Return whether a test is none of the fast ones."""
+    """Return whether a test is not a fast one."""
     return item.get_closest_marker("slow") is not None or item.get_closest_marker("real") is not None
 
 
 class Folders:
-    """Folders of the test that runs."""
+    """Folders of the running test."""
 
     def __init__(self, disk: Path, memory: Path | None, short: Path) -> None:
         """Of one process that runs tests: nobody else makes anything in these three."""
@@ -27,7 +27,7 @@ class Folders:
         self._top, self.name, self.failed = self._disk, "", False
 
     def begin(self, item: pytest.Item) -> None:
-        """From now on this test runs."""
+        """Begin with this test."""
         self._top = self._disk if is_long(item) else self._memory
         self.name, self.failed = item.name, False
 
@@ -44,12 +44,12 @@ class Folders:
             shutil.move(folder, self._disk / f"{name}-{folder.name}")
             return
         try:
-            folder.rmdir()  # nothing lies in most of them
+            folder.rmdir()  # most of them are empty
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
 
     def home(self) -> Path:
-        """A home in which nothing lies. One that is still empty serves the next test too.
+        """Return an empty home. If it is still empty, the next test gets it too.
 
         On the disk its path is short: Ray puts its sockets there, whose paths have at most 107 bytes.
         """
@@ -61,7 +61,7 @@ class Folders:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Return whether a folder is there and nothing lies in it."""
+    """Return whether a folder exists and is empty."""
     try:
         with os.scandir(folder) as entries:
             return next(entries, None) is None

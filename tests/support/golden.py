@@ -1,6 +1,6 @@
-"""Every command on healthy, failing and empty targets, as a terminal of 80x24 and of 200x50 shows it: one page to read.
+"""The output of every command on healthy, failing and empty targets, on terminals of 80x24 and 200x50, in one page to read.
 
-`cd tests && python -m support.golden` writes `golden/page.txt` anew. What differs between machines and runs (paths, releases, times)
+`cd tests && python -m support.golden` rewrites `golden/page.txt`. What differs between machines and runs (paths, releases, times)
 is replaced by something of the same length.
 """
 
@@ -150,7 +150,7 @@ def _run(words: Sequence[str], folder: Path, width: int, height: int) -> tuple[s
 
 @contextlib.contextmanager
 def _terminal(width: int, height: int) -> Iterator[None]:
-    """Have answers rendered as for a terminal of this size, without colours."""
+    """Render answers for a terminal of this size, without colours."""
 
     def console(file: StringIO) -> Console:
         made = view._Console(file=file, highlight=False, markup=False, emoji=False, force_terminal=True)

@@ -1,4 +1,4 @@
-"""Pages in which every text is what somebody else wrote, and what parsers make of them."""
+"""Pages in which every text is untrusted, and what parsers make of them."""
 
 from __future__ import annotations
 

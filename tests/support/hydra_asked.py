@@ -1,4 +1,4 @@
-"""Asking real Hydra, in an environment of its own: its antlr pin is nobody else's business."""
+"""Queries real Hydra in a separate environment, because of its antlr pin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.kept import cannot_run, kept
 def asked(requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the answers of `hydra_oracle.py`, one for each request. Skips, or fails in CI, without Hydra.
 
-    They are kept, as this Hydra answers the same about the same words and the same release: Hydra takes a minute for them.
+    They are kept, because they only depend on the requests and the release, and Hydra takes a minute for them.
     """
     lines = "".join(json.dumps(request) + "\n" for request in requests)
     oracle = Path(__file__).with_name("hydra_oracle.py")

@@ -1,4 +1,4 @@
-"""Run by an interpreter that has Hydra: answers one JSON request a line, {parse: text} or {folder, name, overrides}."""
+"""Runs under an interpreter with Hydra and answers JSON requests line by line: {parse: text} or {folder, name, overrides}."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A package index for tests: wheels written by hand, served by a server that knows ranges, or refuses them, or lies."""
+"""A package index for tests: hand-written wheels, on a server that supports ranges, refuses them, or sends wrong ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def wheel(
     padding: int = 0,
     tag: str = "py3-none-any",
 ) -> tuple[str, bytes]:
-    """A wheel's name and bytes. `padding` are bytes of a member that nobody wants."""
+    """Return a wheel's name and bytes. `padding` are bytes of a member that nothing reads."""
     stem = f"{name.replace('-', '_')}-{version}"
     metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: {python}"]
     metadata += [f"Requires-Dist: {line}" for line in requires]
@@ -70,7 +70,7 @@ def installable(
 
 
 class IndexServer:
-    """Serves /simple/PROJECT/ and /files/NAME. What it does wrong is set by its attributes."""
+    """Serves /simple/PROJECT/ and /files/NAME. Its attributes set what it does wrong."""
 
     def __init__(self, wheels: Iterable[tuple[str, bytes]]) -> None:
         self.wheels = dict(wheels)

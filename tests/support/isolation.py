@@ -1,4 +1,4 @@
-"""A /dev/shm and a /tmp/ray of the tests' own: what others keep there, or that nobody may write there, is of no consequence."""
+"""A separate /dev/shm and /tmp/ray for tests, so other users' files there and missing permissions have no effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COVERED = (Path("/dev/shm"), Path("/tmp/ray"))
 
 
 def isolate() -> None:
-    """Move this process, and with it all that it starts, to a mount namespace with empty folders in place of the shared ones.
+    """Move this process and its children to a mount namespace with empty folders in place of the shared ones.
 
     It takes a user who may mount. For others everything stays as it is: a namespace of users would change who owns
     what, which tests look at.
@@ -31,7 +31,7 @@ def isolate() -> None:
 
 
 def memory() -> Path | None:
-    """A new folder that lies in memory, for this process and those that it starts. None where this user may not mount.
+    """Return a new folder in memory for this process and its children; None if this user may not mount.
 
     The disk is what most of the small tests would wait for: they make and remove ten thousand folders, and the doctor syncs.
     """

@@ -1,4 +1,4 @@
-"""What tests fetch or build once and keep between runs: by one process at a time, whole or not at all."""
+"""What tests fetch or build once and keep between runs: by one process at a time, and atomically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.environment import setting
 from support.trying import IN_CI
 
 CACHE = Path(setting("VERL_DOCTOR_TEST_CACHE", str(Path.home() / ".cache" / "verl-doctor-tests")))
-"""The folder of all that is kept."""
+"""The folder of everything that is kept."""
 
 
 def kept(name: str, make: Callable[[Path], None]) -> Path:

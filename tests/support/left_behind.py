@@ -1,4 +1,4 @@
-"""A small machine of a test's own with what dead jobs leave: its folders are the test's, its processes those it is shown."""
+"""A small fake machine with leftovers of dead jobs: its folders belong to the test, its processes are given."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def machine_in(folder: Path) -> Machine:
 
 
 def show(machine: Machine, entry: str | int) -> None:
-    """Have the machine see one process, or another entry of /proc."""
+    """Make one process, or another entry of /proc, visible on the machine."""
     machine.at(f"/proc/{entry}").symlink_to(f"/proc/{entry}")
 
 
 @contextlib.contextmanager
 def two_minutes_later() -> Iterator[None]:
-    """What was just made is old, and all processes of the machine are seen."""
+    """Return the context in which new files are old, and all processes of the machine are visible."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process_signs, "sees_all", lambda _: True)
         patch.setattr(files.time, "time", lambda: time.time_ns() / 1e9 + 120)
@@ -59,14 +59,14 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def look(machine: Machine) -> LeftFiles:
-    """What lies there."""
+    """Return the candidates."""
     spilled = machine.environ.get("RAY_object_spilling_directory")
     found = left_files.collect(machine, _UNKNOWN, Spilling((spilled,)) if spilled else _UNKNOWN)
     return found if isinstance(found, LeftFiles) else LeftFiles()
 
 
 def leftovers(machine: Machine) -> FileLeftovers:
-    """What of it is left over."""
+    """Return the leftovers among them."""
     return judged_all(look(machine))
 
 
@@ -78,7 +78,7 @@ def verdict(machine: Machine, name: str) -> Leftover | Kept:
 
 
 def session(machine: Machine, pid: int = NOBODY, *, ray: str = "/tmp/ray") -> Path:
-    """Return the folder of a session as Ray makes it, with its sockets bound by nobody."""
+    """Return the folder of a session in Ray's form, with unbound sockets."""
     folder = machine.at(ray) / f"session_2026-11-21_18-00-00_123456_{pid}"
     (folder / "logs").mkdir(parents=True)
     folder.parent.chmod(0o777)
@@ -96,7 +96,7 @@ def dead_socket(path: Path) -> Path:
 
 
 def bound(path: Path) -> socket.socket:
-    """A socket that somebody listens at. Long paths are reached through their folder."""
+    """Bind a socket and listen on it. Long paths are reached through their folder."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

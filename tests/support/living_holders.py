@@ -1,10 +1,11 @@
 # ruff: noqa: PLW0108
-"""Many kinds of process that hold a file or folder with a leftover's name, beside things that nobody holds: what is removed?
+"""Plants many kinds of process that hold a file or folder with a leftover's name, and unused ones: what is removed?
 
     unshare --fork --pid --mount-proc --mount --net --kill-child python tests/support/living_holders.py SEED ROUNDS USERS ROOM
 
 USERS is "root", "user" for an ordinary user beside whom root's processes run, or "alone" for one who sees all processes. With 0
-rounds all kinds are planted together, and once more those beside which the unused must go, else a random part of them in each. Prints one JSON document.
+rounds all kinds are planted together, and once more those beside which the unused must go, else a random part of them
+in each. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def kind(name: str, **fields: object) -> Callable[[Act], Act]:
 
 
 def hold(path: Path, flags: int) -> int:
-    """Have it open."""
+    """Keep it open."""
     one = os.open(path, flags)
     _kept.append(one)
     return one
@@ -277,7 +278,7 @@ def _within(path: Path) -> None:
 
 
 class Stage:
-    """Where the things of a round are put."""
+    """The folder in which a round plants its files."""
 
     def __init__(self, owner: int, dice: random.Random) -> None:
         self.owner, self.dice, self.number = owner, dice, 0
@@ -394,7 +395,7 @@ def content(path: Path) -> list[str]:
 
 
 def clean(user: int) -> dict[str, str] | None:
-    """Of each thing why it is kept, "" for what was removed; None when the doctor breaks."""
+    """Return for each file why it is kept, "" if it was removed; None if verl-doctor crashes."""
     hears, tells = os.pipe()
 
     def look() -> None:
@@ -461,7 +462,7 @@ def one_round(kinds: list[Kind], users: str, dice: random.Random, count: Counter
 
 
 def main(seed: int, rounds: int, users: str) -> None:
-    """Print what went wrong in so many rounds."""
+    """Print what went wrong in this many rounds."""
     for folder in ("/tmp", "/dev/shm", "/mnt"):
         subprocess.run(["mount", "-t", "tmpfs", "none", folder, "-o", "mode=1777"], check=True)
     os.umask(0)

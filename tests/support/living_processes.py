@@ -45,12 +45,12 @@ _kept: list[object] = []
 
 
 class NotHereError(Exception):
-    """This kernel or this user cannot have such a process."""
+    """This kernel or this user does not support such a process."""
 
 
 @dataclass
 class Stage:
-    """Where the processes of a round are planted: a folder, and what runs besides."""
+    """The place of a round: a folder, and other running processes."""
 
     folder: Path
     user: int
@@ -58,13 +58,13 @@ class Stage:
     number: int = 0
 
     def path(self, name: str = "file") -> Path:
-        """A path that nothing else has."""
+        """Return an unused path."""
         self.number += 1
         return self.folder / f"{os.getpid()}-{self.number}-{name}"
 
 
 Act = Callable[[Stage], None]
-"""What a process does before it waits; it may go on for ever."""
+"""What a process does before it waits; it may continue forever."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def plain(name: str, **fields: object) -> None:
     kind(name, **fields)(nothing)
 
 
-# --- Nobody's: a title proves nothing.
+# --- Of no job: a title proves nothing.
 plain("a title without code", runs=())
 plain("a Gearman worker", title="Gearman::Worker", runs=())
 plain("a worker of somebody's team", title="MyTeam::Worker_3", runs=())
@@ -119,7 +119,7 @@ plain("a title of Ray with code of vLLM", title="ray::Trainer")
 plain("a title of vLLM with code of Ray", runs=("ray",))
 plain("a server that anybody may ask", title="VLLM::APIServer_0")
 plain("code of vLLM in a program of another name", title="notes-server --daemon")
-# --- Nobody has ended.
+# --- No process has ended.
 plain("a daemon that nobody was at the other end of", lost=False)
 plain("a job that runs", lost=False, driver="python3 -m verl.trainer.main_ppo")
 plain("a service under a supervisor", lost=False, driver="runsv engine")
@@ -187,7 +187,7 @@ def _udp_connected(_: Stage) -> None:
     _kept.append(one)
 
 
-# --- Somebody is at the other end.
+# --- A process holds the other end.
 def _inherited(ends: Callable[[], tuple[int, int]]) -> Callable[[Stage], tuple[list[int], list[int]]]:
     def before(_: Stage) -> tuple[list[int], list[int]]:
         here, there = ends()
@@ -284,7 +284,7 @@ def _fifo(stage: Stage) -> None:
     _kept.append(os.open(path, os.O_RDWR))
 
 
-# --- Memory and files that somebody else has, too.
+# --- Memory and files that another process has, too.
 def _made(how: Callable[[Stage], int]) -> Callable[[Stage], tuple[list[int], list[int]]]:
     def before(stage: Stage) -> tuple[list[int], list[int]]:
         one = how(stage)
@@ -411,7 +411,7 @@ def _checkpoint(stage: Stage) -> None:
     _kept.append(file)
 
 
-# --- What wakes it, and what it does for others.
+# --- What wakes it, and what others need it for.
 @kind("it waits for changes of a folder")
 def _inotify(stage: Stage) -> None:
     one = _LIBC.inotify_init1(0)
@@ -767,7 +767,7 @@ def is_running(pid: int) -> bool:
 
 
 def clean(user: int) -> dict[str, dict[str, str]] | None:
-    """What the doctor keeps, and why, when it cleans up as this user; None when it breaks."""
+    """Return what verl-doctor keeps, and why, when it cleans up as this user; None if it crashes."""
     hears, tells = os.pipe()
 
     def look() -> None:
@@ -833,7 +833,7 @@ def one_round(kinds: list[Kind], user: int, code: Path, count: Counter[str]) -> 
 
 
 def main(seed: int, rounds: int, user: int) -> None:
-    """Print what went wrong in so many rounds."""
+    """Print what went wrong in this many rounds."""
     orphans.YOUNG = -1.0
     process_activity.WINDOW = 0.3
     os.umask(0)

@@ -1,4 +1,4 @@
-"""Recorded machines as the rules about machines judge them, whole or with something broken."""
+"""Recorded machines, sound or with a fault, judged by the rules about machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TODAY = date(2026, 11, 21)
 
 Facts = Mapping[type, Any]
 Edits = Mapping[type, Any]
-"""For each fact another one, or a function from the one that was recorded."""
+"""For each fact a replacement, or a function that computes it from the recorded one."""
 
 
 @functools.cache
@@ -62,7 +62,7 @@ def _changed(part: Any, steps: tuple[str, ...], value: Any) -> Any:
 
 
 def judged(facts: Facts) -> tuple[CheckResult, ...]:
-    """What the rules about machines say, those of `--deep` included, and not those that compare machines."""
+    """Return the results of the rules about machines, including those of `--deep`, but not those that compare machines."""
     collection = Collection(known().collectors, facts)
     selection = Selection(select=_FAMILIES, costs=frozenset({"instant"}) | DEEP)
     checks = [check for check in known().checks if check.cost != "cluster"]
@@ -70,7 +70,7 @@ def judged(facts: Facts) -> tuple[CheckResult, ...]:
 
 
 def healthy_node() -> Facts:
-    """Return the recorded H200 node after the sampler was compiled: nothing is left to say of it."""
+    """Return the recorded H200 node after the sampler was compiled: no rule reports anything."""
     return edited(machine("h200-with-job"), {FlashInfer: at("built", ("sampling",))})
 
 

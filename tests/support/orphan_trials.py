@@ -1,11 +1,11 @@
-"""Many made-up jobs in a namespace of their own, some killed, some alive, tied to each other at random: who is ended, and who is not.
+"""Random jobs in a separate namespace, some killed, some alive, with random ties: which processes are ended, and which are not?
 
     unshare --fork --pid --mount-proc --kill-child python tests/support/orphan_trials.py SEED JOBS ROOM
 
 ROOM is that of `engines`.
 
-Says in one JSON document what went wrong. What should be left over is worked out from how the jobs were made, by another way
-than the doctor's: what is connected with something that runs, over any number of steps, is needed.
+Prints one JSON document of what went wrong. The expected leftovers are derived from how the jobs were created,
+independently of verl-doctor: what is connected to something that runs, over any number of steps, is needed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Job:
 
 
 class World:
-    """What runs at the moment."""
+    """What is running at present."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -80,7 +80,7 @@ class World:
         self.count: Counter[str] = Counter()
 
     def job(self) -> Job:
-        """Think of a job."""
+        """Return a random job."""
         dice = self.dice
         engines = [self._engine() for _ in range(dice.randint(1, 3))]
         fate = dice.choice(["killed", "killed", "killed", "alive", "stopped", "daemon"])
@@ -190,7 +190,7 @@ def _become(process: Process) -> None:
 
 
 def _learn_numbers(process: Process) -> None:
-    """Children in the order in which they were started."""
+    """Record the numbers of the children in the order of their start."""
     numbers = _children(process.pid)
     assert len(numbers) == len(process.children), (process, numbers)
     for child, number in zip(process.children, sorted(numbers), strict=True):
@@ -212,7 +212,7 @@ def is_running(pid: int) -> bool:
 
 
 def look() -> LeftProcesses:
-    """What the doctor says."""
+    """Return verl-doctor's judgement."""
     found = left_processes.collect(gpus=Unknown("none"), machine=Machine())
     assert isinstance(found, LeftProcesses)
     return found
@@ -225,7 +225,7 @@ def number(leftover: Leftover) -> int:
 
 
 def trial(world: World) -> list[str]:
-    """Make some jobs, let the doctor clean up after them, and say what went wrong."""
+    """Create some jobs, let verl-doctor clean up after them, and return what went wrong."""
     world.ties.clear()
     strangers: list[Process] = []
     jobs = [world.job() for _ in range(TOGETHER)]
@@ -308,7 +308,7 @@ def _kill_late(world: World, jobs: Collection[Job]) -> Job | None:
 
 
 def main(seed: int, jobs: int) -> None:
-    """Say what went wrong in so many jobs."""
+    """Print what went wrong in this many jobs."""
     global CODE  # noqa: PLW0603 - what is forked later reads it
     orphans.YOUNG = -1.0
     process_activity.WINDOW = 0.2

@@ -1,7 +1,7 @@
 """Real processes with the names of a job's, whose trainer lives or was killed.
 
-Each has code of the package that its name stands for. The first process is called tini, as in a container, and takes over who has lost its
-parent; it does what it is told line by line, and with it all of them end.
+Each has code of the package that its name stands for. The first process is called tini, as in a container, and adopts
+orphans. It executes commands line by line, and all others end with it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reaper:
     started: list[int] = field(default_factory=list)
 
     def job(self, *children: str, trainer: str = TRAINER, log: str = os.devnull) -> tuple[int, list[int]]:
-        """Start a trainer that has started these; give its number and theirs.
+        """Start a trainer that starts these; return its number and theirs.
 
         Each holds one end of a pipe to the trainer, as a child of multiprocessing does, and writes to `log`.
         """
@@ -43,7 +43,7 @@ class Reaper:
         return numbers[0], numbers[1:]
 
     def kill(self, pid: int) -> None:
-        """Kill one of them and wait until its children have been taken over."""
+        """Kill one of them and wait until its children are adopted."""
         self._told("kill", pid)
 
     def _told(self, *order: Any) -> Any:

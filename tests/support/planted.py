@@ -1,4 +1,4 @@
-"""Secrets planted wherever text comes into the doctor, to be looked for in all that comes out."""
+"""Secrets planted in all input of verl-doctor, to be searched for in all of its output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = (
     *("VLLM_SECRET_X", "PIN", "MY_PASSWORD", "hfToken", "TORCH_API_KEY", "SLURM_JWT_X", "WANDB_PASSWD", "HF_ACCESS_TOKENS"),
     *("SGLANG_COOKIE", "VLLM_PASSPHRASE", "DBPW", "UCX_OAUTH2", "NCCL_CREDENTIALS", "PASS", "RAY_CRED_STORE", "AUTH_TOKEN"),
 )  # fmt: skip
-"""Names of variables that tell of a secret, most of them of a kind that the doctor reads."""
+"""Names of variables that suggest a secret, most of them of a kind that verl-doctor reads."""
 KEYS = (
     *("trainer.wandb_api_key", "trainer.db_pw", "data.s3.secret", "trainer.auth", "reward_model.pass", "custom.login.pin"),
     *("a.credentials.b", "trainer.hfToken", "critic.token", "algorithm.private_key", "trainer.user_pwd", "x.y.passphrase"),
@@ -43,7 +43,7 @@ LOGGED = (
 
 @dataclass
 class Planter:
-    """Makes secrets, each another one, and remembers them."""
+    """Creates distinct secrets, and records them."""
 
     secrets: list[str] = field(default_factory=list)
     _random: random.Random = field(default_factory=lambda: random.Random(17))
@@ -52,12 +52,12 @@ class Planter:
     )
 
     def value(self) -> str:
-        """A secret that only its name gives away."""
+        """Return a secret that only its name reveals."""
         drawn = "".join(self._random.choices(string.ascii_letters + string.digits, k=14))
         return self._kept(f"Zq{len(self.secrets) % 10}{drawn}")
 
     def token(self) -> str:
-        """A secret that its shape gives away."""
+        """Return a secret that its form reveals."""
         return self._kept(next(self._tokens))
 
     def _kept(self, secret: str) -> str:
@@ -65,13 +65,13 @@ class Planter:
         return secret
 
     def seen_in(self, output: bytes) -> list[str]:
-        """Return the secrets of which a part that matters is in there."""
+        """Return the secrets of which a relevant part is in the text."""
         text = output.decode("utf-8", "replace")
         return [secret for secret in self.secrets if any(part in text for part in _parts(secret))]
 
 
 def _parts(secret: str) -> list[str]:
-    """Return the secret, and those of its words that nobody could guess."""
+    """Return the secret, and those of its words that cannot be guessed."""
     return [secret, *(word for word in re.findall(r"[A-Za-z0-9]{12,}", secret) if re.search(r"\d", word))]
 
 

@@ -1,4 +1,4 @@
-"""Logs as runs of verl write them, put together from a few words: noise, workers' prefixes, a fault, and what follows from it."""
+"""Builds logs like those of verl runs from a few parts: noise, workers' prefixes, a fault, and its consequences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def traceback(error: str, *, place: str = "/src/verl/workers/fsdp_workers.py") -
 
 
 def spoken(text: str, prefix: str) -> str:
-    """Return the same, said by somebody who puts this before each of his lines."""
+    """Return the same lines with this prefix."""
     return "".join(f"{prefix}{line}\n" for line in text.splitlines())
 
 
@@ -55,6 +55,6 @@ def is_raised(log: str) -> bool:
 
 
 def told_by(log: str, prefix: str = "", *, after: str = DRIVER_SAW_IT) -> str:
-    """A whole run's log in which somebody says this."""
+    """Return the log of a whole run that contains this text."""
     said = traceback(log) if is_raised(log) else log
     return f"{NOISE}{spoken(said, prefix)}{NOISE if prefix else ''}{after}"

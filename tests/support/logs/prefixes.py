@@ -1,4 +1,4 @@
-"""Prefixes as batch systems, containers, loggers and people put them before the lines of a log, made up at random."""
+"""Random prefixes like those that batch systems, containers, loggers and people put before log lines."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SEPARATORS = (" ", ": ", " | ", " > ", " - ", "\t", "] ", " :: ", "> ")
 
 
 def prefix(seed: int) -> Callable[[int], str]:
-    """What stands before the line with this number, in the form that belongs to the seed."""
+    """Return the prefix of the line with this number, in the form that belongs to the seed."""
     chance = random.Random(seed)
     kinds = chance.choices([_clock, _fixed, _counter], weights=[4, 5, 1], k=chance.randint(1, 4))
     parts = [kind(chance) for kind in kinds]
@@ -69,7 +69,7 @@ def prefix(seed: int) -> Callable[[int], str]:
 
 
 def prefixed(log: str, seed: int) -> str:
-    """Return the same log as it was passed on by somebody who puts a prefix before each line."""
+    """Return the same log with a prefix before each line."""
     before = prefix(seed)
     return "".join(f"{before(at)}{line}\n" for at, line in enumerate(_lines(log)))
 

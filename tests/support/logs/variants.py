@@ -1,4 +1,4 @@
-"""Messages as several releases word them: the codes that may be named first, and what was said."""
+"""Messages in the words of several releases: the codes that may be named first, and the text."""
 
 from __future__ import annotations
 

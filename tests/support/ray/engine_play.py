@@ -132,7 +132,7 @@ _FILES = {
 
 @dataclass(frozen=True)
 class LoggedError:
-    """What the engine process said at its end: its error, the actors that answered, and the Ray that it had joined."""
+    """What the engine process reported at its end: its error, the actors that responded, and the Ray that it had joined."""
 
     error: str = ""
     workers: tuple[str, ...] = ()
