@@ -17,12 +17,12 @@ _EXECUTOR = "vllm.v1.executor.abstract.Executor"
 _NARROW = ApiUse(
     SERVER, 101, "override", f"{_EXECUTOR}.collective_rpc(non_block)", "missing", "start", ("async rollout",),
     now="method, timeout, args, kwargs, non_block", read_from="/env/vllm/v1/executor/abstract.py:204",
-    reason="Executor.execute_model() gives it non_block, which it does not take",
+    reason="Executor.execute_model() passes it non_block, which it does not accept",
 )  # fmt: skip
 _NO_FUTURE = ApiUse(
     SERVER, 92, "result", f"{_EXECUTOR}.collective_rpc(non_block)", "missing", "start", ("async rollout",),
     now="concurrent.futures.Future", read_from="/env/vllm/v1/engine/core.py:343",
-    reason="EngineCore.step() sets non_block and calls result() on what it gets, while the override never looks at it",
+    reason="EngineCore.step() sets non_block and calls result() on the result, but the override ignores the parameter",
 )  # fmt: skip
 _ABSTRACT = ApiUse(
     SERVER, 61, "abstract", f"{_EXECUTOR}.check_health", "missing", "start", ("async rollout",),
@@ -39,7 +39,7 @@ _UNDECIDED = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", (
     examples=lambda: [
         Example("what verl overrides fits", seen()),
         Example("whether vLLM relies on it is not known", seen(_UNDECIDED)),
-        Example("vLLM gives an override more than it takes", seen(_NARROW), expect="gives it non_block"),
+        Example("vLLM gives an override more than it takes", seen(_NARROW), expect="passes it non_block"),
         Example("vLLM waits for a future that it does not get", seen(_NO_FUTURE), expect="calls result()"),
         Example("a class lacks an abstract method", seen(_ABSTRACT), expect="lacks Executor.check_health()"),
     ],

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch, ScriptError
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
 _QUOTE = ScriptError(SCRIPT, 4, "unexpected EOF while looking for matching `\"'")
-_YAML = ScriptError("/home/me/env.yaml", 4, "this is no YAML: line 4")
+_YAML = ScriptError("/home/me/env.yaml", 4, "this is invalid YAML: line 4")
 _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
 
 

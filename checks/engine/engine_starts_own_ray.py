@@ -24,7 +24,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
 _SPAWN = "vLLM does not where VLLM_WORKER_MULTIPROC_METHOD is spawn already"
 _NEW = EngineReach(because=_SPAWN)
 _CUDA = EngineReach(VLLM, "vLLM does not where cuda_is_initialized() before")
-_NO_VLLM = EngineReach(unsure="whether vLLM does is not known: vLLM is not installed in this environment")
+_NO_VLLM = EngineReach(unsure="it is unknown whether vLLM does: vLLM is not installed in this environment")
 _ELSEWHERE = EngineReach(because="this vLLM never does", job="10.0.0.1:6379")
 
 

@@ -17,7 +17,7 @@ _SHOWN = 3
 def file(kind: Kind, name: str, size: int) -> Leftover:
     """A leftover of an example."""
     store: Store = "shared memory" if kind == "shared memory" else "disk"
-    proof = ("no process has it open or names it", "it was changed last 3 hours ago")
+    proof = ("no process has it open or names it", "it was last changed 3 hours ago")
     return Leftover(kind, name, proof, RemovePath(name, 1, 2, 3), size, store, 10_800.0)
 
 

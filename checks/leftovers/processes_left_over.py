@@ -18,7 +18,7 @@ _GIB = 1024**3
 _ENGINE = Leftover(
     "process",
     "VLLM::EngineCore (process 4711)",
-    ("what started it has ended, and tini (process 1) took it over",),
+    ("the process that started it has ended, and tini (process 1) adopted it",),
     EndProcess(4711, 123456),
     127 * _GIB,
     "GPU memory",
@@ -27,7 +27,7 @@ _DOUBT = Kept("process", "VLLM::EngineCore (process 7)", "it is a server", 127 *
 _AGENT = Leftover(
     "process",
     "ray::DashboardAgent (process 88)",
-    ("what started it has ended, and tini (process 1) took it over",),
+    ("the process that started it has ended, and tini (process 1) adopted it",),
     EndProcess(88, 4321),
     _GIB // 4,
     "memory",

@@ -21,8 +21,8 @@ _SHOWN = 3
         Example("a header that was not read", (files_of(shard("1.safetensors", ends=None)),)),
         Example("an interrupted download", (files_of(shard("1.safetensors", size=700, ends=1000)),), "ends before its tensors do: 1.safetensors"),
         Example("something was appended", (files_of(shard("1.safetensors", size=1200, ends=1000)),), "longer than its tensors"),
-        Example("an empty file", (files_of(shard("1.safetensors", size=0, ends=None, trouble="its header cannot be understood")),), "its header cannot be understood"),
-        Example("the cache of the hub was cleared", (files_of(shard("1.safetensors", size=0, ends=None, trouble="it is a link that leads nowhere", linked=True)),), "leads nowhere"),
+        Example("an empty file", (files_of(shard("1.safetensors", size=0, ends=None, trouble="its header is invalid")),), "its header is invalid"),
+        Example("the cache of the hub was cleared", (files_of(shard("1.safetensors", size=0, ends=None, trouble="it is a broken link", linked=True)),), "broken link"),
     ],
 )  # fmt: skip
 def weights_cut_off(files: ModelFiles) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
         Example("gloo has an interface of its own", (named("10.9.9.9"), TWO, *shell(GLOO_SOCKET_IFNAME="eth0"))),
         Example("two nodes, and the name is unknown", (named(failed="Name or service not known"), TWO, *shell()), "node1 does not resolve"),
         Example("an address of the previous machine", (named("10.9.9.9"), TWO, *shell()), "10.9.9.9, which no interface of this machine has"),
-        Example("the name server is dead", (named(failed="no answer within 2.5 s", hangs=True), ONE, *shell()), "no answer within 2.5 s"),
+        Example("the name server is dead", (named(failed="no response within 2.5 s", hangs=True), ONE, *shell()), "no response within 2.5 s"),
     ],
 )  # fmt: skip
 def hostname_leads_nowhere(
@@ -39,7 +39,7 @@ def hostname_leads_nowhere(
 
     gloo listens on the address of the machine's own name. If no interface has it, PyTorch warns `Unable to
     resolve hostname to a (local) address. Using the loopback address as fallback`, and the other nodes cannot
-    connect. If the name server does not answer, every process waits for it, even on a single node.
+    connect. If the name server does not respond, every process waits for it, even on a single node.
 
     ## How to fix
 

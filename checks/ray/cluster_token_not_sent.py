@@ -18,7 +18,7 @@ _THERE = RayToken(path="/home/me/.ray/auth_token", by_itself=True)
 _LOCKED = joins(a_cluster(token=True))
 _REFUSED = joins(a_cluster(token=True, refused="AuthenticationError: InvalidAuthToken"))
 _VARIABLE = "RAY_AUTH_MODE"
-_NONE = (RayClusters, Absent("no Ray answers at any address that is known here"))
+_NONE = (RayClusters, Absent("no Ray responds at any address known here"))
 _NO_SCRIPT = (RayStarts, Absent("no launch script was named"))
 _START = RayAddresses((ray_place(source="ray start --head", reply="refused"),))
 _HEAD = RayStart("run.sh", 4, {"head": ""})

@@ -80,7 +80,7 @@ def test_a_ray_that_is_well() -> None:
 
 
 def test_a_machine_without_any_ray() -> None:
-    nothing = Absent("no Ray answers at any address that is known here")
+    nothing = Absent("no Ray responds at any address known here")
     assert spoken(RayAddresses=RayAddresses(folder="/tmp/ray"), RayClusters=nothing) == set()
 
 

@@ -1,4 +1,4 @@
-"""One thing broken on a recorded H200 node that was well, and the rule that reports it."""
+"""Single faults on a recorded healthy H200 node, with the rule that reports each."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _plus(extension: Extension) -> Any:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is broken, who says it, and some of the words."""
+    """What is broken, the rule that reports it, and some of its words."""
 
     name: str
     code: str
@@ -148,7 +148,7 @@ FAULTS = [
     Fault("nvcc is missing", "CUDA132", "nvcc", {FlashInfer: at("built", ()), VllmSampler: at("with_processed", value=True), CudaToolkit: lambda fact: replace(fact, home="", given_by="", nvcc="", on_path="", candidate="")}),
     Fault("no compiled sampler", "CUDA130", "nvcc compiles it when vLLM 0.24.0 first starts", {FlashInfer: at("built", ()), VllmSampler: at("with_processed", value=True)}),
     Fault("caches on NFS", "CUDA135", "nfs4", {Caches: lambda fact: replace(fact, folders=tuple(replace(one, kind="nfs4", shared=True, is_root=False, mounted_on="/home") if one.variable == "TRITON_CACHE_DIR" else one for one in fact.folders))}),
-    Fault("NVML has no answer", "CUDA140", "Unknown Error", {Gpus: Gpus(refused="Unknown Error"), Resources: lambda fact: replace(fact, gpus=None, why="NVML does not answer: Unknown Error")}),
+    Fault("NVML has no answer", "CUDA140", "Unknown Error", {Gpus: Gpus(refused="Unknown Error"), Resources: lambda fact: replace(fact, gpus=None, why="NVML does not respond: Unknown Error")}),
     Fault("memory held by another process", "CUDA141", "VLLM::EngineCore", {Gpus: lambda fact: replace(fact, devices=(replace(fact.devices[0], memory=Memory(143771, 130_000, 13_155, 616), holders=(Holder(4711, 130_000, "engine", "VLLM::EngineCore", mine=True, parent=1),)),))}),
     Fault("rows of memory could not be remapped", "CUDA142", "GPU 0", {Gpus: at("devices.0.health.remap_failed", value=True)}),
     Fault("an Xid that asks for a reset", "CUDA143", "48", {Xids: Xids((Xid(48, "0000:00:06", 90.0),))}),

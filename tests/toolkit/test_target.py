@@ -413,7 +413,7 @@ def test_a_closed_folder_of_packages_is_named(
     python = replace(python_of(), sys_path=(str(tmp_path / "site"),))
     answer = verl_trees.collect(machine_in(tmp_path / "job"), TARGET, python)
     assert isinstance(answer, Absent)
-    assert answer.reason.endswith(f"where this user may not look into {closed}")
+    assert answer.reason.endswith(f"where this user may not read {closed}")
 
 
 def test_where_a_tree_was_found_is_a_field_and_facts_of_0_1_0_have_it_from_their_words() -> None:

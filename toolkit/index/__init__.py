@@ -1,1 +1,1 @@
-"""The user's package index, and sources read out of wheels by HTTP ranges into the cache. It observes nothing."""
+"""The user's package index, and the sources of wheels, which are fetched by HTTP ranges into the cache."""

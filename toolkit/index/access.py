@@ -78,7 +78,7 @@ class Access:
             return None
         proxy = urlsplit(named if "://" in named else f"http://{named}")
         if proxy.scheme not in {"http", "https"}:
-            raise WebError(f"the proxy {shown(named)} is of a kind that is not supported: name an HTTP proxy")
+            raise WebError(f"the proxy {shown(named)} is of an unsupported kind; name an HTTP proxy")
         return proxy
 
     def _context(self, where: SplitResult) -> ssl.SSLContext:

@@ -179,7 +179,7 @@ def _sentence(place: str, error: Exception) -> str:
 
 def _nothing(project: str, silent: list[str], *, offline: bool) -> str:
     if not silent:
-        return f"nowhere to look for {project}: no index and no --find-links is configured"
+        return f"no place to search for {project}: neither an index nor --find-links is configured"
     if offline:
         return f"nothing about {project} is in the cache; run once without --offline, or name a folder of wheels with --find-links"
-    return f"{silent[0]}; no earlier answer about {project} is in the cache"
+    return f"{silent[0]}; no earlier response about {project} is in the cache"

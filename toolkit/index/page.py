@@ -107,7 +107,7 @@ def _in_html(text: str, url: str) -> Iterator[WheelFile]:
     try:
         anchors.feed(text)
     except AssertionError:  # raised by the standard library for some malformed input
-        raise ValueError("it is no HTML") from None
+        raise ValueError("it is not HTML") from None
     base = urljoin(url, anchors.base) if anchors.base else url
     for anchor in anchors.found:
         address, _, fragment = urljoin(base, anchor.get("href") or "").partition("#")

@@ -71,7 +71,7 @@ class Exchange:
     def read(self, most: int) -> bytes:
         """Return the content, up to one byte more than `most`. Raises WebError."""
         if self.response.headers.get("Content-Encoding", "identity") != "identity":
-            raise WebError(f"{shown(self.url)} is sent compressed although this was not requested")
+            raise WebError(f"{shown(self.url)} is compressed, which was not requested")
         try:
             content = self.response.read(most + 1)
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -121,7 +121,7 @@ class Web:
                 raise _refused(exchange)
             content = exchange.read(most)
             if len(content) > most:
-                raise WebError(f"{shown(url)} is larger than {most} bytes, which no index page is")
+                raise WebError(f"{shown(url)} is larger than {most} bytes, more than any index page")
             return Page(exchange.url, exchange.response.headers.get("Content-Type", ""), content)
         finally:
             exchange.end()
@@ -168,7 +168,7 @@ class Web:
                 return exchange
             exchange.end()
             url = urljoin(exchange.url, target)
-        raise WebError(f"{shown(url)} redirects without end")
+        raise WebError(f"{shown(url)} redirects endlessly")
 
     def _sent(self, url: str, headers: Mapping[str, str], limit: float) -> Exchange:
         """Send one request. It is sent again if the server is busy or has closed a kept connection meanwhile."""
@@ -188,21 +188,23 @@ class Web:
                 timer.cancel()
                 connection.close()
                 if kept is None:
-                    raise WebError(f"{shown(plain)} cannot be had: {error_text(error)}") from None
+                    raise WebError(f"{shown(plain)} cannot be fetched: {error_text(error)}") from None
                 continue
             exchange = Exchange(self, plain, connection, response, timer)
             if response.status not in _BUSY or last:
                 return exchange
             exchange.end()
             time.sleep(_PAUSE)
-        raise WebError(f"{shown(plain)} cannot be had")
+        raise WebError(f"{shown(plain)} cannot be fetched")
 
 
 def _stated(exchange: Exchange, span: str) -> tuple[int, int, int]:
     """Return the first and last byte that the server declares, and the length of the file; they must be those requested."""
     stated = _CONTENT_RANGE.fullmatch(exchange.response.headers.get("Content-Range", ""))
     if stated is None:
-        raise WebError(f"{shown(exchange.url)} answers a range request without saying which bytes it sends")
+        raise WebError(
+            f"{shown(exchange.url)} responds to a range request without stating which bytes it sends"
+        )
     start, end, total = map(int, stated.groups())
     first, _, last = span.partition("-")
     requested = (int(first), min(int(last), total - 1)) if first else (max(0, total - int(last)), total - 1)
@@ -217,20 +219,20 @@ def _refused(exchange: Exchange) -> WebError:
     status = exchange.response.status
     meaning = {
         401: "it requires a user and a password: put them into the index URL or ~/.netrc",
-        403: "it does not let you in: put a user and a password into the index URL or ~/.netrc",
+        403: "it denies access: put a user and a password into the index URL or ~/.netrc",
         404: "it does not exist",
-    }.get(status, http.client.responses.get(status, "no answer that an index gives").lower())
-    return WebError(f"{shown(exchange.url)} answers {status}: {meaning}", status)
+    }.get(status, http.client.responses.get(status, "not a valid response of an index").lower())
+    return WebError(f"{shown(exchange.url)} responds with {status}: {meaning}", status)
 
 
 def error_text(error: BaseException) -> str:
     """Describe an error in a few words."""
     if isinstance(error, TimeoutError):
-        return f"nothing came for {_SILENCE:.0f} s"
+        return f"no data for {_SILENCE:.0f} s"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message}); PIP_CERT names a file with your own"
     if isinstance(error, http.client.IncompleteRead):
-        return f"only {len(error.partial)} bytes came"
+        return f"only {len(error.partial)} bytes arrived"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return harmless(f"{type(error).__name__}: {error}".strip(": \r\n"))[:200]

@@ -104,9 +104,9 @@ class WheelSources:
         where = shown(exchange.url).split("/")[2]
         if not self.download:
             raise WheelError(
-                f"{where} sends wheels only whole; --no-download leaves {wheel.filename} ({size}) there"
+                f"{where} only sends whole wheels, and --no-download forbids downloading {wheel.filename} ({size})"
             )
-        self.announce(f"{where} sends wheels only whole: downloading {wheel.filename} ({size})")
+        self.announce(f"{where} only sends whole wheels: downloading {wheel.filename} ({size})")
         with tempfile.NamedTemporaryFile(dir=_home(), prefix=".download-", suffix=".whl") as file:
             digest = hashlib.sha256()
             for chunk in exchange.chunks():

@@ -17,7 +17,7 @@ class Connection:
     error: str = ""
 
 
-def knock(address: str, port: int, limit: float) -> Connection:
+def try_connection(address: str, port: int, limit: float) -> Connection:
     """Try for `limit` seconds. `address` is numeric: resolving a name has no time limit."""
     try:
         socket.create_connection((address, port), timeout=limit).close()

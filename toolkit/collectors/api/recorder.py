@@ -49,7 +49,7 @@ class Recorder:
         if kind == "attribute" and resolution == "missing" and name in self.patched:
             resolution, reason = "unknown", f"this module itself sets {name} somewhere"
         if resolution == "missing" and narrowed:
-            resolution, reason = "unknown", f"isinstance has said more of {narrowed}"
+            resolution, reason = "unknown", f"an isinstance test has narrowed {narrowed}"
         guard = context.caught(kind, answer)
         self.use(kind, f"{describe(owner)}.{name}", at, resolution, context, guard, alike, reason, read_from)
 

@@ -1,4 +1,4 @@
-"""Methods that are named by a string: `engine.collective_rpc("sleep")` has every worker run its method `sleep`."""
+"""Methods that are named by a string: `engine.collective_rpc("sleep")` makes every worker run its method `sleep`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verl_doctor.toolkit.sources.python.source import SourceTree, parse, read, w
 from verl_doctor.toolkit.sources.python.symbols import Class
 
 SENDS = "collective_rpc"
-"""The method that has the workers run the method whose name it is given."""
+"""The method that makes the workers run the method whose name it gets."""
 
 # The classes that run it: the worker, and the wrapper's own methods (it forwards the rest).
 _WORKERS = ("vllm.v1.worker.gpu_worker.Worker", "vllm.worker.worker.Worker")
@@ -21,7 +21,7 @@ _WRAPPERS = ("vllm.v1.worker.worker_base.WorkerWrapperBase", "vllm.worker.worker
 
 
 def senders(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """Return the functions of a module that send a name they are given: `collective_rpc` itself, and those that pass theirs to it.
+    """Return the functions of a module that send a name from their arguments: `collective_rpc` itself, and those that call it.
 
     `nodes` are all that the module holds.
     """
@@ -73,9 +73,7 @@ def worker_has(sources: Sources, own: SourceTree, name: str) -> Answer:
     if there is not None or _is_mixed_in(own, name):
         return there or Present(External(name))
     open_ended = next((answer for answer in answers if not isinstance(answer, Missing)), None)
-    return open_ended or next(
-        iter(answers), Unresolved("the class of the workers is not where it is looked for")
-    )
+    return open_ended or next(iter(answers), Unresolved("the class of the workers was not found"))
 
 
 def _is_mixed_in(tree: SourceTree, method: str) -> bool:

@@ -163,7 +163,7 @@ def read_libraries(verl: Tree, libraries: Iterable[Tree], python: str = "") -> L
             rollouts = reading.rollouts(backend)
             begin |= {} if isinstance(rollouts, Unknown) else rollouts
     if not begin:
-        return Absent(f"{verl.folder} has neither a trainer nor a rollout where verl keeps them")
+        return Absent(f"{verl.folder} has neither a trainer nor a rollout in verl's usual places")
     reached = {path: reach(modules, reading.uses) for path, modules in begin.items()}
     found = list(_found(reached, reading))
     answers = [
@@ -331,8 +331,8 @@ class _Reading:
         )
         unseen = self.unread.get(registry(self.verl))
         if unseen is not None and unseen.kind != "syntax":
-            return Unknown(f"which rollouts this verl has cannot be seen: {unseen.reason}")
-        return begin or Absent(f"{self.verl.folder} has no rollout with {library} where verl keeps it")
+            return Unknown(f"the rollouts of this verl are unknown: {unseen.reason}")
+        return begin or Absent(f"{self.verl.folder} has no rollout with {library} in verl's usual place")
 
     def tree(self, name: str) -> ast.Module | None:
         """Parse a verl module; None if it is missing or unreadable."""

@@ -1,4 +1,4 @@
-"""The compiled parts of the installed packages, and what prevents loading each into a process with this torch."""
+"""The compiled files of the installed packages, and what prevents loading each into a process with this torch."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Process:
     def unresolved(self, path: str, closure: Closure, more: Iterable[str] = ()) -> tuple[Undefined, ...]:
         """Return the symbols that a library requires and that neither its closure nor the global scope exports.
 
-        `more` are further libraries that may or may not be loaded by then: what they export is not missing.
+        `more` are further libraries that may already be loaded: what they export is not missing.
         """
         scope = list(dict.fromkeys((*self.everybody, *closure.paths, *more)))
         found = []

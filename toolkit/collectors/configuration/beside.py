@@ -1,4 +1,4 @@
-"""The file or model that a path may have meant: it is nearby, under the same name or a slightly different one."""
+"""Finds the file or model that a path may have meant: nearby, with the same name or a similar one."""
 
 from __future__ import annotations
 

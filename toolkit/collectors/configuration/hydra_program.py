@@ -195,6 +195,6 @@ def _folder(named: str, base: Path, verl: Path) -> Path:
     if named.startswith("pkg://"):
         first, *rest = named.removeprefix("pkg://").replace("/", ".").split(".")
         if first != "verl":
-            raise NotDetermined(f"where {named} lies is not known")
+            raise NotDetermined(f"the location of {named} is unknown")
         return verl.joinpath(*rest)
     return base / named.removeprefix("file://")

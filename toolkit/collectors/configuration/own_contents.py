@@ -27,7 +27,7 @@ def agent_loops(there: Configuration, path: Path, folders: Sequence[Path]) -> It
     if document is None:
         return
     if not isinstance(document, list):
-        yield "is no list of agent loops: write `- name: ...` with its `_target_:`"
+        yield "is not a list of agent loops; write `- name: ...` with its `_target_:`"
         return
     for entry in document:
         if not isinstance(entry, dict) or "name" not in entry:
@@ -43,7 +43,7 @@ def tools(path: Path, folders: Sequence[Path]) -> Iterator[str]:
         return
     listed = document.get("tools") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        yield "has no list of tools below `tools:`"
+        yield "has no list of tools under `tools:`"
         return
     for entry in listed:
         if not isinstance(entry, dict) or not isinstance(entry.get("class_name"), str):
@@ -73,7 +73,7 @@ def function_tools(tree: ast.Module) -> Iterator[str]:
         elif missing := [argument.arg for argument in given if f"{argument.arg}:" not in described and f"{argument.arg} (" not in described]:  # fmt: skip
             yield f"has a tool {node.name} whose docstring does not describe {missing[0]} below Args:"
         elif node.args.vararg or node.args.kwarg:
-            yield f"has a tool {node.name} with any number of arguments, for which there is no schema"
+            yield f"has a tool {node.name} with a variable number of arguments, for which no schema exists"
 
 
 def reward(there: Configuration, section: str, tree: ast.Module) -> Iterator[str]:
@@ -92,15 +92,15 @@ def reward(there: Configuration, section: str, tree: ast.Module) -> Iterator[str
     named = [argument.arg for argument in (*spec.args, *spec.kwonlyargs)]
     refused = [word for word in handed if word not in named] if spec.kwarg is None else []
     if spec.posonlyargs:
-        yield f"has a {name} with parameters by position, and verl hands them over by name"
+        yield f"has a {name} with positional-only parameters, but verl passes them by name"
     elif refused:
-        yield f"has a {name} that takes no {refused[0]}"
+        yield f"has a {name} that does not accept {refused[0]}"
     else:
         optional = len(spec.args) - len(spec.defaults)
         needed = [argument.arg for argument in spec.args[:optional]]
         needed += [argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]  # fmt: skip
         if missing := [word for word in needed if word not in handed]:
-            yield f"has a {name} that needs {missing[0]}, which verl does not hand over"
+            yield f"has a {name} that requires {missing[0]}, which verl does not pass"
         else:
             yield from _result(function)
 
@@ -117,7 +117,7 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
         return
     kinds = [_no_score(node.value) for node in returned]
     if returned and all(kinds):
-        yield f"has a {function.name} that returns {kinds[0]}, and verl takes a number or a dictionary with a score"
+        yield f"has a {function.name} that returns {kinds[0]}, but verl expects a number or a dictionary with a score"
         return
     for node in returned:
         match node.value:

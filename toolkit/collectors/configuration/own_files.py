@@ -134,7 +134,7 @@ def _last_checkpoint(there: Configuration, cwd: Path, *, here: bool) -> Iterator
     try:
         step = int(text)
     except ValueError:
-        problem = f"holds {text[:40]!r}, and not the number of a step"
+        problem = f"contains {text[:40]!r} instead of the number of a step"
         yield OwnFile(_CHECKPOINTS, str(tracker), "contents", phase, error=problem)
         return
     last = folder / f"global_step_{step}"

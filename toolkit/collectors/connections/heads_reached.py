@@ -1,4 +1,4 @@
-"""Whether anything listens at the address of the job's head: one TCP connection to each, closed at once."""
+"""Tests whether anything listens at the address of the job's head: one TCP connection to each, closed immediately."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from verl_doctor.toolkit.collectors.ray.job_nodes import Head, JobNodes
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.process.collector_lock import TURNS
-from verl_doctor.toolkit.system.tcp_probe import Reply, knock
+from verl_doctor.toolkit.system.tcp_probe import Reply, try_connection
 
 _LIMIT = 2.0  # seconds
 
@@ -37,7 +37,7 @@ def heads_reached(nodes: JobNodes) -> HeadsReached | Unknown:
     """Try all heads at once. No data is sent."""
     named = list(_named(nodes))
     if not named:
-        return Absent("no address of a head is named with its port")
+        return Absent("no address of a head is given with a port")
     with TURNS.waiting(), ThreadPoolExecutor(len(named)) as pool:
         return HeadsReached(tuple(pool.map(_knock, named)))
 
@@ -50,5 +50,5 @@ def _knock(head: Head) -> Knock:
     if not head.address:
         return Knock(head, "no such name")
     started = time.monotonic()
-    answer = knock(head.address, head.port, _LIMIT)
+    answer = try_connection(head.address, head.port, _LIMIT)
     return Knock(head, answer.reply, answer.error, round(time.monotonic() - started, 3))

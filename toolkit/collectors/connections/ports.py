@@ -84,7 +84,7 @@ class Ports:
 def ports(variables: Variables, launch: Launch | Unknown, machine: Machine) -> Ports | Unknown:
     """Query the kernel for listening sockets, and the launch files for fixed ports."""
     if sys.platform != "linux":
-        return Absent("ports are looked at on Linux only")
+        return Absent("ports are checked on Linux only")
     listeners = _listeners()
     if isinstance(listeners, Unknown):
         return listeners

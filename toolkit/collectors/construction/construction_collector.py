@@ -87,7 +87,9 @@ def request_of(
         what = f": {untold[0].text}" if untold else ""
         return Unknown(f"a part of the command could not be determined, so the job cannot be built{what}")
     if trees.imported.module != "verl":
-        return Unknown(f"{trees.imported.module} is a tree inside another package, and is not built from")
+        return Unknown(
+            f"{trees.imported.module} is a tree inside another package, from which nothing is built"
+        )
     if launch.command is None:
         return Unknown("no command that starts verl was found")
     if first := next(_made_first(configuration, launch, machine), ""):

@@ -1,1 +1,1 @@
-"""CUDA as the job would find it: libcuda, the loader's path, cuInit, collectives."""
+"""The CUDA that the job would use: libcuda, the loader's path, cuInit, collectives."""

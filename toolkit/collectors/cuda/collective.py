@@ -1,4 +1,4 @@
-"""Whether the visible GPUs can reduce a tensor together: tried with the target's torch and NCCL, and with possible remedies.
+"""Tries whether the visible GPUs can reduce a tensor together, with the target's torch and NCCL, and with possible remedies.
 
 The remedies are ordered by cost. NCCL_NVLS_ENABLE=0: verl-project/verl verl/trainer/constants_ppo.py.
 NCCL_CUMEM_HOST_ENABLE=0: NVIDIA/nccl#1838, verl-project/verl#2803. NCCL_P2P_DISABLE, NCCL_SHM_DISABLE:
@@ -102,9 +102,11 @@ def collective(
 def _obstacle(mine: Sequence[Device], gpus: Gpus) -> Unknown | None:
     """Return the reason why nothing is tried."""
     if len(mine) < 2:
-        return Absent(f"a collective needs two GPUs, and the job sees {len(mine)} of {len(gpus.devices)}")
+        return Absent(
+            f"a collective needs two GPUs, and {len(mine)} of {len(gpus.devices)} are visible to the job"
+        )
     if any(device.mig for device in mine):
-        return Absent("NCCL does not run on the parts of a divided GPU")
+        return Absent("NCCL does not run on MIG devices")
     for device in mine:
         if device.memory and device.memory.free < _NEEDED:
             return Unknown(f"GPU {device.index} has only {device.memory.free} MiB free, too little to try")

@@ -125,7 +125,7 @@ def libcuda(
     reached = {machine.real(candidate.path) for candidate in candidates}
     elsewhere = [
         found
-        for path in dict.fromkeys(_lying_around(machine, loader, interpreter, environ))
+        for path in dict.fromkeys(_elsewhere(machine, loader, interpreter, environ))
         if machine.real(path) not in reached
         for found in loader.all(path)
         if found.trouble != "dangling link"
@@ -142,10 +142,10 @@ def libcuda(
     )
 
 
-def _lying_around(
+def _elsewhere(
     machine: Machine, loader: Loader, interpreter: Interpreter, environ: Mapping[str, str]
 ) -> Iterator[str]:
-    """Other places for such files: the cache, where a container runtime mounts them, and the usual folders."""
+    """Return other places of such files: the loader's cache, the mounts of container runtimes, and the usual folders."""
     for entry in loader.cached(SONAME):
         yield entry.path
     for mount in file_systems(machine):
@@ -209,7 +209,7 @@ def _version_inside(file: str) -> str:
 
 
 def _distinct(libraries: Iterable[Library]) -> Iterator[Library]:
-    """One entry per folder and file: the loader's folders are often links to each other."""
+    """Return one entry per folder and file, because the loader's folders are often links to each other."""
     seen = set()
     for library in libraries:
         if (key := (library.real, library.how, library.entry)) not in seen:

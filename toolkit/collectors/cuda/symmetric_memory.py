@@ -75,7 +75,7 @@ def _defaults(variables: ast.Module) -> Iterator[str]:
 
 
 def _meets_unguarded(communicator: ast.Module) -> bool:
-    """Return whether the ranks meet (`rendezvous`) where no exception is caught."""
+    """Return whether the ranks call `rendezvous` where no exception is caught."""
     guarded = {
         id(inner)
         for node in walk(communicator)

@@ -1,4 +1,4 @@
-"""Killed processes that cannot end, and whether any may be hidden: they may hold GPU memory that no visible process holds."""
+"""Killed processes that cannot end, which may hold GPU memory without a visible holder; and whether any may be hidden."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KILL = 1 << 8  # signal 9 in a mask that counts from 1
 
 @dataclass(frozen=True)
 class DyingProcesses:
-    """Names and numbers of processes that have been killed and hang in the kernel.
+    """Names and numbers of processes that were killed and are blocked in the kernel.
 
     `all_seen`: no process of this machine is hidden from here.
     """

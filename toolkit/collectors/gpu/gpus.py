@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.collectors.gpu.holders import Holder
 
-CONTEXT = 1024  # MiB: less may be driver overhead, a display or an empty CUDA context
+CONTEXT = 1024  # MiB; less may be driver overhead, a display or an empty CUDA context
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The kinds of NVIDIA GPUs: those values of NVML that stay the same while the GPUs work."""
+"""The kinds of NVIDIA GPUs: the values of NVML that do not change while the GPUs work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device files of a driver for NVIDIA GPUs: the GPUs exist, whatever NVML reports."""
+"""The device files of the NVIDIA driver: they show that GPUs exist, whatever NVML reports."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def query_nvml(machine: Machine) -> dict[str, Any] | Unknown:
     """Return the child's report. Under `refused`: NVML's error number, or 0, and its text."""
     bindings = find_spec("pynvml")
     if bindings is None or bindings.origin is None:
-        return Unknown("NVIDIA's bindings of NVML (nvidia-ml-py) are not installed beside the doctor")
+        return Unknown("NVIDIA's bindings of NVML (nvidia-ml-py) are not installed with verl-doctor")
     result = run_probe(machine, sys.executable, nvml, str(Path(bindings.origin).parent), timeout=_LIMIT)
     if isinstance(result, Unknown):
         return result

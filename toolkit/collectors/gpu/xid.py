@@ -48,7 +48,7 @@ def xids(machine: Machine, gpus: Gpus) -> Xids | Unknown:
     if log is None:
         log = _dmesg(machine)
     if log is None:
-        return Unknown("the kernel's log, in which the driver writes errors of GPUs, may not be read here")
+        return Unknown("the kernel log, to which the driver writes errors of GPUs, is not readable here")
     now = _since_start(machine)
     found = []
     for line in log.splitlines():

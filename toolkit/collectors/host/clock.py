@@ -29,7 +29,7 @@ class Clock:
 def clock() -> Clock | Unknown:
     """Call adjtimex(2), which changes nothing when called with modes 0."""
     if sys.platform != "linux":
-        return Absent("the clock is looked at on Linux only")
+        return Absent("the clock is checked on Linux only")
     import ctypes  # noqa: PLC0415 - a few milliseconds
 
     # struct timex: modes, offset, freq, maxerror, esterror, status..., each int padded to a long.

@@ -21,4 +21,4 @@ class ClockOffset:
 @collector()
 def clock_offset() -> ClockOffset | Unknown:
     """Requires two machines: the code that queries a cluster's nodes adds it to their facts (`cluster.through_ray`)."""
-    return Absent("clocks are compared where several nodes are looked at: check --cluster")
+    return Absent("clocks are compared only if several nodes are checked: check --cluster")

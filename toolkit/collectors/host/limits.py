@@ -171,7 +171,7 @@ def _with_ulimits(limits: Limits, calls: Iterable[Sequence[str]]) -> Limits:
 
 
 def _set(old: Limit, value: str, unit: int, *, soft_alone: bool, root: bool) -> Limit:
-    """A limit after `ulimit` sets it. Only root raises a hard limit; for others the command fails."""
+    """Return a limit after `ulimit` sets it. Only root raises a hard limit; for others the command fails."""
     number = value.isascii() and value.isdecimal()
     if value == "hard":
         return Limit(old.hard, old.hard)
@@ -211,7 +211,7 @@ def _online(machine: Machine) -> int | None:
 
 
 def _tasks_of_this_user(machine: Machine) -> int | None:
-    """Threads of all visible processes of this user, as RLIMIT_NPROC counts them."""
+    """Return the number of threads of all visible processes of this user, as RLIMIT_NPROC counts them."""
     mine = _status(machine.read("/proc/self/status") or "").get("Uid", "").split()[:1]
     try:
         numbers = [name for name in os.listdir(machine.at("/proc")) if name.isdecimal()]  # noqa: PTH208 - names alone

@@ -1,4 +1,4 @@
-"""This machine's resources for a job: the GPUs that it would see, and the CPUs and memory that this process may use.
+"""This machine's resources for a job: the GPUs visible to it, and the CPUs and memory that this process may use.
 
 Affinity and the limits of every control group count.
 """
@@ -68,7 +68,7 @@ def resources(
     if isinstance(found, Unknown):
         return Resources(None, cpus, allowed, found.reason)
     if found.refused:
-        return Resources(None, cpus, allowed, f"NVML does not answer: {found.refused}")
+        return Resources(None, cpus, allowed, f"NVML does not respond: {found.refused}")
     left = None if isinstance(visible, Unknown) else visible.devices
     return Resources(tuple(_gpus(found.devices, left)), cpus, allowed)
 

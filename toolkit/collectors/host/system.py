@@ -1,4 +1,4 @@
-"""The operating system and the processor, as a bug report needs them."""
+"""The operating system and the processor, for bug reports."""
 
 from __future__ import annotations
 

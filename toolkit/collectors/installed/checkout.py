@@ -47,7 +47,7 @@ def checkout(trees: VerlTrees, packages: Packages | Unknown) -> Checkout | Unkno
                 return _of_git(above)
     installed = None if isinstance(packages, Unknown) else packages.get("verl")
     origin = _installed(f"{installed.location}/direct_url.json") if installed is not None else None
-    return origin or Absent("this verl was not taken from git, as far as its files show")
+    return origin or Absent("the files of this verl do not show that it comes from git")
 
 
 def _of_git(folder: Path) -> Checkout | Unknown:

@@ -1,4 +1,4 @@
-"""The files that make up the target's environment: two nodes that name the same place see each other's repairs."""
+"""The identity of the target's environment: two nodes with the same place share its files, and so each other's repairs."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class EnvironmentPlace:
 def environment_place(target: Target, machine: Machine) -> EnvironmentPlace | Unknown:
     """Query the kernel for the folder and its mount."""
     if sys.platform != "linux":
-        return Absent("mounts are looked at on Linux only")
+        return Absent("mounts are checked on Linux only")
     prefix = os.path.realpath(target.prefix)
     mount = file_system_of(machine, prefix)
     boot = (machine.read("/proc/sys/kernel/random/boot_id") or "").strip()
     try:
         folder = os.stat(prefix)  # noqa: PTH116 - as `os.path` above
     except OSError as error:
-        return Unknown(f"{prefix} cannot be looked at: {error.strerror}")
+        return Unknown(f"{prefix} cannot be examined: {error.strerror}")
     if mount is None or not boot:
-        return Unknown("the kernel does not report on which file system the environment lies")
+        return Unknown("the kernel does not report the file system of the environment")
     here = f"{boot} {folder.st_dev}"
     where = f"{mount.kind} {mount.device}" if mount.shared else here
     return EnvironmentPlace(prefix, mount.kind, mount.shared, f"{where} {folder.st_ino}")

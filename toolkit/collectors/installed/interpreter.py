@@ -74,7 +74,7 @@ _LIMIT_ISOLATED = 5
 
 @dataclass(frozen=True)
 class Interpreter:
-    """What the target's Python reports of itself.
+    """What the target's Python reports about itself.
 
     `sys_path` leaves out the current folder, and what may hold a secret. `site_packages` are its own package
     folders, without those that PYTHONPATH names. `glibc` is empty if there is none. `verl` and `vllm` are the

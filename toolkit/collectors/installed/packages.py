@@ -151,7 +151,7 @@ def _stem(path: str) -> tuple[str, str]:
 
 
 def _without_credentials(requirement: str) -> str:
-    """A requirement with the credentials removed from its URL. If in doubt, the whole URL is removed: no rule needs it."""
+    """Return a requirement without the credentials in its URL. If in doubt, the whole URL is removed: no rule needs it."""
     if "://" not in requirement:
         return requirement
     plain = _QUERY.sub("?***", without_user(requirement))
@@ -253,7 +253,7 @@ def _is_editable(path: str) -> bool:
 
 
 def _written(distribution: Distribution) -> float:
-    """When the metadata folder was written, in seconds since the epoch: the last installation is the present one."""
+    """Return when the metadata folder was written, in seconds since the epoch: the last installation is the present one."""
     try:
         return Path(distribution.location).stat().st_mtime
     except OSError:

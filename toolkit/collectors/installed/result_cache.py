@@ -49,7 +49,7 @@ def remembered(
 
 
 def key_of(about: object, places: Iterable[Path], listings: Listings | None = None) -> str:
-    """A digest of everything that a result depends on, including the doctor's own code."""
+    """Return a digest of everything that a result depends on, including the doctor's own code."""
     return hashlib.sha256(
         f"{fingerprint(places, listings)}{_own_code()} {about!r}".encode("utf-8", "surrogateescape")
     ).hexdigest()
@@ -64,7 +64,7 @@ def _own_code() -> str:
 def recall(fact: type[F], key: str) -> F | None:
     """Return the result that was kept under this key."""
     kept = cache.read(_file(fact, key), _LARGEST)
-    with contextlib.suppress(Exception):  # whatever is wrong with it, it can be computed
+    with contextlib.suppress(Exception):  # whatever is wrong with it, the result can be computed again
         return restored(fact, kept) if kept is not None else None
     return None
 
@@ -81,7 +81,7 @@ def _file(fact: type, key: str) -> Path:
 
 
 def fingerprint(places: Iterable[Path], listings: Listings | None = None) -> str:
-    """A digest of the name, size, inode and times of these files and of every Python source below these folders.
+    """Return a digest of the name, size, inode and times of these files and of every Python source below these folders.
 
     For compiled files only the names count. A tree's RECORD lists what was installed, not what was edited
     since; a stat of each of 5,000 files takes 20 ms, once for all calls with the same `listings`.
@@ -97,7 +97,7 @@ def fingerprint(places: Iterable[Path], listings: Listings | None = None) -> str
 
 
 def _seen_below(top: str, listings: Listings) -> list[str]:
-    """One line per file. A folder that is a link counts, unless it leads back to a folder above it."""
+    """Return one line per file. Links to folders are followed, unless they lead back to a folder above."""
     lines: list[str] = []
     waiting: list[tuple[str, frozenset[str]]] = [(top, frozenset())]
     while waiting:

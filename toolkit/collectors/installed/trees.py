@@ -156,7 +156,7 @@ def verl_trees(machine: Machine, target: Target, interpreter: Interpreter | Unkn
         closed = "" if isinstance(interpreter, Unknown) else _closed(interpreter)
         return Absent(
             "no verl was found: not in the current folder or above it, and not in this environment"
-            + (f", where this user may not look into {closed}" if closed else "")
+            + (f", where this user may not read {closed}" if closed else "")
         )
     first = trees[0]
     return VerlTrees(first, _why_first(first), tuple(trees[1:]))
@@ -239,7 +239,7 @@ def _verl_candidates(machine: Machine, target: Target, interpreter: Interpreter 
 
 
 def _closed(interpreter: Interpreter) -> str:
-    """An existing folder of packages, or of verl in one, that this user may not read; "" if there is none."""
+    """Return an existing folder of packages, or of verl in one, that this user may not read; "" if there is none."""
     entries = [path for path in interpreter.sys_path if os.path.isdir(path)]
     folders = (folder for entry in entries for folder in (entry, os.path.join(entry, "verl")))  # noqa: PTH118
     return next(

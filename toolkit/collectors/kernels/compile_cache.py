@@ -33,7 +33,7 @@ class CompileCache:
 def compile_cache(torch: TorchTree, vllm: VllmTree | Unknown) -> CompileCache | Unknown:
     """Search for the call in the one file of each package that saves compiled code."""
     if isinstance(vllm, Unknown) or not os.path.isfile(Path(vllm.tree.folder) / _IN_VLLM):
-        return Absent("there is no vLLM here that compiles models")
+        return Absent("no installed vLLM compiles models")
     for name, tree, file in (("torch", torch.tree, _IN_TORCH), ("vLLM", vllm.tree, _IN_VLLM)):
         if path := _writes_whole(tree, file):
             return CompileCache(torch.tree.version, f"{name} {tree.version}", path)

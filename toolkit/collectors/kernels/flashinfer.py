@@ -142,7 +142,7 @@ def belongs(wheel: str, version: str) -> bool:
 
 
 def _own_version(folder: Path) -> str:
-    """FlashInfer's own version, which may be "0.0.0+unknown" in a local build."""
+    """Return FlashInfer's own version, which may be "0.0.0+unknown" in a local build."""
     try:
         match = _VERSION.search((folder / "_build_meta.py").read_text("utf-8", "replace"))
     except OSError:

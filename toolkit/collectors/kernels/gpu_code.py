@@ -77,7 +77,7 @@ def packages_code(extensions: Extensions, gpus: Gpus) -> PackagesCode | Unknown:
 
 
 def capability(text: str) -> int:
-    """A compute capability in the numbering of architectures: 90 for "9.0"; 0 if it is invalid."""
+    """Return a compute capability in the numbering of architectures: 90 for "9.0"; 0 if it is invalid."""
     major, _, minor = text.partition(".")
     return int(major) * 10 + int(minor) if major.isdecimal() and minor.isdecimal() else 0
 

@@ -15,7 +15,8 @@ _USUAL = "/tmp"  # noqa: S108 - it is looked at, not written to
 class DriverVariable:
     """One variable. `value` is None if it is not set or not `known`: its value cannot be read, or it is set only conditionally.
 
-    `path` and `line`: where a launch file sets it. `given_by` names the source for messages: "TMPDIR in run.sh:2", "TMPDIR of this shell".
+    `path` and `line`: where a launch file sets it. `given_by` names the source for messages: "TMPDIR in run.sh:2",
+    "TMPDIR of this shell".
     """
 
     value: str | None
@@ -26,7 +27,7 @@ class DriverVariable:
 
 
 def driver_variable(name: str, shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
-    """Return the variable as the last line that sets it has it, else as in this shell. Never falls back to an earlier line."""
+    """Return the variable as set by the last line that sets it, otherwise by this shell. Never falls back to an earlier line."""
     settings = (
         []
         if isinstance(launch, Unknown)

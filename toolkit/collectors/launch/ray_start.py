@@ -1,4 +1,4 @@
-"""The `ray start` and `ray job submit` commands in the launch files, and the values that they set instead of Ray's autodetection.
+"""The `ray start` and `ray job submit` commands in the launch files, and the values that they set in place of those that Ray detects.
 
 They are found in the text, wherever they run, including after `srun` or `ssh`. `Launch.ray_starts` holds only those
 that the script itself runs here, with their words as the shell passes them.

@@ -33,11 +33,11 @@ def variables_in_yaml(text: str) -> Iterator[tuple[str, str | None, int]]:
         top = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as problem:
         mark = getattr(problem, "problem_mark", None)
-        raise NotARuntimeEnvError(f"no YAML: line {mark.line + 1}" if mark else "no YAML") from None
+        raise NotARuntimeEnvError(f"invalid YAML: line {mark.line + 1}" if mark else "no YAML") from None
     if top is None:
         return
     if not isinstance(top, yaml.MappingNode):
-        raise NotARuntimeEnvError("no mapping of names to values")
+        raise NotARuntimeEnvError("not a mapping of names to values")
     for key, value in top.value:
         if getattr(key, "value", None) != "env_vars" or not isinstance(value, yaml.MappingNode):
             continue
@@ -71,7 +71,7 @@ _OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w/.@-]*=|~[A-Za-z_][\w./]*$")
 _HYDRA_OPTION = re.compile(r"--config-(?:name|path|dir)(?:=|$)|-c[npd]$")
 # A dotted override in the place of a command: the rest of a command that was cut off.
 _LOST = re.compile(r"(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.\w+)+=")
-# Programs that only look, and those that may create whatever an archive or a file of rules holds.
+# Programs that only read, and those that may create whatever an archive or a file of rules specifies.
 _LOOKS = frozenset({
     "ls", "test", "[", "which", "type", "grep", "du", "df", "head", "tail", "wc", "stat", "file", "find", "sleep", "pip", "pip3", "date",
     "hostname", "kill", "pkill", "rm", "rmdir", "mkdir", "chmod", "chown", "ray", "nvidia-smi", "printenv", "md5sum", "free", "ulimit",
@@ -230,7 +230,7 @@ class Reader:
         return text is not None and _STARTS_VERL.search(text) is not None
 
     def may_make(self, call: Call, unwrapped: Unwrapped) -> Iterator[str]:
-        """Yield what a program that is called before the job may create: paths that it is given, `_ANYWHERE` if it is given none."""
+        """Yield what a program called before the job may create: the paths in its arguments, `_ANYWHERE` without any."""
         folder = Path(call.folder or self.cwd)
         yield from (os.path.normpath(folder / name) for name in call.written)
         names = {name.rpartition("/")[2] for name in unwrapped.names}
@@ -289,7 +289,7 @@ class Reader:
                 return
             text, name, arguments = loaded, path, words
         else:
-            self.unread.append(f"{first.path}:{first.line}: the text that a shell is to run is not known")
+            self.unread.append(f"{first.path}:{first.line}: the text that a shell runs is unknown")
             return
         known = {given.name: given.value for given in call.given if not given.removed}
         if walk.depth >= 8:
@@ -327,7 +327,7 @@ class Reader:
         for word in unwrapped.runtime_env:
             where = f"{word.path}:{word.line}"
             if word.text is None:
-                self.unread.append(f"{where}: the name of the runtime_env file is not known")
+                self.unread.append(f"{where}: the name of the runtime_env file is unknown")
                 continue
             path = _path(self.cwd, word.text)
             text = self.load(path)
@@ -337,7 +337,7 @@ class Reader:
             found += self.runtime_env(text, path)
         for word in unwrapped.runtime_env_json:
             if word.text is None:
-                self.unread.append(f"{word.path}:{word.line}: the runtime_env in JSON is not known")
+                self.unread.append(f"{word.path}:{word.line}: the runtime_env in JSON is unknown")
                 continue
             try:
                 found += [
@@ -346,7 +346,7 @@ class Reader:
                 ]
             except NotARuntimeEnvError as problem:
                 self.unread.append(
-                    f"{word.path}:{word.line}: what stands behind --runtime-env-json is {problem}"
+                    f"{word.path}:{word.line}: the argument of --runtime-env-json is {problem}"
                 )
         return tuple(found)
 

@@ -1,4 +1,4 @@
-"""Launch scripts that start verl where the reader does not follow: in a here-document, a substitution, or a string for another machine."""
+"""Launch scripts that start verl where the reader cannot follow: in a here-document, a substitution, or a string for another machine."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What dead jobs left: processes, files and actors, each with its signs of life."""
+"""Leftovers of dead jobs: processes, files and actors, each with its signs of life."""

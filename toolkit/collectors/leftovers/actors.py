@@ -19,7 +19,7 @@ _LONGEST = 80
 
 @dataclass(frozen=True)
 class LeftActors(Leftovers):
-    """What finished jobs left in the known Ray clusters, and what looks like it and is kept."""
+    """Leftovers of finished jobs in the known Ray clusters, and what resembles them and is kept."""
 
 
 @collector()
@@ -52,7 +52,7 @@ def left_actors(
 
 @dataclass(frozen=True)
 class Removals:
-    """How something in a cluster is removed: with which interpreter and which token file."""
+    """How to remove something from a cluster: the interpreter and the token file."""
 
     cluster: RayCluster
     python: str
@@ -67,7 +67,7 @@ class Removals:
 
 
 def name(subject: RayActor | RayGroup) -> str:
-    """Return what to call it: its name, its class, and what it holds."""
+    """Return a display name: its name, its class, and what it holds."""
     if isinstance(subject, RayActor):
         what = f"{subject.name or subject.actor} ({subject.class_name})"
         holds = _amounts(subject.needs)

@@ -1,6 +1,6 @@
-"""Whether a candidate file is a leftover: a pure judgement of the signs of life that it shows.
+"""Judges whether a candidate file is a leftover, from the signs of life that it shows.
 
-A file is a leftover if everything that could keep it alive was checked, and nothing does. Anything that could not be checked keeps it.
+A file is a leftover if every possible sign of life was checked and none was found. A file that could not be checked is kept.
 """
 
 from __future__ import annotations
@@ -47,27 +47,27 @@ def _reasons(left_file: LeftFile, among: LeftFiles, grace: float) -> Iterator[st
     if not left_file.mine:
         yield f"it belongs to another user (number {left_file.owner})"
     if left_file.type != _EXPECTED[left_file.kind]:
-        yield f"it is a {left_file.type}, where a job makes a {_EXPECTED[left_file.kind]}"
+        yield f"it is a {left_file.type}, but a job would create a {_EXPECTED[left_file.kind]}"
     if left_file.uses:
         yield _and_more(left_file.uses)
     if left_file.used:
-        unseen = ", though no process is seen to use it" if among.processes else ""
+        unseen = ", although no visible process uses it" if among.processes else ""
         yield f"{_within(left_file.used)} is in use{unseen}"
     if left_file.answer == "connected":
         yield f"{left_file.address}, which it names, answers"
     if left_file.maker == "runs":
         yield f"process {left_file.pid}, which its name contains, runs"
     if left_file.maker == "hidden":
-        yield f"process {left_file.pid}, which its name contains, runs, and /proc hides it"
+        yield f"process {left_file.pid}, which its name contains, runs, but /proc hides it"
     yield from _unseen(left_file, among)
     if left_file.foreign:
         yield f"{_within(left_file.foreign)} belongs to another user"
     if left_file.mounted:
         yield f"{_within(left_file.mounted)} is a mount"
     if left_file.written:
-        yield f"{_within(left_file.written)} was put there by the job; save it or remove it, and the rest can go"
+        yield f"{_within(left_file.written)} was written by the job; save or remove it, then the rest can be removed"
     if left_file.latest > among.now + 1:
-        yield "its last change lies in the future, so its age is not known"
+        yield "its last change is in the future, so its age is unknown"
     if left_file.latest > among.now - grace:
         yield f"it was changed {_ago(max(among.now - left_file.latest, 0))} ago, and a job may just be starting"
 
@@ -75,22 +75,22 @@ def _reasons(left_file: LeftFile, among: LeftFiles, grace: float) -> Iterator[st
 def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
     """Yield what prevents a proof."""
     if left_file.closed:
-        yield f"{_within(left_file.closed)} cannot be looked into"
+        yield f"{_within(left_file.closed)} cannot be read"
     if left_file.untold:
         yield f"the kernel does not report whether {_within(left_file.untold)} is in use"
     if left_file.seen == "this machine":
-        yield f"it lies on {left_file.lies_on or 'an unknown file system'}, and processes of other machines may use it"
+        yield f"it is on {left_file.lies_on or 'an unknown file system'}, so processes of other machines may use it"
     if left_file.seen == "this namespace" and left_file.kind != "socket":
-        yield "other containers or the host may share this folder, and their processes are not seen from here"
+        yield "other containers or the host may share this folder, and their processes are not visible here"
     if left_file.answer == "silence":
-        yield f"{left_file.address}, which it names, neither answers nor refuses"
+        yield f"{left_file.address}, which it names, neither responds nor refuses"
     if left_file.kind == "address file" and not left_file.address:
-        yield "it holds no address that is understood"
+        yield "it contains no valid address"
     if left_file.kind in {"spill folder", "temporary folder"} and not left_file.pid and not left_file.node:
         yield "its name does not show its owner"
     if left_file.type == "folder" or left_file.kind == "shared memory":
         if among.closed:
-            yield f"{_and_more(among.closed)}, so whether they use it is not known"
+            yield f"{_and_more(among.closed)}, so it is unknown whether they use it"
         yield from among.in_flight[:1]
     if left_file.node and among.nodeless:
         yield f"its node may be that of {among.nodeless[0]}"
@@ -106,7 +106,7 @@ def _proof(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
         yield f"the process that has the number {left_file.pid} now started after its last change"
     if left_file.answer == "refused":
         yield f"{left_file.address}, which it names, refuses connections"
-    yield f"it was changed last {_ago(among.now - left_file.latest)} ago"
+    yield f"it was last changed {_ago(among.now - left_file.latest)} ago"
 
 
 def _uses(left_file: LeftFile) -> Iterator[str]:

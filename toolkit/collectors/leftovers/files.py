@@ -1,4 +1,4 @@
-"""Candidate files of dead jobs: everything with a matching name on this machine, with all signs of life that it shows."""
+"""Candidates for leftover files of dead jobs: everything with a matching name on this machine, with all its signs of life."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from verl_doctor.toolkit.leftover import Kind
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import FileSystem, file_system_of, file_systems
 from verl_doctor.toolkit.system.open_folder import reached
-from verl_doctor.toolkit.system.tcp_probe import knock
+from verl_doctor.toolkit.system.tcp_probe import try_connection
 
 Seen = Literal["all", "this namespace", "this machine"]
-"""Which processes are seen of those that can reach a file: all; only those of this container; only those of this machine."""
+"""Which of the processes that can reach a file are visible: all; only those of this container; only those of this machine."""
 Maker = Literal["", "ended", "started later", "runs", "hidden"]
 Answer = Literal["", "connected", "refused", "silence"]
 
@@ -109,7 +109,7 @@ def left_files(
         spill=() if isinstance(spilling, Unknown) else (*spilling.paths, *spilling.further),
     )
     if not found:
-        return Absent("no job has left files on this machine")
+        return Absent("there are no leftover files of jobs on this machine")
     return look(found, machine)
 
 
@@ -275,5 +275,5 @@ def _answer(address: str) -> Answer:
     if not address:
         return ""
     host, _, port = address.rpartition(":")
-    reply = knock(host, int(port), _PORT_TIMEOUT).reply if int(port) <= _LAST_PORT else "silence"
+    reply = try_connection(host, int(port), _PORT_TIMEOUT).reply if int(port) <= _LAST_PORT else "silence"
     return reply if reply in ("connected", "refused") else "silence"

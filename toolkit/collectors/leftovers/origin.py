@@ -35,7 +35,7 @@ def why_unrecognised(pid: int, command: str, machine: Machine) -> str:
         program = os.readlink(machine.at(f"/proc/{pid}/exe")).removesuffix(" (deleted)")  # noqa: PTH115
         code = code_of(pid, machine)
         if not _INTERPRETER.fullmatch(program.rpartition("/")[2]):
-            return f"its title proves nothing: its program is {program}, and not Python"
+            return f"its title proves nothing: its program is {program}, not Python"
         wanted = _RAY if role_of(command) in ("ray worker", "ray agent") else _ENGINE
         if not code & wanted:
             return f"its title proves nothing: it runs no code of {'Ray' if wanted is _RAY else 'vLLM or SGLang'}"
@@ -45,7 +45,7 @@ def why_unrecognised(pid: int, command: str, machine: Machine) -> str:
     except FileNotFoundError:
         return "it has ended"
     except OSError as error:
-        return f"what code it runs may not be looked at ({error.strerror})"
+        return f"its code may not be examined ({error.strerror})"
     return ""
 
 

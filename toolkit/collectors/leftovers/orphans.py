@@ -1,4 +1,4 @@
-"""Finds the helpers whose job has ended, from the table of processes and what they share.
+"""Finds helper processes whose job has ended, from the table of processes and what they share.
 
 A helper is started by a program of its job and ends with it. It is an orphan if it runs code of vLLM, SGLang or Ray,
 its parent program has ended, no running process holds the other end of anything that it has open, and it shows no sign
@@ -89,7 +89,7 @@ def orphans(table: Iterable[Row], around: Around) -> Orphans:
     reasons = {pid: why for pid, why in foreign.items() if why and not is_nameless(rows[pid])}
     for pid in sorted(adrift - set(reasons)):
         if sessions.get(pid, False) is None:
-            reasons[pid] = "to which Ray it belongs cannot be determined"
+            reasons[pid] = "it cannot be determined to which Ray it belongs"
         elif why := _reason(rows[pid], rows, adrift, around):
             reasons[pid] = why
     _keep_what_is_tied(adrift, reasons, rows, ties)
@@ -117,9 +117,9 @@ def _keep_what_may_be_a_daemon(
     ties: Mapping[int, Collection[Tie]],
     around: Around,
 ) -> None:
-    """Keep what may have been started without a job: nothing about it refers to anything that has ended.
+    """Keep processes that may have been started without a job: nothing about them refers to anything that has ended.
 
-    Ray's own processes are recognised by their dead session. What is connected to a helper that has lost its job has lost it too.
+    Ray's own processes are recognised by their dead session. A process connected to a helper that lost its job has also lost it.
     """
     left = set(adrift) - set(reasons)
     lost = {pid for pid in left if is_of_ray(rows[pid]) or around.abandoned(rows[pid])}
@@ -131,7 +131,7 @@ def _keep_what_may_be_a_daemon(
 def _keep_what_lives(
     adrift: Collection[int], reasons: dict[int, str], rows: Mapping[int, Row], around: Around
 ) -> None:
-    """Keep what shows life, on its own or while watched. Activity of torch.distributed without a job does not count."""
+    """Keep processes with signs of life, of their own or while watched. Activity of torch.distributed without a job does not count."""
     left = set(adrift) - set(reasons)
     inner = around.rendezvous(left)
     for pid in sorted(left):
@@ -149,7 +149,7 @@ def _keep_what_lives(
 def _activity(activity: Activity, *, housekeeping: bool) -> str:
     """Return what an activity shows, "" for none. Threads of torch and ZeroMQ wake up now and then to check on their peers."""
     if activity.hidden:
-        return "what it does may not be looked at"
+        return "its activity may not be examined"
     if activity.transfers:
         return "it was reading or writing while it was watched"
     if activity.threads:
@@ -251,7 +251,7 @@ def _follow_parents(adrift: set[int], rows: Mapping[int, Row], ties: Mapping[int
 def _reason(row: Row, rows: Mapping[int, Row], adrift: Collection[int], around: Around) -> str:
     """Return why a helper is kept regardless of its ties."""
     if row.parent not in rows:
-        return "its parent is not seen from here: it was started from outside of this container, or /proc hides it"
+        return "its parent is not visible here: it was started from outside this container, or /proc hides it"
     if where := around.elsewhere(row):
         return where
     if around.age(row) < YOUNG:
@@ -264,7 +264,7 @@ def _reason(row: Row, rows: Mapping[int, Row], adrift: Collection[int], around: 
         if child.parent == row.pid and child.pid not in adrift and child.state not in _ENDED
     )
     for child in children:
-        return f"its child {_named(child)} is none of a job's known helpers"
+        return f"its child {_named(child)} is not a known helper of a job"
     return ""
 
 
@@ -274,7 +274,7 @@ def _keep_what_is_tied(
     rows: Mapping[int, Row],
     ties: Mapping[int, Collection[Tie]],
 ) -> None:
-    """Keep what can reach a running process, transitively, until nothing changes."""
+    """Keep processes with ties to a running process, transitively."""
     changed = True
     while changed:
         changed = False
@@ -295,13 +295,13 @@ def _held(
     for tie in sorted(ties[pid], key=lambda tie: (tie.other, tie.by)):
         if tie.other not in adrift and not _only_listens(tie, rows):
             whose = (
-                f"with {_named(rows[tie.other])}, which runs"
+                f"with {_named(rows[tie.other])}, which is running"
                 if tie.other in rows
-                else "whose other end is not seen from here"
+                else "whose other end is not visible here"
             )
             return f"it has {tie.by} {whose}"
         if tie.other in reasons and not tie.standard:
-            return f"it belongs together with process {tie.other}, which is kept"
+            return f"it is connected to process {tie.other}, which is kept"
     if rows[pid].parent in reasons:
         return f"its parent, process {rows[pid].parent}, is kept"
     kept = [child for child in reasons if rows[child].parent == pid]
@@ -331,8 +331,8 @@ def _keep_what_is_nameless(
 def _fate_of_parent(row: Row, rows: Mapping[int, Row], left: Collection[int]) -> str:
     parent = rows[row.parent]
     if parent.pid in left:
-        return f"its parent, {_named(parent)}, is left over, too"
-    return f"what started it has ended, and {_named(parent)} took it over"
+        return f"its parent, {_named(parent)}, is also left over"
+    return f"the process that started it has ended, and {_named(parent)} adopted it"
 
 
 def _depth(pid: int, rows: Mapping[int, Row]) -> int:

@@ -1,4 +1,4 @@
-"""Where dead jobs leave files, and the names that identify them. A name that matches nothing here is never a leftover."""
+"""The places where dead jobs leave files, and the names that identify them. A name that matches nothing here is never a leftover."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LARGEST = 4_194_304  # numbers of processes are below it: PID_MAX_LIMIT of incl
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 BEING_REMOVED = ".verl-doctor-removes-"
-"""Prefix of a name, followed by 16 hexadecimal digits, while verl-doctor checks the file for the last time."""
+"""Prefix of a file's name, followed by 16 hexadecimal digits, during verl-doctor's last check of it."""
 
 DOOMED = ".verl-doctor-removed-"
-"""Prefix that replaces it once the decision is made: from then on the file is being removed."""
+"""Prefix that replaces it once the decision is made: then the file is being removed."""
 
 # In a Ray folder (ray/_private/node.py). The last number of a session is the process that made it.
 _OF_RAY: tuple[tuple[Kind, str], ...] = (
@@ -104,7 +104,7 @@ def places(
     temporaries = _real(machine, [_TEMPORARY, *temporary])
     own = [_TEMPORARY + f"/ray-{os.geteuid()}", *ray, *(f"{folder}/ray" for folder in temporaries)]
     folders = [
-        *((folder, _OF_RAY) for folder in _real(machine, [*own, *_rays_below(machine, temporaries)])),
+        *((folder, _OF_RAY) for folder in _real(machine, [*own, *_ray_folders_below(machine, temporaries)])),
         *((folder, _TEMPORARIES) for folder in temporaries),
         *((folder, _SPILLED) for folder in _real(machine, spill)),
         *((folder, _SEGMENTS) for folder in _real(machine, [SHARED_MEMORY])),
@@ -126,17 +126,17 @@ def place_at(path: str) -> Place | None:
 
 
 def _is_own(place: Place) -> bool:
-    """Return whether this process made the folder for what it is doing."""
+    """Return whether this process created the folder for its present work."""
     return place.kind == "temporary folder" and place.pid == os.getpid()
 
 
 def _real(machine: Machine, paths: Iterable[str]) -> list[str]:
-    own = (path for path in paths if path.startswith("/") and not _is_led_by_others(path, machine))
+    own = (path for path in paths if path.startswith("/") and not _passes_foreign_link(path, machine))
     return list(dict.fromkeys(map(machine.real, own)))
 
 
-def _is_led_by_others(path: str, machine: Machine, most: int = _MOST_LINKS) -> bool:
-    """Return whether the path passes through another user's link, who could then choose what is searched and removed."""
+def _passes_foreign_link(path: str, machine: Machine, most: int = _MOST_LINKS) -> bool:
+    """Return whether the path passes through a link of another user, who could thus choose what is searched and removed."""
     way = "/"
     for step in filter(None, path.split("/")):
         way = os.path.normpath(f"{way}/{step}")
@@ -148,12 +148,12 @@ def _is_led_by_others(path: str, machine: Machine, most: int = _MOST_LINKS) -> b
         if owner not in (0, os.geteuid()) or not most:
             return True
         way = target if target.startswith("/") else os.path.normpath(f"{way}/../{target}")
-        if _is_led_by_others(way, machine, most - 1):
+        if _passes_foreign_link(way, machine, most - 1):
             return True
     return False
 
 
-def _rays_below(machine: Machine, folders: Iterable[str]) -> Iterator[str]:
+def _ray_folders_below(machine: Machine, folders: Iterable[str]) -> Iterator[str]:
     """Yield Ray's folders in this user's own folders, as with RAY_TMPDIR=/tmp/x."""
     for folder in folders:
         for name in _names(machine, folder):

@@ -1,4 +1,4 @@
-"""Which running processes use a file: those that have it open, or name it in their command line or environment.
+"""Finds running processes that use a file: those that have it open, or name it in their command line or environment.
 
 Names are compared, not paths: in another container the same folder has other paths. Files that no path reaches any
 more, as after an unmount, are matched by device and inode. All threads are searched: each may have its own folder and
@@ -60,7 +60,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Signs:
-    """What all processes show at one moment.
+    """The results for all processes at one moment.
 
     `uses` are by name. `started` holds the start times, in seconds since the epoch, of the processes with a given
     number in any namespace. `closed` are processes that may not be inspected, `nodeless` raylets that do not report
@@ -95,7 +95,7 @@ def signs_of(
     `names` are words of letters, digits, "_", "." and "-", such a word followed by ":" and a number, or results of
     `mapped_name`. `inodes` are devices and inodes of files, which are found under their `numbered` names.
     """
-    looking = _Looking(machine, _sockets(machine), frozenset(inodes))
+    search = _Search(machine, _sockets(machine), frozenset(inodes))
     wanted = _Names(names)
     own = own_number()
     uses: dict[str, list[Use]] = defaultdict(list)
@@ -109,7 +109,7 @@ def signs_of(
             uses[name].append(use)
 
     # Leave out the mount points: only what is mounted counts, and the folders that it is made of.
-    here = "\n".join(_WHERE.sub(r"\1", line) for line in looking.mounts("self").splitlines())
+    here = "\n".join(_WHERE.sub(r"\1", line) for line in search.mounts("self").splitlines())
     for name in wanted.within(here):
         count(name, Use(own, "this machine", "has it mounted elsewhere"))
     for pid in () if isinstance(listed, Unknown) else listed:
@@ -122,13 +122,13 @@ def signs_of(
         if pid == own:
             continue
         title = row.title[-_LONGEST:] or "a process"
-        looked = looking.at(pid)
+        looked = search.at(pid)
         if looked is None and not is_first_of_machine(pid, machine):
             closed.append(Use(pid, title, "may not be looked into"))
         if role_of(row.command) == "raylet" and not _NODE.search(row.command):
             nodeless.append(Use(pid, title, ", which does not report its node"))
         if row.mine and _TRACKER.match(row.command):
-            trackers.append((Use(pid, title, "may keep count of it for its job"), since))
+            trackers.append((Use(pid, title, "may track it for its job"), since))
         for how, text in (("names it in its command line", row.command), *(looked.texts if looked else ())):
             for name in wanted.within(text) if text else ():
                 count(name, Use(pid, title, how))
@@ -139,7 +139,7 @@ def signs_of(
         {number: tuple(found) for number, found in started.items()},
         tuple(closed),
         tuple(nodeless),
-        tuple(looking.in_flight()),
+        tuple(search.in_flight()),
         tuple(trackers),
         sees_all(machine),
     )
@@ -192,14 +192,14 @@ def _sockets(machine: Machine) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Looked:
+class _Uses:
     """What one process uses: texts, and devices and inodes, each with how it uses them."""
 
     texts: tuple[tuple[str, str], ...] = ()
     numbers: tuple[tuple[str, int, int], ...] = ()
 
 
-class _Looking:
+class _Search:
     """A search through many processes. Collects descriptors in transit between them."""
 
     def __init__(
@@ -211,16 +211,16 @@ class _Looking:
         self._held: set[int] = set()
         self._waiting: list[str] = []
 
-    def at(self, pid: int) -> _Looked | None:
+    def at(self, pid: int) -> _Uses | None:
         """Return what a process uses; None if it may not be inspected. The first match is reported."""
         try:
             return steadily(pid, self._machine, lambda: self._look(pid))
         except FileNotFoundError:
-            return _Looked()
+            return _Uses()
         except OSError:
             return None
 
-    def _look(self, pid: int) -> _Looked:
+    def _look(self, pid: int) -> _Uses:
         texts: list[tuple[str, str]] = []
         found: list[tuple[str, int, int]] = []
         folders = views(pid, self._machine)
@@ -241,11 +241,11 @@ class _Looking:
             ("has it mapped", self._machine.read(f"{main}/maps") or ""),
             ("names it in its environment", self._machine.read(f"{main}/environ") or ""),
             *(
-                ("lives where it is mounted", self.mounts(folder.removeprefix("/proc/")))
+                ("is in a mount namespace where it is mounted", self.mounts(folder.removeprefix("/proc/")))
                 for folder in folders
             ),
         ]
-        return _Looked(tuple(texts), tuple(found))
+        return _Uses(tuple(texts), tuple(found))
 
     def mounts(self, process: str) -> str:
         """Return the mounts seen by a process or thread, "" if already known: a folder may have another name there."""
@@ -267,7 +267,7 @@ class _Looking:
                     self._hold(os.readlink(link))  # noqa: PTH115 - "socket:[1]" is no path
         for unix_diagnosis in unix_diagnoses() or ():
             if unix_diagnosis.clients or (unix_diagnosis.waiting and unix_diagnosis.inode not in self._held):
-                yield "a message waits at a socket that no process has accepted or holds, and may hold a descriptor of it"
+                yield "a message waits at a socket that no process has accepted or holds, and may contain a descriptor of it"
                 return
 
     def _links(self, folder: str) -> dict[str, str]:
@@ -305,7 +305,7 @@ class _Looking:
         elif link.startswith("socket:"):
             waiting = _IN_FLIGHT.search(info)
             if waiting and int(waiting[1]):
-                self._waiting.append(f"a descriptor is on its way to process {pid}, and may be one of it")
+                self._waiting.append(f"a descriptor is being passed to process {pid}, and may refer to it")
         else:
             watched = {int(number, 16) for number in _WATCHED.findall(info)}
             found += [("watches it", device, inode) for device, inode in self._inodes if inode in watched]

@@ -51,7 +51,7 @@ _SOCKET_TIMEOUT = 1.0  # seconds for a socket on this machine
 
 @dataclass(frozen=True)
 class LeftProcesses(Leftovers):
-    """What is left of ended jobs, in the order in which to end it, and what looks like it and is kept."""
+    """Leftover processes of ended jobs, in the order in which to end them, and those that resemble them and are kept."""
 
 
 @collector(timeout=30)
@@ -59,9 +59,9 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
     """Judge the helpers in the table of processes. `gpus` reports how much GPU memory each one holds."""
     booted = boot_time(machine)
     if booted is None:
-        return Unknown("there is no table of processes under /proc")
+        return Unknown("there is no process table in /proc")
     if machine.root != Path("/"):
-        return Absent("the processes of a recorded machine are not here")
+        return Absent("the processes of a recorded machine do not exist here")
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     if not any(map(is_called_helper, commands(machine).values())):
         return LeftProcesses()
@@ -101,7 +101,7 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
 
 
 def name(row: Row) -> str:
-    """Return what to call a process: its title and its number."""
+    """Return the display name of a process: its title and its number."""
     pattern = _MODULE if is_nameless(row) else _AGENT if role_of(row.command) == "ray agent" else None
     module = pattern.search(row.command) if pattern else None
     title = module[0] if module else row.title.rpartition("/")[2]
@@ -110,8 +110,8 @@ def name(row: Row) -> str:
 
 def _proof(row: Row, fate: str, booted: int) -> Iterator[str]:
     yield fate
-    yield "nothing that runs is at the other end of its pipes and sockets, or shares memory with it"
-    yield f"it runs code of {'Ray' if is_of_ray(row) else 'vLLM or SGLang'}, or belongs to what does"
+    yield "no running process is at the other end of its pipes and sockets, or shares memory with it"
+    yield f"it runs code of {'Ray' if is_of_ray(row) else 'vLLM or SGLang'}, or belongs to a process that does"
     yield "it has no client, holds no lock, and did nothing while it was watched"
     if is_of_ray(row):
         yield "its Ray session has no raylet and no GCS server any more"
@@ -184,9 +184,9 @@ def _elsewhere(pid: int, machine: Machine) -> str:
     except FileNotFoundError:
         return "it has ended"
     except OSError as error:
-        return f"in which container it runs may not be looked at ({error.strerror})"
+        return f"its container may not be examined ({error.strerror})"
     same = own == its and os.path.samestat(*roots)
-    return "" if same else "it runs in another container: look from in there"
+    return "" if same else "it runs in another container; run verl-doctor there"
 
 
 def _rendezvous(pids: Collection[int], machine: Machine) -> set[int]:

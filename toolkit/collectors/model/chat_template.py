@@ -68,14 +68,14 @@ def chat_template(
     if isinstance(other, str) and other and other != configuration.get("actor_rollout_ref.model.path"):
         folder = folder_of(launch, machine.cwd) / machine.expanded(other)
     if _may_have_default(packages):
-        return Absent("this transformers has chat templates of its own")
+        return Absent("this transformers has built-in chat templates")
     config = read_json(folder / _CONFIG)
     if isinstance(config, BadFile) and config.trouble == "missing" and _lacks_tokenizer(folder):
         return ChatTemplate(str(folder), has_tokenizer=False)
     if isinstance(config, BadFile):
         return Unknown(f"{folder / _CONFIG} cannot be read")
     if "auto_map" in config:
-        return Absent(f"{folder} has a tokenizer of its own code")
+        return Absent(f"{folder} has a tokenizer with its own code")
     for name in _FILES:
         if os.path.exists(folder / name):
             return ChatTemplate(str(folder), str(folder / name))

@@ -83,10 +83,10 @@ def data_demands(
     """Read verl's data set, its reward manager, its defaults and the command's overrides."""
     command = launch.command if isinstance(launch, Launch) else None
     if command is not None and "sft" in command.module:
-        return Absent(f"{command.module} trains on other columns than the reward-based trainers")
+        return Absent(f"{command.module} trains on different columns than the reward-based trainers")
     values = launch_values(launch, configuration)
     if given(values, _OWN_DATASET) is not None:
-        return Absent(f"the job brings a data set of its own ({_OWN_DATASET})")
+        return Absent(f"the job uses its own data set ({_OWN_DATASET})")
     tree = verl.imported
     dataset = _text(tree, _DATASET)
     if dataset is None:
@@ -117,7 +117,7 @@ def data_demands(
 def scored_sources(verl: VerlTrees, demands: DataDemands, tables: DataTables) -> ScoredSources | Unknown:
     """Trace verl's reward function for each source in the data."""
     if not demands.source or demands.own_score:
-        return Absent("verl's own reward function is not called: the job brings a reward of its own")
+        return Absent("verl's reward function is not called, because the job has its own")
     path = Path(verl.imported.folder, _SCORES)
     content = read(path)
     tree = parse(content, path) if isinstance(content, bytes) else content

@@ -90,7 +90,7 @@ def data_files(
             f"the value of {untold} cannot be determined from the launch script; name the file with --data"
         )
     if not named:
-        where = f"the data lie elsewhere: {elsewhere[0]}" if elsewhere else "no data file is named"
+        where = f"the data are elsewhere: {elsewhere[0]}" if elsewhere else "no data file is named"
         return Absent(f"{where}; --data FILE, or data.train_files in the launch command")
     return DataFiles(tuple(dict.fromkeys(named)), tuple(elsewhere))
 

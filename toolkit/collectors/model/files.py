@@ -123,7 +123,7 @@ def _weight_files(folder: Path) -> Iterator[WeightFile]:
             if stat.S_ISREG(seen.st_mode):  # others are reported with the model's folder
                 yield WeightFile(entry.name, kind, seen.st_size, linked=linked)
         except OSError as error:
-            lost = "it is a link that leads nowhere" if linked else error.strerror or str(error)
+            lost = "it is a broken link" if linked else error.strerror or str(error)
             yield WeightFile(entry.name, kind, 0, trouble=lost, linked=linked)
 
 
@@ -154,14 +154,14 @@ def _with_header(folder: Path, file: WeightFile, deadline: float) -> tuple[Weigh
         return replace(file, trouble=error.strerror or str(error)), None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         # Another rule reports a Git LFS pointer.
-        return (file if is_pointer(path) else replace(file, trouble="its header cannot be understood")), None
+        return (file if is_pointer(path) else replace(file, trouble="its header is invalid")), None
 
 
 def _place(offsets: Any) -> tuple[int, int]:
     """Return where a tensor begins and ends. Raises ValueError if that is not a position in a file."""
     begin, end = offsets
     if type(begin) is not int or type(end) is not int or not 0 <= begin <= end:
-        raise ValueError("this is no place")
+        raise ValueError("this is not a position")
     return begin, end
 
 
@@ -170,7 +170,7 @@ def _header(path: Path, size: int) -> tuple[Mapping[str, Any] | None, int]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length <= min(_LONGEST_HEADER, size - 8):
-            raise ValueError("this is no header")
+            raise ValueError("this is not a header")
         if length > _MOST_OF_A_HEADER:
             return None, 8 + length
         return json.loads(file.read(length)), 8 + length

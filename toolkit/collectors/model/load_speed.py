@@ -53,7 +53,7 @@ def load_speed(machine: Machine, files: ModelFiles, storage: ModelStorage) -> Lo
     from verl_doctor.toolkit.collectors.model.read_trial import tried  # noqa: PLC0415 - with --deep only
 
     if storage.in_memory:
-        return Absent(f"the weights lie in memory already, on {storage.where}")
+        return Absent(f"the weights are in memory already, on {storage.where}")
     paths = [f"{files.folder}/{file.name}" for file in files.loaded if file.size]
     try:
         answer = tried(machine, paths, storage.read_ahead)

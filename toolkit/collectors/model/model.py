@@ -230,7 +230,7 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
         ):
             yield BadFile(name, "pointer")
         elif name == "tokenizer.json" and not _ends_as_json(folder / name):
-            yield BadFile(name, "damaged", "it ends in the middle: the last sign is no }")
+            yield BadFile(name, "damaged", "it is truncated: the last character is not }")
     # Pickles are read if there are no safetensors.
     file = (
         INDEX if any(name.endswith(".safetensors") for name in there) or INDEX in there else INDEX_OF_PICKLES
@@ -245,7 +245,7 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
             yield BadFile(name, "missing", f"{file} names it")
     else:
         for name in missing_shards(loaded(there)):
-            yield BadFile(name, "missing", "the names of the other shards count it")
+            yield BadFile(name, "missing", "the names of the other shards imply it")
 
 
 def _is_file(path: Path) -> bool:

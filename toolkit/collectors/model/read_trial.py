@@ -81,7 +81,7 @@ def tried(
         return reported
     counted = {way: answer for way, answer in reported.items() if _was_fetched(answer)}
     if "mapped" not in counted:
-        return Unknown(f"{cold.reason}, and what was read was cached already, or is not counted")
+        return Unknown(f"{cold.reason}, and what was read was already cached, or is not counted")
     for slot in (slot for way in counted if way != "direct" for slot in parts[way]):
         _taken_out(replace(slot, start=slot.region, length=_REGION, before=0))
     return {**counted, "again": reported.get("again")}, None

@@ -45,7 +45,7 @@ def weight_shapes(model: Model) -> WeightShapes | Unknown:
     folder = Path(model.folder)
     config = read_json(folder / "config.json")
     if isinstance(config, BadFile):
-        return Absent(f"{folder} has no config.json that can be read")
+        return Absent(f"{folder} has no readable config.json")
     if config.get("model_type") not in _FAMILIES or config.get("quantization_config"):
         return Absent("the shapes of this model's weights do not follow from config.json alone")
     implied = dict(_implied(config))

@@ -107,7 +107,7 @@ class Network:
 def network(machine: Machine) -> Network | Unknown:
     """Query the kernel and the resolver. Only the resolver may send anything, to look up this machine's name."""
     if sys.platform != "linux":
-        return Absent("network interfaces are looked at on Linux only")
+        return Absent("network interfaces are checked on Linux only")
     name = socket.gethostname()
     try:
         interfaces = tuple(_interfaces(machine))
@@ -141,7 +141,7 @@ def resolve(name: str, limit: float = _RESOLVING) -> Resolved:
         thread.join(limit)
     if reply:
         return reply[0]
-    return Resolved(name, failed=f"no answer within {time.monotonic() - started:.1f} s", hangs=True)
+    return Resolved(name, failed=f"no response within {time.monotonic() - started:.1f} s", hangs=True)
 
 
 def source_towards(address: str) -> str:

@@ -113,7 +113,7 @@ def _twice(packages: Packages) -> Iterator[Broken]:
         there = packages.get(spare.name)
         if there is None or (there.version == spare.version and not there.editable):
             continue
-        why = f"it was there twice, as {spare.version} and {there.version}"
+        why = f"it was installed twice, as {spare.version} and {there.version}"
         if there.editable:
             yield Broken(spare.name, "", (spare.location,), why)
             continue

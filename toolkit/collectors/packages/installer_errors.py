@@ -52,7 +52,7 @@ def understood(output: str) -> Complaint:
 
     Only messages known to mean it are called unsatisfiable. Anything else leaves the question open.
     """
-    if clash := _pip_clash(output):  # an index must have answered, perhaps at the second attempt
+    if clash := _pip_clash(output):  # an index must have responded, perhaps at the second attempt
         return clash
     if unreachable := _NO_ANSWER.search(output):
         cause = _CAUSE.search(output)
@@ -60,7 +60,7 @@ def understood(output: str) -> Complaint:
         who = "not every index" if _PIP_SOME.search(output) else "no index"
         return Complaint("unanswered", _one_line(f"{who} answered ({why})"))
     if too_old := _TOO_OLD.search(output):
-        return Complaint("unanswered", _one_line(f"this installer has no dry run ({too_old[0]})"))
+        return Complaint("unanswered", _one_line(f"this installer supports no dry run ({too_old[0]})"))
     return (
         _uv_complaint(output)
         or _pip_complaint(output)
@@ -110,14 +110,14 @@ def _pip_complaint(output: str) -> Complaint | None:
 
 def _not_offered(wanted: str, by: str) -> Complaint:
     who = f", which {by} requires," if by else ""
-    return Complaint("unsatisfiable", f"{wanted}{who} is on none of the configured indexes", wanted)
+    return Complaint("unsatisfiable", f"{wanted}{who} is not on any configured index", wanted)
 
 
 def _error_line(output: str) -> str:
     """Return the first line marked as an error that has content, else the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error:") and not _BESIDES.match(line)]
-    return errors[0][len("error:") :] if errors else lines[-1] if lines else "it failed and printed nothing"
+    return errors[0][len("error:") :] if errors else lines[-1] if lines else "it failed without any output"
 
 
 def _line_around(text: str, position: int) -> str:

@@ -1,4 +1,4 @@
-"""What the installer would do to make verl's and vLLM's requirements agree: a dry run, which changes nothing, and its lock.
+"""Determines what the installer would do to make verl's and vLLM's requirements agree: a dry run, which changes nothing, and its lock.
 
 It queries a package index, so only a fix that is being planned uses it, never a rule. It considers wheels only: an
 sdist reveals its requirements only by running its own setup code.
@@ -108,7 +108,7 @@ def _pip_config(machine: Machine, home: Path, config: Path, folder: Path) -> str
 _LIMIT = 60.0
 _LIMIT_VERSIONS = 15.0
 _WHEELS_ONLY = "--only-binary=:all:"
-# Without a network it must fail soon. With no retry at all pip does not report that no index answered.
+# Without a network it must fail soon. Without any retry, pip does not report that no index responded.
 _PIP_SOON = ("--retries", "1", "--timeout", "5")
 _PIP_DRY = Version("22.2")  # --dry-run, --report
 _PIP_OF_OTHERS = Version("22.3")  # --python
@@ -208,7 +208,7 @@ def resolution(
 
 @dataclass(frozen=True)
 class _DryRuns:
-    """Sends queries to one installer."""
+    """Dry runs of one installer."""
 
     machine: Machine
     installer: _Installer
@@ -370,7 +370,7 @@ def _run(
         words = tuple(_in_words(changes, packages))
         return Resolution(command, request.keeps, "resolved", words, versions=tuple(sorted(changes.items())))
     if output.code is None:
-        return _not_verified(typed, request, f"no index answered within {_LIMIT:.0f} s")
+        return _not_verified(typed, request, f"no index responded within {_LIMIT:.0f} s")
     text = without_user(f"{output.stderr}\n{output.stdout}")
     found = understood(text)
     if found.outcome == "unsatisfiable":
@@ -379,7 +379,7 @@ def _run(
             why = f"{sdist} has no wheel; the installer would build it, which runs its setup code"
             return _not_verified(typed, request, why)
     clash = found.outcome == "unsatisfiable" and not found.not_offered
-    reason = f"{found.reason} (only wheels were looked at)" if clash else found.reason
+    reason = f"{found.reason} (only wheels were considered)" if clash else found.reason
     return Resolution(typed, request.keeps, found.outcome, reason=reason, not_offered=found.not_offered)
 
 
@@ -470,7 +470,7 @@ def _installer(
         return _Installer(words, own if has_own and not _at_least(pip.version, _PIP_DRY) else words)
     if has_own:
         return _Installer(own, own)
-    return Unknown("neither pip nor uv is there to install anything: put uv on the PATH")
+    return Unknown("neither pip nor uv is available; put uv on the PATH")
 
 
 def _own_pip() -> str:

@@ -103,9 +103,9 @@ def entry_of(line: str) -> Entry:
     written, mode, size, digest, bare, path = line.split(" ", 5)
     kind = written.replace("-", " ")
     if kind not in _KINDS:
-        raise ValueError(f"{kind[:40]} is no kind of file")
+        raise ValueError(f"{kind[:40]} is not a kind of file")
     if len(path) > _LONGEST or not _BELOW.fullmatch(path):
-        raise ValueError(f"{path[:40]} is no path below a tree")
+        raise ValueError(f"{path[:40]} is not a path below a tree")
     return Entry(path, cast("Kind", kind), int(size), int(mode, 8), digest, bare)
 
 
@@ -224,7 +224,7 @@ def tree_manifest(trees: VerlTrees, markers: Markers | Unknown, marker: Marker) 
     found = list(islice(entries(top, _bare(top, markers, marker.word)), _MOST + 1))
     if len(found) > _MOST:
         return Unknown(
-            f"{top} holds more than {_MOST:,} files: name in its .gitignore what is no part of the tree"
+            f"{top} holds more than {_MOST:,} files: list in its .gitignore what does not belong to the tree"
         )
     return TreeManifest(
         str(top),

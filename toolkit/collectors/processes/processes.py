@@ -73,7 +73,7 @@ def processes(machine: Machine) -> Processes | Unknown:
     """Search the table of processes. A process that ends meanwhile is left out."""
     booted = boot_time(machine)
     if booted is None:
-        return Unknown("there is no table of processes under /proc")
+        return Unknown("there is no process table in /proc")
     listed = numbers(machine)
     if isinstance(listed, Unknown):
         return listed

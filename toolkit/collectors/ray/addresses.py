@@ -1,9 +1,9 @@
-"""Where the address of a Ray cluster is given, which of the places `ray.init()` would use, and whether anything answers there.
+"""Where the address of a Ray cluster is given, which of these places `ray.init()` would use, and whether anything responds there.
 
 The order is Ray's own (ray/_private/services.py: canonicalize_bootstrap_address, get_ray_address_from_environment; the
 same from Ray 2.10 to 2.60): an address given by the program; RAY_ADDRESS; the file `ray_current_cluster`, written by
 every start of a head on this machine; and with "auto" the raylets that run here, which precede the file if they belong
-to one cluster. Ray retries an unanswered address forever, so each is tried here, for less than a second.
+to one cluster. Ray retries an address without a response forever, so each is tried here, for less than a second.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process.collector_lock import TURNS
 from verl_doctor.toolkit.system.process_table import command_of
 from verl_doctor.toolkit.system.secret import without_user
-from verl_doctor.toolkit.system.tcp_probe import Reply, knock
+from verl_doctor.toolkit.system.tcp_probe import Reply, try_connection
 from verl_doctor.toolkit.target import Target
 
 Source = Literal[
@@ -49,7 +49,7 @@ _KEYS = ("ray_kwargs.ray_init.address", "ray_init.address")
 _TEMP_DIR = ("ray_kwargs.ray_init._temp_dir", "ray_init._temp_dir")
 _PORT = "6379"  # default port of a head (ray/scripts/scripts.py)
 _OUTSIDE = "8.8.8.8"  # Ray takes its own address from the route there (ray/_private/services.py: get_node_ip_address); nothing is sent
-_RESOLVING, _KNOCKING = 0.8, 0.8  # seconds
+_RESOLVING, _CONNECT_TIMEOUT = 0.8, 0.8  # seconds
 _ANYWHERE = ("", "auto")
 UNDETERMINED = "(not told)"
 """The text of a place whose address cannot be determined."""
@@ -127,8 +127,8 @@ class Place:
         if self.reply in ("", "connected"):
             return ""
         return {
-            "refused": f"nothing is listening on {self.address}",
-            "silence": f"{self.address} does not answer",
+            "refused": f"nothing listens on {self.address}",
+            "silence": f"{self.address} does not respond",
             "no such name": f"{self.host} does not resolve to an address",
         }.get(self.reply, f"{self.address} cannot be reached: {self.error}")
 
@@ -137,9 +137,10 @@ class Place:
 class RayAddresses:
     """All places in Ray's order of precedence; the clusters with processes here; and the file with an address.
 
-    `folder` is where Ray keeps that file: its `_temp_dir`, or `ray` below RAY_TMPDIR, TMPDIR or /tmp; `UNDETERMINED` if unknown. The addresses at
-    which the launch script starts or joins a head come last. `submitted`: Ray itself starts the driver (`ray job submit`) and gives it the
-    address; RAY_ADDRESS is then the address of the service that accepts jobs.
+    `folder` is where Ray keeps that file: its `_temp_dir`, or `ray` below RAY_TMPDIR, TMPDIR or /tmp; `UNDETERMINED`
+    if unknown. The addresses at which the launch script starts or joins a head come last. `submitted`: Ray itself
+    starts the driver (`ray job submit`) and gives it the address; RAY_ADDRESS is then the address of the service that
+    accepts jobs.
     """
 
     places: tuple[Place, ...] = ()
@@ -360,5 +361,5 @@ def _answer(host: str, port: int) -> tuple[Reply, str]:
         if not found.addresses:
             return "no such name", found.failed
         host = found.addresses[0]
-    answered = knock(host, port, _KNOCKING)
+    answered = try_connection(host, port, _CONNECT_TIMEOUT)
     return answered.reply, answered.error

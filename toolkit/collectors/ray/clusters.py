@@ -87,7 +87,7 @@ Choice = Literal["named", "found", "new"]
 
 @dataclass(frozen=True)
 class RayClusters:
-    """The clusters that answer at known addresses; `joined` is the address that a job started from here would join."""
+    """The clusters that respond at known addresses; `joined` is the address that a job started from here would join."""
 
     clusters: tuple[RayCluster, ...] = ()
     joined: str = ""
@@ -119,7 +119,7 @@ class RayClusters:
 def ray_clusters(
     addresses: RayAddresses, token: RayToken, interpreter: Interpreter, machine: Machine
 ) -> RayClusters | Unknown:
-    """Query the GCSes that answer, all at once: the job's first, then other named ones, then those of this user's raylets."""
+    """Query the GCSes that respond, all in parallel: the job's first, then other named ones, then those of this user's raylets."""
     taken = addresses.taken
     foreign = {ray.address for ray in addresses.running if not ray.mine}
     places = [
@@ -131,7 +131,7 @@ def ray_clusters(
         place.address for place in places if place.reply == "connected" and "://" not in place.text
     )
     if not answering:
-        return Absent("no Ray answers at any address that is known here")
+        return Absent("no Ray responds at any address known here")
     queried = list(answering)[:_MOST]
     with TURNS.waiting(), ThreadPoolExecutor(len(queried)) as pool:
         found = pool.map(
@@ -184,7 +184,7 @@ def _restored(address: str, reported: Mapping[str, Any]) -> RayCluster:
     untold = tuple(map(str, reported.get("untold", ())))
     refused = str(reported.get("refused", ""))
     if not refused and not reported.get("cluster"):
-        refused = "; ".join(untold) or "its GCS did not answer"
+        refused = "; ".join(untold) or "its GCS did not respond"
     return RayCluster(
         address,
         ray=str(metadata.get("ray_version", "")),

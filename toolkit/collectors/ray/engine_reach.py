@@ -73,7 +73,7 @@ def engine_reach(
     if engine.vllm_after and not engine.address_given and not before:
         reach = replace(reach, unsure=f"vLLM does not where {' or '.join(engine.vllm_after)} before")
     elif engine.vllm_unknown and not engine.address_given:
-        reach = replace(reach, unsure=f"whether vLLM does is not known: {engine.vllm_unknown}")
+        reach = replace(reach, unsure=f"it is unknown whether vLLM does: {engine.vllm_unknown}")
     elif reach.passed_by:
         return reach
     elif before:

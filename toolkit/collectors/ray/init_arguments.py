@@ -51,12 +51,15 @@ def ray_init_arguments(
             names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
             hidden = _taken_out(node, node.args.kwarg.arg) if node.args.kwarg else []
             return RayInitArguments(
-                (*names, *hidden), f"{path}:{node.lineno}", _smallest(folder), _gone(configuration, machine)
+                (*names, *hidden),
+                f"{path}:{node.lineno}",
+                _smallest(folder),
+                _missing_folder(configuration, machine),
             )
     return Unknown(f"{path} has no function init that can be read")
 
 
-def _gone(configuration: Configuration, machine: Machine) -> str:
+def _missing_folder(configuration: Configuration, machine: Machine) -> str:
     """Return the folder named for all nodes if it is missing here. A relative path depends on where the job starts."""
     named = configuration.get(f"{KEY}.{_FOLDER}")
     path = machine.expanded(named) if isinstance(named, str) and "://" not in named else ""

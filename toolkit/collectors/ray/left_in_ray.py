@@ -1,4 +1,4 @@
-"""Which actors and placement groups finished jobs left in a Ray cluster: a judgement of what its GCS reports.
+"""Judges which actors and placement groups finished jobs left in a Ray cluster, from what its GCS reports.
 
 The GCS does not record which processes hold a handle of a detached actor, or look it up by its name. So nothing counts
 as left over while any driver is connected, or while anything runs that is meant to run without one: either may need it.
@@ -68,9 +68,11 @@ def is_internal(name: str, namespace: str) -> bool:
 def _in_doubt(cluster: RayCluster, now: float, *, mine: bool) -> str:
     """Return why everything in a cluster is kept, "" if nothing requires that."""
     if not mine:
-        return "another user started this Ray, or it runs on other machines alone: it is theirs to clean"
+        return (
+            "another user started this Ray, or it runs only on other machines, whose users have to clean it"
+        )
     if not all(map(cluster.has_read, ("jobs", "actors", "groups"))):
-        return "not all of what is in this Ray could be read"
+        return "not everything in this Ray could be read"
     drivers = [job for job in cluster.jobs if not job.finished and not job.namespace.startswith(_INTERNAL)]
     if drivers:
         return f"a driver is connected that may use it (job {drivers[0].job}, process {drivers[0].pid} on {drivers[0].address})"
@@ -94,11 +96,11 @@ def _works_alone(actor: RayActor) -> bool:
 
 def _unknown_job(subject: RayActor | RayGroup, cluster: RayCluster) -> str:
     known = cluster.job(subject.job) is not None
-    return "" if known else "its job is not in the table of jobs: whether it has finished is not known"
+    return "" if known else "its job is not in the table of jobs: it is unknown whether it has finished"
 
 
 def _nameless(actor: RayActor) -> str:
-    return "" if actor.name else "it has no name by which Ray could end it"
+    return "" if actor.name else "it has no name by which Ray can end it"
 
 
 def _used(group: RayGroup, cluster: RayCluster, left: Collection[str]) -> str:
@@ -119,5 +121,5 @@ def _proof(subject: RayActor | RayGroup, job: RayJob | None) -> Iterator[str]:
         f": {job.entrypoint}" if job and job.entrypoint else ""
     )
     if subject.detached:
-        yield "it is detached, so that Ray itself never ends it"
+        yield "it is detached, so Ray itself never ends it"
     yield "no driver is connected to this Ray that could hold or find it"

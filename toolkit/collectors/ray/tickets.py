@@ -1,4 +1,4 @@
-"""How many CPUs verl requests from Ray with each GPU. Ray's CPUs are tickets: if too few are left it waits silently.
+"""How many CPUs verl requests from Ray with each GPU. CPUs are only a quota in Ray: if too few are left, it waits silently.
 
 verl reserves them with the GPU, `max_colocate_count` of `RayResourcePool` for each: in verl/trainer/ppo/ray_trainer.py
 up to 0.6, later in verl/single_controller/ray/base.py.
@@ -42,7 +42,7 @@ def _read(paths: list[Path]) -> RayTickets | Unknown:
         tree = parse(source, path) if isinstance(source, bytes) else source
         for number, line in () if isinstance(tree, Unreadable) else _numbers(tree):
             return RayTickets(number, f"{path}:{line}")
-    return Unknown("how many CPUs this verl requests with each GPU is not understood")
+    return Unknown("it is unknown how many CPUs this verl requests with each GPU")
 
 
 def _numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:

@@ -77,7 +77,7 @@ class WorkerGroup:
 
     @property
     def name(self) -> str:
-        """Return what to call it: its prefix and its class."""
+        """Return its display name: its prefix and its class."""
         return f"{self.prefix}{self.class_name}"
 
 

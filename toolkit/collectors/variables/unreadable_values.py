@@ -24,7 +24,8 @@ _CONSTANTS = ("_private/ray_constants.py", "_common/constants.py", "_private/ser
 # Ray's C++ side reads RAY_<name of an entry of its table> and aborts if a number does not parse completely (src/ray/common/ray_config.h).
 # The types are compiled; these endings belong to numbers.
 _ENTRY = re.compile(r"RAY_[a-z]\w*_(?:ms|s|secs?|seconds|milliseconds|bytes|mb|size|threshold|interval|percentage|fraction|ratio|retries|attempts|count|limit|num|workers|port|connections)")  # fmt: skip
-# What the interpreter itself ends at, before it runs anything (https://docs.python.org/3/using/cmdline.html#environment-variables).
+# Values with which the interpreter itself stops before it runs anything
+# (https://docs.python.org/3/using/cmdline.html#environment-variables).
 _OF_PYTHON: Mapping[str, tuple[re.Pattern[str], str]] = {
     "PYTHONHASHSEED": (re.compile(r"random|0*\d{1,10}"), 'PYTHONHASHSEED must be "random" or an integer'),
     "PYTHONUTF8": (re.compile("[01]"), "invalid PYTHONUTF8 environment variable value"),

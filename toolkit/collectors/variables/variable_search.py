@@ -122,7 +122,7 @@ class Search:
                 half = name[len(begin) :].encode()
                 fits = name.startswith(begin) and name.endswith(end) and half
                 if fits and (not bare or re.search(rb"[\"']" + half + rb"[\"']", source.content)):
-                    self.traces[name].unclear.append(f"{source.path} puts such names together")
+                    self.traces[name].unclear.append(f"{source.path} composes such names")
 
     def _take_mentions(self, package: str, source: SourceNames, names: frozenset[str]) -> None:
         if source.path.suffix != ".py":
@@ -175,7 +175,7 @@ class Search:
         elif owner not in self._places.folders:
             yield f"{owner} was not found in this environment"
         if name.startswith(family.built):
-            yield f"names that begin with {' or '.join(family.built)} are put together when they are read"
+            yield f"names that begin with {' or '.join(family.built)} are composed when they are read"
 
 
 def alike(name: str, words: Iterable[str]) -> list[str]:

@@ -93,10 +93,10 @@ def start(job: Job, environ: Mapping[str, Any]) -> Start:
     except Arrived:
         words, place = found[0]
         return Start(table, _env_vars(words.get("runtime_env"), place), words.get("address"))
-    return Start(table, reached=False, uses_ray=_speaks_of_ray(job.program))
+    return Start(table, reached=False, uses_ray=_mentions_ray(job.program))
 
 
-def _speaks_of_ray(program: Path) -> bool:
+def _mentions_ray(program: Path) -> bool:
     """Return whether the program mentions Ray: torchrun starts others, such as supervised fine-tuning."""
     source = read(program)
     return not isinstance(source, bytes) or re.search(rb"\bray\b|\brun_ppo\b", source) is not None

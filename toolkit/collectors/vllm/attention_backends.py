@@ -83,7 +83,7 @@ class _Reading:
             if parsed is not None and (found := _class(parsed, enumeration)) is not None:
                 break
         else:
-            return Absent(f"vLLM {self._version} keeps its attention backends where the doctor does not look")
+            return Absent(f"vLLM {self._version} defines its attention backends in an unknown place")
         registry = enumeration != "_Backend"
         by_platform = {name: self._mentioned(name, registry=registry) for name in _PLATFORMS}
         head_size = model.head_size if model is not None and not model.mla else 0

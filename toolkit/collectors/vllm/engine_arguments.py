@@ -42,7 +42,7 @@ def engine_arguments(
 ) -> EngineArguments | Unknown:
     """Read them from both sources, which takes longer than most facts, for a job that passes any."""
     if not any(word.key.startswith(SECTION) for word in configuration.overrides):
-        return Absent("the job hands vLLM no engine arguments")
+        return Absent("the job passes no engine arguments to vLLM")
     folder = Path(vllm.tree.folder)
     names: set[str] = set()
     for name in _FILES:
@@ -51,7 +51,7 @@ def engine_arguments(
         if not isinstance(tree, Unreadable):
             names.update(_names(tree))
         if name == _FILES[0] and "model" not in names:
-            return Unknown(f"{folder / name} has no class EngineArgs that can be read")
+            return Unknown(f"{folder / name} has no readable class EngineArgs")
     by_verl = (
         set() if isinstance(trees, Unknown) else set(_taken_by_verl(Path(trees.imported.folder) / _ROLLOUT))
     )

@@ -59,7 +59,7 @@ def flashinfer_attention(
         None if function is None else returned(_FirstOfList().visit(function), requested, lambda *_: UNCLEAR)
     )
     if not isinstance(first, str):
-        return Unknown(f"how vLLM {vllm.tree.version} ranks its attention backends is not understood")
+        return Unknown(f"vLLM {vllm.tree.version} ranks its attention backends in an unknown way")
     return FlashInferAttention(vllm.tree.version, first, str(path))
 
 

@@ -48,7 +48,7 @@ def vllm_loading(vllm: VllmTree, _files: ModelFiles) -> VllmLoading | Unknown:
     folder = Path(vllm.tree.folder)
     formats = next(filter(None, (_formats(folder / name) for name in _LISTED)), ())
     if not formats:
-        return Unknown(f"the load formats of vLLM {vllm.tree.version} are not where they are looked for")
+        return Unknown(f"the load formats of vLLM {vllm.tree.version} were not found")
     source = read(folder / _READING)
     tree = parse(source, folder / _READING) if isinstance(source, bytes) else source
     compared = set() if isinstance(tree, Unreadable) else set(_compared(tree))

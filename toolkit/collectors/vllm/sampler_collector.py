@@ -34,7 +34,7 @@ def vllm_sampler(
     value = variables.values.get(VARIABLE)
     chosen = reader.takes_flashinfer(value, processed=False)
     if chosen is None:
-        return Unknown(f"how vLLM {vllm.tree.version} chooses its sampler is not understood")
+        return Unknown(f"vLLM {vllm.tree.version} chooses its sampler in an unknown way")
     return VllmSampler(
         version=vllm.tree.version,
         read_from=reader.path,

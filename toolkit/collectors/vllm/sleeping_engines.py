@@ -87,7 +87,7 @@ def sleeping_engines(gpus: Gpus, machine: Machine) -> SleepingEngines | Unknown:
                 )
             )
     if unread and not read:
-        return Unknown(f"whether they sleep is not known: no log was found of {listed(unread, _SHOWN)}")
+        return Unknown(f"it is unknown whether they sleep: no log was found of {listed(unread, _SHOWN)}")
     return SleepingEngines(tuple(found))
 
 

@@ -64,7 +64,7 @@ def trainer_attention(
     if launch.command is None:
         return Absent("no command that starts training was found")
     if platform.name != "cuda":
-        return Absent(f"the device is {platform.name}, where other rules hold")
+        return Absent(f"the device is {platform.name}, to which these rules do not apply")
     values = launch_values(launch, configuration)
     strategy = text_of(values, *_STRATEGIES)
     if strategy and "fsdp" not in strategy:

@@ -78,16 +78,14 @@ def test_an_override_is_judged_by_the_calls_that_reach_it(tmp_path):
     found = compare(tmp_path, OWN.format("method, args=()", "return []"), VLLM)
     (use,) = extended(found)
     assert (use.kind, use.name) == ("override", "vllm.executor.Executor.rpc(wait)")
-    assert use.reason == "Executor.run() gives it wait, which it does not take"
+    assert use.reason == "Executor.run() passes it wait, which it does not accept"
     assert (use.line, use.when, use.paths, use.breaks) == (6, "", ("async rollout",), True)
     assert use.read_from.endswith("executor.py:10")
 
 
 def test_a_required_parameter_that_nobody_gives_is_a_misfit(tmp_path):
     found = compare(tmp_path, OWN.format("method, args, more, wait=False", "return wait"), VLLM)
-    assert [use.reason for use in extended(found)] == [
-        "Executor.run() does not give it more, which it requires"
-    ]
+    assert [use.reason for use in extended(found)] == ["Executor.run() does not pass more, which it requires"]
 
 
 @pytest.mark.parametrize("parameters", ["method, args=(), **rest", "method, args=(), wait=False"])
@@ -100,7 +98,7 @@ def test_an_override_that_passes_over_what_makes_a_future_breaks(tmp_path, param
         True,
         "",
     )
-    assert use.reason.startswith("Core.step() sets wait and calls result() on what it gets")
+    assert use.reason.startswith("Core.step() sets wait and calls result() on the result")
 
 
 def test_a_queue_that_is_not_there_by_default_leaves_it_open(tmp_path):

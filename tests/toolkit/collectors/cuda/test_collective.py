@@ -149,7 +149,7 @@ def test_without_torch_nothing_is_said_about_nccl() -> None:
     [
         ((Device(0, memory=FREE),), Absent, "needs two GPUs"),
         ((Device(0, memory=FREE), Device(1, trouble="GPU is lost")), Absent, "needs two GPUs"),
-        ((Device(0, memory=FREE, mig=True), Device(1, memory=FREE)), Absent, "divided GPU"),
+        ((Device(0, memory=FREE, mig=True), Device(1, memory=FREE)), Absent, "MIG devices"),
         ((Device(0, memory=FREE), Device(1, memory=Memory(100_000, 99_000, 1000))), Unknown, "GPU 1 has only 1000 MiB free"),
     ],
 )  # fmt: skip

@@ -67,4 +67,4 @@ def test_only_the_last_are_kept(tmp_path: Path) -> None:
 def test_what_may_not_be_read_is_not_known(tmp_path: Path, dmesg: Output | None) -> None:
     found = xids.collect(machine(tmp_path, dmesg=dmesg), GPUS)
     assert isinstance(found, Unknown)
-    assert "may not be read" in found.reason
+    assert "is not readable" in found.reason

@@ -23,7 +23,7 @@ TWO = Resources((Gpu("NVIDIA H200", 143771), Gpu("NVIDIA H100", 81559)), 32, 1 <
         (ELSEWHERE, TWO, GpuMemory(80 << 30, "--gpu-memory")),
         (ELSEWHERE, Unknown("NVML hangs"), GpuMemory(80 << 30, "--gpu-memory")),
         (HERE, Unknown("NVML hangs"), Unknown("NVML hangs")),
-        (HERE, Resources(None, 2, None, "NVML does not answer"), Unknown("NVML does not answer")),
+        (HERE, Resources(None, 2, None, "NVML does not respond"), Unknown("NVML does not respond")),
     ],
 )
 def test_the_assumption_goes_before_the_smallest_gpu(

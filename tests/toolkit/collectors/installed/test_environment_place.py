@@ -54,4 +54,4 @@ def test_a_kernel_that_tells_no_mounts(tmp_path: Path) -> None:
 
 def test_there_is_no_such_environment(tmp_path: Path) -> None:
     answer = environment_place.collect(Target(tmp_path / "gone" / "bin" / "python", "--python"), Machine())
-    assert answer == Unknown(f"{tmp_path}/gone cannot be looked at: No such file or directory")
+    assert answer == Unknown(f"{tmp_path}/gone cannot be examined: No such file or directory")

@@ -444,7 +444,7 @@ start "${ARGS[@]}" g.h=4
 def test_a_runtime_env_that_is_no_yaml(tmp_path: Path) -> None:
     (error,) = read(tmp_path, "env_vars:\n  A: [1\n  B: 2\n", name="env.yaml").refused
     assert error.line
-    assert "no YAML" in error.message
+    assert "invalid YAML" in error.message
 
 
 ENV_YAML = "working_dir: ./\nexcludes: ['/.git/']\nenv_vars: {A: '1'}\n"

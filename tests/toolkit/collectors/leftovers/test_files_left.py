@@ -62,30 +62,30 @@ def spill(machine: Machine, name: str) -> Path:
     ("changes", "among", "said"),
     [
         ({"mine": False, "owner": 7}, AT, "another user (number 7)"),
-        ({"type": "link"}, AT, "it is a link, where a job makes a folder"),
+        ({"type": "link"}, AT, "it is a link, but a job would create a folder"),
         ({"uses": ("raylet (process 9) has it open", "b", "c")}, AT, "raylet (process 9) has it open, and 2 more processes"),
-        ({"used": "session_1/logs/a"}, AT, "logs/a is in use, though no process is seen to use it"),
+        ({"used": "session_1/logs/a"}, AT, "logs/a is in use, although no visible process uses it"),
         ({"used": "session_1/logs/a"}, replace(AT, processes=False), "logs/a is in use"),
         ({"pid": 9, "maker": "runs"}, AT, "process 9, which its name contains, runs"),
         ({"pid": 9, "maker": "hidden"}, AT, "/proc hides it"),
-        ({"closed": "session_1/x"}, AT, "x cannot be looked into"),
+        ({"closed": "session_1/x"}, AT, "x cannot be read"),
         ({"untold": "session_1/x"}, AT, "does not report whether x is in use"),
-        ({"seen": "this machine", "lies_on": "nfs4"}, AT, "it lies on nfs4, and processes of other machines may use it"),
+        ({"seen": "this machine", "lies_on": "nfs4"}, AT, "it is on nfs4, so processes of other machines may use it"),
         ({"seen": "this namespace"}, AT, "other containers or the host may share this folder"),
         ({"foreign": "session_1/x"}, AT, "x belongs to another user"),
         ({"mounted": "session_1/x"}, AT, "x is a mount"),
-        ({"written": "session_1/x"}, AT, "x was put there by the job"),
-        ({"latest": AT.now + 100}, AT, "lies in the future"),
+        ({"written": "session_1/x"}, AT, "x was written by the job"),
+        ({"latest": AT.now + 100}, AT, "is in the future"),
         ({"latest": AT.now - 5}, AT, "it was changed 5 seconds ago"),
         ({}, replace(AT, closed=("sshd (process 9) may not be looked into",)), "sshd (process 9) may not be looked into"),
-        ({"kind": "shared memory", "type": "file"}, replace(AT, closed=("a", "b")), "a, and 1 more process, so whether"),
+        ({"kind": "shared memory", "type": "file"}, replace(AT, closed=("a", "b")), "a, and 1 more process, so it is unknown"),
         ({}, replace(AT, in_flight=("a descriptor is on its way",)), "a descriptor is on its way"),
         ({"kind": "spill folder"}, AT, "does not show its owner"),
         ({"kind": "temporary folder"}, AT, "does not show its owner"),
         ({"kind": "spill folder", "node": "ab"}, replace(AT, nodeless=("raylet (process 9), which",)), "its node may be that of raylet"),
-        ({"kind": "address file", "type": "file"}, AT, "no address that is understood"),
+        ({"kind": "address file", "type": "file"}, AT, "no valid address"),
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "connected"}, AT, "a:1, which it names, answers"),
-        ({"kind": "address file", "type": "file", "address": "a:1", "answer": "silence"}, AT, "neither answers nor refuses"),
+        ({"kind": "address file", "type": "file", "address": "a:1", "answer": "silence"}, AT, "neither responds nor refuses"),
     ],
 )  # fmt: skip
 def test_each_sign_of_life_keeps_it(changes, among, said):
@@ -109,7 +109,7 @@ def test_the_proof_says_what_was_seen(changes, said):
     left = judged(replace(DEAD, **changes), AT)
     assert isinstance(left, Leftover)
     assert said in left.proof
-    assert left.proof[-1] == "it was changed last 1 hour ago"
+    assert left.proof[-1] == "it was last changed 1 hour ago"
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ def test_what_a_job_wrote_into_its_unpacked_sources_is_not_lost(machine, monkeyp
     assert isinstance(verdict(machine, folder.name), Leftover)
     (sources / "checkpoints").mkdir()
     (sources / "checkpoints" / "actor.pt").write_text("weights")
-    assert "checkpoints/actor.pt was put there by the job" in why(machine, folder.name)
+    assert "checkpoints/actor.pt was written by the job" in why(machine, folder.name)
 
 
 def test_what_is_none_of_rays_in_a_session_is_not_lost(machine):
     folder = session(machine)
     (folder / "checkpoints").mkdir()
-    assert why(machine, folder.name).startswith("checkpoints was put there by the job")
+    assert why(machine, folder.name).startswith("checkpoints was written by the job")
 
 
 @pytest.mark.parametrize("name", [f"verl_ray_{NOBODY}", "verl_ray_results", f"verl_spill_{NOBODY}"])
@@ -218,7 +218,7 @@ def test_what_is_none_of_rays_in_a_folder_with_a_trainers_name_is_not_lost(machi
     folder = machine.at("/tmp") / name
     folder.mkdir()
     (folder / "model.safetensors").write_text("weights")
-    assert why(machine, name).startswith("model.safetensors was put there by the job")
+    assert why(machine, name).startswith("model.safetensors was written by the job")
 
 
 def test_a_date_in_a_name_is_no_process(machine):
@@ -252,7 +252,7 @@ def test_memory_that_nobody_has_open_is_its_jobs_while_its_tracker_runs(machine)
             time.sleep(0.01)
         show(machine, tracker)
         path.write_bytes(b"x")
-        assert why(machine, path.name).endswith("may keep count of it for its job")
+        assert why(machine, path.name).endswith("may track it for its job")
         job.communicate("")
     assert isinstance(verdict(machine, path.name), Leftover)
 
@@ -390,8 +390,8 @@ def test_from_a_container_that_shares_the_folders_of_the_host(machine):
     script = "import mmap, sys; f = open(sys.argv[1], 'w+b'); f.truncate(4096); m = mmap.mmap(f.fileno(), 4096); f.close(); "
     with running_unseen(script + "g = open(sys.argv[2])", str(mapped), str(folder / "logs" / "raylet.out")):
         said = judged_in(["unshare", "--pid", "--fork", "--mount-proc"], machine)
-    assert "though no process is seen to use it" in said[folder.name]
-    assert "though no process is seen to use it" in said[mapped.name]
+    assert "although no visible process uses it" in said[folder.name]
+    assert "although no visible process uses it" in said[mapped.name]
     assert "other containers or the host may share this folder" in said[idle.name]
     assert "other containers or the host may share this folder" in said[free.name]
     assert said[socket.name] == ""
@@ -461,8 +461,8 @@ def test_a_user_who_cannot_see_what_root_has_open(public):
     give_to_nobody(folder, *folder.rglob("*"), locked, locked / "logs", free)
     with (folder / "logs" / "raylet.out").open():
         said = judged_in([], public, nobody=True)
-    assert said[folder.name] == "logs/raylet.out is in use, though no process is seen to use it"
-    assert "another user" in said[locked.name] or "cannot be looked into" in said[locked.name]
+    assert said[folder.name] == "logs/raylet.out is in use, although no visible process uses it"
+    assert "another user" in said[locked.name] or "cannot be read" in said[locked.name]
     assert "may not be looked into" in said[free.name]
 
 
@@ -474,8 +474,8 @@ def test_a_maker_that_proc_hides_runs(public):
     give_to_nobody(*(path for folder in (live, dead) for path in (folder, *folder.rglob("*"))))
     hidden = ["unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && exec "$@"', "sh"]
     said = judged_in(hidden, public, nobody=True)
-    assert said[live.name] == f"process {os.getpid()}, which its name contains, runs, and /proc hides it"
-    assert "their processes are not seen from here" in said[dead.name]
+    assert said[live.name] == f"process {os.getpid()}, which its name contains, runs, but /proc hides it"
+    assert "their processes are not visible here" in said[dead.name]
 
 
 @contextlib.contextmanager

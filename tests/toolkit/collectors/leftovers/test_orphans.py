@@ -98,8 +98,8 @@ def test_an_engine_whose_trainer_was_killed_is_left_over_with_its_workers_and_he
         ties={21: {Tie(20, "a pipe"), Tie(22, "a pipe")}, 22: {Tie(21, "a pipe"), Tie(20, "a pipe")}},
     )
     assert left(found) == [21, 22, 20, 23]  # parents first, and the tracker after all that have names
-    assert found.left[0][1] == "what started it has ended, and init (process 1) took it over"
-    assert found.left[1][1] == "its parent, VLLM::EngineCore (process 21), is left over, too"
+    assert found.left[0][1] == "the process that started it has ended, and init (process 1) adopted it"
+    assert found.left[1][1] == "its parent, VLLM::EngineCore (process 21), is also left over"
     assert not found.kept
 
 
@@ -153,11 +153,11 @@ def test_the_first_process_is_no_orphan() -> None:
 @pytest.mark.parametrize(
     ("tie", "why"),
     [
-        (Tie(9, "a pipe"), "it has a pipe with python3 (process 9), which runs"),
-        (Tie(9, "shared memory"), "it has shared memory with python3 (process 9), which runs"),
-        (Tie(9, "a pipe", standard=True), "it has a pipe with python3 (process 9), which runs"),
-        (Tie(0, "a connection with 192.0.2.9:6379"), "it has a connection with 192.0.2.9:6379 whose other end is not seen from here"),
-        (Tie(77, "a pipe"), "it has a pipe whose other end is not seen from here"),
+        (Tie(9, "a pipe"), "it has a pipe with python3 (process 9), which is running"),
+        (Tie(9, "shared memory"), "it has shared memory with python3 (process 9), which is running"),
+        (Tie(9, "a pipe", standard=True), "it has a pipe with python3 (process 9), which is running"),
+        (Tie(0, "a connection with 192.0.2.9:6379"), "it has a connection with 192.0.2.9:6379 whose other end is not visible here"),
+        (Tie(77, "a pipe"), "it has a pipe whose other end is not visible here"),
     ],
 )  # fmt: skip
 def test_who_holds_the_other_end_of_something_may_need_it(tie: Tie, why: str) -> None:
@@ -188,8 +188,8 @@ def test_what_belongs_together_is_kept_together() -> None:
     assert left(found) == [30]
     assert kept(found) == {
         21: "its child, process 22, is kept",
-        22: "it has a connection with python3 (process 9), which runs",
-        23: "it belongs together with process 22, which is kept",
+        22: "it has a connection with python3 (process 9), which is running",
+        23: "it is connected to process 22, which is kept",
     }
 
 
@@ -198,10 +198,10 @@ def test_what_belongs_together_is_kept_together() -> None:
     [
         ([row(21, 1, "VLLM::EngineCore")], {"age": YOUNG / 2}, "it started less than a minute ago"),
         ([row(21, 1, "VLLM::EngineCore")], {"debugger": 5}, "process 5 examines it with a debugger"),
-        ([row(21, 1, "VLLM::EngineCore")], {"elsewhere": "it runs in another container: look from in there"}, "it runs in another container: look from in there"),
-        ([row(21, 0, "VLLM::EngineCore")], {}, "its parent is not seen from here: it was started from outside of this container, or /proc hides it"),
-        ([row(21, 1, "ray::WorkerDict"), row(22, 21, "bash -c train")], {}, "its child bash (process 22) is none of a job's known helpers"),
-        ([row(21, 1, "ray::DashboardAgent")], {"session": None}, "to which Ray it belongs cannot be determined"),
+        ([row(21, 1, "VLLM::EngineCore")], {"elsewhere": "it runs in another container; run verl-doctor there"}, "it runs in another container; run verl-doctor there"),
+        ([row(21, 0, "VLLM::EngineCore")], {}, "its parent is not visible here: it was started from outside this container, or /proc hides it"),
+        ([row(21, 1, "ray::WorkerDict"), row(22, 21, "bash -c train")], {}, "its child bash (process 22) is not a known helper of a job"),
+        ([row(21, 1, "ray::DashboardAgent")], {"session": None}, "it cannot be determined to which Ray it belongs"),
         ([row(21, 1, SPAWNED)], {"engines": (21,), "age": 1.0}, "it started less than a minute ago"),
         ([row(21, 1, "X::Worker")], {"foreign": {21: "its title proves nothing"}}, "its title proves nothing"),
         ([row(21, 1, "VLLM::EngineCore")], {"abandoned": False}, "nothing shows that its job has ended"),
@@ -211,7 +211,7 @@ def test_what_belongs_together_is_kept_together() -> None:
         ([row(21, 1, "VLLM::EngineCore")], {"activity": Activity(0.5), "rendezvous": True}, "it used 500 ms of a processor while it was watched"),
         ([row(21, 1, "VLLM::EngineCore")], {"activity": Activity(transfers=True)}, "it was reading or writing while it was watched"),
         ([row(21, 1, "VLLM::EngineCore")], {"activity": Activity(threads=True)}, "it started or ended threads while it was watched"),
-        ([row(21, 1, "VLLM::EngineCore")], {"activity": Activity(hidden=True)}, "what it does may not be looked at"),
+        ([row(21, 1, "VLLM::EngineCore")], {"activity": Activity(hidden=True)}, "its activity may not be examined"),
     ],
 )  # fmt: skip
 def test_in_doubt_it_is_kept(table: list[Row], answers: dict[str, object], why: str) -> None:
@@ -268,7 +268,7 @@ def test_a_server_may_be_asked_by_anybody(title: str) -> None:
     found = judged(*table, ties={22: {Tie(20, "a connection")}})
     assert left(found) == []
     assert kept(found) == {
-        22: f"it has a connection with {title.rpartition('/')[2]} (process 20), which runs"
+        22: f"it has a connection with {title.rpartition('/')[2]} (process 20), which is running"
     }
 
 

@@ -54,8 +54,8 @@ def test_a_job_that_runs_is_not_touched_and_one_that_was_killed_is_ended(tini: R
     assert numbers(found, running + left) == sorted(left)
     (one,) = [one for one in found.found if one.name == f"VLLM::EngineCore (process {left[0]})"]
     assert one.proof[:2] == (
-        f"what started it has ended, and tini (process {tini.process.pid}) took it over",
-        "nothing that runs is at the other end of its pipes and sockets, or shares memory with it",
+        f"the process that started it has ended, and tini (process {tini.process.pid}) adopted it",
+        "no running process is at the other end of its pipes and sockets, or shares memory with it",
     )
     assert (one.size or 0) > 0
     assert one.store == "memory"
@@ -117,7 +117,7 @@ def test_an_agent_of_ray_whose_session_is_not_known_is_kept(tini: Reaper) -> Non
     dead, (agent,) = tini.job("ray::DashboardAgent", trainer="raylet")
     tini.kill(dead)
     (one,) = [one for one in look().kept if f"(process {agent})" in one.name]
-    assert one.why == "to which Ray it belongs cannot be determined"
+    assert one.why == "it cannot be determined to which Ray it belongs"
 
 
 def test_a_recorded_machine_has_no_processes_to_look_at(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_what_came_from_memory_says_nothing_about_a_disk(files: ModelFiles, fetc
     told = {"mapped": [100, 2.0, fetched], "again": [100, 1.0, 0]}
     found = look(files, answering(Output(0, json.dumps(told), "", 0.0))[0])
     assert isinstance(found, Unknown)
-    assert "the kernel tells nobody, and what was read was cached already" in found.reason
+    assert "the kernel tells nobody, and what was read was already cached" in found.reason
 
 
 @unless_disturbed

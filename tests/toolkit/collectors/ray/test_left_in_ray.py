@@ -20,7 +20,7 @@ GROUP = RayGroup("g1", "CREATED", "pool", "train", "01", detached=True, bundles=
 CLUSTER = RayCluster("10.0.0.1:6379", jobs=(DONE,), actors=(ACTOR,), groups=(GROUP,))
 PROOF = (
     "job 01, which made it, has finished: python t.py",
-    "it is detached, so that Ray itself never ends it",
+    "it is detached, so Ray itself never ends it",
     "no driver is connected to this Ray that could hold or find it",
 )
 
@@ -66,8 +66,8 @@ def test_of_what_runs_or_has_ended_nothing_is_said(cluster: RayCluster) -> None:
             replace(CLUSTER, jobs=(DONE, replace(LIVE, finished=True, ended=NOW - 1))),
             "a job ended less than two minutes ago, and the next may be about to start",
         ),
-        (replace(CLUSTER, jobs=()), "its job is not in the table of jobs: whether it has finished is not known"),
-        (replace(CLUSTER, unread=("jobs",)), "not all of what is in this Ray could be read"),
+        (replace(CLUSTER, jobs=()), "its job is not in the table of jobs: it is unknown whether it has finished"),
+        (replace(CLUSTER, unread=("jobs",)), "not everything in this Ray could be read"),
     ],
 )  # fmt: skip
 def test_while_somebody_may_need_it_all_is_kept(cluster: RayCluster, why: str) -> None:
@@ -81,7 +81,7 @@ def test_what_this_program_did_is_no_sign_of_a_next_job() -> None:
 
 def test_another_users_ray_is_theirs_to_clean() -> None:
     assert set(judged(CLUSTER, mine=False).values()) == {
-        "another user started this Ray, or it runs on other machines alone: it is theirs to clean"
+        "another user started this Ray, or it runs only on other machines, whose users have to clean it"
     }
 
 
@@ -90,6 +90,6 @@ def test_a_group_goes_with_its_actors_alone() -> None:
     assert judged(replace(CLUSTER, actors=(inside,)))["pool"] == PROOF
     nameless = replace(inside, name="")
     assert judged(replace(CLUSTER, actors=(nameless,))) == {
-        "": "it has no name by which Ray could end it",
+        "": "it has no name by which Ray can end it",
         "pool": "actor Reward is in it, or made it, and is kept",
     }

@@ -146,7 +146,7 @@ def test_a_name_in_a_list_may_be_read(vllm: Path) -> None:
 
 
 def test_a_name_that_is_put_together_may_be_read(vllm: Path) -> None:
-    assert one(vllm, "VLLM_DEBUG_CACHE_LEVEL").unclear.endswith("puts such names together")
+    assert one(vllm, "VLLM_DEBUG_CACHE_LEVEL").unclear.endswith("composes such names")
     assert one(vllm, "VLLM_DEBUG_CACHE").dead
 
 
@@ -204,7 +204,7 @@ def test_a_part_of_a_name_is_another_name(ray: Path, name: str) -> None:
 
 
 def test_a_bare_beginning_needs_the_other_half_beside_it(ray: Path) -> None:
-    assert one(ray, "RAY_storage").unclear.endswith("node.py puts such names together")
+    assert one(ray, "RAY_storage").unclear.endswith("node.py composes such names")
 
 
 def test_the_nearest_name_in_a_compiled_program(ray: Path) -> None:

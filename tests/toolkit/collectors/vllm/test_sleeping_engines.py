@@ -90,7 +90,7 @@ def test_a_long_log_is_read_at_both_ends(start: Start, tmp_path: Path) -> None:
 def test_without_a_log_nothing_is_known(start: Start) -> None:
     pid = start(ENGINE, stdout=subprocess.DEVNULL).pid
     assert look(engine(pid)) == Unknown(
-        f"whether they sleep is not known: no log was found of {ENGINE} (process {pid})"
+        f"it is unknown whether they sleep: no log was found of {ENGINE} (process {pid})"
     )
 
 

@@ -27,7 +27,7 @@ HERE, THERE = "10.0.0.1", "10.0.0.2"
 SESSION = "session_2026-11-21_10-00-00_000000_77"
 JOB = RayJob("01000000", "train", HERE, 500, worker="driver")
 NO_GPU = Absent("there is no NVIDIA GPU here")
-NO_RAY = Absent("no Ray answers at any address that is known here")
+NO_RAY = Absent("no Ray responds at any address known here")
 RAYLETS = Raylets((Raylet(70, HERE, f"{HERE}:6379", SESSION, 60.0, Variables()),))
 
 
