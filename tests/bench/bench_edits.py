@@ -22,11 +22,9 @@ import ast
 import difflib
 import itertools
 import json
-import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -35,6 +33,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+from truth import server
 
 from verl_doctor.toolkit.collectors.api import trees
 from verl_doctor.toolkit.collectors.api.job_entries import rollout_entries
@@ -176,21 +176,9 @@ class Trees:
 class Oracle:
     """One server process with some packages loaded."""
 
-    def __init__(self, python: Path, home: Path, loaded: Iterable[str]) -> None:
-        environ = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VLLM_"))
-        }
-        environ |= {
-            "HOME": str(home),
-            "HF_HUB_OFFLINE": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-        }
-        self.process = subprocess.Popen(
-            [str(python), str(Path(__file__).with_name("real_edits.py"))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=(home / "real_edits.log").open("a"), text=True, env=environ, cwd=home,
-        )  # fmt: skip
-        self._send(list(loaded))
+    def __init__(self, python: Path, home: Path, loaded: Iterable[str], path: Path) -> None:
+        self.process = server(python, "real_edits", home)
+        self._send({"path": [str(path)], "modules": list(loaded)})
         if self._line() != "ready\n":
             raise SystemExit(f"{python} cannot run the edits: see {home}/real_edits.log")
 
@@ -732,7 +720,7 @@ def measured(pair: Trees, python: Path, home: Path, options: argparse.Namespace)
     """What came of each edit."""
     _remember_parsed()
     modules = entries(pair.own)
-    first = Oracle(python, home, [])
+    first = Oracle(python, home, [], pair.unedited)
     loaded = first.ask(path=pair.paths(library=False), modules=modules, probes=[], files=True)
     first.close()
     if "files" not in loaded:
@@ -761,12 +749,15 @@ def measured(pair: Trees, python: Path, home: Path, options: argparse.Namespace)
     known = sorted(
         name for name, file in loaded["files"].items() if name.partition(".")[0] not in {"verl", "__main__"}
     )
-    quick = Oracle(python, home, known)
-    slow = Oracle(python, home, [name for name in known if name.partition(".")[0] != "vllm"])
+    quick = Oracle(python, home, known, pair.unedited)
+    others = [name for name in known if name.partition(".")[0] != "vllm"]
+    slow = Oracle(python, home, others, pair.unedited)
     before = {
         library: oracle.ask(path=pair.paths(library=library), modules=modules, probes=probes)
         for library, oracle in ((False, quick), (True, slow))
     }
+    if broken := [answer["import"] for answer in before.values() if "import" in answer]:
+        raise SystemExit(f"the trees do not load as they are: {broken}")
     composed = defaults_of(pair.own, Machine())
     settings = Settings({} if composed is None else composed.after)
     base = errors(pair, settings)

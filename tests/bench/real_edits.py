@@ -57,7 +57,9 @@ def answer(request):
 def main():
     stream = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the packages print
-    for name in json.loads(sys.stdin.readline()):
+    begin = json.loads(sys.stdin.readline())
+    sys.path[:0] = begin["path"]
+    for name in begin["modules"]:
         with contextlib.suppress(BaseException):
             importlib.import_module(name)
     stream.write("ready\n")

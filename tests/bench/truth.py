@@ -24,6 +24,26 @@ class Truth:
     foreign: int = 0
 
 
+def server(python: Path, program: str, home: Path, arguments: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """Start a program of this folder that answers JSON lines, without GPUs and what the caller's environment sets."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VLLM_"))}
+    environ |= {
+        "HOME": str(home),
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    return subprocess.Popen(
+        [str(python), str(Path(__file__).with_name(f"{program}.py")), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=(home / f"{program}.log").open("a"),
+        text=True,
+        env=environ,
+        cwd=home,
+    )
+
+
 class Oracle:
     """One server process. Places at which the interpreter, and not vLLM, was lacking are learnt and kept.
 
@@ -34,24 +54,7 @@ class Oracle:
         self.home, self.verl, self.path = home, home, list[str]()
         self.learnt: set[tuple[str, int]] = set()
         self.known: dict[str, dict[tuple[str, str], str]] = {}
-        environ = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VLLM_"))
-        }
-        environ |= {
-            "HOME": str(home),
-            "HF_HUB_OFFLINE": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-        }
-        self.process = subprocess.Popen(
-            [str(python), str(Path(__file__).with_name("real_imports.py")), *without],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(home / "real_imports.log").open("w"),
-            text=True,
-            env=environ,
-            cwd=home,
-        )
+        self.process = server(python, "real_imports", home, without)
         assert self.process.stdout is not None
         if self.process.stdout.readline() != "ready\n":
             raise SystemExit(f"{python} cannot run the imports: see {home}/real_imports.log")
