@@ -16,6 +16,7 @@ _CRITIC = "critic.model.override_config.attn_implementation"
 _CRITICS_PADDING = "critic.model.use_remove_padding"
 _PADDING = "actor_rollout_ref.model.use_remove_padding"
 _DEFAULT = "/env/verl/workers/config/model.py"
+CRITIC_FIX = "critic-attention"
 _MISSING = TrainerAttention(
     "flash_attention_2",
     _DEFAULT,
@@ -47,6 +48,20 @@ _MISSING = TrainerAttention(
             (TrainerAttention("sdpa", _KEY, by_default=False, needs="", installed=True, critic=_MISSING),),
             "for the critic",
         ),
+        Example(
+            "the critic's is fixed in verl's code",
+            (
+                TrainerAttention(
+                    "sdpa",
+                    _KEY,
+                    by_default=False,
+                    needs="",
+                    installed=True,
+                    critic=replace(_MISSING, fixed=True),
+                ),
+            ),
+            "whatever the settings are",
+        ),
     ],
 )
 def flash_attention_not_installed(
@@ -65,11 +80,23 @@ def flash_attention_not_installed(
 
     Install a wheel of `flash-attn` that was built for this torch, CUDA and Python; without a matching one,
     pip compiles for an hour. Or train without it, more slowly, with `attn_implementation=sdpa` and
-    `use_remove_padding=False`. The critic is a separate model with its own settings.
+    `use_remove_padding=False`. The critic is a separate model with its own settings,
+    which some releases of verl do not read: `load_valuehead_model` names `flash_attention_2` itself, and transformers then reports that
+    `trl` is missing. The fix lets it read the setting.
     """
     critic = attention.critic
     lacking = critic if attention.installed else attention
     if lacking is None or lacking.installed:
+        return
+    if lacking is critic and lacking.fixed:
+        yield Finding(
+            f"verl loads the critic with {lacking.name} whatever the settings are, but {lacking.needs} is not installed",
+            Evidence(f"attn_implementation={lacking.name!r}", f"a module {lacking.needs}", lacking.written),
+            location=Location(lacking.path, lacking.line or None),
+            remedy="install flash-attn for this torch and CUDA, or let verl read the critic's setting",
+            subject=Subject("attention backend", lacking.name, _CRITIC),
+            fix=CRITIC_FIX,
+        )
         return
     how = "by default verl requests" if lacking.by_default else "the command requests"
     whose = " for the critic" if lacking is critic else ""

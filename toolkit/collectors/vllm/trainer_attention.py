@@ -20,6 +20,7 @@ from verl_doctor.toolkit.sources.python.source import constant_keys, parse, read
 _KEY = "attn_implementation"
 _OVERRIDES = (f"actor_rollout_ref.model.override_config.{_KEY}", f"model.override_config.{_KEY}")
 _CRITIC = f"critic.model.override_config.{_KEY}"
+VALUE_MODEL, VALUE_LOADER = "utils/model.py", "load_valuehead_model"
 _STRATEGIES = ("actor_rollout_ref.actor.strategy", "model.strategy", "engine.strategy")
 _DEFAULT_IN = ("workers/config/model.py", "workers/fsdp_workers.py")
 # What transformers imports for each name (transformers/utils/import_utils.py).
@@ -38,7 +39,7 @@ class TrainerAttention:
     `name` is what transformers is given, `written` the key or verl's file that sets it, with its place. `needs` is the
     package for it, empty if there is none; `installed`: that package, or transformers' replacement for it, is
     installed. `known` are the names that transformers accepts, read for an unusual name only. `critic` is the same for
-    the critic, None if the job trains none or it is unknown.
+    the critic, None if the job trains none or it is unknown. `fixed`: verl's code names it, and no setting changes it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class TrainerAttention:
     line: int = 0
     known: tuple[str, ...] = ()
     critic: TrainerAttention | None = None
+    fixed: bool = False
 
 
 @collector(kept=True)
@@ -72,7 +74,7 @@ def trainer_attention(
     actor = _of_model(given(values, *_OVERRIDES), verl, interpreter)
     if isinstance(actor, Unknown) or isinstance(configuration, Unknown) or not _trains_critic(configuration):
         return actor
-    critic = _of_model(given(values, _CRITIC), verl, interpreter)
+    critic = _of_critic(given(values, _CRITIC), verl, interpreter)
     return actor if isinstance(critic, Unknown) else replace(actor, critic=critic)
 
 
@@ -87,6 +89,28 @@ def _of_model(
     for name, path, line in _defaults(Path(verl.imported.folder)):
         return _fact(name, str(path), True, interpreter, str(path), line)
     return Absent("verl names no attention by default")
+
+
+def _of_critic(
+    override: Given | None, verl: VerlTrees, interpreter: Interpreter
+) -> TrainerAttention | Unknown:
+    """Return what verl's code names for a value model, or else what the command requests for it, or verl's default."""
+    path = Path(verl.imported.folder, VALUE_MODEL)
+    content = read(path)
+    tree = parse(content, path) if isinstance(content, bytes) else None
+    for name, node in fixed_attention(tree) if isinstance(tree, ast.Module) else ():
+        return replace(_fact(name, str(path), True, interpreter, str(path), node.lineno), fixed=True)
+    return _of_model(override, verl, interpreter)
+
+
+def fixed_attention(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names that verl's loader of value models passes as a constant, which comes before the model's configuration."""
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and function.name == VALUE_LOADER:
+            for node in walk(function):
+                match node:
+                    case ast.keyword(arg="attn_implementation", value=ast.Constant(value=str(name)) as value):
+                        yield name, value
 
 
 def _trains_critic(there: Configuration) -> bool:

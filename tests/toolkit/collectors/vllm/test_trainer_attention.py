@@ -23,6 +23,12 @@ def load(override):
     return override.get("attn_implementation", "flash_attention_2")
 """
 
+VALUE_MODEL = """
+def load_valuehead_model(local_path, model_config):
+    from transformers import AutoModelForTokenClassification
+    return AutoModelForTokenClassification.from_pretrained(local_path, config=model_config, attn_implementation="flash_attention_2")
+"""
+
 
 def ask(
     tmp_path: Path,
@@ -129,6 +135,31 @@ def test_the_critic_has_an_attention_of_its_own(
     both = ask(tmp_path, f"+actor_rollout_ref.{key}=sdpa", f"+critic.{key}=eager", configuration=there)
     assert isinstance(both, TrainerAttention)
     assert (both.critic and both.critic.name) == (name and "eager")
+
+
+def test_a_critic_whose_attention_verl_names_itself_follows_no_setting(tmp_path: Path) -> None:
+    critic = {"enable": True, "strategy": "fsdp2", "model": {"hf_config_path": None, "override_config": {}}}
+    there = Configuration(
+        "main_ppo.py", "config", "ppo_trainer", before={"critic": critic}, after={"critic": critic}
+    )
+    loader = write(tmp_path / "verl", {"utils/model.py": VALUE_MODEL}) / "utils/model.py"
+    words = [
+        f"+{part}.model.override_config.attn_implementation=sdpa" for part in ("actor_rollout_ref", "critic")
+    ]
+    found = ask(tmp_path, *words, configuration=there)
+    assert isinstance(found, TrainerAttention)
+    assert found.critic
+    assert (found.critic.name, found.critic.fixed, found.critic.installed) == (
+        "flash_attention_2",
+        True,
+        False,
+    )
+    assert (found.critic.path, found.critic.line) == (str(loader), 4)
+    loader.write_text(VALUE_MODEL.replace('"flash_attention_2"', "model_config.attention"))
+    read = ask(tmp_path, *words, configuration=there)
+    assert isinstance(read, TrainerAttention)
+    assert read.critic
+    assert (read.critic.name, read.critic.fixed) == ("sdpa", False)
 
 
 def test_on_other_devices_nothing_is_said(tmp_path: Path) -> None:
