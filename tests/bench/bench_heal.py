@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from verdict import case as cases_of
 from verdict import environments
-from verdict.heal import Healed, classes, healed, recorded
+from verdict.heal import NOT_JUDGED, Healed, classes, healed, recorded
 from verdict.score import share
 
 _FOLDERS = re.compile(r"/tmp/v[^/\s]*/|/\S*/site-packages/|/\S*/\.pyenv/")
@@ -92,11 +92,13 @@ def _measured(rows: Sequence[Healed]) -> Iterable[str]:
     ):
         for name, part in (("healable", healable), ("not healable", others)):
             yield f"| {name}: {title} | {sum(map(holds, part))} | {share(map(holds, part))} |"
-    built = [row.built == "passes" for row in rows if row.built]
+    built = [row.built == "passes" for row in rows if row.built and not row.built.startswith(NOT_JUDGED)]
+    unjudged = sum(row.built.startswith(NOT_JUDGED) for row in rows)
     ran = [row.ran.startswith("trained") for row in rows if row.ran]
     offered = [row for row in healable if row.offered]
     yield f"| healable, a fix was offered: healed | {sum(bool(row.by) for row in offered)} | {share(bool(row.by) for row in offered)} |"
     yield f"| healed and constructed: construction passes | {sum(built)} | {share(built)} |"
+    yield f"| healed, and the sound job cannot be constructed in this environment either | {unjudged} | none |"
     yield f"| healed and run: trained | {sum(ran)} | {share(ran)} |"
     yield ""
     yield "## Healable and not healed"

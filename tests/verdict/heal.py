@@ -37,6 +37,7 @@ from verl_doctor.toolkit.result import Report
 
 CLASSES = HERE / "heal.toml"
 _OURS = "verl_doctor.patches.launch."
+NOT_JUDGED = "not judged"
 _TOGETHER = 16  # cases that are constructed together
 _LIKE_OURS = "interface-name"  # of the variables, and it edits the line that sets one
 
@@ -69,7 +70,10 @@ class Healed:
     offered: bool = False
     script: str = ""
     built: str = ""
-    """What construction found in the healed script: "passes", the codes of the rules that fail, or why it could not be built."""
+    """What construction found in the healed script: "passes", the codes of the rules that fail, or why it could not be built.
+
+    "not judged" where the sound job that the case changes fails in the same way: what it needs is not in this environment.
+    """
     ran: str = ""
     """What happened when the healed script was run, "" when it was not."""
 
@@ -113,24 +117,28 @@ class Healer:
     def constructed(self, rows: Sequence[Healed]) -> list[Healed]:
         """The same rows, with what construction makes of the healed scripts. All of them share what is imported."""
         known = cases_of.cases()
+        found = self._built([known[row.case] for row in rows if row.by], healed=True)
+        sound = {_sound(known[name]) for name, built in found.items() if built.errors}
+        controls = self._built([known[name] for name in sorted(filter(None, sound))], healed=False)
+        return [replace(row, built=_against_control(row.case, found, controls)) for row in rows]
+
+    def _built(self, cases: Sequence[Case], *, healed: bool) -> dict[str, _Built]:
+        """What construction makes of the scripts of these cases: as they were healed, or as they are."""
         scripts = self.predictor.builder.folder
         with contextlib.ExitStack() as stack:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="v-", dir=scripts)))
             prepared = {}
-            for row in rows:
-                case = known[row.case]
-                if row.by:
-                    private = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="v-", dir=scripts)))
-                    script = scripts / case.name / "run.sh"
-                    session = self.predictor.session(case, script, private)
-                    shared = self.predictor.shared[case.base.device, case.base.group]
-                    prepared[row.case] = Prepared(case, session, session.look(shared))
+            for case in cases:
+                private = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="v-", dir=scripts)))
+                script = scripts / case.name / "run.sh" if healed else self.predictor.builder.build(case)
+                session = self.predictor.session(case, script, private)
+                shared = self.predictor.shared[case.base.device, case.base.group]
+                prepared[case.name] = Prepared(case, session, session.look(shared))
             built = built_together(self.predictor, prepared, place)
-            found = {
+            return {
                 name: _constructed(one, built.get(name) or one.look.get(Construction))
                 for name, one in prepared.items()
             }
-        return [replace(row, built=found.get(row.case, "")) for row in rows]
 
     def run(self, row: Healed) -> Healed:
         """The same row, with what happened when the healed script was run."""
@@ -155,11 +163,47 @@ class Healer:
         return _Steady(**{**vars(plain), "registry": replace(plain.registry, fixes=ours)}, always=facts)
 
 
-def _constructed(one: Prepared, built: Construction | Unknown) -> str:
+@dataclass(frozen=True)
+class _Built:
+    """The codes of the rules that fail by construction with what they report, or why nothing could be built."""
+
+    errors: tuple[tuple[str, str], ...] = ()
+    unbuilt: str = ""
+
+
+def _constructed(one: Prepared, built: Construction | Unknown) -> _Built:
     if isinstance(built, Unknown):
-        return built.reason
-    found = one.with_construction(built).judged()
-    return " ".join(found.codes) if found.fails else "passes"
+        return _Built(unbuilt=built.reason)
+    judged = one.with_construction(built)
+    found = judged.session.check(judged.look).findings()
+    return _Built(
+        tuple((result.code, finding.message) for result, finding in found if finding.severity == "error")
+    )
+
+
+def _sound(case: Case) -> str:
+    """The name of the case in which the same base is as it is, "" for a base without one."""
+    changes = ("set", "drop", "env", "edit", "files", "data", "model")
+    return next(
+        (
+            other.name
+            for other in cases_of.cases().values()
+            if other.base == case.base
+            and not other.cause
+            and not any(getattr(other, name) for name in changes)
+        ),
+        "",
+    )
+
+
+def _against_control(name: str, found: Mapping[str, _Built], controls: Mapping[str, _Built]) -> str:
+    built = found.get(name, _Built(unbuilt=""))
+    if name not in found or built.unbuilt:
+        return built.unbuilt
+    control = controls.get(_sound(cases_of.cases()[name]), _Built())
+    if built.errors and set(built.errors) <= set(control.errors):
+        return f"{NOT_JUDGED}: the sound job fails in the same way ({built.errors[0][1][:120]})"
+    return " ".join(dict.fromkeys(code for code, _ in built.errors)) or "passes"
 
 
 def _repaired(session: Session, *, unsafe: bool) -> Report:
