@@ -158,13 +158,16 @@ class Correction:
     """What the launch script would have to contain for a fault to be gone.
 
     `why` is the arithmetic, or what is known about the new value. `effect` is how it changes the training, "" for no effect:
-    such a correction is safe. `code` is the rule's code.
+    such a correction is safe. `code` is the rule's code. `others` are further corrections of the same fault, the next best first,
+    and `fix` names the fix of such a one.
     """
 
     code: str
     rewrites: tuple[Rewrite, ...]
     why: str = ""
     effect: str = ""
+    others: tuple[Correction, ...] = ()
+    fix: str = ""
 
 
 @dataclass(frozen=True)

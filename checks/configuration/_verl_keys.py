@@ -130,6 +130,12 @@ def alike(key: str, there: Configuration) -> str:
         for place, _, name, other in ((*other.rpartition("."), other) for other in values)
         if place == above and _same_words(leaf, name)
     }
+    longer = [name for name in leaves if set(_WORD.findall(leaf)) < set(_WORD.findall(name))]
+    if len(longer) > 1:  # what verl leaves unset by default is meant less often
+        unset = {name for name in longer if there.default(leaves[name]) is None}
+        leaves = {name: other for name, other in leaves.items() if name not in unset} or leaves
+    elif longer and len(leaves) == 1:
+        return leaves[longer[0]]
     if near := difflib.get_close_matches(leaf, leaves, 1, _CLOSE):
         return leaves[near[0]]
     if short := [other for name, other in _of_section(values, above) if _abbreviates(leaf, name)]:
@@ -153,8 +159,11 @@ def _of_section(keys: Iterable[str], above: str) -> Iterator[tuple[str, str]]:
 
 
 def _abbreviates(leaf: str, name: str) -> bool:
-    """Whether each word of one name is a prefix of the other's, in either direction: `max_len` is `max_length`."""
+    """Whether each word of one name is a prefix of the other's, in either direction (`max_len`), or one name has the other's initials (`lr`)."""
     ours, theirs = _WORD.findall(leaf), _WORD.findall(name)
+    for short, words in ((name, ours), (leaf, theirs)):
+        if len(words) > 1 and short == "".join(word[0] for word in words):
+            return True
     return len(ours) == len(theirs) > 1 and all(
         part == other
         or (min(len(part), len(other)) >= 3 and (part.startswith(other) or other.startswith(part)))

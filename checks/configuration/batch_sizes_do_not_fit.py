@@ -19,14 +19,16 @@ from verl_doctor.toolkit.text import counted
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
-_GROUPS = "rollout groups"  # made by the workers
+_LOG_PROBS = f"{_ROLLOUT}.log_prob_use_dynamic_bsz"
+_GROUPS = "rollout groups"
+_OF_WORKERS = frozenset({_GROUPS, "micro batch per GPU", "same kind of batches"})  # which make these demands
 _REF = "actor_rollout_ref.ref"
 _GPUS = (GPUS, NODES)
 _EVERY = Demands(
     dict.fromkeys(
         (
             "divisible by the GPUs", "divisible by model parallelism", "at least a mini batch", "one of two", "not both",
-            "mini batch per GPU", "mini batch of micro batches", "rollout groups", "remove padding", "temperature",
+            "mini batch per GPU", "micro batch per GPU", "same kind of batches", "mini batch of micro batches", "rollout groups", "remove padding", "temperature",
             "row in a batch",
         ),
         "/env/verl/utils/config.py:111",
@@ -45,6 +47,8 @@ class _Broken(NamedTuple):
     values: Mapping[str, object] = MappingProxyType({})
     """The nearest settings that meet the demand."""
     why: str = ""
+    others: tuple[Mapping[str, object], ...] = ()
+    """Further settings that meet it, where the nearest break another condition."""
 
 
 def _irrelevant(configuration: Configuration) -> str | Unknown | None:
@@ -84,6 +88,16 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             "mini batches that micro batches do not fill",
             (*configured(f"{_ACTOR}.ppo_micro_batch_size_per_gpu=5"), _EVERY),
             "32 samples of a mini batch on each GPU are not a multiple of 5",
+        ),
+        Example(
+            "a micro batch of all GPUs",
+            (*configured(f"{_ACTOR}.ppo_micro_batch_size=16", f"{_ACTOR}.ppo_micro_batch_size_per_gpu=null"), _EVERY),
+            "no longer divided among the GPUs",
+        ),
+        Example(
+            "log probabilities in batches of another kind",
+            (*configured(f"{_ACTOR}.use_dynamic_bsz=True", f"+{_LOG_PROBS}=False"), _EVERY),
+            "the workers of this verl need the same",
         ),
         Example("groups that GPUs do not fill", (*configured(f"{_ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
         Example("groups wider than the job", (*configured(f"+{_ROLLOUT}.data_parallel_size=16"), _EVERY), "rollout groups of"),
@@ -137,7 +151,7 @@ def batch_sizes_do_not_fit(
                 location=place(words[0]) if words else None,
                 remedy=broken.remedy,
                 severity=None if broken.certain else "warning",
-                phase="workers" if broken.demand == _GROUPS else None,
+                phase="workers" if broken.demand in _OF_WORKERS else None,
                 subject=Subject("setting", broken.keys[0], broken.demand),
                 **healed("CFG108", _correction(configuration, broken, here)),
             )
@@ -152,7 +166,9 @@ def _gpus_here(there: Configuration, resources: Resources | Unknown) -> int:
 def _correction(there: Configuration, broken: _Broken, here: int) -> Correction | None:
     """The nearest settings that meet the demand on the existing GPUs: settings for more would fail for lack of GPUs."""
     if not here or GPUS not in broken.keys:
-        return settings(there, broken.values, broken.why) if broken.values else None
+        first = settings(there, broken.values, broken.why) if broken.values else None
+        others = (settings(there, values) for values in broken.others)
+        return first and replace(first, others=tuple(filter(None, others)))
     after = copied(there.after)
     section, _, name = GPUS.rpartition(".")
     after[section][name] = here
@@ -171,6 +187,15 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
         yield from _micro_batches(there)
         if there.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
             yield from _mini_batch(there, gpus)
+    if isinstance(dynamic, bool) and there.get(_LOG_PROBS) is (not dynamic):
+        yield _Broken(
+            "same kind of batches",
+            f"{_ACTOR}.use_dynamic_bsz is {dynamic}, and {_LOG_PROBS} is {not dynamic}: the workers of this verl need the same",
+            (_LOG_PROBS, f"{_ACTOR}.use_dynamic_bsz"),
+            f"set {_LOG_PROBS}={dynamic}",
+            values={_LOG_PROBS: dynamic},
+            why="log probabilities are computed in the same kind of batches as the update",
+        )
     tensor = there.number(f"{_ROLLOUT}.tensor_model_parallel_size")
     hybrid = there.get("actor_rollout_ref.hybrid_engine") is not False
     if gpus and tensor and gpus % tensor == 0 and hybrid:
@@ -185,6 +210,10 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
                 f"{_ROLLOUT}.tensor_model_parallel_size": (groups := _nearest_divisor(int(gpus), int(tensor)))
             },
             why=f"{gpus:g} GPUs = {gpus / groups:g} groups of {groups}",
+            others=tuple(
+                {f"{_ROLLOUT}.tensor_model_parallel_size": size}
+                for size in _divisors_by_distance(int(gpus), int(tensor))[1:4]
+            ),
         )
     sequence = there.number(f"{_ACTOR}.ulysses_sequence_parallel_size")
     padding = "actor_rollout_ref.model.use_remove_padding"
@@ -285,6 +314,7 @@ def _whole_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
             f"set {_ACTOR}.ppo_mini_batch_size to {batch:g} or less",
             values={f"{_ACTOR}.ppo_mini_batch_size": int(batch)},
             why=f"a batch of {batch:g} prompts is one mini batch of {batch:g}",
+            others=({"data.train_batch_size": int(mini)},),
         )
 
 
@@ -308,6 +338,16 @@ def _micro_batches(there: Configuration) -> Iterator[_Broken]:
                 why=f"{micro} at a time, as for the actor"
                 if micro > 1
                 else "1 at a time takes the least memory",
+            )
+        elif values[1] is None and section != _REF and type(total := values[0]) is int and total > 0:
+            each = _micro_batch_on_each(there, total)
+            yield _Broken(
+                "micro batch per GPU",
+                f"the workers of this verl need {new}: {old} is no longer divided among the GPUs",
+                (old, new),
+                f"set {new} instead of {old}",
+                values={old: LEAVE_OUT if there.override_of(old) else None, new: each},
+                why=f"{each} at a time on each GPU",
             )
         elif all(isinstance(value, int) for value in values):
             yield _Broken(
@@ -357,9 +397,13 @@ def _divisor_up_to(number: int, most: int) -> int:
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:
-    """The divisor nearest to the expected number; of two the larger, which spreads memory wider."""
-    divisors = [size for size in range(1, number + 1) if number % size == 0]
-    return min(divisors, key=lambda size: (abs(size - wanted), -size))
+    return _divisors_by_distance(number, wanted)[0]
+
+
+def _divisors_by_distance(number: int, wanted: int) -> list[int]:
+    """The divisors, the nearest to the expected number first; of two the larger, which spreads memory wider."""
+    divisors = (size for size in range(1, number + 1) if number % size == 0)
+    return sorted(divisors, key=lambda size: (abs(size - wanted), -size))
 
 
 def _nearest_batch(batch: int, samples: int, gpus: int, mini: int) -> int:
@@ -371,6 +415,14 @@ def _nearest_batch(batch: int, samples: int, gpus: int, mini: int) -> int:
 
 def _micro_batch_of_actor(there: Configuration) -> int:
     return int(there.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu") or 1)
+
+
+def _micro_batch_on_each(there: Configuration, total: int) -> int:
+    """The part of a micro batch of all GPUs on each of them, if necessary less, so that the samples of a mini batch are a multiple of it."""
+    ranks = (_product(there, *_GPUS) or 1) // (there.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1)
+    ranks = max(1, int(ranks))
+    mini = _product(there, f"{_ACTOR}.ppo_mini_batch_size", f"{_ROLLOUT}.n") or 0
+    return _divisor_up_to(int(mini) // ranks or 1, max(1, total // ranks))
 
 
 def _product(there: Configuration, *keys: str) -> float | None:

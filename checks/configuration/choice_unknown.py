@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured, place, release
@@ -102,6 +103,7 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
         ),
         Example("the user's own trainer may have more", (*configured(f"{ESTIMATOR}=mine"), VerlRegistries())),
         Example("an estimator with a slip", (*configured(f"{ESTIMATOR}=gpro"), _HAVE), "verl 0.6.1 has no advantage estimator gpro; did you mean grpo?"),
+        Example("an estimator in capitals", (*configured(f"{ESTIMATOR}=GRPO"), _HAVE), "has no advantage estimator GRPO; did you mean grpo?"),
         Example("a rollout of an older verl", (*configured(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
         Example("a mode of an older verl", (*configured(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
         Example("a trainer that verl does not know", (*configured(f"+{TRAINER}=async"), _HAVE), "has no trainer async"),
@@ -148,7 +150,7 @@ def choice_unknown(
             if not isinstance(value, str) or not value or value in known:
                 continue
             names = ", ".join(registry.names)
-            near = next(iter(difflib.get_close_matches(value, registry.names, 1)), "")
+            near = _nearest(value, registry.names)
             yield Finding(
                 f"{release(configuration)} has no {_WHAT[key]} {value}"
                 + (f"; did you mean {near}?" if near else ""),
@@ -167,9 +169,20 @@ def choice_unknown(
             )
 
 
+def _nearest(value: str, names: Sequence[str]) -> str:
+    """The name that differs only in case and punctuation, otherwise the closest, "" if none is close."""
+    plain = {_plain(name): name for name in reversed(names)}
+    near = difflib.get_close_matches(_plain(value), plain, 1)
+    return plain[near[0]] if near else ""
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_ ]", "", name.lower())
+
+
 def _correction(word: OverrideWord, value: str, near: str, default: object) -> Correction | None:
     """The intended name, otherwise verl's default."""
-    if near and difflib.SequenceMatcher(None, value, near).ratio() >= _PLAIN:
+    if near and difflib.SequenceMatcher(None, _plain(value), _plain(near)).ratio() >= _PLAIN:
         return reworded(word, word.text.replace(value, near), f"{near} is the closest name to {value}")
     new = near or (default if isinstance(default, str) and default in word.text else "")
     if new:

@@ -21,6 +21,9 @@ _RESOLVER = re.compile(r"\$\{([A-Za-z_][\w.]*):")
 _RESOLVERS = frozenset({
     "oc.create", "oc.decode", "oc.deprecated", "oc.dict.keys", "oc.dict.values", "oc.env", "oc.select", "hydra", "now", "python_version",
 })  # fmt: skip
+_QUOTES = "\u2018\u2019\u201c\u201d"
+_TYPOGRAPHIC = str.maketrans("\u2010\u2011\u2012\u2013\u2014\u2212" + _QUOTES, "------" + "''" + '""')
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
 
 
@@ -34,6 +37,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
             configured("data.train_files=~/x"),
             "`~` must be quoted in a value",
         ),
+        Example("a dash that an editor put in", configured("data.max_prompt_length=1\u2013"), "must be quoted in a value"),
         Example("two values", configured("trainer.logger=console,wandb"), "[console,wandb]"),
         Example("a list with a space", configured("trainer.logger=[console,", "wandb]"), "a space inside a list"),
         Example("an option", configured("--config=mine"), "Hydra has no option --config"),
@@ -216,9 +220,20 @@ def _healed(word: OverrideWord, following: Sequence[OverrideWord], there: Config
         return healed("CFG103", _joined((word, *pieces)))
     if equals and _open(word):
         return healed("CFG103", reworded(word, f"{word.text}{_missing_brackets(value)}"))
+    if equals and (typed := _as_typed(value)):
+        return healed("CFG103", reworded(word, f"{key}={typed}"))
     if equals and value and not set(value) & set("'\"\\"):
         return healed("CFG103", reworded(word, f'{key}="{value}"'))
     return {}
+
+
+def _as_typed(value: str) -> str:
+    """The value as a keyboard has it, where an editor put other dashes into a number or other quotes around a text; "" without these."""
+    plain = value.translate(_TYPOGRAPHIC)
+    if plain == value or not (_NUMBER.fullmatch(plain) or set(value) & set(_QUOTES)):
+        return ""
+    inner = plain[1:-1] if len(plain) > 2 and plain[0] == plain[-1] and plain[0] in "'\"" else plain
+    return inner if re.fullmatch(r"[\w./-]+", inner) else plain
 
 
 def _one_value(word: OverrideWord, there: Configuration) -> str:
@@ -280,6 +295,8 @@ def _missing_brackets(text: str) -> str:
 
 def _quoted(word: OverrideWord) -> str:
     key, equals, value = word.text.partition("=")
+    if equals and (typed := _as_typed(value)):
+        return f"write {key}={typed}"
     if not equals or "'" in value:
         return "Quote it, or remove it"
     return f"""write '{key}="{value}"', with both kinds of quotes"""

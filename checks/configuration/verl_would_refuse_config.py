@@ -1,9 +1,10 @@
-"""CFG125: verl's validating code raises for the values of the job."""
+"""CFG125: validating code of verl, or of a library to which it passes them, raises for the values of the job."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured, place, release
 from verl_doctor.checks.shared.corrections import healed, settings
@@ -13,6 +14,7 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, F
 
 _SIGNS = re.compile(r"[-_ ]")
 _MODE = "actor_rollout_ref.actor.loss_agg_mode"
+_TOKENS = "actor_rollout_ref.rollout.max_num_batched_tokens"
 _REFUSED = Validation(
     (
         Raised(
@@ -22,6 +24,21 @@ _REFUSED = Validation(
             "self.loss_agg_mode not in valid_loss_agg_modes",
             (_MODE,),
             "validation",
+        ),
+    )
+)
+_SEQUENCES = Validation(
+    (
+        Raised(
+            "ValueError",
+            "max_num_batched_tokens (16) must be greater than or equal to max_num_seqs (256).",
+            "/env/vllm/config/scheduler.py:329",
+            "self.max_num_batched_tokens < self.max_num_seqs",
+            (_TOKENS,),
+            "engine",
+            _TOKENS,
+            "256",
+            library="vllm",
         ),
     )
 )
@@ -37,6 +54,7 @@ _BARE = Validation(
     examples=lambda: [
         Example("verl accepts it", (*configured(), Validation())),
         Example("a value that verl does not have", (*configured(f"+{_MODE}=token_mean"), _REFUSED), "Invalid loss_agg_mode: token_mean"),
+        Example("fewer tokens than sequences", (*configured(f"{_TOKENS}=16"), _SEQUENCES), "vLLM refuses"),
         Example("an assertion without words", (*configured(), _BARE), "the assertion self.style in ['constant'] fails"),
     ],
     since="0.2",
@@ -45,8 +63,8 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
     """verl's validating code raises for the values of the job.
 
     ## Why it matters
-    The same code runs when the job starts: `validate_config`, the classes that verl builds from sections, and
-    the data set. In some releases it runs after Ray is up. The job ends there.
+    The same code runs when the job starts: `validate_config`, the classes that verl builds from sections, the data
+    set, and what vLLM and torch check of the values that verl passes on. In some releases it runs after Ray is up. The job ends there.
 
     ## How to fix
     Follow verl's message. The code was read, not run, and evaluated with the job's values as far as
@@ -57,7 +75,7 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
         shown = [_setting(configuration, key) for key in raised.keys[:6]]
         correction = _correction(configuration, raised)
         yield Finding(
-            f"{release(configuration)} refuses {', '.join(shown) or 'these values'}: {_error_text(raised)}",
+            f"{_whose(raised) if raised.library else release(configuration)} refuses {', '.join(shown) or 'these values'}: {_error_text(raised)}",
             Evidence(
                 found=", ".join(shown) or raised.condition,
                 wanted=f"not {raised.condition}" if raised.text and raised.condition else "",
@@ -75,13 +93,24 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
 
 
 def _correction(there: Configuration, raised: Raised) -> Correction | None:
-    """The nearest value that the same code accepts. A name that differs only in punctuation is what was meant."""
+    """The nearest value that the same code accepts, and the next ones. A name that differs only in punctuation is what was meant."""
     if not raised.nearest_key:
         return None
-    old = there.get(raised.nearest_key)
-    meant = isinstance(old, str) and _SIGNS.sub("", old.lower()) == _SIGNS.sub("", raised.nearest.lower())
-    why = f"{raised.nearest} is the nearest value that verl's own code accepts for {raised.nearest_key}"
-    return settings(there, {raised.nearest_key: raised.nearest}, why, "" if meant else None)
+    nearest = _with_value(there, raised, raised.nearest_key, raised.nearest)
+    others = (_with_value(there, raised, key, value) for key, value in raised.others)
+    return nearest and replace(nearest, others=tuple(filter(None, others)))
+
+
+def _with_value(there: Configuration, raised: Raised, key: str, value: str) -> Correction | None:
+    old = there.get(key)
+    meant = isinstance(old, str) and _SIGNS.sub("", old.lower()) == _SIGNS.sub("", value.lower())
+    why = f"{value} is the nearest value that {_whose(raised)} accepts for {key}"
+    return settings(there, {key: value}, why, "" if meant else None)
+
+
+def _whose(raised: Raised) -> str:
+    """Whose code refuses the values."""
+    return {"": "verl's own code", "vllm": "vLLM"}.get(raised.library, raised.library)
 
 
 def _distinct(raised: Iterable[Raised]) -> Iterable[Raised]:
@@ -94,8 +123,8 @@ def _distinct(raised: Iterable[Raised]) -> Iterable[Raised]:
 
 def _remedy(raised: Raised, correction: Correction | None, key: str) -> str:
     if correction is not None:
-        return f"set {raised.nearest_key}={raised.nearest}, the nearest value that verl accepts"
-    return f"change {key}" if key else "follow verl's message"
+        return f"set {raised.nearest_key}={raised.nearest}, the nearest value that {_whose(raised) if raised.library else 'verl'} accepts"
+    return f"change {key}" if key else "follow the message"
 
 
 def _error_text(raised: Raised) -> str:

@@ -18,6 +18,7 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Sub
 @check(
     "DATA101",
     phase="workers",
+    requires=("CFG103", "CFG104"),
     examples=lambda: [
         Example("the file exists", (files(),)),
         Example("something else is wrong with it", (files("pointer"),)),

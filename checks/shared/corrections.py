@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict
 
 from verl_doctor.checks.shared.configuration import place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
+from verl_doctor.toolkit.collectors.configuration.nearest_accepted import keeps_result
 from verl_doctor.toolkit.rule import Correction, Rewrite
 
 KEEPS_RESULT = "script-word"
 CHANGES_RESULT = "script-word-changed"
 _EDITABLE = frozenset({"applied", "chosen", "no such key", "already there", "not an override", "several values", "nothing to delete"})  # fmt: skip
-# Settings that decide where, and in pieces of what size, the same numbers are computed.
-_SAME_RESULT = re.compile(
-    r"(?:micro_batch_size(?:_per_gpu)?|parallel_size|max_token_len\w*|use_remove_padding|max_num_batched_tokens|max_model_len"
-    r"|enable_chunked_prefill|use_liger|load_format|attn_implementation|n_gpus_per_node|nnodes|num_gpus|num_cpus|object_store_memory"
-    r"|val_kwargs\.do_sample|attention_backend|gpu_memory_utilization|param_offload|optimizer_offload)$"
-)
 
 
 class Healed(TypedDict, total=False):
@@ -33,8 +27,12 @@ def healed(code: str, correction: Correction | None) -> Healed:
     """The fields of a finding of this rule; empty if there is no correction."""
     if correction is None:
         return {}
-    correction = replace(correction, code=code)
-    return {"fix": CHANGES_RESULT if correction.effect else KEEPS_RESULT, "correction": correction}
+    others = tuple(replace(other, code=code, fix=_fix_of(other)) for other in correction.others)
+    return {"fix": _fix_of(correction), "correction": replace(correction, code=code, others=others)}
+
+
+def _fix_of(correction: Correction) -> str:
+    return CHANGES_RESULT if correction.effect else KEEPS_RESULT
 
 
 def reworded(word: OverrideWord, new: str | None, why: str = "", effect: str = "") -> Correction | None:
@@ -59,7 +57,12 @@ def settings(
             if value is LEAVE_OUT or not _has_file(there.overrides) or _is_broken(there, key):
                 return None
             sign = "" if there.has(key) else "+"
-            rewrites.append(Rewrite("", f"{sign}{key}={as_written(value)}"))
+            added = f"{sign}{key}={as_written(value)}"
+            left_out = next((place for place, rewrite in enumerate(rewrites) if rewrite.new is None), None)
+            if left_out is None:
+                rewrites.append(Rewrite("", added))
+            else:  # it stands where the other stood
+                rewrites[left_out] = replace(rewrites[left_out], new=added)
             continue
         head = word.text.partition("=")[0]
         new = None if value is LEAVE_OUT else f"{head}={as_written(value)}"
@@ -79,7 +82,7 @@ def effect_of(there: Configuration, values: Mapping[str, Any]) -> str:
     changed = [
         f"{key} is {_shown(there.default(key) if value is LEAVE_OUT else value)} instead of {_shown(there.get(key))}"
         for key, value in values.items()
-        if not _SAME_RESULT.search(key)
+        if not keeps_result(key)
     ]
     return f"this changes the training: {'; '.join(changed)}" if changed else ""
 

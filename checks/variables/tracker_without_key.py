@@ -25,6 +25,7 @@ def _there(*, installed: bool = True, key: str = "", mode: str = "", offline: st
 @check(
     "ENV118",
     severity="warning",
+    requires=("CFG103", "CFG104"),
     examples=lambda: [
         Example("only the console", (*configured('trainer.logger=["console"]'), _there())),
         Example("a key is set", (*configured(), _there(key="WANDB_API_KEY"))),

@@ -12,14 +12,14 @@ from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
-_BROKEN_OFF = re.compile(r"(?P<line>.*\\)[ \t]+")
+_BROKEN_OFF = re.compile(r"(?P<line>.*\\)[ \t]+(?:#.*)?")
 _SETTING = re.compile(r"\s*[\"']?(?:\+{0,2}|~)[A-Za-z_]\w*(?:[./]\w+)+=")
 _COMMENT = re.compile(r"\s*#")
 
 
 @fix("joined-lines", repairs=("CFG103", "CFG104"), safety="safe")
 def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
-    r"""Join the lines of a command that a space after a \\ or a comment between them has cut in two.
+    r"""Join the lines of a command that a space after a \\ or a comment has cut in two.
 
     Only where the line is meant to continue and a setting follows. The space is removed, and the comment moves above the command.
     """

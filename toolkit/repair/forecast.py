@@ -5,7 +5,8 @@ Other changes cannot be judged in advance. Safe repairs of other files are assum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.repair.plan import Plan, plan_of, plans
 from verl_doctor.toolkit.result import Forecast, Report, status_of
+from verl_doctor.toolkit.rule import Finding
 
 _MOST = 40  # maximum number of edits judged one after the other
 
@@ -46,12 +48,75 @@ def foresee(session: Session, collection: Collection, report: Report) -> Foresee
             judged = _judged(_edited(seen[0], waiting[0]), known)
             if _is_worse(seen[2], judged[2]):
                 break
-            seen = judged
+            seen = *judged[:2], with_best_corrections(*judged)
         presumed = _presumed(*seen, unsafe=unsafe)
         if not forecasts or presumed.verdict != forecasts[0].verdict:
             forecasts.append(Forecast(unsafe=unsafe, verdict=presumed.verdict, left=_errors(presumed)))
-    first = set(plans(session, collection, report))
-    return Foreseen(tuple(forecasts), tuple(plan for plan in later if plan not in first))
+    first = [_edit_of(plan) for plan in plans(session, collection, report)]
+    new: dict[tuple[object, ...], Plan] = {}
+    for plan in later:
+        new.setdefault(_edit_of(plan), plan)
+    return Foreseen(tuple(forecasts), tuple(plan for edit, plan in new.items() if edit not in first))
+
+
+def _edit_of(plan: Plan) -> tuple[object, ...]:
+    """Return what a plan does, wherever its lines stand: other repairs move them."""
+    lines = [
+        (change.path, sign, line, count)
+        for change in plan.changes
+        if isinstance(change, ReplaceFile)
+        for sign, old, new in (("-", change.after, change.before), ("+", change.before, change.after))
+        for line, count in (Counter(new.splitlines()) - Counter(old.splitlines())).items()
+    ]
+    return plan.fix.id, plan.code, frozenset(lines) or plan
+
+
+def with_best_corrections(session: Session, collection: Collection, report: Report) -> Report:
+    """Return the report, where each error has the first of its corrections after which the fewest errors are left.
+
+    Errors without other corrections, and those whose correction does not edit a launch file alone, stay as they are.
+    """
+    if not session.target.files or session.facts_file is not None:
+        return report
+    known: dict[type, Any] = {}
+    results = []
+    for result in report.results:
+        findings = []
+        for finding in result.findings:
+            others = finding.correction.others if finding.correction and finding.severity == "error" else ()
+            if others:
+                known = known or _facts_without_script(session, collection)
+                choices = [finding, *(replace(finding, correction=other, fix=other.fix) for other in others)]
+                finding = _best(choices, result.code, (session, collection, report), known)  # noqa: PLW2901 - the same finding
+            findings.append(finding)
+        results.append(replace(result, findings=tuple(findings)))
+    return replace(report, results=tuple(results))
+
+
+def _best(
+    choices: Sequence[Finding],
+    code: str,
+    seen: tuple[Session, Collection, Report],
+    known: Mapping[type, Any],
+) -> Finding:
+    """Return the first choice after which no new error is left, or the one with the fewest errors after it."""
+    session, collection, before = seen
+    errors = _error_counts(before)
+    left: list[tuple[int, Finding]] = []
+    for choice in choices:
+        fix = session.registry.fix(choice.fix)
+        plan = plan_of(fix, code, choice, collection) if fix else None
+        if plan is None or plan.refusal or not _is_edit(plan, session):
+            continue
+        after = _error_counts(_judged(_edited(session, plan), known)[2])
+        if after[code] < errors[code] and not (after - errors):
+            return choice
+        left.append((after.total(), choice))
+    return min(left, key=lambda pair: pair[0])[1] if left else choices[0]
+
+
+def _error_counts(report: Report) -> Counter[str]:
+    return Counter(result.code for result, finding in report.findings() if finding.severity == "error")
 
 
 def _judged(session: Session, known: Mapping[type, Any]) -> tuple[Session, Collection, Report]:

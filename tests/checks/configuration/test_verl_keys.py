@@ -15,6 +15,7 @@ from verl_doctor.checks.configuration._verl_keys import (
     alike,
     elsewhere,
     history,
+    is_slip,
     renamed,
     renames,
     table,
@@ -76,6 +77,21 @@ def test_a_slip_is_told_from_another_name() -> None:
     )
     assert alike("trainer.node_per_n_gpus", there) == "trainer.n_gpus_per_node"
     assert alike("trainer.something", there) == ""
+
+
+def test_initials_a_part_of_a_name_and_the_key_that_is_not_unset_by_default() -> None:
+    (there,) = configured()
+    tree = {
+        "optim": {"lr": 1e-6, "lr_warmup_steps": -1},
+        "data": {"train_batch_size": 1024, "val_batch_size": None},
+        "trainer": {"project_name": "x", "nnodes": 1},
+    }
+    there = replace(there, before=tree)
+    assert alike("optim.learning_rate", there) == "optim.lr"
+    assert alike("data.batch_size", there) == "data.train_batch_size"
+    assert alike("trainer.project", there) == "trainer.project_name"
+    assert is_slip("optim.learning_rate", "optim.lr")
+    assert not is_slip("data.batch_size", "data.train_batch_size")
 
 
 @pytest.mark.parametrize(

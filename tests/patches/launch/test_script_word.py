@@ -152,6 +152,10 @@ def test_a_word_that_stands_nowhere_as_itself_is_left_to_its_author(tmp_path: Pa
     [
         ("train a.b=1 \\ \n  c.d=2\n", "# train a.b=1 \\  {mark}\ntrain a.b=1 \\\n  c.d=2\n"),
         (
+            "train \\\n  a.b=1 \\  # short\n  e.f=3\n",
+            "# a.b=1 \\  # short  {mark}\ntrain \\\n  a.b=1 \\\n  e.f=3\n",
+        ),
+        (
             "train \\\n  a.b=1 \\\n  # c.d=2 \\\n  e.f=3\n",
             "  # c.d=2 \\  {mark}\ntrain \\\n  a.b=1 \\\n  e.f=3\n",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from verl_doctor.patches.launch.script_word import script_word
@@ -42,6 +43,25 @@ def first_is_bad(launch: Launch) -> Iterator[Finding]:
             yield Finding("one is bad", Evidence("bad"), fix="script-word", correction=found)
 
 
+@check("CFG904")
+def first_has_two_corrections(launch: Launch) -> Iterator[Finding]:
+    """The first word is to be another one, and the second rule refuses the nearest."""
+    for word in words(launch):
+        if word.text == "a.one=wrong":
+            second = replace(correction("CFG904", word, "a.one=fine", "other"), fix="script-word-changed")
+            first = replace(correction("CFG904", word, "a.two=hopeless"), others=(second,))
+            yield Finding("one is wrong", Evidence("wrong"), fix="script-word", correction=first)
+
+
+@check("CFG905")
+def second_is_odd(launch: Launch) -> Iterator[Finding]:
+    """The second word is odd, whatever the first is."""
+    for word in words(launch):
+        if word.text == "a.two=odd":
+            found = correction("CFG905", word, "a.two=even", "this changes the training")
+            yield Finding("two is odd", Evidence("odd"), fix="script-word-changed", correction=found)
+
+
 @check("CFG902", requires={"CFG901"})
 def second_is_bad(launch: Launch) -> Iterator[Finding]:
     """The second word is bad; nobody looks at it while the first is."""
@@ -62,23 +82,28 @@ def both_are_good(launch: Launch) -> Iterator[Finding]:
         yield Finding("two is too good", Evidence("good"), severity="warning")
 
 
-def shown(folder: Path, one: str, two: str) -> Report:
-    """The plan for a script, after which it is as it was."""
+def session_of(folder: Path, one: str, two: str) -> Session:
+    """What examines a script with these words."""
     path = folder / "run.sh"
     path.write_text(SCRIPT.format(one=one, two=two))
-    before = path.stat()
     registry = Registry(
-        (first_is_bad, second_is_bad, both_are_good),
+        (first_is_bad, first_has_two_corrections, second_is_odd, second_is_bad, both_are_good),
         (script_word, script_word_changed),
         (launch, source_files),
         (),
         PluginProblems(()),
     )
     target = Target(folder / "bin" / "python", "--python", files=(path,))
-    run = Session(Machine(environ={}, cwd=folder), target, Config(), registry, Selection())
+    return Session(Machine(environ={}, cwd=folder), target, Config(), registry, Selection())
+
+
+def shown(folder: Path, one: str, two: str) -> Report:
+    """The plan for a script, after which it is as it was."""
+    run = session_of(folder, one, two)
+    before = (folder / "run.sh").stat()
     look = run.look()
     report = repair.show(run, look, run.check(look))
-    assert path.stat() == before
+    assert (folder / "run.sh").stat() == before
     return report
 
 
@@ -105,3 +130,26 @@ def test_what_no_repair_heals_stays_with_the_line_to_edit(tmp_path: Path) -> Non
     assert report.forecasts == (Forecast(unsafe=False, verdict="failures", left=("CFG902",)),)
     said = "\n".join(line.plain for line in render(shown(tmp_path, "good", "hopeless")))
     assert f"CFG902 {tmp_path}/run.sh:3: Write another" in said
+
+
+def test_a_correction_that_another_rule_refuses_gives_way_to_the_next(tmp_path: Path) -> None:
+    (planned,) = shown(tmp_path, "wrong", "good").repairs or ()
+    assert (planned.fix, planned.safety) == ("script-word-changed", "unsafe")
+    assert "+  a.one=fine" in planned.diff
+    assert "hopeless" not in planned.diff
+
+
+def test_the_same_correction_is_applied(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    run = session_of(tmp_path, "wrong", "good")
+    look = run.look()
+    report = repair.carry_out(run, look, run.check(look), unsafe=True)
+    assert [(one.fix, one.outcome) for one in report.repairs or ()] == [("script-word-changed", "repaired")]
+    assert "  a.one=fine" in (tmp_path / "run.sh").read_text()
+    assert report.verdict == "warnings"
+
+
+def test_a_repair_whose_lines_another_moves_is_listed_once(tmp_path: Path) -> None:
+    """Each repair adds a comment above the command, so the plan after it has the same edit in another file."""
+    report = shown(tmp_path, "bad", "odd")
+    assert [one.code for one in report.repairs or ()] == ["CFG901", "CFG905"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ _FILES = (
     "workers/rollout/vllm_rollout/vllm_rollout_spmd.py",
     "workers/rollout/vllm_rollout/vllm_async_server.py",
 )
+_OLD_WORKERS = "workers/fsdp_workers.py"  # they divide a micro batch of all GPUs by their number
 _ROLLOUT_CONFIG = "workers/config/rollout.py"
 _CHANGEABLE = re.compile(rb"class RolloutConfig\b.*?_mutable_fields = \{(.*?)\}", re.DOTALL)
 _TOKENS = b'"max_num_batched_tokens"'
@@ -37,6 +39,12 @@ _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
     "mini batch per GPU": re.compile(rb"should be larger than 0 after"),
     "mini batch of micro batches": re.compile(rb"normalized ppo_mini_batch_size"),
     "rollout groups": re.compile(rb"is not divisible by infer_"),
+    "micro batch per GPU": re.compile(
+        rb"assert self\.config\.actor\.ppo_micro_batch_size_per_gpu is not None"
+    ),
+    "same kind of batches": re.compile(
+        rb"assert self\.config\.actor\.use_dynamic_bsz == self\.config\.rollout\.log_prob_use_dynamic_bsz"
+    ),
     "remove padding": re.compile(rb"you must enable `use_remove_padding`"),
     "temperature": re.compile(rb"validation gen temperature should be greater than 0"),
     "row in a batch": re.compile(rb"max_token_len must be greater than the sequence length"),
@@ -77,6 +85,9 @@ def demands(trees: VerlTrees) -> Demands:
                 found[demand] = f"{path}:{_line(source, match.start())}"
     if not _is_frozen(Path(trees.imported.folder, _ROLLOUT_CONFIG)):
         found.pop("batched tokens", None)
+    if os.path.exists(Path(trees.imported.folder, _OLD_WORKERS)):
+        for demand in ("micro batch per GPU", "same kind of batches"):
+            found.pop(demand, None)
     return Demands(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,21 +19,61 @@ Judge = Callable[[Configuration], Raised | None]
 """Returns what is raised for a configuration."""
 
 _MOST = 60  # configurations that are tried
+_MOST_AFTER = 20  # when a value is found already
+_OTHERS = 2  # further values
+_MOST_OF_A_KEY = 2  # values of the same key
+_SAME_RESULT = re.compile(
+    r"(?:micro_batch_size(?:_per_gpu)?|parallel_size|max_token_len\w*|use_remove_padding|use_dynamic_bsz|max_num_batched_tokens|max_num_seqs|max_model_len"
+    r"|enable_chunked_prefill|use_liger|load_format|attn_implementation|n_gpus_per_node|nnodes|num_gpus|num_cpus|object_store_memory"
+    r"|val_kwargs\.do_sample|attention_backend|gpu_memory_utilization|param_offload|optimizer_offload)$"
+)
+_MACHINE = ("n_gpus_per_node", "nnodes")  # what there is, not what is to be chosen
+_SHARES = ("_p", "_ratio", "_utilization", "_fraction")
 _NUMBER = re.compile(r"(?<![\w.])[1-9]\d{0,8}(?![\w.])")
 _NAME = re.compile(r"[A-Za-z][\w-]{0,40}")
 
 
-def with_nearest(raised: Raised, there: Configuration, judge: Judge) -> Raised:
-    """Add the first other value of one of the error's keys for which the code raises nothing."""
-    trials = _trials(raised, there)
-    for _, (key, value) in zip(range(_MOST), trials, strict=False):
-        if judge(_with(there, key, value)) is None:
-            return replace(raised, nearest_key=key, nearest=_text(value))
-    return raised
+def with_nearest(
+    raised: Raised,
+    there: Configuration,
+    judge: Judge,
+    holds: Callable[[Configuration], bool] = lambda _: True,
+) -> Raised:
+    """Add the first values of the error's keys for which the code raises nothing, and all of what `holds` judges holds too.
+
+    Where nothing satisfies both, the first that the code itself accepts is added: the next refusal is then judged in turn.
+    """
+    first: tuple[str, str] | None = None
+    found: list[tuple[str, str]] = []
+    per_key: Counter[str] = Counter()
+    tried = 0
+    for key, value in _trials(raised, there):
+        if per_key[key] >= _MOST_OF_A_KEY:
+            continue
+        if len(found) > _OTHERS or tried >= (_MOST_AFTER if found else _MOST):
+            break
+        tried += 1
+        changed = _with(there, key, value)
+        if judge(changed) is not None:
+            continue
+        pair = key, _text(value)
+        first = first or pair
+        if holds(changed):
+            found.append(pair)
+            per_key[key] += 1
+    if first is None:
+        return raised
+    key, value = found[0] if found else first
+    return replace(raised, nearest_key=key, nearest=value, others=tuple(found[1:]))
+
+
+def keeps_result(key: str) -> bool:
+    """Whether a setting only decides where, and in pieces of what size, the same numbers are computed."""
+    return _SAME_RESULT.search(key) is not None
 
 
 def _trials(raised: Raised, there: Configuration) -> Iterator[tuple[str, Any]]:
-    """Candidates key by key: those that the job sets first, numbers and switches before names.
+    """Candidates key by key: those that the job sets first, numbers and switches before names, and what keeps the result before the rest.
 
     A name that the code itself contains is not misspelt: the numbers and switches of the conditions around come before it.
     """
@@ -46,14 +87,22 @@ def _trials(raised: Raised, there: Configuration) -> Iterator[tuple[str, Any]]:
         yield from ((key, value) for value in _values(key, there, numbers, names))
 
 
-def _rank(key: str, there: Configuration) -> tuple[bool, bool, bool]:
+def _rank(key: str, there: Configuration) -> tuple[bool, ...]:
     unset = there.get(key) is None and key.endswith("_per_gpu")
-    return there.override_of(key) is None and not unset, isinstance(there.get(key), str), not unset
+    return (
+        key.endswith(_MACHINE),
+        there.override_of(key) is None and not unset,
+        isinstance(there.get(key), str),
+        not keeps_result(key),
+        not unset,
+    )
 
 
 def _values(key: str, there: Configuration, numbers: Sequence[int], names: Sequence[str]) -> Iterator[Any]:
     """Other values for a key, the nearest first."""
     value, default = there.get(key), there.default(key)
+    if type(default) is int and key.endswith(_SHARES):  # YAML's 1
+        default = float(default)
     if type(value) in (int, float) and (share := share_of_percent(value, default)) is not None:
         yield share
     if isinstance(value, bool):

@@ -8,15 +8,17 @@ from __future__ import annotations
 import ast
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
+from verl_doctor.toolkit.collectors.configuration.engine_server import SERVER, handed_arguments
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
-from verl_doctor.toolkit.collectors.configuration.nearest_accepted import with_nearest
+from verl_doctor.toolkit.collectors.configuration.nearest_accepted import Judge, with_nearest
 from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
@@ -49,6 +51,8 @@ _TRAINERS = ("Trainer", "Rollouter")
 _OLD_TRAINER = "verl.trainer.ppo.ray_trainer.RayPPOTrainer"
 _SAMPLING = "vllm.sampling_params.SamplingParams"
 _SAMPLED = ("temperature", "top_p", "top_k")
+_SCHEDULER = "vllm.config.scheduler.SchedulerConfig"
+_SCHEDULED = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
 _ENGINE = "verl.workers.engine.fsdp.transformer_impl.FSDPEngine"
 _STRATEGIES = ("fsdp", "fsdp2")
 _ENGINE_METHODS: tuple[tuple[str, Phase], ...] = (
@@ -111,12 +115,32 @@ def read_validation(
     tree = parse(source, program) if isinstance(source, bytes) else None
     if module is None or not isinstance(tree, ast.Module):
         return Validation()
-    found: list[Raised] = []
-    nearest: dict[Raised, Raised] = {}
+    refusals: dict[Raised, Judge] = {}
     modules: dict[str, tuple[Path, ast.Module] | None] = {}
     before = list(_steps(tree, module, there))
+    later = partial(_later, tree, module, verl)
     removed = frozenset(word.key for word in there.overrides if word.sign == "~" and word.fate == "applied")
-    for place, (step, phase) in enumerate([*before, *_later(tree, module, verl, there)]):
+
+    def followed(
+        changed: Configuration, step: Callable[[Follower], object], phase: Phase, *, needed: bool
+    ) -> Raised | None:
+        world = _world(changed, processes)
+        calls = dict.fromkeys(_WORLD, world) if world else {}
+        follower = Follower(
+            sources, changed.get, loops=not needed, modules=modules, calls=calls, removed=removed
+        )
+        return _raised(follower, step, phase, needed=needed)
+
+    def places(changed: Configuration) -> frozenset[str]:
+        """Every place that refuses a configuration."""
+        steps = [
+            *((step, phase, True) for step, phase in _steps(tree, module, changed)),
+            *((step, phase, False) for step, phase in later(changed)),
+        ]
+        every = (followed(changed, step, phase, needed=needed) for step, phase, needed in steps)
+        return frozenset(raised.read_from for raised in every if raised is not None)
+
+    for place, (step, phase) in enumerate([*before, *later(there)]):
 
         def judge(
             changed: Configuration,
@@ -124,18 +148,25 @@ def read_validation(
             phase: Phase = phase,
             needed: bool = place < len(before),
         ) -> Raised | None:
-            world = _world(changed, processes)
-            calls = dict.fromkeys(_WORLD, world) if world else {}
-            follower = Follower(
-                sources, changed.get, loops=not needed, modules=modules, calls=calls, removed=removed
-            )
-            return _raised(follower, step, phase, needed=needed)
+            return followed(changed, step, phase, needed=needed)
 
         raised = judge(there)
-        if raised is not None and raised not in found:
-            found.append(raised)
-            nearest[raised] = with_nearest(raised, there, judge)
-    return Validation(tuple(nearest[raised] for raised in found))
+        if raised is not None:
+            raised = replace(raised, library=_library(raised, sources[1:]))
+        if raised is not None and raised not in refusals:
+            refusals[raised] = judge
+    before_change = frozenset(raised.read_from for raised in refusals)
+    nearest = {
+        raised: with_nearest(raised, there, judge, lambda changed: places(changed) <= before_change)
+        for raised, judge in refusals.items()
+    }
+    return Validation(tuple(nearest.values()))
+
+
+def _library(raised: Raised, others: Iterable[SourceTree]) -> str:
+    """The package that raises it, "" for verl."""
+    path = Path(raised.read_from.rpartition(":")[0])
+    return next((tree.name for tree in others if path.is_relative_to(tree.folder)), "")
 
 
 def _raised(
@@ -214,6 +245,8 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
         yield (lambda follower: _sampling(follower, _ROLLOUT)), "first batch"
         if _validates(there):
             yield (lambda follower: _sampling(follower, f"{_ROLLOUT}.val_kwargs")), "first validation"
+        if any(word.key.endswith(_SCHEDULED) for word in there.overrides):
+            yield (lambda follower: _scheduler(follower, verl)), "engine"
 
 
 def _world(there: Configuration, processes: JobProcesses | Unknown) -> int:
@@ -364,6 +397,27 @@ def _sampling(follower: Follower, section: str) -> None:
     values = {name: follower.value_at(f"{section}.{name}") for name in _SAMPLED}
     known = {name: value for name, value in values.items() if isinstance(value, (int, float))}
     follower.checked(owner, known, {name: f"{section}.{name}" for name in known}, "_verify_args")
+
+
+def _scheduler(follower: Follower, verl: SourceTree) -> None:
+    """Follow vLLM's comparison of the numbers that its scheduler gets, from the settings that verl's server passes on.
+
+    Without chunked prefill verl raises the number of tokens itself, or fails to; that is not followed here.
+    """
+    owner = follower.named(_SCHEDULER)
+    if not isinstance(owner, ClassNode) or follower.value_at(f"{_ROLLOUT}.enable_chunked_prefill") is False:
+        return
+    keys = {name: f"{_ROLLOUT}.{key}" for name, key in handed_arguments(verl.folder / SERVER)}
+    more = follower.value_at(f"{_ROLLOUT}.engine_kwargs.vllm")
+    if isinstance(more, Section):
+        keys |= {name: f"{more.key}.{name}" for name in follower.names_in(more)}
+    keys = {name: key for name, key in keys.items() if name in _SCHEDULED}
+    values = {name: follower.value_at(key) for name, key in keys.items()}
+    known = {name: value for name, value in values.items() if type(value) is int}
+    length = {"max_model_len": known.pop("max_model_len", UNCLEAR)}
+    fields = {**length, **known, "chunked_prefill_enabled": True}
+    for method in ("verify_max_model_len", "_verify_args"):
+        follower.checked(owner, fields, {name: keys[name] for name in known}, method, length)
 
 
 def _optimizer(follower: Follower, section: str) -> None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from verl_doctor.toolkit.collectors.configuration.engine_server import SERVER, handed_arguments
 from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import dotted, parse, read
 
 _FILES = ("config/cache.py", "config/scheduler.py", "config/model.py", "config/parallel.py", "config/load.py", "config/__init__.py", "config.py")  # fmt: skip
 _RENAMED = {
@@ -19,7 +20,6 @@ _RENAMED = {
     ("CacheConfig", "cache_dtype"): "kv_cache_dtype",
 }
 _CLASSES = frozenset({"CacheConfig", "SchedulerConfig", "ModelConfig", "ParallelConfig", "LoadConfig"})
-_SERVER = "workers/rollout/vllm_rollout/vllm_async_server.py"
 _BOUNDS = ("gt", "ge", "lt", "le")
 
 
@@ -60,31 +60,19 @@ class EngineLimits:
 @collector(timeout=10, kept=True)
 def engine_limits(vllm: VllmTree, trees: VerlTrees) -> EngineLimits | Unknown:
     """Read the classes of vLLM's configuration, and the table in verl's server."""
-    folder, server = Path(vllm.tree.folder), Path(trees.imported.folder, _SERVER)
+    folder, server = Path(vllm.tree.folder), Path(trees.imported.folder, SERVER)
     files = [folder / name for name in _FILES]
     read_them = partial(_read, vllm.tree.version, files, server)
     return remembered(EngineLimits, vllm.tree.version, [*files, server], read_them)
 
 
 def _read(version: str, files: list[Path], server: Path) -> EngineLimits:
-    handed = dict(_handed(server))
+    handed = dict(handed_arguments(server))
     found: dict[str, EngineLimit] = {}
     for path in files:
         for limit in _limits(path):
             found.setdefault(limit.argument, limit)
     return EngineLimits(version, tuple(found.values()), handed)
-
-
-def _handed(server: Path) -> Iterator[tuple[str, str]]:
-    """Yield the entries `"name": self.config.name` of the table that verl's server builds."""
-    tree = _parsed(server)
-    for node in walk(tree) if tree else ():
-        if not isinstance(node, ast.Dict) or not any(isinstance(key, ast.Constant) and key.value == "gpu_memory_utilization" for key in node.keys):  # fmt: skip
-            continue
-        for key, value in zip(node.keys, node.values, strict=True):
-            name = dotted(value)
-            if isinstance(key, ast.Constant) and name.startswith("self.config."):
-                yield str(key.value), name.removeprefix("self.config.")
 
 
 def _limits(path: Path) -> Iterator[EngineLimit]:

@@ -42,6 +42,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         all,
     )
 }
+_TRANSPARENT = frozenset({"auto_await", "model_validator"})
+"""Decorators below which a method does what its body says."""
 _METHODS = frozenset(
     {"lower", "upper", "strip", "startswith", "endswith", "split", "items", "keys", "values"}
 )
@@ -267,16 +269,21 @@ class Follower:
     def method_of(self, made: Made, name: str, named: Mapping[str, Any]) -> None:
         """Follow a method of an object. Raises RefusedError."""
         method = self._method(made.owner, name)
-        if method is not None and {dotted(mark) for mark in method.node.decorator_list} <= {"auto_await"}:
+        if method is not None and {_decorator(mark) for mark in method.node.decorator_list} <= _TRANSPARENT:
             awaited = isinstance(method.node, ast.AsyncFunctionDef)
             function = FunctionNode(method.node, method.module, made, method.owner)
             self.call(function, (), named, awaited=awaited)
 
     def checked(
-        self, owner: ClassNode, given: Mapping[str, Any], keys: Mapping[str, str], method: str
+        self,
+        owner: ClassNode,
+        given: Mapping[str, Any],
+        keys: Mapping[str, str],
+        method: str,
+        named: Mapping[str, Any] | None = None,
     ) -> None:
-        """Follow a method of an object with these fields, and the defaults of its class. Raises RefusedError."""
-        self.method_of(Made(owner, {**self._defaults(owner), **given}, dict(keys)), method, {})
+        """Follow a method, with its arguments in `named`, of an object with these fields and its class's defaults. Raises RefusedError."""
+        self.method_of(Made(owner, {**self._defaults(owner), **given}, dict(keys)), method, named or {})
 
     def names_in(self, section: Section) -> tuple[str, ...]:
         """Return the names in a part of the configuration."""
@@ -990,6 +997,10 @@ class Follower:
             if name in ("int", "float"):
                 self._impossible(type(error).__name__, str(error), node, frame)
             return UNCLEAR
+
+
+def _decorator(mark: ast.expr) -> str:
+    return dotted(mark.func if isinstance(mark, ast.Call) else mark)
 
 
 def _is_plain(value: Any) -> bool:

@@ -12,7 +12,17 @@ from verl_doctor.toolkit.collectors.configuration.nearest_accepted import with_n
 from verl_doctor.toolkit.collectors.configuration.validation import Raised
 from verl_doctor.toolkit.collectors.launch.launch import Word
 
-TREE = {"a": {"mode": "mean", "rank": 8, "mini": 4, "micro_size_per_gpu": None, "padded": True, "top": 1.0}}
+TREE = {
+    "a": {
+        "mode": "mean",
+        "rank": 8,
+        "mini": 4,
+        "micro_size_per_gpu": None,
+        "padded": True,
+        "top": 1.0,
+        "top_p": 1,
+    }
+}
 SOURCE = """\
 def check(self):
     modes = ["token-mean", "seq-mean"]
@@ -45,6 +55,7 @@ def nearest(
         ("a.rank=0", ("a.rank", "a.mini"), lambda c: c.get("a.rank") >= c.get("a.mini"), "", ("a.rank", "4")),
         ("a.top=1.5", ("a.top",), lambda c: 0 < c.get("a.top") <= 1, "must be in (0, 1], got 1.5", ("a.top", "1.0")),
         ("a.top=95", ("a.top",), lambda c: 0 < c.get("a.top") <= 1, "must be in (0, 1], got 95", ("a.top", "0.95")),
+        ("a.top_p=95", ("a.top_p",), lambda c: 0 < c.get("a.top_p") <= 1, "must be in (0, 1], got 95", ("a.top_p", "0.95")),
         ("a.rank=4", ("a.rank",), lambda c: False, "", ("", "")),
     ],
 )  # fmt: skip

@@ -1,0 +1,158 @@
+"""What verl's validation, and vLLM's of the values that verl passes on, raise for a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, with_overrides
+from verl_doctor.toolkit.collectors.configuration.demands import demands
+from verl_doctor.toolkit.collectors.configuration.validation import Validation
+from verl_doctor.toolkit.collectors.configuration.validation_reader import read_validation
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees, VllmTree
+from verl_doctor.toolkit.collectors.launch.launch import Word
+from verl_doctor.toolkit.facts import Absent
+
+ROLLOUT = "actor_rollout_ref.rollout"
+TREE = {
+    "data": {"train_batch_size": 12},
+    "actor_rollout_ref": {
+        "actor": {"ppo_mini_batch_size": 4, "micro_batch_size": 2},
+        "rollout": {
+            "name": "vllm", "n": 1, "max_num_seqs": 256, "max_num_batched_tokens": 8192, "max_model_len": None,
+            "enable_chunked_prefill": True, "engine_kwargs": {"vllm": {}},
+        },
+    },
+}  # fmt: skip
+PROGRAM = """\
+from verl.utils.config import validate_config
+
+def main(config):
+    validate_config(config=config)
+"""
+CONFIG = """\
+def validate_config(config):
+    actor = config.actor_rollout_ref.actor
+    assert actor.ppo_mini_batch_size % actor.micro_batch_size == 0
+    if config.data.train_batch_size % actor.ppo_mini_batch_size != 0:
+        raise ValueError(f"{config.data.train_batch_size} is no multiple of {actor.ppo_mini_batch_size}")
+"""
+SERVER = """\
+class Server:
+    async def launch(self):
+        args = {
+            "gpu_memory_utilization": self.config.gpu_memory_utilization,
+            "max_num_seqs": self.config.max_num_seqs,
+            "max_num_batched_tokens": self.config.max_num_batched_tokens,
+            "max_model_len": self.config.max_model_len,
+        }
+"""
+NEW_SCHEDULER = """\
+class SchedulerConfig:
+    max_num_batched_tokens: int = Field(default=2048, ge=1)
+    max_num_seqs: int = Field(default=128, ge=1)
+    enable_chunked_prefill: bool = True
+
+    def verify_max_model_len(self, max_model_len):
+        if self.max_num_batched_tokens < max_model_len and not self.enable_chunked_prefill:
+            raise ValueError("smaller than max_model_len")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError(f"{self.max_num_batched_tokens} must be at least {self.max_num_seqs}")
+        return self
+"""
+OLD_SCHEDULER = """\
+class SchedulerConfig:
+    max_num_batched_tokens: SkipValidation[int] = None
+    max_num_seqs: SkipValidation[int] = None
+    max_model_len: SkipValidation[int] = None
+    chunked_prefill_enabled: SkipValidation[bool] = None
+
+    @model_validator(mode="after")
+    def _verify_args(self):
+        if self.max_num_batched_tokens < self.max_model_len and not self.chunked_prefill_enabled:
+            raise ValueError("smaller than max_model_len")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError(f"{self.max_num_batched_tokens} must be at least {self.max_num_seqs}")
+        return self
+"""
+
+
+def trees(folder: Path, scheduler: str) -> tuple[VerlTrees, VllmTree]:
+    files = {
+        "verl/__init__.py": "",
+        "verl/trainer/__init__.py": "",
+        "verl/trainer/main_ppo.py": PROGRAM,
+        "verl/utils/__init__.py": "",
+        "verl/utils/config.py": CONFIG,
+        "verl/workers/rollout/vllm_rollout/vllm_async_server.py": SERVER,
+        "vllm/__init__.py": "",
+        "vllm/config/__init__.py": "",
+        "vllm/config/scheduler.py": scheduler,
+    }
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    verl = Tree(str(folder / "verl"), "verl", "0.9.1", "site-packages")
+    return VerlTrees(verl, "it is the only one"), VllmTree(
+        Tree(str(folder / "vllm"), "vllm", "0.31.0", "site-packages")
+    )
+
+
+def raised(folder: Path, *words: str, scheduler: str = NEW_SCHEDULER) -> Validation:
+    verl, vllm = trees(folder, scheduler)
+    program = str(folder / "verl/trainer/main_ppo.py")
+    there = with_overrides(
+        Configuration(program, "/c", "ppo_trainer", before=TREE), [Word(word, "run.sh", 1) for word in words]
+    )
+    return read_validation(there, verl, vllm, Absent("not looked at"), Absent("not looked at"))
+
+
+@pytest.mark.parametrize("scheduler", [NEW_SCHEDULER, OLD_SCHEDULER])
+def test_the_scheduler_compares_what_verl_passes_on(tmp_path: Path, scheduler: str) -> None:
+    (found,) = raised(
+        tmp_path, f"{ROLLOUT}.max_num_batched_tokens=16", f"{ROLLOUT}.max_model_len=512", scheduler=scheduler
+    ).raised
+    assert (found.text, found.phase, found.library) == ("16 must be at least 256", "engine", "vllm")
+    assert (found.nearest_key, found.nearest) == (f"{ROLLOUT}.max_num_batched_tokens", "256")
+
+
+def test_an_argument_of_the_engine_itself_comes_after_the_setting(tmp_path: Path) -> None:
+    word = f"+{ROLLOUT}.engine_kwargs.vllm.max_num_seqs=16384"
+    (found,) = raised(tmp_path, word).raised
+    assert found.text == "8192 must be at least 16384"
+    assert not raised(tmp_path, f"{ROLLOUT}.max_num_seqs=16384", word.replace("16384", "64")).raised
+
+
+@pytest.mark.parametrize(
+    "word", ["max_num_batched_tokens=256", "max_num_seqs=8192", "enable_chunked_prefill=False"]
+)
+def test_the_scheduler_accepts_the_rest(tmp_path: Path, word: str) -> None:
+    assert not raised(tmp_path, f"{ROLLOUT}.{word}").raised
+
+
+def test_the_nearest_value_is_one_that_all_of_the_code_accepts(tmp_path: Path) -> None:
+    """Six is the nearest mini batch that divides the batch of 12, but no multiple of the micro batches of four."""
+    actor = "actor_rollout_ref.actor"
+    (found,) = raised(tmp_path, f"{actor}.ppo_mini_batch_size=8", f"{actor}.micro_batch_size=4").raised
+    assert found.text == "12 is no multiple of 8"
+    assert (found.nearest_key, found.nearest) == (f"{actor}.ppo_mini_batch_size", "4")
+
+
+def test_what_keeps_the_result_changes_before_the_rest(tmp_path: Path) -> None:
+    actor = "actor_rollout_ref.actor"
+    (found,) = raised(tmp_path, f"{actor}.ppo_mini_batch_size=4", f"{actor}.micro_batch_size=3").raised
+    assert (found.nearest_key, found.nearest) == (f"{actor}.micro_batch_size", "2")
+    assert f"{actor}.ppo_mini_batch_size" in {key for key, _ in found.others}
+
+
+def test_the_old_workers_still_divide_a_micro_batch_of_all_gpus(tmp_path: Path) -> None:
+    verl, _ = trees(tmp_path, NEW_SCHEDULER)
+    workers = tmp_path / "verl/workers"
+    (workers / "engine_workers.py").write_text(
+        "        assert self.config.actor.ppo_micro_batch_size_per_gpu is not None\n"
+    )
+    assert demands.collect(verl).place("micro batch per GPU")
+    (workers / "fsdp_workers.py").write_text("")
+    assert not demands.collect(verl).place("micro batch per GPU")
