@@ -39,6 +39,8 @@ segment = shared_memory.SharedMemory(create=True, size=5_000)
 resource_tracker.unregister(segment._name, "shared_memory")
 time.sleep(1.2)  # longer than between two looks
 print(os.getpid(), segment.name, *pids, flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.05)
 if sys.argv[1] == "error":
     raise RuntimeError("as planned")
 if sys.argv[1] != "normal":
@@ -81,12 +83,12 @@ def terminal() -> Iterator[tuple[int, int]]:
 def test_what_is_left_of_a_job_that_ends_so(ending, folder, terminal):
     end, code, by = ENDINGS[ending]
     (folder / "job.py").write_text(_JOB)
-    words = [ray_head.environment() / "bin" / "python", folder / "job.py", ending]
     rays = {"RAY_TMPDIR": str(folder), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
     stranger = subprocess.Popen(
         [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
     )
-    others = Path(f"/tmp/verl_spill_{stranger.pid}")
+    others = Path(f"/tmp/verl_spill_{stranger.pid}")  # the job ends when it is there
+    words = [ray_head.environment() / "bin" / "python", folder / "job.py", ending, others]
     with job_started(folder, words, terminal[1], **rays) as run:
         driver, segment, *actors = run.ready
         try:

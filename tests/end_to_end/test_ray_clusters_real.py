@@ -137,7 +137,8 @@ def test_what_a_cluster_is_made_of(busy: tuple[head.Head, Driver]) -> None:
     assert (named.state, named.class_name, named.namespace, named.job) == ("ALIVE", "Worker", "mine", one.job)
     assert (named.node, named.needs, named.detached) == (node.node, {"CPU": 1.0}, False)
     assert psutil.Process(named.pid).name().startswith("ray::")
-    assert abs(named.started - time.time()) < 600
+    began = psutil.Process(one.process.pid).create_time()
+    assert began - 1 < named.started < time.time() + 1
     assert left.detached
     assert (wide.state, wide.pid, wide.node) == ("PENDING_CREATION", 0, "")
     placed, queue = sorted(found.groups, key=lambda group: group.name)
@@ -250,11 +251,10 @@ def test_a_node_that_was_killed(python: Path, tmp_path: Path) -> None:
             "--disable-usage-stats",
             *head.ALONE,
         ]
-        subprocess.run(start, env=environ, check=True, capture_output=True, timeout=300)
+        done = subprocess.run(start, env=environ, check=False, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
         assert len(read(at.address, python).alive) == 2
-        (second,) = [
-            one.pid for one in head.below(at.folder) if one.name() == "raylet" and one.pid != at.raylet
-        ]
+        (second,) = [one.pid for one in head.raylets(at.folder) if one.pid != at.raylet]
         os.kill(second, signal.SIGKILL)
         for _ in range(60):
             found = read(at.address, python)
@@ -290,10 +290,7 @@ def test_a_token_that_is_not_shown(python: Path, tmp_path: Path) -> None:
 
 def test_a_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> None:
     with head.head(python, "", "--num-cpus=1") as at:
-        for one in (ended := [*head.below(at.folder)]):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
-        psutil.wait_procs(ended, timeout=60)
+        head.kill_all((), at.folder)
         found = said(at, tmp_path)
         assert (
             f"names {at.address}, but no Ray answers there: ray.init() would wait for it forever"

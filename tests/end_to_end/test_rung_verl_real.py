@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,15 @@ def rung(folder: Path, *words: str) -> dict[str, Any]:
 
 
 def still_there(folder: Path) -> list[str]:
-    """The processes that the doctor in this folder, or what it started, has left."""
+    """The processes that the doctor in this folder, or what it started, has left: what is killed takes a moment to go."""
+    deadline = time.monotonic() + 60
+    while (found := running(folder)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def running(folder: Path) -> list[str]:
+    """The processes with the mark of this folder."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

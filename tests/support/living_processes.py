@@ -530,7 +530,7 @@ def _stopped(_: Stage) -> None:
 
 
 def _trace(stage: Stage) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, ValueError):
             pid = int((stage.folder / f"traced-{stage.number}").read_text())
@@ -548,7 +548,7 @@ def _number(stage: Stage) -> tuple[list[int], list[int]]:
 @kind("a debugger has it", before=_number, partner=_trace)
 def _traced(stage: Stage) -> None:
     (stage.folder / f"traced-{stage.number}").write_text(str(os.getpid()))
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while "TracerPid:\t0" in Path("/proc/self/status").read_text() and time.monotonic() < deadline:
         time.sleep(0.01)
 

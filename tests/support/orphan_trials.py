@@ -282,7 +282,7 @@ def _reuse(world: World, found: Collection[Leftover]) -> set[int]:
         return set()
     pid = world.dice.choice(alone)
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         with contextlib.suppress(
             ChildProcessError

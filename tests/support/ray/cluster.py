@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from support.ray.head import ALONE, address_in, below, end, raylets, until_up
+from support.ray.head import ALONE, address_in, end, raylets, until_up
 
 _START = (
     "--block",
@@ -58,10 +58,6 @@ class Cluster:
     def raylets(self) -> list[psutil.Process]:
         """Return the raylets, the oldest first."""
         return raylets(self.folder)
-
-    def processes(self) -> list[psutil.Process]:
-        """Return all that belongs to this cluster."""
-        return list(below(self.folder))
 
     def nodes(self) -> int:
         """How many nodes the control store calls alive."""

@@ -100,6 +100,12 @@ def end(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
     for process in started:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(5)  # longer only with actors that nobody ends
+    kill_all(started, folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def kill_all(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
+    """Kill what was started and all that has this folder, until nothing has it."""
     deadline = time.monotonic() + 60
     while (left := [*below(folder)]) and time.monotonic() < deadline:
         for one in left:
@@ -109,16 +115,21 @@ def end(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
             process.poll()
         time.sleep(0.05)
     for process in started:
-        process.wait(10)
-    shutil.rmtree(folder, ignore_errors=True)
+        process.kill()
+        process.wait(60)
 
 
 def raylets(folder: Path) -> list[psutil.Process]:
     """Return the raylets with this folder, the oldest first."""
+    return named("raylet", folder)
+
+
+def named(name: str, folder: Path) -> list[psutil.Process]:
+    """Return the processes with this name and folder, the oldest first."""
     found = {}
     for one in below(folder):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if one.name() == "raylet":
+            if one.name() == name:
                 found[one] = one.create_time()
     return sorted(found, key=lambda one: found[one])
 

@@ -18,6 +18,7 @@ from pathlib import Path
 HOSTS = ("n1", "n2", "n3")
 NETWORK = "10.78.0"
 PORT = 6390
+TRIES = 3
 RAY = (
     "--block",
     "--disable-usage-stats",
@@ -65,17 +66,29 @@ def start(python: str, folder: Path) -> list[subprocess.Popen[bytes]]:
             role = [f"--address={NETWORK}.1:{PORT}"]
         ray = [str(Path(python).with_name("ray")), "start", *role, f"--node-ip-address={NETWORK}.{number}"]
         environ = {**os.environ, "RAY_TMPDIR": str(home), "HOME": str(home), "TMPDIR": str(home)}
-        with (home / "log").open("wb") as log:
-            started.append(
-                subprocess.Popen(
-                    inside(host, *ray, *RAY), env=environ, stdout=log, stderr=log, start_new_session=True
+        for _ in range(TRIES):  # on a machine that does much else Ray itself gives up now and then
+            with (home / "log").open("wb") as log:
+                started.append(
+                    subprocess.Popen(
+                        inside(host, *ray, *RAY), env=environ, stdout=log, stderr=log, start_new_session=True
+                    )
                 )
-            )
-        for _ in range(900):
-            if "Ray runtime started" in (home / "log").read_text("utf-8", "replace"):
+            if runs(started[-1], home / "log"):
                 break
-            time.sleep(0.2)
+        else:
+            sys.exit(f"no Ray came up on {host}: {(home / 'log').read_text('utf-8', 'replace')}")
     return started
+
+
+def runs(process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Wait until Ray writes that it runs, or has given up."""
+    for _ in range(900):
+        if "Ray runtime started" in log.read_text("utf-8", "replace"):
+            return True
+        if process.poll() is not None:
+            return False
+        time.sleep(0.2)
+    return False
 
 
 def main(python: str, folder: str, *check: str) -> int:

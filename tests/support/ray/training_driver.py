@@ -132,14 +132,16 @@ def main(address, manager_source, manager_name, trainer_source, how, patience):
     def named():
         return [one for one in ray.util.list_named_actors() if "register" not in one]
 
-    def count(when):
+    def scheduler_runs():
         loop = getattr(trainer.async_rollout_manager, "chat_scheduler_loop", None)
-        running = loop is not None and loop.is_running()
+        return loop is not None and loop.is_running()
+
+    def count(when):
         said = {
             "when": when,
             "actors": len(named()),
             "engines": engines(os.environ["RAY_TMPDIR"]),
-            "scheduler": running,
+            "scheduler": scheduler_runs(),
         }
         print(json.dumps(said), flush=True)
 
@@ -153,7 +155,7 @@ def main(address, manager_source, manager_name, trainer_source, how, patience):
         ended = type(error).__name__
     ray.get(center.get_worker_info.remote())
     deadline = time.monotonic() + float(patience)
-    while time.monotonic() < deadline and (engines(os.environ["RAY_TMPDIR"]) or named()):
+    while time.monotonic() < deadline and (engines(os.environ["RAY_TMPDIR"]) or named() or scheduler_runs()):
         time.sleep(0.2)
     count(ended)
 

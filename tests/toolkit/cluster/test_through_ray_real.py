@@ -184,7 +184,7 @@ def test_who_stops_listening_stops_the_work(made: Cluster, parcel: Parcel, nodes
 
 def test_the_control_store_is_away_for_a_moment(made: Cluster, parcel: Parcel) -> None:
     """As when its machine swaps: whoever talks to it waits, and the answers of the nodes do not need it."""
-    (store,) = [one for one in made.processes() if one.name() == "gcs_server"]
+    (store,) = head.named("gcs_server", made.folder)
     hearing = answers(made, parcel)
     heard = [next(hearing)]
     store.suspend()

@@ -136,7 +136,7 @@ def test_an_earlier_answer_serves_when_the_index_is_silent_or_must_not_be_asked(
     index.close()
     found = listing(url)
     assert versions(found) == ["0.11.0", "0.12.0"]
-    assert 0 < time.time() - found.taken < 60
+    assert 0 < time.time() - found.taken < 3600
     assert len(found.silent) == 1
 
 

@@ -138,7 +138,10 @@ def test_what_a_killed_driver_has_left_is_removed_when_nobody_may_need_it(ray: H
         assert [(one.state, one.why) for one in remove(left.found, Machine())] == [("removed", "")] * 2
         for _ in range(120):
             left, cluster = look(ray)
-            if cluster.jobs and all(one.finished for one in cluster.jobs):
+            ended = all(one.finished for one in cluster.jobs) and all(
+                one.state == "DEAD" for one in cluster.actors
+            )
+            if cluster.jobs and ended and not (left.found or left.kept):
                 break
             time.sleep(0.5)
         assert (left.found, left.kept) == ((), ())

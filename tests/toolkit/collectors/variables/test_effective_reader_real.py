@@ -6,7 +6,6 @@ verl's own `get_ppo_ray_runtime_env` runs in the driver, beside a stand-in for t
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 from support.environment import fetching
 from support.kept import cannot_run, kept
+from support.ray import head as ray_head
 
 from verl_doctor.toolkit.collectors.launch.environment import as_far_as_shown
 from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
@@ -106,10 +105,7 @@ def folder() -> Iterator[Path]:
     """A folder for Ray whose name is short enough for its sockets; what runs there is ended."""
     path = Path(tempfile.mkdtemp(prefix="vd", dir="/tmp"))
     yield path
-    for process in psutil.process_iter(["environ"]):
-        if (process.info["environ"] or {}).get("RAY_TMPDIR") == str(path):
-            process.kill()
-    shutil.rmtree(path, ignore_errors=True)
+    ray_head.end((), path)
 
 
 def bare(folder: Path, environment: Environment, **more: str) -> dict[str, str]:
@@ -121,16 +117,9 @@ def bare(folder: Path, environment: Environment, **more: str) -> dict[str, str]:
 
 def started(folder: Path, environment: Environment, **more: str) -> str:
     """Start a cluster of one raylet, and return its address."""
-    words = (
-        "-m",
-        "ray.scripts.scripts",
-        "start",
-        "--head",
-        "--port=0",
-        "--num-cpus=2",
-        "--disable-usage-stats",
-    )
-    done = environment.run(bare(folder, environment, **more), *words, "--include-dashboard=false")
+    words = ["-m", "ray.scripts.scripts", "start", "--head", "--port=0", "--num-cpus=2", *ray_head.ALONE]
+    words += ["--disable-usage-stats", "--include-dashboard=false"]
+    done = environment.run(bare(folder, environment, **more), *words)
     assert done.returncode == 0, done.stderr
     return (folder / "ray" / "ray_current_cluster").read_text().strip()
 
