@@ -309,5 +309,5 @@ def test_a_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> None:
             waiting.wait(15)
         waiting.kill()
         waiting.wait()
-        assert "nothing is listening" in said(at, tmp_path, RAY_ADDRESS=at.address)["RAY101"]
+        assert "nothing listens on" in said(at, tmp_path, RAY_ADDRESS=at.address)["RAY101"]
         assert "RAY101" not in said(at, tmp_path, RAY_ADDRESS="local")
