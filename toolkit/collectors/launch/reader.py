@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -77,6 +77,10 @@ _LOOKS = frozenset({
     "hostname", "kill", "pkill", "rm", "rmdir", "mkdir", "chmod", "chown", "ray", "nvidia-smi", "printenv", "md5sum", "free", "ulimit",
 })  # fmt: skip
 _UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git-lfs", "just"})
+_PYTHON = re.compile(r"python[\d.]*")
+_WRITES = re.compile(
+    r"save|write|download|dump|copy|to_(?:parquet|json|csv)|makedirs|mkdir|open\(|subprocess|system\("
+)
 _ANYWHERE = "/"
 _RUNTIME_VARIABLE = re.compile(r"\+{0,2}(?:[\w.]+\.)?runtime_env\.env_vars\.(\w+)=(.*)", re.DOTALL)
 
@@ -255,7 +259,11 @@ class Reader:
         runs = isinstance(program, PythonProgram) or (
             isinstance(program, ShellProgram) and not self.is_read(program)
         )
-        if names & _UNPACKS or (runs and not known):
+        if (
+            names & _UNPACKS
+            or (runs and not known)
+            or (program is None and _runs_inline_python(names, words))
+        ):
             yield _ANYWHERE
         yield from (os.path.normpath(folder / path) for path in (known if runs else paths))
 
@@ -379,3 +387,11 @@ class Reader:
 
 def _path(folder: str, name: str) -> str:
     return os.path.normpath(Path(folder, name))
+
+
+def _runs_inline_python(names: Collection[str], words: Sequence[str]) -> bool:
+    """Return whether Python runs code from its input, or code in its arguments that may write files."""
+    if not any(_PYTHON.fullmatch(name) for name in names):
+        return False
+    is_input = not words or words[0] == "-"
+    return is_input or ("-c" in words and any(_WRITES.search(word) for word in words))
