@@ -125,4 +125,4 @@ def test_nobody_is_at_the_head(tmp_path: Path) -> None:
     assert list(away) == ["NET116"]
     assert "10.77.0.9:6379" in away["NET116"]
     here = said(tmp_path, ETH0, hosts="10.77.0.5 node77", deep=True, RAY_ADDRESS="10.77.0.5:6379")
-    assert "nothing listens on 10.77.0.5:6379" in here["NET116"]
+    assert "nothing is listening on 10.77.0.5:6379" in here["NET116"]

@@ -173,17 +173,34 @@ def _stopped(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]
 
 
 def _not_found(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]:
-    """Return the programs on the way to the job that are in no folder of the PATH that the script sets."""
-    if program is None or program.submitted or reader.unread or reader.is_there is None:
+    """Return what does not exist when the job is started: its program, the source of that, or a folder for its output."""
+    if (
+        program is None
+        or program.submitted
+        or program.conditional
+        or reader.unread
+        or reader.is_there is None
+    ):
         return ()
+    message = program.missing or _not_on_path(program, reader.is_there)
+    return (ScriptError(program.path, program.line, message),) if message else ()
+
+
+def _not_on_path(program: Program, is_there: Callable[[str], bool]) -> str:
+    """Return the shell's error for a program that is in no folder of the PATH that the script sets; "" if all are found."""
+    folders = _folders_of_path(program)
+    for name in program.names:
+        if name and folders and "/" not in name and not any(is_there(str(Path(program.folder, folder, name))) for folder in folders):  # fmt: skip
+            return f"{name}: command not found"
+    return ""
+
+
+def _folders_of_path(program: Program) -> list[str]:
+    """Return the folders of the PATH that the script sets; none if it sets none, or if they are unknown."""
     paths = [given for given in program.given if given.name == "PATH"]
     if not paths or any(given.conditional or given.removed or given.value is None for given in paths):
-        return ()
-    folders = [folder for folder in (paths[-1].value or "").split(os.pathsep) if folder]
-    for name in program.names:
-        if name and "/" not in name and not any(reader.is_there(str(Path(program.folder, folder, name))) for folder in folders):  # fmt: skip
-            return (ScriptError(program.path, program.line, f"{name}: command not found"),)
-    return ()
+        return []
+    return [folder for folder in (paths[-1].value or "").split(os.pathsep) if folder]
 
 
 def _is_before(stop: Stop, program: Program | None) -> bool:

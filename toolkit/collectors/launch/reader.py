@@ -76,6 +76,10 @@ _LOOKS = frozenset({
     "ls", "test", "[", "which", "type", "grep", "du", "df", "head", "tail", "wc", "stat", "file", "find", "sleep", "pip", "pip3", "date",
     "hostname", "kill", "pkill", "rm", "rmdir", "mkdir", "chmod", "chown", "ray", "nvidia-smi", "printenv", "md5sum", "free", "ulimit",
 })  # fmt: skip
+# Programs that start the job in a container or on another machine, with other files.
+_ELSEWHERE = frozenset(
+    {"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "kubectl", "ssh", "srun", "sbatch"}
+)
 _UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git-lfs", "just"})
 _PYTHON = re.compile(r"python[\d.]*")
 _WRITES = re.compile(
@@ -90,7 +94,8 @@ class Program:
     """A Python program that is called, and the variables given to it up to that point.
 
     `launcher` starts its processes, `names` are the programs called on the way to it, `folder` is where it starts, ""
-    if unknown. `starts_verl`: its source imports verl's trainer, or verl and Hydra.
+    if unknown. `starts_verl`: its source imports verl's trainer, or verl and Hydra. `missing` is the error
+    if it, its source or the folder of its output does not exist.
     """
 
     module: str
@@ -105,6 +110,7 @@ class Program:
     names: tuple[str, ...] = ()
     folder: str = ""
     starts_verl: bool = False
+    missing: str = ""
 
     @property
     def rank(self) -> int:
@@ -220,12 +226,37 @@ class Reader:
                     unwrapped.names,
                     call.folder,
                     self.starts_verl(program.module, call.folder),
+                    self.missing(walk, call, unwrapped.names, program.module),
                 )
             )
         elif isinstance(program, ShellProgram):
             self.shell(walk, program, replace(call, given=given), reaching, submitted=unwrapped.submits)
         if self.training is None:
             self.made += self.may_make(call, unwrapped)
+
+    def missing(self, walk: Walk, call: Call, names: Sequence[str], module: str) -> str:
+        """Return the error for a program, its source or the folder of its output that does not exist; "" if all may exist."""
+        elsewhere = _ELSEWHERE.intersection(name.rpartition("/")[2] for name in names)
+        if self.is_there is None or not call.folder or elsewhere:
+            return ""
+        for name in names:
+            if "/" in name and self.is_missing(name, walk, call):
+                return f"{name}: No such file or directory"
+        if module.endswith(".py") and self.is_missing(module, walk, call):
+            return f"python: can't open file {module}"
+        for name in call.written:
+            folder = str(Path(_path(call.folder, name)).parent)
+            if not self.is_there(folder) and not walk.may_have_made(folder, before=call):
+                return f"{name}: No such file or directory"
+        return ""
+
+    def is_missing(self, name: str, walk: Walk, call: Call) -> bool:
+        """Return whether a file does not exist, and nothing called before may have created it or its first folder."""
+        path = _path(call.folder, name)
+        made = any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in self.made)
+        first = "" if name.startswith(("/", "..")) else Path(name).parts[0]
+        made = made or (first != "" and walk.may_have_made(first, before=call))
+        return self.is_there is not None and not made and not self.is_there(path)
 
     def starts_verl(self, module: str, folder: str) -> bool:
         """Return whether the source of a program in the job's folder starts verl."""

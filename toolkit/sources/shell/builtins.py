@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from verl_doctor.toolkit.sources.shell.expand import UNSET, fields
 from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Written
 from verl_doctor.toolkit.sources.shell.walk import Argument, Builtin, Given, Walk
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
@@ -26,6 +29,8 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         for value in fields(word.parts, walk.scope):
             if value is None:
                 walk.not_followed(word.line, f"`{name}` of an unknown name")
+            elif not _NAME.fullmatch(value.partition("=")[0]):
+                walk.missing(word.line, f"{name}: `{value}': not a valid identifier")
             elif "=" in value:
                 key, _, text_ = value.partition("=")
                 walk.scope.variables[key] = text_

@@ -6,6 +6,7 @@ It reads both branches of a condition, and the body of a loop once; what depends
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -333,12 +334,13 @@ class Walk:
             if whole or self.tested:
                 self.stops.append(Stop(self.path, line, message, whole))
 
-    def may_have_made(self, path: str) -> bool:
-        """Return whether a program called earlier may have created a folder or file."""
+    def may_have_made(self, path: str, before: Call | None = None) -> bool:
+        """Return whether a program called earlier, or `before` a call, may have created a folder or file."""
         name = Path(path).name
+        calls = itertools.takewhile(lambda call: call is not before, self.calls)
         return any(
             argument.text is None or name in argument.text or argument.text.endswith((".sh", ".py"))
-            for call in self.calls
+            for call in calls
             for argument in call.argv
         )
 

@@ -600,3 +600,43 @@ def test_gpus_of_a_batch_script(line: str, gpus: int | None, tmp_path: Path) -> 
         tmp_path, f"#!/bin/bash\n#SBATCH {line}\npython3 -m verl.trainer.main_ppo a=1\n#SBATCH --gres=gpu:9\n"
     )
     assert found.gpus_per_node == gpus
+
+
+@pytest.mark.parametrize(
+    ("script", "lacks"),
+    [
+        ("/nowhere/bin/python3 -m verl.trainer.main_ppo a=1", "/nowhere/bin/python3"),
+        ("python3 -m venv env\nenv/bin/python3 -m verl.trainer.main_ppo a=1", ""),
+        ("docker run image /nowhere/bin/python3 -m verl.trainer.main_ppo a=1", ""),
+        ("srun /nowhere/bin/python3 -m verl.trainer.main_ppo a=1", ""),
+        ("[ -d /x ] && /nowhere/bin/python3 -m verl.trainer.main_ppo a=1", ""),
+        ("python3 verl/trainer/main_ppo.py a=1", "verl/trainer/main_ppo.py"),
+        ("cd /tmp/nowhere-$RANDOM\npython3 verl/trainer/main_ppo.py a=1", ""),
+        ("git clone https://host/verl\npython3 verl/trainer/main_ppo.py a=1", ""),
+        ("python3 -m verl.trainer.main_ppo a=1 > logs/run.log 2>&1", "logs/run.log"),
+        ("python3 -m verl.trainer.main_ppo a=1 &>> logs/run.log", "logs/run.log"),
+        ("mkdir -p logs\npython3 -m verl.trainer.main_ppo a=1 > logs/run.log", ""),
+        ("python3 -m verl.trainer.main_ppo a=1 > run.log", ""),
+        ("python3 -m verl.trainer.main_ppo a=1 2>&1 | tee logs/run.log", ""),
+        ("python3 -m verl.trainer.main_ppo a=1 > $LOGS/run.log", ""),
+    ],
+)
+def test_what_does_not_exist_when_the_job_is_started(script: str, lacks: str, tmp_path: Path) -> None:
+    stopped = read(tmp_path, f"{script}\n").stopped
+    assert [lacks in error.message for error in stopped] == ([True] if lacks else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("export NAME = demo", "export: `=': not a valid identifier"),
+        ("export NAME=demo 2nd=x", "export: `2nd=x': not a valid identifier"),
+        ("export NAME= demo", ""),
+        ('export "$NAME=demo"', ""),
+    ],
+)
+def test_an_export_that_bash_refuses(line: str, message: str, tmp_path: Path) -> None:
+    script = f"set -e\nNAME=n\n{line}\npython3 -m verl.trainer.main_ppo a=1\n"
+    assert [error.message for error in read(tmp_path, script).stopped] == ([message] if message else [])
+    done = subprocess.run(["bash", "-c", f"NAME=n\n{line}"], capture_output=True, text=True, check=False)
+    assert done.stderr.strip().endswith(message) if message else not done.stderr
