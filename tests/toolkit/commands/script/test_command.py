@@ -97,7 +97,7 @@ def test_the_scripts_own_arguments_are_overruled(here: Doctor, verl: Path, job: 
         ("bash other.sh\n", "other.sh"),
         (f"{CALL} {MICRO}\r\n", "sed -i"),
         ("echo nothing\n", "contains no command that starts verl"),
-        (f'srun bash -c "cd $X && {CALL}"\n', "is not known"),
+        (f'srun bash -c "cd $X && {CALL}"\n', "is unknown"),
         (f"{CALL} {MICRO} trainer.nope=1\n", "trainer.nope=1 (run.sh:1)"),
     ],
 )
