@@ -74,11 +74,16 @@ def program_file(module: str, folders: Iterable[Path], verl: Path) -> Path | Non
     return next((path for path in candidates if os.path.isfile(path)), None)
 
 
-def decorator_of(file: Path) -> Decorator | None:
-    """Read the `@hydra.main(...)` of a program; None if it has none or the arguments are not literals."""
+def _parsed(file: Path) -> ast.Module | None:
     source = read(file)
     tree = parse(source, file) if isinstance(source, bytes) else source
-    if isinstance(tree, Unreadable):
+    return None if isinstance(tree, Unreadable) else tree
+
+
+def decorator_of(file: Path) -> Decorator | None:
+    """Read the `@hydra.main(...)` of a program; None if it has none or the arguments are not literals."""
+    tree = _parsed(file)
+    if tree is None:
         return None
     for node in walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -90,9 +95,8 @@ def decorator_of(file: Path) -> Decorator | None:
 
 def imported_decorator(file: Path, verl: Path) -> Decorator | None:
     """Read the decorator of the function of verl that a program imports to call it: `from verl.trainer.main_ppo import main`."""
-    source = read(file)
-    tree = parse(source, file) if isinstance(source, bytes) else source
-    if isinstance(tree, Unreadable):
+    tree = _parsed(file)
+    if tree is None:
         return None
     called = {dotted(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
     for node in walk(tree):
@@ -112,9 +116,8 @@ _CHANGES = ("OmegaConf.update", "OmegaConf.merge", "open_dict")
 
 def changes_configuration(file: Path) -> int:
     """Return the line at which a program changes its arguments or its configuration; 0 if it does not."""
-    source = read(file)
-    tree = parse(source, file) if isinstance(source, bytes) else source
-    if isinstance(tree, Unreadable):
+    tree = _parsed(file)
+    if tree is None:
         return 0
     for node in walk(tree):
         if isinstance(node, ast.Attribute) and dotted(node) == "sys.argv":

@@ -54,7 +54,7 @@ _SUBCOMMAND = {
     "accelerate": "launch",
     "verl-doctor": "guard",
 }
-_CONTAINERS = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "kubectl"})
+CONTAINERS = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "kubectl"})
 _FLAGS_OF_LAUNCHERS = frozenset(
     {
         "--standalone", "--no-python", "--no_python", "-m", "--module", "--use-env", "--use_env", "--multi_gpu", "--cpu",
@@ -155,7 +155,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
             if name == "sbatch" and rest:
                 program = ShellProgram(None, rest[0].text, tuple(rest[1:]))
                 break
-        elif name in _CONTAINERS:
+        elif name in CONTAINERS:
             rest = _inside(rest)
         elif name.endswith(".sh"):
             program = ShellProgram(None, rest[0].text, tuple(rest[1:]))

@@ -14,7 +14,13 @@ import yaml
 
 from verl_doctor.toolkit.collectors.launch.dockerfile import variables_in
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, WorkingDir
-from verl_doctor.toolkit.collectors.launch.program import PythonProgram, ShellProgram, Unwrapped, unwrap
+from verl_doctor.toolkit.collectors.launch.program import (
+    CONTAINERS,
+    PythonProgram,
+    ShellProgram,
+    Unwrapped,
+    unwrap,
+)
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_overrides, submitted_folder
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.expand import Scope
@@ -77,9 +83,7 @@ _LOOKS = frozenset({
     "hostname", "kill", "pkill", "rm", "rmdir", "mkdir", "chmod", "chown", "ray", "nvidia-smi", "printenv", "md5sum", "free", "ulimit",
 })  # fmt: skip
 # Programs that start the job in a container or on another machine, with other files.
-_ELSEWHERE = frozenset(
-    {"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "kubectl", "ssh", "srun", "sbatch"}
-)
+_ELSEWHERE = CONTAINERS | {"ssh", "srun", "sbatch"}
 _UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git-lfs", "just"})
 _PYTHON = re.compile(r"python[\d.]*")
 _WRITES = re.compile(
