@@ -47,7 +47,7 @@ def _wording(file: Unread, package: str, damaged: str) -> tuple[str, str, str]:
             return (
                 message,
                 "source that this Python can parse",
-                "start the doctor with the job's Python",
+                "use the job's Python to run verl-doctor",
             )
     message = f"{damaged}{file.module} cannot be read as Python"
     return message, "Python source", f"repair the file, or reinstall {package}"

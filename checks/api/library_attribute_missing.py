@@ -40,12 +40,15 @@ def library_attribute_missing(uses: LibraryUses) -> Iterator[Finding]:
     """verl reads an attribute that this Ray, transformers, tensordict or SGLang does not have.
 
     ## Why it matters
-    The line raises AttributeError when it is reached: at start, in the first step, or when a setting first needs it.
+
+    The line raises AttributeError when it is reached: at the start, in the first step, or when a setting
+    first needs it.
 
     ## How to fix
-    Use the attribute that the finding suggests, if it suggests one, or install a release of the library for which this
-    verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges one before
-    you install it.
+
+    Use the attribute that the finding suggests, if any, or install a release of the library for which this
+    verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges a
+    release before you install it.
     """
     for library in uses.answers:
         yield from missing_attributes(library)

@@ -1,4 +1,4 @@
-"""API103: verl calls something of Ray, transformers, tensordict or SGLang with arguments that it does not take."""
+"""API103: verl calls Ray, transformers, tensordict or SGLang with arguments that it does not accept."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ def library_call_mismatch(uses: LibraryUses) -> Iterator[Finding]:
     """verl calls Ray, transformers, tensordict or SGLang with arguments that it does not accept.
 
     ## Why it matters
-    The call raises TypeError when it is reached. Where as many arguments are taken in another order, nothing raises and
-    the values land in the wrong parameters.
+
+    The call raises TypeError when it is reached. If only the order of the parameters has changed, nothing is
+    raised and the values end up in the wrong parameters.
 
     ## How to fix
-    Change the call to the parameters that the finding shows, or install a release of the library for which this verl was
-    written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges one before you install
-    it.
+
+    Change the call to the parameters that the finding shows, or install a release of the library for which
+    this verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`)
+    judges a release before you install it.
     """
     for library in uses.answers:
         yield from mismatched_calls(library)

@@ -1,4 +1,4 @@
-"""API101: verl imports something that this Ray, transformers, tensordict or SGLang does not have, at least not there."""
+"""API101: verl imports a name that this Ray, transformers, tensordict or SGLang does not have."""
 
 from __future__ import annotations
 
@@ -48,13 +48,15 @@ def library_import_missing(uses: LibraryUses) -> Iterator[Finding]:
     """verl imports a name that this Ray, transformers, tensordict or SGLang does not have.
 
     ## Why it matters
-    The module fails with ImportError when it is loaded, on every node, and with it each path that loads it. verl's trainer
-    imports these libraries before anything else happens, so a job may end before its first line of output.
+
+    The module raises ImportError when it is loaded, on every node, and everything that loads it fails. verl's
+    trainer imports these libraries before anything else, so a job may end before its first line of output.
 
     ## How to fix
-    Where the finding names what took its place, import that. Otherwise install a release of the library for which this
-    verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges one before
-    you install it.
+
+    If the finding names a replacement, import that. Otherwise install a release of the library for which this
+    verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges a
+    release before you install it.
     """
     for library in uses.answers:
         yield from missing_imports(library)

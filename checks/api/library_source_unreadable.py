@@ -1,4 +1,4 @@
-"""API104: a file of the trainer, or of a library that it needs, cannot be read or is not there."""
+"""API104: a source file that the trainer or one of its libraries needs cannot be read."""
 
 from __future__ import annotations
 
@@ -41,15 +41,18 @@ _NO_VLLM = Absent("vLLM is not installed in this environment")
 def library_source_unreadable(uses: LibraryUses, vllm: VllmUses | Unknown) -> Iterator[Finding]:
     """A source file that the trainer or one of its libraries needs cannot be read.
 
-    Files of the rollouts are VLLM105's subject.
+    VLLM105 covers the files of the rollouts.
 
     ## Why it matters
+
     Python cannot import a file that is missing, unreadable or broken: the job fails where it loads the file,
     on every node. Other rules cannot judge this file either.
 
     ## How to fix
-    Look at the line: a half-finished merge, a manual edit, or a file truncated by a full disk. If the file
-    came with a wheel, reinstall the package; if verl-doctor changed it, run `verl-doctor undo`.
+
+    Look at the line. Common causes are a half-finished merge, a manual edit, and a file truncated by a full
+    disk. If the file came with a wheel, reinstall the package; if verl-doctor changed it, run `verl-doctor
+    undo`.
     """
     known_unread = set() if isinstance(vllm, Unknown) else {file.path for file in vllm.unread}
     for file in uses.unread:

@@ -1,4 +1,4 @@
-"""VLLM106: verl itself refuses this vLLM release, so nothing behind that line is reached."""
+"""VLLM106: verl itself refuses this vLLM release."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BEHIND = ApiUse(SERVER, 38, "import", "vllm.utils:get_tcp_uri", "missing", "imp
         Example("verl accepts this release", seen()),
         Example("verl requires a newer one", seen(_FLOOR), expect="verl refuses vLLM 0.12.0"),
         Example(
-            "what else does not fit is only counted",
+            "anything else that does not fit is only counted",
             seen(_FLOOR, _BEHIND),
             expect="this hides 1 other place that does not fit",
         ),
@@ -49,14 +49,16 @@ def verl_refuses_vllm(uses: VllmUses) -> Iterator[Finding]:
     """verl itself refuses this vLLM release.
 
     ## Why it matters
-    verl compares the version of vLLM with the one that it was written for, and raises before anything else is
-    loaded: no rollout starts. Whatever else does not fit comes after that line and is not reported
-    separately.
+
+    verl compares the version of vLLM with those for which it was written, and raises an exception before
+    anything else is loaded, so no rollout starts. Whatever else does not fit comes after that line and is not
+    reported separately.
 
     ## How to fix
-    Install a vLLM release that the message names: `verl-doctor check --tree vllm=DIR` judges one before you
-    install it. A verl that refuses an old vLLM accepts it where SGLang is installed, and then fails when it
-    is used.
+
+    Install a vLLM release that the message names: `verl-doctor check --tree vllm=DIR` judges a release before
+    you install it. If SGLang is installed too, a verl that refuses an old vLLM starts all the same, and fails
+    when it uses vLLM.
     """
     refused = [use for use in uses.uses if use.kind == "refusal" and use.breaks]
     certain = [use for use in refused if use.paths and not use.when]

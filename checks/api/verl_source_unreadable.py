@@ -1,4 +1,4 @@
-"""VLLM105: a file that the rollout needs cannot be read or is not there, so nothing can be said about what it uses."""
+"""VLLM105: a source file that the rollout needs cannot be read."""
 
 from __future__ import annotations
 
@@ -45,21 +45,23 @@ _NEWER = Unread("vllm.config", "/env/vllm/config.py", "line 3: invalid syntax", 
         ),
         Example("a folder may not be read", seen(unread=(_LOCKED,)), expect="verl.utils cannot be read"),
         Example("a file of vLLM is damaged", seen(unread=(_DAMAGED,)), expect="this vLLM is damaged"),
-        Example("a file may be for a newer Python", seen(unread=(_NEWER,)), expect="not judged"),
+        Example("a file may be written for a newer Python", seen(unread=(_NEWER,)), expect="not judged"),
     ],
 )
 def verl_source_unreadable(uses: VllmUses) -> Iterator[Finding]:
     """A source file that the rollout needs cannot be read.
 
     ## Why it matters
+
     Python cannot import a file that is missing, unreadable or broken: the rollouts that load the file fail,
     on every node. Other rules cannot judge this file either.
 
     ## How to fix
-    Look at the line: a half-finished merge, a manual edit, or a file truncated by a full disk. If the file
-    came with a wheel, reinstall the package; if verl-doctor changed it, run `verl-doctor undo`. If it is not
-    readable, give the job's user permission. If it may be written for a newer Python, start the doctor with
-    the job's Python.
+
+    Look at the line. Common causes are a half-finished merge, a manual edit, and a file truncated by a full
+    disk. If the file came with a wheel, reinstall the package; if verl-doctor changed it, run `verl-doctor
+    undo`. If it is not readable, give the job's user permission. If it may be written for a newer Python, use
+    the job's Python to run verl-doctor.
     """
     for file in uses.unread:
         theirs = f"{file.module}.".startswith(f"{uses.library.module}.")

@@ -39,11 +39,13 @@ def vllm_attribute_missing(uses: VllmUses) -> Iterator[Finding]:
     """verl reads an attribute that this vLLM does not have.
 
     ## Why it matters
-    The line raises AttributeError when it is reached: at engine start, in the first step, or when a setting such as
-    LoRA first needs it.
+
+    The line raises AttributeError when it is reached: at the start of the engine, in the first step, or when
+    a setting such as LoRA first needs it.
 
     ## How to fix
-    Use the attribute that the finding suggests, if it suggests one, or install a vLLM for which this verl was written:
-    `verl-doctor check --tree vllm=DIR` judges one before you install it.
+
+    Use the attribute that the finding suggests, if any, or install a vLLM for which this verl was written:
+    `verl-doctor check --tree vllm=DIR` judges a release before you install it.
     """
     yield from missing_attributes(uses)

@@ -1,4 +1,4 @@
-"""VLLM112: vLLM's own modules import what transformers or torch beside them, or vLLM itself, does not have."""
+"""VLLM112: this vLLM imports something that the installed transformers or torch, or vLLM itself, does not have."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _RENAMED = ApiUse(
             expect="vLLM 0.12.0 cannot be imported with this torch: it imports new_utility",
         ),
         Example(
-            "a fork of vLLM renamed a class and forgot an importer",
+            "a fork of vLLM renamed a class, but one module still imports it",
             seen(_RENAMED),
             expect="vLLM 0.12.0 cannot be imported: its own modules lack ModelConfig",
         ),
@@ -62,16 +62,17 @@ def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
     """This vLLM imports something that the installed transformers or torch, or vLLM itself, does not have.
 
     ## Why it matters
-    The names that verl imports from vLLM exist, but importing them fails all the same: ImportError from a
-    file of vLLM. Each vLLM release is made for one torch and some transformers releases, and a later
-    installation may have replaced them. A name that vLLM's own modules lack was renamed or deleted in a
-    fork while a module still imports it, or two releases of vLLM lie mixed in one folder.
+
+    The names that verl imports from vLLM exist, but importing them still fails, with an ImportError from a
+    file of vLLM. Each vLLM release is made for one torch release and some transformers releases, and a later
+    installation may have replaced them. If vLLM's own modules lack the name, it was renamed or deleted in a
+    fork while a module still imports it, or files of two vLLM releases are mixed in one folder.
 
     ## How to fix
+
     Install the release that this vLLM requires (`pip show vllm` names it), or a vLLM made for the installed
-    one: `verl-doctor check --tree transformers=DIR --tree vllm=DIR` judges a vLLM and a transformers before
-    they are installed. For a name of vLLM itself, restore the name or change its importers, or install vLLM
-    again.
+    one: `verl-doctor check --tree transformers=DIR --tree vllm=DIR` judges both before you install them. If
+    the name belongs to vLLM itself, restore it, change the modules that import it, or reinstall vLLM.
     """
     for group in by_cause(breaks(uses, "inside"), _third):
         third = _third(group[0])
@@ -82,8 +83,8 @@ def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
                 f"vLLM {uses.library.version} cannot be imported: its own modules lack {listed(names, _SHOWN)}, "
                 "which others of them import",
                 found=group[0].reason,
-                wanted="a vLLM whose modules are of one release",
-                remedy="install vLLM again, or change the importers too where this vLLM is a fork",
+                wanted="a vLLM whose modules all come from one release",
+                remedy="reinstall vLLM; in a fork, change the modules that import them too",
                 subject=Subject("package", "vllm", "vllm"),
             )
             continue

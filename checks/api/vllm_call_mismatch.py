@@ -1,4 +1,4 @@
-"""VLLM103: verl calls something of vLLM with arguments that it does not take."""
+"""VLLM103: verl calls vLLM with arguments that it does not accept."""
 
 from __future__ import annotations
 
@@ -39,11 +39,14 @@ def vllm_call_mismatch(uses: VllmUses) -> Iterator[Finding]:
     """verl calls vLLM with arguments that it does not accept.
 
     ## Why it matters
-    The call raises TypeError when it is reached: at engine start, after the model has been loaded, or later. Where as
-    many arguments are taken in another order, nothing raises and the values land in the wrong parameters.
+
+    The call raises TypeError when it is reached: at the start of the engine, after the model has been loaded,
+    or later. If only the order of the parameters has changed, nothing is raised and the values end up in the
+    wrong parameters.
 
     ## How to fix
-    Change the call to the parameters that the finding shows, or install a vLLM for which this verl was written:
-    `verl-doctor check --tree vllm=DIR` judges one before you install it.
+
+    Change the call to the parameters that the finding shows, or install a vLLM for which this verl was
+    written: `verl-doctor check --tree vllm=DIR` judges a release before you install it.
     """
     yield from mismatched_calls(uses)

@@ -1,4 +1,4 @@
-"""VLLM102: verl imports something that this vLLM does not have, at least not there."""
+"""VLLM102: verl imports a name that this vLLM does not have."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OPTIONAL = tuple(
             expect="it is in vllm.utils.argparse_utils now",
         ),
         Example(
-            "two names that are needed under a setting only",
+            "two names that only one setting needs",
             seen(*_OPTIONAL),
             expect="verl imports 2 names that vLLM 0.12.0 does not have there: swizzle_blockscale, replace_parameter",
         ),
@@ -49,11 +49,13 @@ def vllm_import_missing(uses: VllmUses) -> Iterator[Finding]:
     """verl imports a name that this vLLM does not have.
 
     ## Why it matters
-    The module fails with ImportError when it is loaded, on every node, and with it each rollout path that loads it.
-    vLLM moves its internals between releases; a verl release follows only some of them.
+
+    The module raises ImportError when it is loaded, on every node, and each rollout that loads it fails. vLLM
+    moves its internals between releases, and a verl release follows only some of these moves.
 
     ## How to fix
-    Where the finding names the new place of the name, import it from there. Otherwise install a vLLM for which
-    this verl was written: `verl-doctor check --tree vllm=DIR` judges one before you install it.
+
+    If the finding shows where the name is now, import it from there. Otherwise install a vLLM for which this
+    verl was written: `verl-doctor check --tree vllm=DIR` judges a release before you install it.
     """
     yield from missing_imports(uses)

@@ -1,4 +1,4 @@
-"""VLLM108: verl starts vLLM with a command-line option that this vLLM does not have."""
+"""VLLM108: verl passes vLLM a command-line option that this vLLM does not have."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ def vllm_option_unknown(uses: VllmUses) -> Iterator[Finding]:
     """verl passes vLLM a command-line option that this vLLM does not have.
 
     ## Why it matters
-    verl writes a command line, `serve MODEL --dtype ...`, and has vLLM's own parser read it. The parser ends
-    the process at an option that it does not have: `error: unrecognized arguments`, exit code 2, in each
-    rollout server.
+
+    verl writes a command line, `serve MODEL --dtype ...`, and lets vLLM's own parser read it. At an unknown
+    option, the parser ends the process: `error: unrecognized arguments`, exit code 2, in each rollout server.
 
     ## How to fix
-    Use the option that the finding suggests, or drop the setting that leads to it. Otherwise install a vLLM
-    for which this verl was written: `verl-doctor check --tree vllm=DIR` judges one before you install it.
+
+    Use the option that the finding suggests, or drop the setting that adds it. Otherwise install a vLLM for
+    which this verl was written: `verl-doctor check --tree vllm=DIR` judges a release before you install it.
     """
     version = uses.library.version
     yield from judged(

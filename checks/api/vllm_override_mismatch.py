@@ -1,4 +1,4 @@
-"""VLLM109: a class of verl extends one of vLLM, and no longer fits how vLLM uses it."""
+"""VLLM109: a class of verl no longer fits the class of vLLM that it extends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNDECIDED = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", (
     examples=lambda: [
         Example("what verl overrides fits", seen()),
         Example("whether vLLM relies on it is not known", seen(_UNDECIDED)),
-        Example("vLLM gives an override more than it takes", seen(_NARROW), expect="passes it non_block"),
+        Example("vLLM passes an override more than it accepts", seen(_NARROW), expect="passes it non_block"),
         Example("vLLM waits for a future that it does not get", seen(_NO_FUTURE), expect="calls result()"),
         Example("a class lacks an abstract method", seen(_ABSTRACT), expect="lacks Executor.check_health()"),
     ],
@@ -48,14 +48,17 @@ def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
     """A class of verl no longer fits the class of vLLM that it extends.
 
     ## Why it matters
-    vLLM calls verl's method instead of its own. With an argument that the method does not accept, the call
-    raises TypeError. Where vLLM waits for a future and gets a plain value, `AttributeError: ... has no
+
+    vLLM calls verl's method instead of its own. If it passes an argument that the method does not accept, the
+    call raises TypeError. If vLLM expects a future and gets a plain value, `AttributeError: ... has no
     attribute 'result'` ends the engine at the first generation. A class that lacks an abstract method cannot
     be instantiated at all.
 
     ## How to fix
+
     Make the method accept what the base class accepts, and return what vLLM expects. Otherwise install a vLLM
-    for which this verl was written: `verl-doctor check --tree vllm=DIR` judges one before you install it.
+    for which this verl was written: `verl-doctor check --tree vllm=DIR` judges a release before you install
+    it.
     """
     version = uses.library.version
     yield from judged(

@@ -1,4 +1,4 @@
-"""VLLM110: verl replaces a name of vLLM by its path, and there is no such name."""
+"""VLLM110: verl patches a name that this vLLM does not have."""
 
 from __future__ import annotations
 
@@ -30,25 +30,28 @@ _TRIED = ApiUse(
     paths=rollouts,
     unjudged=uses_unjudged("patch"),
     examples=lambda: [
-        Example("what verl replaces exists", seen()),
-        Example("verl allows for it to be missing", seen(_TRIED)),
+        Example("what verl patches exists", seen()),
+        Example("verl handles its absence", seen(_TRIED)),
         Example(
-            "what verl replaces for FP8 is gone",
+            "what verl patches for FP8 is missing",
             seen(_GONE),
             expect=f"verl patches {_LAYERS}.replace_parameter",
         ),
     ],
 )
 def vllm_patch_target_missing(uses: VllmUses) -> Iterator[Finding]:
-    """verl replaces a name of vLLM that this vLLM does not have.
+    """verl patches a name that this vLLM does not have.
 
     ## Why it matters
-    `mock.patch("vllm...")` looks the name up before it replaces it: AttributeError or ModuleNotFoundError, as soon as the
-    quantisation, or whatever the patch serves, is turned on.
+
+    `mock.patch("vllm...")` looks the name up before it replaces it. If the name is missing, AttributeError or
+    ModuleNotFoundError is raised as soon as the feature that needs the patch is turned on, such as FP8
+    quantisation.
 
     ## How to fix
-    Avoid the setting that leads there, or install a vLLM for which this verl was written: `verl-doctor check
-    --tree vllm=DIR` judges one before you install it.
+
+    Avoid the setting that needs the patch, or install a vLLM for which this verl was written: `verl-doctor
+    check --tree vllm=DIR` judges a release before you install it.
     """
     version = uses.library.version
     yield from judged(

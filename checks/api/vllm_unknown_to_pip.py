@@ -1,4 +1,4 @@
-"""VLLM107: verl asks pip for a package called vllm, and this vLLM is installed under another name."""
+"""VLLM107: verl checks the version of a package named vllm, but this vLLM is installed under another name."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ def vllm_unknown_to_pip(uses: VllmUses) -> Iterator[Finding]:
     """verl checks the version of a package named vllm, but this vLLM is installed under another name.
 
     ## Why it matters
+
     `importlib.metadata` finds packages by the names under which they were installed. verl treats a vLLM under
-    another name as missing: `ValueError: vllm version None not supported`, unless SGLang is installed. What
-    the other rules report about this vLLM holds for the same sources installed as `vllm`.
+    another name as missing: `ValueError: vllm version None not supported`, unless SGLang is installed. The
+    other rules judge this vLLM as if it were installed as `vllm`.
 
     ## How to fix
+
     Install the package called `vllm`, or a build for this hardware that keeps that name.
     """
     found = [use for use in uses.uses if use.kind == "distribution" and use.breaks]

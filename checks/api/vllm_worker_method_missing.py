@@ -1,4 +1,4 @@
-"""VLLM111: verl has the workers of vLLM run a method by its name, and they have no such method."""
+"""VLLM111: verl calls a method of vLLM's workers that they do not have."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ _OF_A_MIXIN = ApiUse(_ROLLOUT, 230, "sent", "Worker.custom", "unknown", "start",
     examples=lambda: [
         Example("the workers have every method", seen()),
         Example("whether they have it is not known", seen(_OF_A_MIXIN)),
-        Example("a method came with a later vLLM", seen(_TOO_NEW), expect="run start_weight_update()"),
+        Example("a method came with a later vLLM", seen(_TOO_NEW), expect="calls start_weight_update()"),
     ],
 )
 def vllm_worker_method_missing(uses: VllmUses) -> Iterator[Finding]:
-    """verl has vLLM's workers run a method that they do not have.
+    """verl calls a method of vLLM's workers that they do not have.
 
     ## Why it matters
-    `collective_rpc("name")` sends the name to every worker, and the worker looks it up: AttributeError or
-    NotImplementedError in each of them, far from the line that requested it.
+
+    `collective_rpc("name")` sends the name to every worker, which looks it up and raises AttributeError or
+    NotImplementedError, far from the line that requested the call.
 
     ## How to fix
-    Avoid the setting that leads there, or install a vLLM for which this verl was written: `verl-doctor check
-    --tree vllm=DIR` judges one before you install it.
+
+    Avoid the setting that needs the method, or install a vLLM for which this verl was written: `verl-doctor
+    check --tree vllm=DIR` judges a release before you install it.
     """
     version = uses.library.version
     yield from judged(
@@ -49,13 +51,13 @@ def vllm_worker_method_missing(uses: VllmUses) -> Iterator[Finding]:
         lambda use: use.name,
         lambda group: finding(
             group,
-            f"verl has the workers run {group[0].last}(), which neither vLLM {version} nor verl defines",
+            f"verl calls {group[0].last}() on vLLM's workers, but neither vLLM {version} nor verl defines it",
             found=group[0].reason,
             wanted=group[0].name,
             remedy=_OTHER_RELEASE,
         ),
         lambda every: (
-            f"verl has the workers run {len(every)} methods that vLLM {version} does not have: "
+            f"verl calls {len(every)} methods on vLLM's workers that vLLM {version} does not have: "
             f"{listed((use.last for use in every), _SHOWN)}"
         ),
         _OTHER_RELEASE,

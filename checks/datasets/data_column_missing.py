@@ -21,12 +21,12 @@ _NO_TRUTH = tables(Column("reward_model", "struct<answer: string, style: string>
     "DATA104",
     phase="first batch",
     examples=lambda: [
-        Example("every column is there", (tables(), DEMANDS)),
-        Example("the prompt has another name, and the job says so", (_NO_PROMPT, replace(DEMANDS, prompt="question"))),
+        Example("every column exists", (tables(), DEMANDS)),
+        Example("the prompt column has another name, and the job sets it", (_NO_PROMPT, replace(DEMANDS, prompt="question"))),
         Example("a reward manager of the job's own", (_NO_REWARD, replace(DEMANDS, source="", truth=""))),
         Example("no prompt", (_NO_PROMPT, DEMANDS), "no column prompt"),
         Example("no reward model", (_NO_REWARD, DEMANDS), "no column reward_model"),
-        Example("no ground truth in it", (_NO_TRUTH, DEMANDS), "no ground_truth in the column reward_model"),
+        Example("a reward model without a ground truth", (_NO_TRUTH, DEMANDS), "no ground_truth in the column reward_model"),
     ],
 )  # fmt: skip
 def data_column_missing(tables: DataTables, demands: DataDemands) -> Iterator[Finding]:

@@ -20,15 +20,15 @@ _ANY = ("null", "list<null>")
         Example("messages with role and content", (tables(), DEMANDS)),
         Example("content in parts", (tables(Column("prompt", "list<struct<role: string, content: list<struct<type: string>>>>")), DEMANDS)),
         Example("no extra_info", (tables(Column("extra_info", "")), DEMANDS)),
-        Example("the prompt is a text", (tables(Column("prompt", "string")), DEMANDS), "prompt is string"),
+        Example("the prompt is plain text", (tables(Column("prompt", "string")), DEMANDS), "prompt is string"),
         Example("messages without a role", (tables(Column("prompt", "list<struct<content: string>>")), DEMANDS), "without role"),
-        Example("the reward model is a text", (tables(Column("reward_model", "string")), DEMANDS), "reward_model is string"),
+        Example("the reward model is plain text", (tables(Column("reward_model", "string")), DEMANDS), "reward_model is string"),
         Example(
             "everything was stored as text",
             (tables(Column("prompt", "string"), Column("reward_model", "string")), DEMANDS),
             "prompt is string, not a list of messages, reward_model is string",
         ),
-        Example("extra_info is a text", (tables(Column("extra_info", "string")), DEMANDS), "extra_info is string"),
+        Example("extra_info is plain text", (tables(Column("extra_info", "string")), DEMANDS), "extra_info is string"),
     ],
 )  # fmt: skip
 def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator[Finding]:
@@ -36,14 +36,14 @@ def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator
 
     ## Why it matters
 
-    A prompt is a list of messages, each with `role` and `content`. From plain text the chat template produces
-    nonsense or fails, and verl then drops the row as too long: you see `Train dataloader is empty`. A
-    `reward_model` or `extra_info` that was stored as JSON text ends in `string indices must be integers` or
-    `'str' object has no attribute 'get'`.
+    A prompt is a list of messages, each with `role` and `content`. If it is plain text, the chat template
+    produces nonsense or fails, and verl then drops the row as if it were too long: `Train dataloader is
+    empty`. A `reward_model` or `extra_info` that was stored as JSON text ends in `string indices must be
+    integers` or `'str' object has no attribute 'get'`.
 
     ## How to fix
 
-    Write Python lists and dictionaries, not their text, when you generate the data: `[{"role": "user",
+    When you generate the data, store Python lists and dictionaries instead of text: `[{"role": "user",
     "content": question}]`.
     """
     owner = demands.truth.partition(".")[0]
@@ -63,7 +63,7 @@ def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator
                     demands.read_from,
                 ),
                 location=location(table.file),
-                remedy="write lists and dictionaries, not their text, when you generate the data",
+                remedy="store lists and dictionaries instead of text when you generate the data",
                 subject=Subject("column", ",".join(wrong), table.file.path),
             )
 

@@ -24,13 +24,15 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Sub
         Example("something else is wrong with it", (files("pointer"),)),
         Example("it does not exist", (files("missing"),), "/data/train.parquet does not exist"),
         Example(
-            "nor is its folder", (files("missing", reason="there is no folder /data"),), "no folder /data"
+            "its folder does not exist either",
+            (files("missing", reason="there is no folder /data"),),
+            "no folder /data",
         ),
         Example("a folder", (files("folder"),), "is a folder"),
         Example(
             "made first",
             (files("missing"), Launch(FILES, made=("/data",))),
-            "unless a command of the script creates it first",
+            "a command of the script creates it first",
         ),
     ],
 )
@@ -80,7 +82,7 @@ def _correction(data: DataFiles, file: DataFile, there: Configuration | Unknown)
         "",
     )
     if file.role == "val" and trained and _validates_never(there):
-        effect = f"no validation runs; {trained} takes the place of the missing file"
+        effect = f"no validation runs; {trained} replaces the missing file"
         return reworded(word, word.text.replace(file.path, trained), effect=effect)
     return None
 

@@ -36,7 +36,7 @@ _OLD = replace(DEMANDS, kinds=("parquet",))
         Example("it does not exist", (files("missing"), _NOT_READ, DEMANDS)),
         Example("a named pipe", (files("special"), _NOT_READ, DEMANDS), "is a pipe or a device"),
         Example("cloned without git-lfs", (files("pointer"), _NOT_READ, DEMANDS), "Git LFS pointer"),
-        Example("nothing in it", (files("empty"), _NOT_READ, DEMANDS), "is empty"),
+        Example("an empty file", (files("empty"), _NOT_READ, DEMANDS), "is empty"),
         Example("a copy that was interrupted", (files("cut off"), _NOT_READ, DEMANDS), "is truncated"),
         Example("JSON Lines for an older verl", (files(kind="jsonl"), _NOT_READ, _OLD), "reads parquet only"),
         Example(
@@ -49,23 +49,23 @@ _OLD = replace(DEMANDS, kinds=("parquet",))
 def data_file_unusable(
     data: DataFiles, tables: DataTables | Unknown, demands: DataDemands | Unknown
 ) -> Iterator[Finding]:
-    """A data file is a Git LFS pointer, empty, truncated, or of a format that this verl does not read.
+    """A data file is a Git LFS pointer, empty, truncated, or in a format that this verl does not read.
 
     ## Why it matters
 
-    verl hands the file to the package `datasets` after Ray has started. The error messages explain little: `Parquet magic bytes
+    verl passes the file to the package `datasets` after Ray has started. The error messages explain little: `Parquet magic bytes
     not found`, `An error occurred while generating the dataset`.
 
     ## How to fix
 
-    Download or generate the file again. Older releases of verl read every file as Parquet; newer ones go by the extension.
+    Download or generate the file again. Older releases of verl read every file as Parquet; newer ones choose the format by the extension.
     """
     for file in data.files:
         if file.trouble in _DESCRIPTIONS:
             what, remedy = _DESCRIPTIONS[file.trouble]
             yield _finding(file, what + (f": {file.reason}" if file.reason else ""), remedy)
         elif not file.trouble and isinstance(demands, DataDemands) and file.kind not in demands.kinds:
-            what = f"ends in .{file.kind}" if file.kind else "has no ending"
+            what = f"ends in .{file.kind}" if file.kind else "has no extension"
             reads = " and ".join(demands.kinds) if len(demands.kinds) > 1 else f"{demands.kinds[0]} only"
             yield _finding(file, f"{what}, but this verl reads {reads}", "convert it to Parquet")
     for table in tables.tables if isinstance(tables, DataTables) else ():

@@ -26,7 +26,9 @@ _MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
         Example("as many as one step needs", (tables(rows=1024), DEMANDS)),
         Example("the size of a step is not known", (tables(rows=2), replace(DEMANDS, batch=0))),
         Example("too few", (tables(rows=2), DEMANDS), "2 rows, but one step takes 1024"),
-        Example("the job takes fewer than there are", (tables(), replace(DEMANDS, most_rows=8)), "8 rows"),
+        Example(
+            "the job takes fewer rows than there are", (tables(), replace(DEMANDS, most_rows=8)), "8 rows"
+        ),
         Example("no rows at all", (tables(rows=0), replace(DEMANDS, batch=0)), "has no rows"),
     ],
 )

@@ -1,4 +1,4 @@
-"""DATA106: verl's reward function does not know a source of the data."""
+"""DATA106: verl has no reward function for a source of the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN = 4
         Example(
             "verl raises for it",
             (tables(), ScoredSources(TABLE.sources, ("lighteval/MATH", "gsm8k"), _SCORES)),
-            "no reward for data_source openai/gsm8k",
+            "no reward function for data_source openai/gsm8k",
         ),
     ],
 )
@@ -33,21 +33,22 @@ def data_source_not_scored(tables: DataTables, scored: ScoredSources) -> Iterato
 
     ## Why it matters
 
-    Without a reward function of your own, verl chooses one by the column `data_source`. It raises `Reward
-    function is not implemented for data_source=...` for the first reward, after the model is loaded and the
-    first rollout is done.
+    Without a reward function of your own, verl chooses one by the column `data_source`. If it has none, it
+    raises `Reward function is not implemented for data_source=...` at the first reward, after the model is
+    loaded and the first rollout is done.
 
     ## How to fix
 
-    Set `custom_reward_function.path` to a file with a function `compute_score`, or the name in
-    `custom_reward_function.name`. If verl can score data of this kind, use the name that it has for them.
+    Set `custom_reward_function.path` to a file with a function `compute_score`; if the function has another
+    name, set `custom_reward_function.name` to it. If verl can score data of this kind, use verl's name for it
+    in the column `data_source`.
     """
     for table in tables.of("train", "val", "named"):
         refused = [name for name in table.sources if name in scored.refused]
         if refused:
             near = difflib.get_close_matches(refused[0], scored.names, n=1, cutoff=0.5)
             yield Finding(
-                f"{table.file.path}: verl has no reward for data_source {listed(refused, _SHOWN)}"
+                f"{table.file.path}: verl has no reward function for data_source {listed(refused, _SHOWN)}"
                 + (f"; did you mean {near[0]}?" if near else ""),
                 Evidence(listed(refused, _SHOWN), f"one of {listed(scored.names, _SHOWN)}", scored.read_from),
                 location=location(table.file),

@@ -28,7 +28,7 @@ def _facts(*drifts: Drift) -> tuple[Records]:
     examples=lambda: [
         Example("all files are the wheel's", _facts()),
         Example("an edit that replaced the file stays in this environment", _facts(_EDITED)),
-        Example("a file that is gone poisons nothing", _facts(_GONE)),
+        Example("a missing file affects no other environment", _facts(_GONE)),
         Example("pip keeps no links, so the other names are a backup's", _facts(_IN_BACKUP)),
         Example("the file that was edited has other names too", _facts(_IN_CACHE), "every other environment"),
     ],
@@ -38,19 +38,20 @@ def cache_entry_edited(records: Records) -> Iterator[Finding]:
 
     ## Why it matters
 
-    uv and conda do not copy: a file in site-packages and the one in their cache are the same file under two
-    names (hard links). An edit made in place changed the cache as well, so all environments built from it,
-    now and later, contain the edit. Reinstalling brings it back. Known as uv#10579, uv#15700 and conda#679.
+    uv and conda do not copy files: a file in site-packages and the one in their cache are the same file under
+    two names (hard links). An edit made in place therefore changed the cache too, and all environments built
+    from it, now and later, contain the edit. Reinstalling brings it back. See uv#10579, uv#15700 and
+    conda#679.
 
     Other tools make hard links too, for instance a backup with `cp -al`. This rule covers only what uv or
-    conda installed; other edited files with several names are PKG102.
+    conda installed; PKG102 covers other edited files with several names.
 
     ## How to fix
 
     Remove the entry from the cache, then reinstall the package in each environment. With uv: `uv cache clean
     NAME`, then `uv pip install --reinstall-package NAME NAME==VERSION`. With conda: `conda clean --packages`,
-    then `conda install --force-reinstall NAME`. When you edit, write a new file and rename it over the old
-    one, as verl-doctor does, or install with `UV_LINK_MODE=copy`.
+    then `conda install --force-reinstall NAME`. When you edit an installed file, write a new file and rename
+    it over the old one, as verl-doctor does, or install with `UV_LINK_MODE=copy`.
     """
     edited: dict[str, list[Drift]] = {}
     for drift in records.drifts:

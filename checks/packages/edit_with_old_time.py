@@ -20,7 +20,7 @@ _EDITED = Drift(
     examples=lambda: [
         Example("every file has the recorded content", (HashedRecords(3_000),)),
         Example(
-            "one has another content of the same size", (HashedRecords(3_000, (_EDITED,)),), "ray/worker.py"
+            "a file has other content of the same size", (HashedRecords(3_000, (_EDITED,)),), "ray/worker.py"
         ),
     ],
 )

@@ -47,15 +47,15 @@ def _without_record(problem: str, installer: str = "pip") -> tuple[Records, Jour
     examples=lambda: [
         Example("all files are the wheel's", _facts()),
         Example("type stubs removed to make an image smaller", _facts(_STUB_GONE)),
-        Example("the installer's cache was edited: another rule's subject", _facts(_IN_CACHE)),
+        Example("the installer's cache was edited, which another rule reports", _facts(_IN_CACHE)),
         Example(
             "a backup has the same file under another name", _facts(_IN_BACKUP), "hard links show 1 of these"
         ),
         Example("a file was edited by hand", _facts(_EDITED), "without a marker"),
         Example("a file was edited and marked", _facts(_MARKED), "marked 'Uky'"),
-        Example("this doctor repaired it", _facts(_EDITED, entries=(_OURS,)), "repaired by verl-doctor"),
-        Example("a source is gone", _facts(_GONE), "missing"),
-        Example("there is no list of its files", _without_record("missing"), "its RECORD is missing"),
+        Example("verl-doctor repaired it", _facts(_EDITED, entries=(_OURS,)), "repaired by verl-doctor"),
+        Example("a source file is missing", _facts(_GONE), "missing"),
+        Example("the list of its files is missing", _without_record("missing"), "its RECORD is missing"),
         Example("conda keeps another list", _without_record("missing", "conda"), "was not compared"),
     ],
 )
@@ -176,6 +176,4 @@ def _sharing(drifts: list[Drift]) -> str:
     names = sum(drift.links > 1 for drift in drifts)
     if not names:
         return ""
-    return (
-        f" (hard links show {names} of these elsewhere too, perhaps in a backup: the edit is there as well)"
-    )
+    return f" (hard links show {names} of these elsewhere too, perhaps in a backup; the edit appears there as well)"

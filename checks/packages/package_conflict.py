@@ -84,21 +84,21 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A later `pip install` may replace what an earlier one needed, and reports it only once, in the middle of
-    its output. What remains imports and then fails: `ImportError: tokenizers<=0.23.0 is required`, `undefined
-    symbol`, `'_C' object has no attribute 'rms_norm'`. The metadata of the installed packages shows it in
-    milliseconds.
+    A later `pip install` may replace a version that an earlier one needed. pip reports that only once, in the
+    middle of its output, and the job fails later: `ImportError: tokenizers<=0.23.0 is required`, `undefined
+    symbol`, `'_C' object has no attribute 'rms_norm'`. The metadata of the installed packages shows the
+    conflict beforehand.
 
     Only what verl and vLLM need, directly or indirectly, is judged, for the interpreter that will run it. An
-    extra of verl counts when the engine it is named after is installed. Conflicts with its pins are warnings,
-    because verl's own pins are often narrower or wider than what works, and other rules compare the code
-    itself.
+    extra of verl counts if the engine after which it is named is installed. Conflicts with its pins are
+    warnings, because verl's own pins are often narrower or wider than what works, and other rules compare the
+    code itself.
 
     ## How to fix
 
-    `verl-doctor fix --select PKG101` shows one installer command that keeps torch, vLLM and verl as they are
-    where possible, and changes the rest until everything agrees, or the reason why none exists. With `--apply
-    --unsafe` it runs in a copy of the environment.
+    `verl-doctor fix --select PKG101` shows a single installer command that resolves all conflicts and keeps
+    torch, vLLM and verl as they are if possible, or the reason why there is none. With `--apply --unsafe`, it
+    runs in a copy of the environment.
     """
     judged = [unmet for unmet in requirements.unmet if _counts(unmet)]
     # Once, regardless of the number of extras that name it.
@@ -229,7 +229,7 @@ def _other_combination(unmet: Iterable[Unmet]) -> Iterator[Finding]:
             wanted=", ".join(f"{requirement.name}{requirement.wanted}" for requirement in ordered),
             read_from=f"the metadata of verl {first.by_version}",
         ),
-        remedy="trust this combination only as far as the VLLM rules and a short test run confirm it",
+        remedy="rely on this combination only if the VLLM rules find nothing and a short test run succeeds",
         severity="warning",
         subject=Subject("package", first.by, first.extra),
     )

@@ -18,7 +18,10 @@ _OLD = Distribution("numpy", "1.26.4", f"{_SITE}/numpy-1.26.4.dist-info")
     severity="warning",
     examples=lambda: [
         Example("each package once", (Packages((_NEW,)),)),
-        Example("two ways of saying the same, as in Debian", (Packages((_NEW,), duplicates=(_NEW,)),)),
+        Example(
+            "two forms of metadata for one installation, as in Debian",
+            (Packages((_NEW,), duplicates=(_NEW,)),),
+        ),
         Example("two versions in one folder", (Packages((_NEW,), duplicates=(_OLD,)),), "numpy"),
     ],
 )
@@ -27,10 +30,10 @@ def package_installed_twice(packages: Packages) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Two metadata folders of one package mean that an installation was interrupted, or that two installers (pip
-    and conda, or two pips on a shared disk) did not see each other. The files of both versions are mixed, and
-    which version `importlib.metadata` reports is a matter of chance. Libraries that compare versions then
-    decide at random.
+    Two metadata folders of one package show that an installation was interrupted, or that two installers (pip
+    and conda, or two pips on a shared disk) did not notice each other. The files of both versions are mixed,
+    and `importlib.metadata` may report either version, so libraries that compare versions may decide either
+    way.
 
     ## How to fix
 

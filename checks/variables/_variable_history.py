@@ -75,23 +75,23 @@ _HISTORY = {
     "RAY_num_prestart_python_workers": Gone(
         "num_prestart_python_workers is not a setting of Ray but an argument that Ray itself passes to its raylet, one for each "
         "CPU",
-        "to have fewer workers started, give Ray fewer CPUs: ray start --num-cpus, or ray_init.num_cpus in verl's "
+        "to start fewer workers, give Ray fewer CPUs: ray start --num-cpus, or ray_init.num_cpus in verl's "
         "configuration",
     ),
-    "TRANSFORMERS_CACHE": Gone("transformers 5 dropped it", "set HF_HOME, or HF_HUB_CACHE for the models alone"),
+    "TRANSFORMERS_CACHE": Gone("transformers 5 dropped it", "set HF_HOME, or HF_HUB_CACHE only for the models"),
     "VLLM_WORKER_USE_RAY": Gone(
-        "no vLLM from 0.8.5 on has read it, and verl starts the workers itself",
+        "vLLM 0.8.5 and later do not read it, and verl starts the workers itself",
     ),
 }  # fmt: skip
 
 # Replacements for some of the variables above.
 _INSTEAD = {
-    "VLLM_ALL2ALL_BACKEND": "vLLM's option all2all_backend has taken its place",
-    "VLLM_ATTENTION_BACKEND": "vLLM's option attention_backend has taken its place; without it vLLM chooses what fits",
-    "VLLM_FLASH_ATTN_VERSION": "vLLM's option attention_config.flash_attn_version has taken its place",
-    "VLLM_TORCH_PROFILER_DIR": "vLLM's option profiler_config has taken its place",
-    "VLLM_USE_TRITON_FLASH_ATTN": "it only ever concerned AMD GPUs",
-    "VLLM_USE_V1": "there is only the V1 engine now",
+    "VLLM_ALL2ALL_BACKEND": "vLLM's option all2all_backend replaces it",
+    "VLLM_ATTENTION_BACKEND": "vLLM's option attention_backend replaces it; without it, vLLM chooses a backend that fits",
+    "VLLM_FLASH_ATTN_VERSION": "vLLM's option attention_config.flash_attn_version replaces it",
+    "VLLM_TORCH_PROFILER_DIR": "vLLM's option profiler_config replaces it",
+    "VLLM_USE_TRITON_FLASH_ATTN": "it only affected AMD GPUs",
+    "VLLM_USE_V1": "vLLM has only the V1 engine now",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""ENV109: verl leaves its default out because the driver sets the variable, and the driver's value does not arrive."""
+"""ENV109: the driver's value of a variable does not reach the workers, and verl omits its own default because of it."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ _DEFAULT = Assigned(Value("1"), "training workers", CONSTANTS, 93)
 def default_of_verl_lost(
     environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """verl leaves a default out because the driver sets the variable, but the driver's value does not reach the workers.
+    """The driver's value of a variable does not reach the workers, and verl omits its own default because of it.
 
     ## Why it matters
 
-    verl hands defaults to its workers (`trainer/constants_ppo.py`). A variable that the driver's environment has already is
-    taken out of them, so that your value stays. But on a cluster that runs already the workers inherit from the raylet, not from
-    the driver: they get neither verl's default nor your value.
+    verl passes defaults for some variables to its workers (`trainer/constants_ppo.py`). It omits those that
+    are already set in the driver's environment, so that your value is kept. But in a cluster that is already
+    running, workers inherit from the raylet, not from the driver, so your value does not reach them.
 
     ## How to fix
 
-    Set the variable before `ray start`, on every node (`verl-doctor fix --output-env DIR` writes the file),
-    or pass it with
-    `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`, which no default takes away. Or do not set it at all.
+    Set the variable before `ray start` on every node (`verl-doctor fix --output-env DIR` writes the file), or
+    pass it with `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`, which verl never omits. Or do not set
+    it at all, and verl passes its default.
     """
     for variable in environment.rows:
         if variable.dropped is None or not variable.driver.differs(variable.worker):
@@ -66,10 +66,10 @@ def default_of_verl_lost(
         gets = (
             f"so the workers get {seen}, not {value_text(variable.driver)}"
             if variable.worker == variable.dropped.value
-            else f"and the workers get neither that nor {value_text(variable.driver)}: {seen}"
+            else f"and the workers get neither that nor {value_text(variable.driver)}, but {seen}"
         )
         yield Finding(
-            f"{variable.name}: verl leaves its default {value_text(variable.dropped.value)} out because the driver sets it, {gets}",
+            f"{variable.name}: verl omits its default {value_text(variable.dropped.value)} because the driver sets the variable, {gets}",
             Evidence(
                 f"driver {value_text(variable.driver)} ({where}), workers {seen}",
                 f"{value_text(variable.driver)} in the environment of {raylet_names(environment)}",

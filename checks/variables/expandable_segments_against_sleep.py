@@ -1,4 +1,4 @@
-"""ENV115: expandable segments are on, with which vLLM's sleep mode cannot work."""
+"""ENV115: expandable segments are on, and vLLM's sleep mode does not work with them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _script(name: str, value: str) -> tuple[Variables, JobVariables, Launch]:
         Example("this torch does not read the newer name", (_REFUSES, _CUDA, *_shell(PYTORCH_ALLOC_CONF=_ON), VariableReaders((Reading(_NEW, "torch"),)))),
         Example("an older vLLM refuses to start", (_REFUSES, _CUDA, *_shell(PYTORCH_CUDA_ALLOC_CONF=f"max_split_size_mb:128,{_ON}")), "vLLM 0.12.0 stops with an AssertionError"),
         Example("in the launch script", (_REFUSES, _CUDA, *_script(_OLD, _ON)), "stops with an AssertionError"),
-        Example("the raylet has none, so that no worker has it", (_REFUSES, _CUDA, Variables({_OLD: _ON}), JobVariables())),
+        Example("the raylet does not have it, so no worker does", (_REFUSES, _CUDA, Variables({_OLD: _ON}), JobVariables())),
         Example("the raylet has it", (_REFUSES, _CUDA, Variables(), JobVariables({_OLD: _ON})), "stops with an AssertionError"),
         Example("vLLM does not see the newer name", (_SWITCHES, _CUDA, *_shell(PYTORCH_ALLOC_CONF=_ON)), "vLLM 0.24.0 ignores PYTORCH_ALLOC_CONF"),
     ],
@@ -66,15 +66,16 @@ def expandable_segments_against_sleep(
 
     ## Why it matters
 
-    verl lets vLLM sleep while it trains, so that both fit on one GPU. The memory pool that this needs
-    and torch's expandable segments exclude each other. Up to 0.20.0 vLLM stops with an `AssertionError`
-    when it detects them. Later ones switch them off for the pool, if they detect them: most read only
-    `PYTORCH_CUDA_ALLOC_CONF`, not its newer name `PYTORCH_ALLOC_CONF`, and then `Sleep mode freed 0.00
-    GiB memory`. torch itself advises this setting when memory runs out.
+    verl lets vLLM sleep during training, so that both fit on one GPU. Sleep mode needs a memory pool, and
+    torch's expandable segments do not work together with it. vLLM up to 0.20.0 stops with an `AssertionError`
+    when it detects them. Later releases turn them off for the pool when they detect them, but most read only
+    `PYTORCH_CUDA_ALLOC_CONF`, not its newer name `PYTORCH_ALLOC_CONF`. If only the newer name is set,
+    sleeping frees nothing: `Sleep mode freed 0.00 GiB memory`. torch itself recommends expandable segments
+    when memory runs out.
 
     ## How to fix
 
-    Take this one option out and leave the others. This rule reads what the installed vLLM does.
+    Remove this option and keep the others. This rule reads what the installed vLLM does.
     """
     if platform.name != "cuda" or not _sleeps(configuration):
         return
@@ -92,7 +93,7 @@ def _finding(allocator: SleepAllocator, name: str, found: list[Place], *, seen: 
     here = [place.location for place in found if place.location is not None]
     rest = without_expandable(found[0].value or "")
     outcome = (
-        f"vLLM {allocator.version} stops with an AssertionError as soon as it should sleep"
+        f"vLLM {allocator.version} stops with an AssertionError when sleep mode starts"
         if seen
         else f"vLLM {allocator.version} ignores {name}, so that sleeping frees no memory"
     )

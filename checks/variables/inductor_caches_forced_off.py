@@ -1,4 +1,4 @@
-"""ENV119: torch's caches are forced off, with which vLLM cannot compile under this torch."""
+"""ENV119: Torch's compile caches are disabled, and vLLM cannot compile without them with this torch."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def inductor_caches_forced_off(
     launch: Launch | Unknown,
     configuration: Configuration | Unknown,
 ) -> Iterator[Finding]:
-    """Torch's caches are disabled, and vLLM cannot compile without them under this torch.
+    """Torch's compile caches are disabled, and vLLM cannot compile without them with this torch.
 
     ## Why it matters
 
-    `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` is a remedy against a damaged compile cache. Up to torch 2.7.1 vLLM takes what it has
-    just compiled from that cache, and stops without it: `leading to a corrupted compilation artifact`, the very message against
-    which the variable was set.
+    `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` is meant as a workaround for a damaged compile cache. With torch
+    2.7.1 and older, vLLM reads what it has just compiled back from that cache, and stops without it: `leading
+    to a corrupted compilation artifact`. That is the very message for which the variable is usually set.
 
     ## How to fix
 
-    Remove it, and remove the folder `torch_compile_cache` in VLLM_CACHE_ROOT once. Against engines that damage the cache for each
-    other `VLLM_DISABLE_COMPILE_CACHE=1` helps.
+    Remove the variable, and delete the folder `torch_compile_cache` in VLLM_CACHE_ROOT once. If several
+    engines damage each other's cache, set `VLLM_DISABLE_COMPILE_CACHE=1` instead.
     """
     eager = not isinstance(configuration, Unknown) and configuration.get(_EAGER) is True
     if eager or not _is_older(cache.torch):

@@ -1,4 +1,4 @@
-"""ENV114: Megatron's workers do not get CUDA_DEVICE_MAX_CONNECTIONS."""
+"""ENV114: Megatron's workers do not get CUDA_DEVICE_MAX_CONNECTIONS=1."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _WORKER = Assigned(
     applies=_needs_it,
     examples=lambda: [
         Example("another engine", (own(), _job("fsdp"), (Gpus, Unknown("")))),
-        Example("verl gives it", (own(row(NAME, None, None, "1", "verl")), _job("megatron"), (Gpus, Unknown("")))),
+        Example("verl sets it", (own(row(NAME, None, None, "1", "verl")), _job("megatron"), (Gpus, Unknown("")))),
         Example("unknown whether verl sets it", (own(row(NAME, None, None, Value(untold="unclear"), "verl")), _job("megatron"), (Gpus, Unknown("")))),
         Example("the workers set it themselves", (own(row(NAME, None, None, None, "nobody", later=(_WORKER,))), _job("megatron"), (Gpus, Unknown("")))),
         Example("nothing sets it", (own(), _job("megatron"), (Gpus, Unknown(""))), "do not get CUDA_DEVICE_MAX_CONNECTIONS"),
@@ -58,17 +58,17 @@ def megatron_lacks_max_connections(
 
     ## Why it matters
 
-    On GPUs before Blackwell Megatron-LM overlaps communication with computation by the order in which kernels are queued, and
-    that order holds only with one connection. With tensor parallelism it refuses to start without it:
-    `Using tensor model parallelism or context parallelism require setting the environment variable
-    CUDA_DEVICE_MAX_CONNECTIONS to 1`. verl gives it in most releases; not when your shell sets the variable itself, and from
-    0.9 on only where the process that starts the job sees a Hopper or Ampere GPU, so not from a head node without GPUs.
+    On GPUs before Blackwell, Megatron-LM overlaps communication with computation. It relies on the order in
+    which kernels are queued, which only a single connection keeps. With tensor parallelism, it refuses to
+    start otherwise: `Using tensor model parallelism or context parallelism require setting the environment
+    variable CUDA_DEVICE_MAX_CONNECTIONS to 1`. Most releases of verl set the variable, unless your shell sets
+    it already. From 0.9 on, verl sets it only if the process that starts the job sees a Hopper or Ampere GPU,
+    so not on a head node without GPUs.
 
     ## How to fix
 
     Set it to 1 before `ray start` on every node (`verl-doctor fix --output-env DIR` writes the file), or pass
-    it with
-    `+ray_kwargs.ray_init.runtime_env.env_vars.CUDA_DEVICE_MAX_CONNECTIONS=1`.
+    it with `+ray_kwargs.ray_init.runtime_env.env_vars.CUDA_DEVICE_MAX_CONNECTIONS=1`.
     """
     row = environment.get(NAME)
     value = environment.worker(NAME)

@@ -1,4 +1,4 @@
-"""ENV113: the runtime_env gives all nodes a value that belongs to one."""
+"""ENV113: the runtime_env gives every node a value that is meant for one node."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ _ADDRESS = "VLLM_HOST_IP"
     examples=lambda: [
         Example("one node", (own(_GIVEN), JobNodes(1))),
         Example("each node has it from its own shell", (own(row("NCCL_SOCKET_IFNAME", "eth0", "eth0", "eth0", "the raylet")), JobNodes(2))),
-        Example("a list that fits everywhere is still for all", (own(_GIVEN), JobNodes(2)), "all 2 nodes"),
+        Example("a list that fits all nodes", (own(_GIVEN), JobNodes(2)), "all 2 nodes"),
         Example("an address of one node", (own(row(_ADDRESS, None, None, "10.0.0.1", "the runtime_env")), JobNodes(4)), "all 4 nodes"),
     ],
 )  # fmt: skip
 def node_value_for_all_nodes(environment: EffectiveEnvironment, nodes: JobNodes) -> Iterator[Finding]:
-    """The runtime_env gives all nodes a value that belongs to one node.
+    """The runtime_env gives every node a value that is meant for one node.
 
     ## Why it matters
 
-    A `runtime_env` is the same on every node. Interfaces and adapters may be called otherwise on the next node, and an address is
-    always another one: with one `VLLM_HOST_IP` for all, every node announces itself under the address of the first.
+    A `runtime_env` is the same on every node. Network interfaces and adapters may have other names on the
+    next node, and addresses always differ: with a single `VLLM_HOST_IP`, every node announces itself under
+    the address of the first.
 
     ## How to fix
 
-    Set such variables in the environment of each node, before `ray start` there. Where all nodes are alike there is nothing to
-    do, except for addresses.
+    Set such variables in the environment of each node, before `ray start`. If all nodes are alike, nothing
+    needs to be done, except for addresses.
     """
     if nodes.nodes is None or nodes.nodes < 2:
         return

@@ -1,4 +1,4 @@
-"""ENV111: the raylet was started with another value than the driver has."""
+"""ENV111: the raylet was started with a different value of a variable from the driver's."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _GPUS = Gpus((Device(0), Device(1), Device(2), Device(3)))
         Example("the runtime_env decides", (standing(row("HF_HOME", "/new", "/old", "/new", "the runtime_env")), *script("HF_HOME"))),
         Example("no worker needs it", (standing(row("PATH", "/a", "/b", "/b")), *script("PATH"))),
         Example("the workers see the raylet's", (standing(_OTHER), *script("HF_HOME")), "the workers see /old"),
-        Example("no GPU is here", (standing(row(_NAME, "", "2,3", _DEVICES, "Ray")), *script(_NAME))),
-        Example("Ray gives out what the raylet may see", (standing(row(_NAME, "0,1", "2,3", _DEVICES, "Ray")), *script(_NAME), _GPUS), "gives its workers GPUs of 2,3"),
+        Example("this machine has no GPU", (standing(row(_NAME, "", "2,3", _DEVICES, "Ray")), *script(_NAME))),
+        Example("Ray offers only what the raylet may see", (standing(row(_NAME, "0,1", "2,3", _DEVICES, "Ray")), *script(_NAME), _GPUS), "gives its workers GPUs of 2,3"),
         Example("the raylet may see all", (standing(row(_NAME, "0,1", None, _DEVICES, "Ray")), *script(_NAME), _GPUS), "gives its workers any GPU"),
     ],
 )  # fmt: skip
@@ -56,18 +56,19 @@ def raylet_has_other_value(
     readers: VariableReaders | Unknown,
     gpus: Gpus | Unknown,
 ) -> Iterator[Finding]:
-    """The raylet was started with a different value from the driver's.
+    """The raylet was started with a different value of a variable from the driver's.
 
     ## Why it matters
 
-    The workers see the raylet's value: that of the shell, or of the service, which ran `ray start`, perhaps weeks ago. A job that is
-    tried with `LD_LIBRARY_PATH`, `HF_HOME` or `no_proxy` changed in the shell runs with the old ones. Of
-    `CUDA_VISIBLE_DEVICES` Ray gives its workers those GPUs that the raylet may see.
+    Workers get the raylet's value: that of the shell or service that ran `ray start`, perhaps weeks ago. If
+    you change `LD_LIBRARY_PATH`, `HF_HOME` or `no_proxy` in your shell and try the job again, the workers
+    still run with the old values. In the case of `CUDA_VISIBLE_DEVICES`, Ray gives its workers only GPUs that
+    the raylet may use.
 
     ## How to fix
 
     Restart Ray on every node from a shell with the right value (`verl-doctor fix --output-env DIR` writes a
-    file to source there), or hand the value on with `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`.
+    file to source there), or pass the value with `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`.
     """
     unread = dead(readers)
     for variable in environment.rows:

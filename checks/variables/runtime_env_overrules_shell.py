@@ -1,4 +1,4 @@
-"""ENV112: the runtime_env gives the workers another value than the driver has."""
+"""ENV112: the runtime_env gives the workers a different value of a variable from the driver's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILE = "/home/me/runtime_env.yaml"
     "ENV112",
     severity="info",
     examples=lambda: [
-        Example("both say the same", (own(row("NCCL_DEBUG", "INFO", "INFO", "INFO", "the runtime_env")), *script("NCCL_DEBUG")[:2])),
+        Example("both have the same value", (own(row("NCCL_DEBUG", "INFO", "INFO", "INFO", "the runtime_env")), *script("NCCL_DEBUG")[:2])),
         Example("the driver does not set it", (own(row("NCCL_DEBUG", None, None, "INFO", "the runtime_env")), *script()[:2])),
         Example(
             "they contradict each other",
@@ -30,17 +30,17 @@ _FILE = "/home/me/runtime_env.yaml"
 def runtime_env_overrules_shell(
     environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """The runtime_env gives the workers a different value from the driver's.
+    """The runtime_env gives the workers a different value of a variable from the driver's.
 
     ## Why it matters
 
-    That may be intended. More often one of the two places was changed and the other forgotten: the
-    driver and its workers then disagree about a cache, a log level or a switch, and what is exported in
-    the script has no effect where it matters.
+    That may be intended. More often, one of the two places was changed and the other forgotten. The driver
+    and its workers then use different caches, log levels or switches, and what the script exports does not
+    affect the workers.
 
     ## How to fix
 
-    Set it in one place. `verl-doctor explain variables` shows who decides.
+    Set it in one place. `verl-doctor explain variables` shows which place decides.
     """
     for variable in environment.rows:
         if variable.decided_by != "the runtime_env" or variable.driver.is_set is not True:

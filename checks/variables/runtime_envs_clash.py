@@ -1,4 +1,4 @@
-"""ENV116: the job's runtime_env and verl's give the same variable, and Ray refuses both."""
+"""ENV116: the job's runtime_env and verl's set the same variable, which Ray refuses."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _CLASH = Clash("NCCL_ALGO", "/home/me/runtime_env.yaml", 3, CONSTANTS, 153)
     "ENV116",
     phase="ray",
     examples=lambda: [
-        Example("nothing is given twice", (own(),)),
-        Example("one that verl always passes on", (replace(own(), clashes=(_CLASH,)),), "NCCL_ALGO is given by the job's runtime_env and by verl"),
+        Example("no variable is set twice", (own(),)),
+        Example("a variable that verl always passes", (replace(own(), clashes=(_CLASH,)),), "both the job's runtime_env and verl set NCCL_ALGO"),
     ],
 )  # fmt: skip
 def runtime_envs_clash(environment: EffectiveEnvironment) -> Iterator[Finding]:
-    """The job's runtime_env and verl's set the same variable, and Ray refuses both.
+    """The job's runtime_env and verl's set the same variable, which Ray refuses.
 
     ## Why it matters
 
-    A job that is handed in with `ray job submit --runtime-env` has a `runtime_env` already. verl calls
-    `ray.init` with another one, and Ray refuses when both name the same variable: `ValueError: Failed to
-    merge the Job's runtime env ... because of a conflict`, even when the values are equal. Most of verl's
-    defaults yield; those that it always passes on do not.
+    A job that is submitted with `ray job submit --runtime-env` already has a `runtime_env`. verl calls
+    `ray.init` with another one, and Ray refuses to merge two that set the same variable, even to equal
+    values: `ValueError: Failed to merge the Job's runtime env ... because of a conflict`. verl omits most of
+    its defaults in this case, but always passes some of them.
 
     ## How to fix
 
-    Take the variable out of the job's `runtime_env` and set it for the raylets, or let the driver's win:
-    `RAY_OVERRIDE_JOB_RUNTIME_ENV=1` in the job's `env_vars`.
+    Remove the variable from the job's `runtime_env` and set it for the raylets. Or add
+    `RAY_OVERRIDE_JOB_RUNTIME_ENV=1` to the job's `env_vars`, so that the driver's values win.
     """
     for clash in environment.clashes:
         yield Finding(
-            f"{clash.name} is given by the job's runtime_env and by verl, so ray.init will refuse",
+            f"both the job's runtime_env and verl set {clash.name}, so ray.init fails",
             Evidence(
                 f"{clash.name} in both",
                 "one of them, or RAY_OVERRIDE_JOB_RUNTIME_ENV=1",

@@ -24,7 +24,7 @@ _LOADED = LibCuda(candidates=(Library(f"{_FOLDER}/libcuda.so.1", stub=True),))
         Example("in a launch script", (LibraryPath((StubFolder(_FOLDER, "/home/me/run.sh", 9),)), _NO_GPU), "is the loader's path"),
         Example("with the name that the loader looks for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU), "instead of the driver"),
         Example("the driver's stands before it", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _BEHIND), "only /drv before it"),
-        Example("CUDA102 says that it is loaded", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _LOADED)),
+        Example("it is loaded, which CUDA102 reports", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _LOADED)),
     ],
 )  # fmt: skip
 def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) -> Iterator[Finding]:
@@ -32,17 +32,17 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
 
     ## Why it matters
 
-    It is intended against `cannot find -lcuda` while Triton compiles, but does not help: that is the linker,
-    which looks in LIBRARY_PATH, and LD_LIBRARY_PATH is the loader's. (Triton 2.2 and 2.3 alone took a
-    `libcuda.so` from there, when ldconfig knew none: triton-lang/triton#2883.) A stub has the driver's
-    functions without their contents. As soon as that folder has a `libcuda.so.1`, which some images link
-    there, processes load it instead of the driver and see no GPU:
-    `CUDA driver is a stub library`.
+    This is often meant to cure `cannot find -lcuda` while Triton compiles, but it does not help: that message
+    comes from the linker, which searches LIBRARY_PATH, whereas LD_LIBRARY_PATH is for the loader. (Only
+    Triton 2.2 and 2.3 also looked for `libcuda.so` there, if ldconfig listed none: triton-lang/triton#2883.)
+    A stub has the driver's functions without their code. If the folder also contains a `libcuda.so.1`, which
+    some images link there, processes load it instead of the driver and see no GPU: `CUDA driver is a stub
+    library`.
 
     ## How to fix
 
-    Take the folder out of LD_LIBRARY_PATH. Against `cannot find -lcuda` put it into LIBRARY_PATH, or set
-    TRITON_LIBCUDA_PATH to a folder with a `libcuda.so` that leads to the driver's `libcuda.so.1`.
+    Remove the folder from LD_LIBRARY_PATH. To cure `cannot find -lcuda`, add it to LIBRARY_PATH, or set
+    TRITON_LIBCUDA_PATH to a folder whose `libcuda.so` links to the driver's `libcuda.so.1`.
     """
     loaded = None if isinstance(libcuda, Unknown) else libcuda.loaded
     for stub in library_path.stubs:

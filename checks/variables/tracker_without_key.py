@@ -13,7 +13,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
 _KEY = "trainer.logger"
-_ALONE = "the metrics go to the console alone: no tracker records them"
+_ALONE = "the metrics go only to the console: no tracker records them"
 _ONLINE = ("", "online", "run", "cloud", "shared")
 _PLACES = ("WANDB_API_KEY", "/home/me/.netrc")
 
@@ -31,7 +31,7 @@ def _there(*, installed: bool = True, key: str = "", mode: str = "", offline: st
         Example("a key is set", (*configured(), _there(key="WANDB_API_KEY"))),
         Example("it works without a server", (*configured(), _there(mode="offline"))),
         Example("verl's own default, and no key", (*configured(), _there()), "reports to wandb, but has no key for it"),
-        Example("it is certain that it stops", (*configured(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "has no key for it: the job stops"),
+        Example("the job certainly stops", (*configured(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "has no key for it: the job stops"),
         Example("the package is missing", (*configured("trainer.logger=[wandb]"), _there(installed=False, mode="offline")), "wandb, which is not installed"),
         Example("a key, and no network", (*configured(), _there(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
     ],
@@ -45,14 +45,15 @@ def tracker_without_key(
 
     ## Why it matters
 
-    verl's default is `trainer.logger=["console","wandb"]`. It opens the tracker when training begins,
-    after all models were loaded, in a Ray worker, where no key can be entered: `No API key configured`,
-    and the minutes until then are lost. Without network `wandb.init` waits 90 s and fails.
+    verl's default is `trainer.logger=["console","wandb"]`. The tracker is opened when training begins, after
+    all models have been loaded, and in a Ray worker, where no key can be entered: `No API key configured`.
+    The minutes until then are lost. Without a network, `wandb.init` waits 90 s and fails.
 
     ## How to fix
 
-    `wandb login` on the node of the driver, or `WANDB_MODE=offline` (`wandb sync` sends the runs later), or
-    `trainer.logger=["console"]`. For SwanLab: `swanlab login`, or `SWANLAB_MODE=offline`.
+    Run `wandb login` on the driver's node, or set `WANDB_MODE=offline` and send the runs later with `wandb
+    sync`, or set `trainer.logger=["console"]`. For SwanLab, run `swanlab login` or set
+    `SWANLAB_MODE=offline`.
     """
     loggers = configuration.get(_KEY)
     wanted = [loggers] if isinstance(loggers, str) else loggers if isinstance(loggers, (list, tuple)) else []
@@ -98,7 +99,7 @@ def _judged(
                 tracker.refuses if certain else read_from,
             ),
             location=where,
-            remedy=f"{tracker.name} login, or set {tracker.mode_variable}=offline, or {console}",
+            remedy=f"run {tracker.name} login, or set {tracker.mode_variable}=offline, or {console}",
             severity="error" if certain else None,
             stops=(EVERY_JOB,) if certain else (),
             phase="start",
@@ -110,7 +111,7 @@ def _judged(
             f"the job reports to {tracker.name}, but {offline} is set, so there is no network",
             Evidence(f"{offline}=1", f"{tracker.mode_variable}=offline", read_from),
             location=where,
-            remedy=f"if so, set {tracker.mode_variable}=offline: without an answer it waits and fails",
+            remedy=f"if this machine has no network, set {tracker.mode_variable}=offline; otherwise the tracker waits and fails",
             severity="info",
             fix="tracker-offline",
             subject=subject,

@@ -1,4 +1,4 @@
-"""ENV106: a variable has a value at which the job stops."""
+"""ENV106: a variable has a value that stops the job."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def _script(name: str, value: str, *words: str) -> tuple[Variables, Launch]:
     "ENV106",
     phase="workers",
     examples=lambda: [
-        Example("this vLLM switches it off by itself", (_NEW, *_script(_ALLOCATOR, EXPANDABLE))),
+        Example("this vLLM turns it off itself", (_NEW, *_script(_ALLOCATOR, EXPANDABLE))),
         Example("there is no sleep mode", (_OLD, *_script(_ALLOCATOR, EXPANDABLE, "a.rollout.free_cache_engine=False"))),
         Example("other settings of the allocator", (_OLD, *_script(_ALLOCATOR, "max_split_size_mb:512"))),
-        Example("the new engine is requested", (_LAST_V0, *_script(_ENGINE, "1"))),
+        Example("the V1 engine is requested", (_LAST_V0, *_script(_ENGINE, "1"))),
         Example("an algorithm of NCCL", (_NEW, *_script(_ALGORITHM, "Ring,Tree"), _NCCL_INSTALLED, *configured())),
         Example("by function, and without one", (_NEW, *_script(_ALGORITHM, "allreduce:^nvls;broadcast:ring"), _NCCL_INSTALLED, *configured())),
         Example("one GPU needs no algorithm", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured("trainer.n_gpus_per_node=1"))),
         Example("a slip", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured()), "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?"),
         Example("expandable segments", (_OLD, *_script(_ALLOCATOR, EXPANDABLE)), "does not start sleep mode with"),
         Example("a number with its unit", (*_script("VLLM_PORT", "80s"), UnreadableValues((_PORT,))), "vLLM cannot read VLLM_PORT=80s: ValueError"),
-        Example("the engine that is gone", (_LAST_V0, *_script(_ENGINE, "0")), "no V0 engine any more"),
+        Example("the V0 engine, which was removed", (_LAST_V0, *_script(_ENGINE, "0")), "no longer has a V0 engine"),
     ],
 )  # fmt: skip
 def value_refused(
@@ -72,23 +72,24 @@ def value_refused(
 
     ## Why it matters
 
-    The job stops when the engine starts, minutes after it began: `AssertionError: Expandable segments
-    are not compatible with memory pool` for `expandable_segments:True`, which PyTorch's own
-    out-of-memory message recommends; `ValueError: Using V1 LLMEngine, but envs.VLLM_USE_V1=False` for
-    `VLLM_USE_V1=0` where only the V1 engine is left. NCCL 2.24 and later stop at an unknown algorithm:
-    `invalid usage`, with the reason in `NCCL_DEBUG=WARN` alone.
+    Some of these values stop the job only when the engine starts, minutes after the job did:
 
-    Python ends before it runs anything where `PYTHONHASHSEED` is a word or `PYTHONHOME` names no Python, and verl at a level
-    of logging that does not exist.
+    * `expandable_segments:True`, which PyTorch's own out-of-memory message recommends: `AssertionError:
+      Expandable segments are not compatible with memory pool`.
+    * `VLLM_USE_V1=0`, if this vLLM has only the V1 engine: `ValueError: Using V1 LLMEngine, but
+      envs.VLLM_USE_V1=False`.
+    * An algorithm that NCCL 2.24 or later does not have: `invalid usage`, with the reason only in the output
+      of `NCCL_DEBUG=WARN`.
 
-    vLLM converts its variables to numbers and choices, and Ray some of its own; a word such as `true`, `10min` or `95%` in place
-    of a number ends the process that reads it.
+    A word such as `true`, `10min` or `95%`, where vLLM or Ray expects a number or one of its choices, ends
+    the process that reads it. Python itself does not start if `PYTHONHASHSEED` is a word or `PYTHONHOME`
+    contains no Python, and verl stops at a logging level that does not exist.
 
     ## How to fix
 
-    Take `expandable_segments:True` out of PYTORCH_CUDA_ALLOC_CONF and leave the rest of it; vLLM 0.20.1 and
-    later switch it off around their own pool by themselves. Remove VLLM_USE_V1. Write numbers without units.
-    Leave NCCL_ALGO unset: NCCL chooses best itself.
+    Remove `expandable_segments:True` from PYTORCH_CUDA_ALLOC_CONF and keep the rest; vLLM 0.20.1 and later
+    turn it off for their own memory pool. Remove VLLM_USE_V1. Write numbers without units. Leave NCCL_ALGO
+    unset, so that NCCL chooses.
     """
     yield from _unknown_algorithms(variables, launch, packages, configuration)
     yield from _unreadable(unreadable, variables, launch)
@@ -100,13 +101,13 @@ def value_refused(
                 place,
                 f"vLLM {refusals.version} does not start sleep mode with {EXPANDABLE} in {_ALLOCATOR}",
                 refusals.expandable,
-                f"take {EXPANDABLE} out of {_ALLOCATOR}",
+                f"remove {EXPANDABLE} from {_ALLOCATOR}",
             )
     for place in places(_ENGINE, variables, launch):
         if refusals.old_engine and place.value == "0":
             yield _finding(
                 place,
-                f"vLLM {refusals.version} has no V0 engine any more and stops at {_ENGINE}=0",
+                f"vLLM {refusals.version} no longer has a V0 engine and stops because of {_ENGINE}=0",
                 refusals.old_engine,
                 f"remove {_ENGINE}",
             )
@@ -145,7 +146,7 @@ def _unreadable(
                 place,
                 f"{value.program} cannot read {place.assignment}: {value.text}",
                 value.read_from,
-                f"write what {value.program} takes, or remove {value.name}",
+                f"use a value that {value.program} accepts, or remove {value.name}",
                 (EVERY_JOB,),
                 value.phase,
             )

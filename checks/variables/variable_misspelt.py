@@ -1,4 +1,4 @@
-"""ENV102: a variable is set that nothing reads, but a similar name is read."""
+"""ENV102: nothing reads a variable that is set, but a variable with a similar name is read."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _TYPO = Reading("VLLM_ATENTION_BACKEND", "vllm", near="VLLM_ATTENTION_BACKEND")
 def variable_misspelt(
     readers: VariableReaders, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """A variable is set that nothing reads, and a variable with a similar name is read.
+    """Nothing reads a variable that is set, but a variable with a similar name is read.
 
     ## Why it matters
 
-    No program reports an unknown variable (vLLM does since 0.17.0, in a line of the log). The job runs,
-    without the intended effect of the variable.
+    Programs do not report unknown variables, except for vLLM 0.17.0 and later, which log a line about them.
+    The job runs without the intended effect.
 
     ## How to fix
 
-    Correct the name. `verl-doctor fix --select ENV102` shows the corrected line; `verl-doctor fix --apply
-    --unsafe` writes it: the variable will have an effect that it does not have now.
+    Correct the name. `verl-doctor fix --select ENV102` shows the corrected line. `verl-doctor fix --apply
+    --unsafe` writes it; that is unsafe because the variable then starts to have an effect.
     """
     for reading, found in in_use(readers, variables, launch):
         if not misspelt(reading) or what_became_of(reading.name) is not None:

@@ -1,4 +1,4 @@
-"""ENV110: verl gives the workers a value other than the one set."""
+"""ENV110: the workers get verl's value of a variable, not the one that is set."""
 
 from __future__ import annotations
 
@@ -55,18 +55,19 @@ _RULED = row("NCCL_DEBUG", "INFO", "INFO", "WARN", "verl", path=CONSTANTS, line=
 def variable_overruled_by_verl(
     environment: EffectiveEnvironment, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """The workers receive a value from verl that differs from the one set.
+    """The workers get verl's value of a variable, not the one that is set.
 
     ## Why it matters
 
-    Some variables are given by verl whatever you set: in its call of `ray.init`, or when it creates the rollout servers. Which
-    ones depends on the release; they are read from the tree that the job imports. Your value has no effect there.
+    verl sets some variables whatever you set, when it calls `ray.init` or creates the rollout servers. Which
+    ones depends on the release; they are read from the tree that the job imports. Your value has no effect
+    there.
 
     ## How to fix
 
-    From verl 0.6 on `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value` wins over what verl gives to `ray.init`. What it
-    gives to the rollout servers can only be changed in its sources, at the line that is named; newer releases may ask your
-    environment first.
+    From verl 0.6 on, `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value` overrides what verl passes to
+    `ray.init`. What verl passes to the rollout servers can only be changed in its sources, at the line that
+    the finding names; newer releases may read your environment first.
     """
     for variable in environment.rows:
         if not is_for_workers(variable.name) or variable.driver.is_set is not True:

@@ -1,4 +1,4 @@
-"""ENV101: a variable is set that used to be read, and is not any more."""
+"""ENV101: a variable is set that is no longer read."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _UNKNOWN = Reading("SGLANG_X", "sglang", unclear="sglang was not found in this e
     severity="warning",
     examples=lambda: [
         Example("this vLLM reads it", setting(_READ, "FLASH_ATTN", vllm="0.12.0")),
-        Example("who would read it is not installed", setting(_UNKNOWN)),
-        Example("nothing reads or ever read it", setting(Reading("VLLM_MY_SWITCH", "vllm"))),
+        Example("the package that would read it is not installed", setting(_UNKNOWN)),
+        Example("nothing has ever read it", setting(Reading("VLLM_MY_SWITCH", "vllm"))),
         Example(
-            "vLLM reads it no longer",
+            "vLLM no longer reads it",
             setting(Reading(_BACKEND, "vllm"), "FLASH_ATTN"),
             expect="VLLM_ATTENTION_BACKEND has no effect: vLLM 0.15.1 does not read it; vLLM 0.14.1 was the last",
         ),
@@ -50,15 +50,17 @@ def variable_removed(
 
     ## Why it matters
 
-    A workaround from an older release stays in a launch script for years. It now has no effect, and goes
-    unnoticed: vLLM before 0.17.0 silently ignores unknown variables, and later releases log one warning among
-    hundreds of lines. What it was set for, such as an attention backend, is decided by something else.
+    A workaround from an older release can stay in a launch script for years. It no longer has an effect,
+    which goes unnoticed: vLLM before 0.17.0 silently ignores unknown variables, and later releases log one
+    warning among hundreds of lines. Whatever the variable was set for, such as the attention backend, is now
+    decided elsewhere.
 
     ## How to fix
 
-    Remove it; if something replaced it, the finding names it. `verl-doctor fix --select ENV101` shows how the
-    line is commented out, `verl-doctor fix --apply` does it. What is set in your shell, unset there and where it comes
-    from: `~/.bashrc`, the container image, the job's template.
+    Remove it. If something replaced it, the finding names the replacement. `verl-doctor fix --select ENV101`
+    shows the edit, which comments the line out; `verl-doctor fix --apply` makes it. If the variable is set in
+    your shell, unset it there and where it comes from: `~/.bashrc`, the container image or the job's
+    template.
     """
     for reading, found in in_use(readers, variables, launch):
         gone = what_became_of(reading.name)

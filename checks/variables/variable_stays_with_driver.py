@@ -1,4 +1,4 @@
-"""ENV108: a variable is set for the process that starts the job, and its workers do not get it."""
+"""ENV108: a variable is set for the process that starts the job, but does not reach the workers."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _SHOWN = 6
         Example("the job starts its own Ray", (own(row("NCCL_IB_HCA", "mlx5", "mlx5", "mlx5", "the driver")), *script("NCCL_IB_HCA"))),
         Example("no worker needs it", (standing(row("SLURM_JOB_ID", "7", None, None, "nobody")), *script("SLURM_JOB_ID"))),
         Example("verl passes it on", (standing(row("NCCL_ALGO", "Ring", None, "Ring", "verl")), *script("NCCL_ALGO"))),
-        Example("a script exports it for the driver alone", (standing(_LOST), *script("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
+        Example("a script exports it only for the driver", (standing(_LOST), *script("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
         Example("the shell has it", (standing(_LOST), *shell("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
         Example(
             "two of them are one finding",
             (standing(row("HF_HOME", "/hf", None, None, "nobody"), _LOST), *script("HF_HOME", "NCCL_IB_HCA")),
             "do not get HF_HOME, NCCL_IB_HCA",
         ),
-        Example("a secret, which is written to no file", (standing(_KEY), *shell("WANDB_API_KEY")), "do not get WANDB_API_KEY"),
+        Example("a secret, which is never written to a file", (standing(_KEY), *shell("WANDB_API_KEY")), "do not get WANDB_API_KEY"),
     ],
 )  # fmt: skip
 def variable_stays_with_driver(
@@ -62,16 +62,17 @@ def variable_stays_with_driver(
 
     ## Why it matters
 
-    Ray's workers are children of the raylet, not of the driver: they inherit what was set when `ray start`
-    ran on their node. What a launch script exports before `python -m verl...` stays with the driver, unless a
-    `runtime_env` or verl itself hands it on. There is no message: NCCL uses another network card, the model
-    is loaded from another cache, a switch has no effect.
+    Ray's workers are children of the raylet, not of the driver, so they inherit the variables that were set
+    when `ray start` ran on their node. What a launch script exports before `python -m verl...` stays with the
+    driver, unless a `runtime_env` or verl itself passes it on. No message appears: NCCL uses another network
+    card, the model is loaded from another cache, or a switch has no effect.
 
     ## How to fix
 
-    Set it before `ray start`, on every node: `verl-doctor fix --output-env DIR` writes a file to source there, and the same
-    as a `runtime_env`. Or pass it with the job: `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`.
-    `verl-doctor explain variables` shows the whole table.
+    Set it before `ray start` on every node: `verl-doctor fix --output-env DIR` writes a file to source there,
+    and the same values as a `runtime_env`. Or pass it with the job:
+    `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`. `verl-doctor explain variables` shows what each
+    process gets.
     """
     unread = dead(readers)
     lost = [variable for variable in lost_on_the_way(environment) if variable.name not in unread]

@@ -1,4 +1,4 @@
-"""ENV107: it is unknown whether some variables are read."""
+"""ENV107: it could not be determined whether anything reads some of the variables."""
 
 from __future__ import annotations
 
@@ -24,22 +24,25 @@ _UNCLEAR = Reading("NCCL_DEBUG", "libnccl", unclear="no libnccl.so was found in 
     examples=lambda: [
         Example("its reader was found", setting(_READ, "INFO")),
         Example("nothing reads it, which other rules report", setting(Reading("VLLM_MINE", "vllm"))),
-        Example("who would read it is not here", in_shell(_UNCLEAR, "INFO"), expect="NCCL_DEBUG"),
+        Example(
+            "the package that would read it is not installed", in_shell(_UNCLEAR, "INFO"), expect="NCCL_DEBUG"
+        ),
     ],
 )
 def variable_unclear(
     readers: VariableReaders, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """Whether some variables are read could not be determined.
+    """It could not be determined whether anything reads some of the variables.
 
     ## Why it matters
 
-    The other rules do not judge these: the package that would read them is not in this environment, or
-    the name is only listed somewhere, or put together when a program runs.
+    The other rules do not judge these variables. The package that would read them is not in this environment,
+    or their names appear only in a list or are put together when a program runs.
 
     ## How to fix
 
-    Nothing needs to be fixed. Look at the environment that has the package, such as the one on the nodes with GPUs.
+    Nothing needs to be fixed. Examine the environment that has the package, for instance on the nodes with
+    GPUs.
     """
     unclear = [
         reading
@@ -49,7 +52,7 @@ def variable_unclear(
     if unclear:
         names = listed((reading.name for reading in unclear), _SHOWN)
         yield Finding(
-            f"whether {counted(len(unclear), 'variable')} {'is' if len(unclear) == 1 else 'are'} read could not be determined: {names}",
+            f"it could not be determined whether {counted(len(unclear), 'variable')} {'is' if len(unclear) == 1 else 'are'} read: {names}",
             Evidence("; ".join(f"{reading.name}: {reading.unclear}" for reading in unclear)),
             subject=Subject("variable", ", ".join(sorted(reading.name for reading in unclear))),
         )

@@ -27,13 +27,14 @@ _BUILD = Reading("VLLM_USE_PRECOMPILED", "vllm", declared=Reader("vllm", "/env/v
     severity="warning",
     examples=lambda: [
         Example(
-            "somebody reads it",
+            "a package reads it",
             setting(Reading("VLLM_PORT", "vllm", (Reader("vllm", "/env/vllm/envs.py", 9),))),
         ),
-        Example("it was removed, which is another rule's", setting(Reading("VLLM_USE_V1", "vllm"))),
+        Example("it was removed, which another rule reports", setting(Reading("VLLM_USE_V1", "vllm"))),
         Example("an image states its version", in_shell(Reading("NCCL_VERSION", "libnccl"), "2.27.5-1")),
         Example(
-            "a slip of the pen is another rule's", setting(Reading("VLLM_PROT", "vllm", near="VLLM_PORT"))
+            "a misspelling, which another rule reports",
+            setting(Reading("VLLM_PROT", "vllm", near="VLLM_PORT")),
         ),
         Example("no known reader", setting(_NEW), expect="nothing of vLLM 0.15.1 reads VLLM_MY_SWITCH"),
         Example(
@@ -52,10 +53,10 @@ def variable_unread(
 
     ## Why it matters
 
-    It looks like a setting, and does nothing here: it belongs to another release, to a package that is not installed, or to
-    no program at all. All Python sources of the packages that could read it were searched, and the names inside their
-    compiled files. A launch script that uses it itself counts as a reader; a program of your own that is not
-    installed cannot be seen.
+    It looks like a setting but does nothing here: it belongs to another release, to a package that is not
+    installed, or to no program at all. verl-doctor searches the Python sources of all packages that could
+    read it, and the names in their compiled files. A launch script that uses the variable itself counts as a
+    reader. A program of your own that is not installed cannot be found.
 
     ## How to fix
 

@@ -1,4 +1,4 @@
-"""ENV104: a workaround is set that this environment needs no longer."""
+"""ENV104: a workaround is set that this environment no longer needs."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _job(eager: bool) -> Configuration:
         Example("nothing reads it", (_UNREAD, _SHELL, _script("1"), _SOUND)),
         Example("nothing is compiled", (_ALONE, _SHELL, _script("1"), _SOUND, _job(True))),
         Example("verl's own, and nothing is compiled", (_ALONE, _SHELL, _by_verl("1"), _SOUND, _job(True))),
-        Example("torch needs it no longer", (_ALONE, _SHELL, _script("1"), _SOUND), "is no longer needed with torch 2.11.0"),
-        Example("vLLM takes care for an older torch", (_ALONE, _SHELL, _script("1"), CompileCache("2.9.1", "vLLM 0.18.1")), "no longer needed with vLLM 0.18.1"),
+        Example("torch no longer needs it", (_ALONE, _SHELL, _script("1"), _SOUND), "is no longer needed with torch 2.11.0"),
+        Example("vLLM writes the cache safely with an older torch", (_ALONE, _SHELL, _script("1"), CompileCache("2.9.1", "vLLM 0.18.1")), "no longer needed with vLLM 0.18.1"),
         Example("torch's own switch, which its table of options names", (_FORCED, Variables({_FORCE: "1"}), _SOUND), "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 is no longer needed"),
         Example("verl sets it by itself", (VariableReaders(), _SHELL, _by_verl("1"), _SOUND, _job(False)), "verl sets VLLM_DISABLE_COMPILE_CACHE=1"),
     ],
@@ -78,15 +78,16 @@ def workaround_needless(
 
     ## Why it matters
 
-    `VLLM_DISABLE_COMPILE_CACHE=1` was the remedy against a compile cache that engines which start at the same time damaged for
-    each other, and `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` a blunter one. torch 2.10 and later write the cache safely, and vLLM
-    0.17 and later do so for an older torch. The workaround stays and costs half a minute at every start of an engine,
-    since everything is compiled again. verl itself still gives it to its workers.
+    In older releases, engines that started at the same time could damage each other's compile cache.
+    `VLLM_DISABLE_COMPILE_CACHE=1` was the usual workaround, `TORCHINDUCTOR_FORCE_DISABLE_CACHES=1` a cruder
+    one. torch 2.10 and later write the cache safely, and vLLM 0.17 and later do so even with an older torch.
+    The workaround now only costs time: everything is compiled again at every start of an engine, which takes
+    half a minute. verl itself still sets it for its workers.
 
     ## How to fix
 
-    Remove it. Where verl itself sets it for the workers, `VLLM_DISABLE_COMPILE_CACHE=0` in the environment that Ray is
-    started from keeps verl from doing so.
+    Remove it. If verl sets it for the workers, set `VLLM_DISABLE_COMPILE_CACHE=0` in the environment from
+    which Ray is started; verl then leaves the variable alone.
     """
     if not cache.written_whole_by or _is_eager(configuration):
         return
@@ -105,12 +106,12 @@ def workaround_needless(
                     f"{place.assignment} is no longer needed with {cache.written_whole_by}, and makes each engine compile again",
                     Evidence(
                         f"{place.assignment}{'' if place.location else f' in {place.where}'}; {_COST}",
-                        f"verl would set it, too ({by_verl})" if by_verl else "",
+                        f"verl would set it too ({by_verl})" if by_verl else "",
                         str(reading.readers[0]) if reading.readers else cache.read_from,
                     ),
                     subject=Subject("variable", name),
                     location=place.location,
-                    remedy=f"write {NO_CACHE}=0: without it verl would set it"
+                    remedy=f"set {NO_CACHE}=0; if it is not set, verl sets it to 1"
                     if name == NO_CACHE
                     else "remove it",
                     fix=_FIX if name == NO_CACHE and place.where == THIS_SHELL else None,
@@ -121,7 +122,7 @@ def workaround_needless(
             Evidence(_COST, f"{NO_CACHE}=0", cache.read_from),
             subject=Subject("variable", NO_CACHE),
             location=Location(verl.path, verl.line or None) if verl.path else None,
-            remedy=f"set {NO_CACHE}=0 where Ray is started, and for the job: verl then leaves it alone",
+            remedy=f"set {NO_CACHE}=0 where Ray is started, and for the job; verl then leaves it alone",
             severity="info",
             fix=_FIX,
         )

@@ -1,4 +1,4 @@
-"""DATA108: the column of talks that fine-tuning reads is missing, or holds something else."""
+"""DATA108: the column of conversations that fine-tuning reads is missing, or holds something else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phas
 
 _KEY = "data.messages_key"
 _OWN = "data.custom_cls.path"
-_TALKS = "list<struct<content: string, role: string>>"
+_CONVERSATIONS = "list<struct<content: string, role: string>>"
 _CONTENT = re.compile(r"content: ([a-z0-9]+)")
 _NO_TEXT = re.compile(r"u?int\d*|float\d*|double|halffloat|bool|decimal\d*|date\d*|timestamp|binary")
 _TREE = {"data": {"messages_key": "messages"}}
@@ -23,7 +23,7 @@ _JOB = configured(tree=_TREE)
 
 def _irrelevant(configuration: Configuration) -> str | None:
     if configuration.get(_KEY) in (None, MISSING) or configuration.has("actor_rollout_ref"):
-        return "this is no fine-tuning on talks"
+        return "this job does no fine-tuning on conversations"
     own = configuration.get(_OWN)
     return None if own in (None, MISSING, "") else f"{own} reads the data"
 
@@ -33,24 +33,28 @@ def _irrelevant(configuration: Configuration) -> str | None:
     applies=_irrelevant,
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("talks", (*_JOB, tables(Column("messages", _TALKS)))),
+        Example("conversations", (*_JOB, tables(Column("messages", _CONVERSATIONS)))),
         Example("content in parts", (*_JOB, tables(Column("messages", "list<struct<content: list<struct<text: string>>, role: string>>")))),
-        Example("another name", (*_JOB, tables(Column("conversations", _TALKS))), "has no column messages"),
+        Example("another name", (*_JOB, tables(Column("conversations", _CONVERSATIONS))), "has no column messages"),
         Example("text", (*_JOB, tables(Column("messages", "string"))), "messages is string, not a list of messages"),
         Example("another tool's keys", (*_JOB, tables(Column("messages", "list<struct<from: string, value: string>>"))), "a list of messages without role and content"),
         Example("numbers", (*_JOB, tables(Column("messages", "list<struct<content: int64, role: string>>"))), "messages whose content is int64"),
     ],
     since="0.2",
 )  # fmt: skip
-def talks_unusable(configuration: Configuration, tables: DataTables) -> Iterator[Finding]:
-    """The column of talks that fine-tuning reads is missing, or holds something else.
+def conversations_unusable(configuration: Configuration, tables: DataTables) -> Iterator[Finding]:
+    """The column of conversations that fine-tuning reads is missing, or holds something else.
 
     ## Why it matters
-    The SFT trainer reads one column, a list of messages with `role` and `content`, from the training and the validation table.
-    Without the column its data set is not made; from anything else the chat template makes no tokens.
+
+    The SFT trainer reads a single column, a list of messages with `role` and `content`, from the training and
+    validation data. Without that column, it cannot create its data set. If the column holds anything else,
+    the chat template cannot turn it into tokens.
 
     ## How to fix
-    Name the column in `data.messages_key`, or write lists of `{"role": ..., "content": ...}` when you generate the data.
+
+    Set `data.messages_key` to the name of the column, or store lists of `{"role": ..., "content": ...}` when
+    you generate the data.
     """
     key = configuration.get(_KEY)
     for table in tables.of("train", "val"):
@@ -64,9 +68,9 @@ def talks_unusable(configuration: Configuration, tables: DataTables) -> Iterator
         if problem:
             yield Finding(
                 f"{table.file.path} {problem}",
-                Evidence(found=kind[:100] or ", ".join(names[:12]), wanted=f"{key}: {_TALKS}"),
+                Evidence(found=kind[:100] or ", ".join(names[:12]), wanted=f"{key}: {_CONVERSATIONS}"),
                 location=location(table.file),
-                remedy=f"set {_KEY}={near}" if near and key not in names else "write lists of messages with role and content",
+                remedy=f"set {_KEY}={near}" if near and key not in names else "store lists of messages with role and content",
                 subject=Subject("column", key, table.file.path),
                 stops=(EVERY_JOB,) if table.file.role == "train" or key not in names else (),
                 severity=None if table.file.role == "train" or key not in names else "warning",

@@ -20,7 +20,7 @@ _FOUR = JobProcesses(needs_ranks=True, launcher="torchrun", options={"nproc_per_
 
 def _irrelevant(configuration: Configuration) -> str | None:
     strategy = configuration.get("engine.strategy")
-    return None if strategy in ("fsdp", "fsdp2") else "this is no fine-tuning with FSDP"
+    return None if strategy in ("fsdp", "fsdp2") else "this job does no fine-tuning with FSDP"
 
 
 @check(
@@ -32,20 +32,26 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("dynamic batches", (*configured(f"{_MICRO}=7", f"{_DYNAMIC}=True", tree=_TREE), _FOUR)),
         Example("the number of processes is not known", (*configured(f"{_BATCH}=1", tree=_TREE), JobProcesses(True, "torchrun", untold=True))),
         Example("fewer rows than processes", (*configured(f"{_BATCH}=2", tree=_TREE), _FOUR), "a batch of 2 rows gives none to each of 4 processes"),
-        Example("micro batches that do not fill the rows", (*configured(f"{_MICRO}=7", tree=_TREE), _FOUR), "64 rows of a process are not a multiple of 7"),
+        Example("micro batches that do not divide the rows", (*configured(f"{_MICRO}=7", tree=_TREE), _FOUR), "64 rows of a process are not a multiple of 7"),
     ],
     since="0.2",
 )  # fmt: skip
-def talks_do_not_fill_batches(configuration: Configuration, processes: JobProcesses) -> Iterator[Finding]:
+def fine_tuning_batch_does_not_divide(
+    configuration: Configuration, processes: JobProcesses
+) -> Iterator[Finding]:
     """The batch of a fine-tuning job cannot be divided among its processes and micro batches.
 
     ## Why it matters
-    The SFT trainer divides `data.train_batch_size` by the number of processes that share the data. With none left its loader
-    refuses the batch; what is left has to be a multiple of `data.micro_batch_size_per_gpu` unless batches are dynamic. The job ends
-    when the loader is made, or in its first step.
+
+    The SFT trainer divides `data.train_batch_size` by the number of processes that share the data. If a
+    process gets no row, the data loader refuses the batch. Unless batches are dynamic, the rows of each
+    process must be a multiple of `data.micro_batch_size_per_gpu`. The job ends when the loader is created, or
+    in its first step.
 
     ## How to fix
-    Choose a batch that is a multiple of the processes times the micro batch, or set `data.use_dynamic_bsz=True`.
+
+    Choose a batch size that is a multiple of the number of processes times the micro batch, or set
+    `data.use_dynamic_bsz=True`.
     """
     batch, micro = configuration.get(_BATCH), configuration.get(_MICRO)
     ranks = _ranks(configuration, processes)
