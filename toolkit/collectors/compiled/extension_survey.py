@@ -88,11 +88,11 @@ _LOCAL_TORCH = re.compile(r"torch(\d+\.\d+(?:\.\d+)?)")
 _PINNED_TORCH = re.compile(r"torch\s*\(?===?\s*([\d.]+)")
 # Files of one package that differ only in these parts are made for different machines; one of them is loaded.
 _VARIANT = re.compile(
-    r"_?(?:AVX\d*|AMX|cpu|cuda\d*|cu\d+|xpu|hip|rocm\d*|torch\d+)(?=[_.])|(?:_\d+){2,3}(?=\.)|(?<=[a-z_])\d+(?=\.)",
+    r"[-_]?(?:AVX\d*|AMX|cpu|cuda\d*|cu\d+|xpu|hip|rocm\d*|torch\d+)(?=[-_.])|(?:_\d+){2,3}(?=\.)|(?<=[a-z_])\d+(?=\.)",
     re.IGNORECASE,
 )
 # nixl_ep_cpp_torch213.cpython-312-x86_64-linux-gnu.so is for torch 2.13.
-_TORCH_IN_NAME = re.compile(r"torch(\d)(\d+)(?=[_.])")
+_TORCH_IN_NAME = re.compile(r"torch(\d)(\d+)(?=[-_.])")
 
 
 def survey(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from verl_doctor.toolkit.probes.construction import assumed_gpu
 from verl_doctor.toolkit.probes.construction.isolation import (
     Isolation,
     NoNetworkError,
@@ -49,6 +50,7 @@ def run(token: str, request: Mapping[str, Any]) -> None:
     if request["environ"]:
         os.environ.update(request["environ"])
     _first_on_path(request["folder"], request["tree"])
+    assumed_gpu.assume(private)
     tempfile.tempdir = None  # cached before
     isolation = Isolation(private)
     isolation.begin()

@@ -140,13 +140,15 @@ async def _launched(server: Any) -> None:
 
 
 def _configured(args: Any) -> Any:
-    """Return the engine's configuration for these arguments. Without a GPU, what needs one is left out."""
+    """Return the engine's configuration for these arguments. An engine for CPUs has none of what needs a GPU."""
     from vllm import AsyncEngineArgs
     from vllm.platforms import current_platform
 
     _inspect_here()
     engine_args = AsyncEngineArgs.from_cli_args(args)
-    if current_platform.is_cpu() or current_platform.is_unspecified():
+    if current_platform.is_unspecified():
+        raise NotJudgedError("vLLM detects no platform here")
+    if current_platform.is_cpu():
         engine_args.enable_sleep_mode = False
         engine_args.quantization = None
         engine_args.tensor_parallel_size = 1

@@ -428,7 +428,9 @@ def test_distributions_of_one_project_load_each_others_files(environment: Enviro
     assert environment.of("transformer-engine-torch").loads
 
 
-@pytest.mark.parametrize("name", ["nixl_ep_cu12/ep_torch{}{}", "mooncake/pg_{}_{}_0"])
+@pytest.mark.parametrize(
+    "name", ["nixl_ep_cu12/ep_torch{}{}", "mooncake/pg_{}_{}_0", "dlpack/libaddon_torch{}{}-cuda"]
+)
 def test_one_build_for_each_torch(environment: Environment, name: str) -> None:
     files = {
         f"{name.format(2, minor)}.cpython-311-x86_64-linux-gnu.so": (environment.parts / part).read_bytes()
