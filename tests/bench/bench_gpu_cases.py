@@ -1,6 +1,6 @@
 """What `check`, `check --deep` and `smoke` report about the scoreboard's GPU cases, on a machine with GPUs.
 
-    python tests/bench/bench_gpu_cases.py ENVIRONMENT OUT [--steps check,deep,smoke] [--limit 1500] CASE...
+    python tests/bench/bench_gpu_cases.py ENVIRONMENT OUT [--steps check,deep,smoke] [--gpus 0,1] [--limit 1500] CASE...
 
 ENVIRONMENT has torch, verl, vLLM and Ray of the case's releases; this file runs under a Python that has verl-doctor's requirements and
 pytest. A case of one GPU gets a GPU of its own, a case of two GPUs gets two, so that as many run side by side as the machine
@@ -113,11 +113,11 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="+", metavar="CASE")
     parser.add_argument("--steps", default="check,deep,smoke")
+    parser.add_argument("--gpus", help="indices of the GPUs to use, such as 0,1; all of them by default")
     parser.add_argument("--limit", type=float, default=1500.0, help="seconds after which no step begins")
     options = parser.parse_args()
-    listed = subprocess.run(
-        ["nvidia-smi", "-L"], check=True, capture_output=True, text=True
-    ).stdout.splitlines()
+    listed = subprocess.run(["nvidia-smi", "-L"], check=True, capture_output=True, text=True)
+    every = map(str, range(len(listed.stdout.splitlines())))
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gpu") as jobs:
         python = options.environment / "bin" / "python"
@@ -127,7 +127,7 @@ def main() -> None:
             options.steps.split(","),
             time.monotonic() + options.limit,
             Builder(Path(jobs), python),
-            Devices({str(index) for index in range(len(listed))}),
+            Devices(set(options.gpus.split(",") if options.gpus else every)),
         )
         known = cases()
         threads = [threading.Thread(target=trial.run, args=(known[name],)) for name in options.names]
