@@ -67,6 +67,7 @@ class Collection:
         self._futures: dict[FactReference, Future[Any]] = {}
         self._lock = threading.Lock()
         circular = _circular(self._collectors)
+        self._weights = _weights(self._collectors, circular)
         for fact, value in {
             **circular,
             **{FactReference.of(fact): value for fact, value in given.items()},
@@ -139,7 +140,9 @@ class Collection:
         function_of(collector.collect)
         arguments = arguments_from(collector.needs, self.get)
         return (
-            arguments if isinstance(arguments, Unknown) else _within_time(collector, arguments, self.memory)
+            arguments
+            if isinstance(arguments, Unknown)
+            else _within_time(collector, arguments, self.memory, self._weights[collector.reference])
         )
 
 
@@ -156,14 +159,33 @@ def _circular(collectors: Mapping[FactReference, Collector]) -> dict[FactReferen
     return {}
 
 
-def _within_time(collector: Collector, arguments: Mapping[str, Any], memory: Memory | None) -> Any:
+def _weights(
+    collectors: Mapping[FactReference, Collector], circular: Iterable[FactReference]
+) -> dict[FactReference, float]:
+    """Return for each fact the longest time limit of the collectors that wait for it: what the slowest one needs comes first."""
+    weights = {fact: collector.timeout for fact, collector in collectors.items()}
+    graph = {
+        fact: [need.reference for need in collector.needs]
+        for fact, collector in collectors.items()
+        if fact not in circular
+    }
+    for fact in reversed(tuple(TopologicalSorter(graph).static_order())):
+        for need in graph.get(fact, ()):
+            if need in weights:
+                weights[need] = max(weights[need], weights[fact])
+    return weights
+
+
+def _within_time(
+    collector: Collector, arguments: Mapping[str, Any], memory: Memory | None, weight: float
+) -> Any:
     """Run a collector when its turn comes, and stop waiting for it after its time limit."""
     outcome: Future[Any] = Future()
     begun = threading.Event()
 
     def work() -> None:
         try:
-            with TURNS.turn(), memory.looking(collector) if memory is not None else nullcontext():
+            with TURNS.turn(weight), memory.looking(collector) if memory is not None else nullcontext():
                 begun.set()
                 found = collector.collect(**arguments)
             outcome.set_result(found)

@@ -8,27 +8,33 @@ time, and a collector that waits for something outside the interpreter lets the 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Iterator
 
 # How long the others wait for a collector that does not report that it waits, perhaps for a slow disk or a name server.
 _LONGEST_TURN = 0.2  # seconds
+_SOON = 0.01  # seconds until a thread looks again whether a heavier one has taken its turn
 
 
 class Turns:
-    """One turn, and the thread that holds it."""
+    """One turn, the thread that holds it, and the weights of the threads that wait for it."""
 
     def __init__(self, patience: float = _LONGEST_TURN) -> None:
         self._patience = patience
         self._freed = threading.Condition()
         self._holder: int | None = None
         self._until = 0.0
+        self._weights: dict[int, float] = {}
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
-        """Run alone, as soon as each running collector has ended, waits for something, or exceeded its turn."""
-        self._take()
+    def turn(self, weight: float = 0.0) -> Iterator[None]:
+        """Run alone, as soon as each running collector has ended, waits for something, or exceeded its turn.
+
+        Of those that wait, the one with the largest `weight` is next.
+        """
+        self._take(weight)
         try:
             yield
         finally:
@@ -42,13 +48,16 @@ class Turns:
             yield
         finally:
             if had_it:
-                self._take()
+                self._take(math.inf)
 
-    def _take(self) -> None:
+    def _take(self, weight: float) -> None:
+        own = threading.get_ident()
         with self._freed:
-            while self._holder is not None and (left := self._until - time.monotonic()) > 0:
-                self._freed.wait(left)
-            self._holder = threading.get_ident()
+            self._weights[own] = weight
+            while self._is_held() or weight < max(self._weights.values()):
+                self._freed.wait(max(self._until - time.monotonic(), _SOON))
+            del self._weights[own]
+            self._holder = own
             self._until = time.monotonic() + self._patience
 
     def _leave(self) -> bool:
@@ -57,8 +66,11 @@ class Turns:
             if self._holder != threading.get_ident():
                 return False
             self._holder = None
-            self._freed.notify()
+            self._freed.notify_all()
             return True
+
+    def _is_held(self) -> bool:
+        return self._holder is not None and self._until > time.monotonic()
 
 
 TURNS = Turns()

@@ -140,3 +140,53 @@ def test_a_child_runs_while_others_work() -> None:
     with TURNS.turn():
         Machine(runner=runner).run(["true"], timeout=1)
     assert free == [True]
+
+
+def test_the_heaviest_is_next() -> None:
+    turns, order = Turns(_LONG), []
+
+    def work(weight: float) -> None:
+        with turns.turn(weight):
+            order.append(weight)
+
+    with ThreadPoolExecutor(3) as pool:
+        with turns.turn():
+            ended = [pool.submit(work, weight) for weight in (1.0, 5.0, 3.0)]
+            ends = time.monotonic() + _LONG
+            while len(turns._weights) < 3 and time.monotonic() < ends:
+                time.sleep(0.001)
+        for future in ended:
+            future.result(_LONG)
+    assert order == [5.0, 3.0, 1.0]
+
+
+@dataclass(frozen=True)
+class Small:
+    """Needed by the slow one."""
+
+
+@dataclass(frozen=True)
+class Other:
+    """Needed by nobody."""
+
+
+@dataclass(frozen=True)
+class Slowest:
+    """Takes long."""
+
+
+def test_what_the_slowest_needs_comes_first() -> None:
+    @collector(timeout=5)
+    def small() -> Small:
+        return Small()
+
+    @collector(timeout=30)
+    def other() -> Other:
+        return Other()
+
+    @collector(timeout=200)
+    def slow(small: Small) -> Slowest:
+        return Slowest()
+
+    weights = {fact.name: weight for fact, weight in Collection((small, other, slow), {})._weights.items()}
+    assert weights == {"Small": 200, "Other": 30, "Slowest": 200}
