@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.sources.shell.walk import Argument
 
@@ -91,7 +91,8 @@ class Unwrapped:
 
     `assigned` are `name=value` words of `env`, `dropped` the names that `env -u` removes, `runtime_env` the `ray job
     submit` options for it, `working_dir` its `--working-dir`, `starts_ray` the words after `ray start`; `stops_ray`:
-    the program is `ray stop`. `names` are all programs on the way, the last included, as they are called.
+    the program is `ray stop`. `names` are all programs on the way, the last included, as they are called. `folder` is
+    the one that `env -C` enters.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -104,6 +105,7 @@ class Unwrapped:
     starts_ray: tuple[Argument, ...] = ()
     stops_ray: bool = False
     names: tuple[str, ...] = ()
+    folder: Argument | None = None
 
 
 def unwrap(argv: Sequence[Argument]) -> Unwrapped:
@@ -119,6 +121,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
     rest = list(argv)
     program: PythonProgram | ShellProgram | None = None
     names: list[str] = []
+    entered: list[Argument] = []
     while rest:
         name = _name(rest[0])
         names.append(rest[0].text or "")
@@ -126,7 +129,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
             program, rest = _python(rest[1:])  # `$PYTHON -m module`
             break
         if name == "env":
-            rest = _env(rest[1:], assigned, dropped)
+            rest = _env(rest[1:], assigned, dropped, entered)
         elif name == "ray":
             words = [word.text for word in rest]
             if words[1:2] == ["start"]:
@@ -176,6 +179,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
         starts_ray,
         stops_ray,
         tuple(names),
+        entered[-1] if entered else None,
     )
 
 
@@ -193,14 +197,21 @@ def _inside(words: list[Argument]) -> list[Argument]:
     return []
 
 
-def _env(words: list[Argument], assigned: list[Argument], dropped: list[Argument]) -> list[Argument]:
+def _env(
+    words: list[Argument], assigned: list[Argument], dropped: list[Argument], entered: list[Argument]
+) -> list[Argument]:
     place = 0
     while place < len(words):
         text = words[place].text or ""
         if text in ("-u", "--unset", "-C", "--chdir", "-S"):
             if text in ("-u", "--unset") and place + 1 < len(words):
                 dropped.append(words[place + 1])
+            if text in ("-C", "--chdir"):
+                entered += words[place + 1 : place + 2]
             place += 2
+        elif text.startswith("--chdir="):
+            entered.append(replace(words[place], text=text.partition("=")[2]))
+            place += 1
         elif text.startswith("--unset="):
             dropped.append(words[place])
             place += 1
@@ -300,6 +311,8 @@ def _python(words: list[Argument]) -> tuple[PythonProgram | None, list[Argument]
             if module in ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"):
                 return _launched(words, place + 2), []
             return (None if module is None else PythonProgram(module, tuple(words[place + 2 :]))), []
+        if re.match(r"-m\w", text):
+            return PythonProgram(text[2:], tuple(words[place + 1 :])), []
         if text in ("-W", "-X"):
             place += 2
         elif text in ("-c", "-"):
@@ -321,6 +334,8 @@ def _shell(words: list[Argument]) -> ShellProgram | None:
             if place + 1 >= len(words):
                 return None
             return ShellProgram(words[place + 1].text, None, tuple(words[place + 2 :]))
+        if text == "-s":
+            return None
         if text in ("-o", "-O", "+o", "--rcfile", "--init-file"):
             place += 2
         elif text.startswith(("-", "+")):

@@ -173,7 +173,7 @@ class Reader:
     def walk(self, scope: Scope, path: str) -> Walk:
         """Return a walk through one file, not yet begun."""
         scope.is_empty = self.is_empty
-        walk = Walk(scope, self.load, path, BUILTINS)
+        walk = Walk(scope, self.load, path, BUILTINS, creates=self.creates)
         scope.printed = printed(walk)
         return walk
 
@@ -203,6 +203,9 @@ class Reader:
         if _LOST.match(first.text if first.text is not None else first.written):
             self.lost += call.argv
             return
+        if unwrapped.folder is not None:
+            moved = unwrapped.folder.text
+            call = replace(call, folder=_path(call.folder, moved) if moved and call.folder else "")
         given = (*call.given, *self.from_env(unwrapped, call.conditional))
         reaching = self.from_job(unwrapped, call.conditional)
         if unwrapped.submits and (folder := submitted_folder(unwrapped, self.load, self.cwd)):
@@ -292,7 +295,7 @@ class Reader:
             path for path in paths if "/" in path and "://" not in path and not path.endswith((".py", ".sh"))
         ]
         runs = isinstance(program, PythonProgram) or (
-            isinstance(program, ShellProgram) and not self.is_read(program)
+            isinstance(program, ShellProgram) and not self.is_read(program, call.folder)
         )
         if (
             names & _UNPACKS
@@ -302,10 +305,18 @@ class Reader:
             yield _ANYWHERE
         yield from (os.path.normpath(folder / path) for path in (known if runs else paths))
 
-    def is_read(self, program: ShellProgram) -> bool:
+    def creates(self, call: Call) -> Iterator[str]:
+        """Yield what a program may create, as long as nothing that it runs has been read."""
+        unwrapped = unwrap(call.argv)
+        is_python = any(_PYTHON.fullmatch(name.rpartition("/")[2]) for name in unwrapped.names)
+        if isinstance(unwrapped.program, ShellProgram) or (unwrapped.program is None and is_python):
+            yield _ANYWHERE
+        yield from self.may_make(call, unwrapped)
+
+    def is_read(self, program: ShellProgram, folder: str) -> bool:
         """Return whether the script of a shell was followed."""
         return program.text is not None or (
-            program.path is not None and self.load(_path(self.cwd, program.path)) is not None
+            program.path is not None and self.load(_path(folder or self.cwd, program.path)) is not None
         )
 
     def shell(
@@ -325,10 +336,11 @@ class Reader:
             line = first.line
             text, path, name, arguments = program.text, first.path, (words or [""])[0] or "", words[1:]
         elif program.path is not None:
-            path = _path(walk.scope.cwd or self.cwd, program.path)
+            path = _path(call.folder or self.cwd, program.path)
             loaded = self.load(path)
-            if loaded is None:
-                self.unread.append(f"{first.path}:{first.line}: {program.path} is called, but does not exist")
+            if loaded is None or walk.has_written(path):
+                why = "does not exist" if loaded is None else "the script changes it before"
+                self.unread.append(f"{first.path}:{first.line}: {program.path} is called, but {why}")
                 return
             text, name, arguments = loaded, path, words
         else:
@@ -337,7 +349,7 @@ class Reader:
         known = {given.name: given.value for given in call.given if not given.removed}
         if walk.depth >= 8:
             return
-        scope = Scope(self.environ, {**known}, list(arguments), name, walk.scope.cwd or self.cwd)
+        scope = Scope(self.environ, {**known}, list(arguments), name, call.folder or self.cwd)
         inner = self.walk(scope, path)
         inner.given, inner.exported = list(call.given), set(known)
         inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)

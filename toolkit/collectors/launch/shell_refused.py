@@ -10,6 +10,7 @@ from verl_doctor.toolkit.machine import Machine
 
 _MESSAGE = re.compile(r": line (\d+): (.+)")
 _LONGEST = 100_000  # characters: Linux allows 128 KiB in one argument
+_EXTENDED = re.compile(r"^[^#]*\bshopt\b.*\bextglob\b", re.MULTILINE)
 _OTHER_SHELL = re.compile(r"#!.*\b(?!bash\b|sh\b|dash\b)(?:\w*sh|python\S*)\s*$")
 
 
@@ -17,7 +18,7 @@ def refused(path: str, text: str, machine: Machine) -> ScriptError | None:
     """Check a script with bash. None if it parses, if it is for another shell, or if bash does not run here."""
     if _OTHER_SHELL.match(text.partition("\n")[0]):
         return None
-    syntax_error = _syntax_error((path,), machine)
+    syntax_error = _syntax_error((*_options(text), path), machine)
     return ScriptError(path, *syntax_error) if syntax_error else None
 
 
@@ -25,7 +26,12 @@ def refused_text(text: str, machine: Machine) -> tuple[int, str] | None:
     """Like `refused`, for a script that is not in a file: the line at which bash stops, and its message."""
     if _OTHER_SHELL.match(text.partition("\n")[0]) or len(text) > _LONGEST:
         return None
-    return _syntax_error(("-c", text), machine)
+    return _syntax_error((*_options(text), "-c", text), machine)
+
+
+def _options(text: str) -> tuple[str, ...]:
+    """Return the options with which bash reads a script as it does once the script has set them."""
+    return ("-O", "extglob") if _EXTENDED.search(text) else ()
 
 
 def _syntax_error(script: Sequence[str], machine: Machine) -> tuple[int, str] | None:

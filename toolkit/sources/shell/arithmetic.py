@@ -6,8 +6,14 @@ import re
 from collections.abc import Callable
 
 _TOKEN = re.compile(
-    r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)|\$?\{?([A-Za-z_]\w*)\}?|(\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>!~&|^?:]))"
+    r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)|\$?\{?([A-Za-z_]\w*)\}?"
+    r"|(<<=|>>=|[-+*/%&^|]=|\+\+|--|\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>!~&|^?:=,]))"
 )
+_ASSIGNED = re.compile(
+    r"(?:\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)?(?:\+\+|--|(?:<<|>>|[-+*/%&^|])?=(?!=))"
+)
+_ASSIGNS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "^=", "|=", "<<=", ">>=")
+_SKIPS = frozenset({"&&", "||", "?"})  # what follows them may not be evaluated
 _LEVELS: tuple[tuple[str, ...], ...] = (
     ("||",),
     ("&&",),
@@ -27,12 +33,26 @@ class _UnknownError(Exception):
     """The value cannot be determined."""
 
 
-def evaluate(expression: str, value_of: Callable[[str], str | None]) -> int | None:
-    """Return the value, or None when it cannot be determined: an unknown variable, a division by zero, an assignment."""
+def evaluate(
+    expression: str, value_of: Callable[[str], str | None], changed: dict[str, int] | None = None
+) -> int | None:
+    """Return the value, or None when it cannot be determined, as with an unknown variable or a division by zero.
+
+    `changed` gets the variables that the expression assigns, with their values.
+    """
     try:
-        return _wrapped(_Expression(expression, value_of).value())
+        parsed = _Expression(expression, value_of)
+        value = _wrapped(parsed.value())
     except (_UnknownError, RecursionError):
         return None
+    if changed is not None:
+        changed.update(parsed.changed)
+    return value
+
+
+def assigned_in(expression: str) -> set[str]:
+    """Return the names of the variables that an expression may assign."""
+    return {before or after for before, after in _ASSIGNED.findall(expression)}
 
 
 def _wrapped(number: int) -> int:
@@ -48,6 +68,7 @@ class _Expression:
         self.value_of = value_of
         self.depth = depth
         self.at = 0
+        self.changed: dict[str, int] = {}
         place, text = 0, text.strip()
         while place < len(text):
             match = _TOKEN.match(text, place)
@@ -59,10 +80,45 @@ class _Expression:
     def value(self) -> int:
         if not self.tokens:
             return 0
-        found = self.ternary()
+        found = self.assignments()
         if self.at != len(self.tokens):
             raise _UnknownError
+        if self.changed and any(token.group(3) in _SKIPS for token in self.tokens):
+            raise _UnknownError
         return found
+
+    def assignments(self) -> int:
+        found = self.assignment()
+        while self.operator(","):
+            found = self.assignment()
+        return found
+
+    def assignment(self) -> int:
+        name = self.tokens[self.at].group(2) if self.at < len(self.tokens) else None
+        if name is not None:
+            self.at += 1
+            if sign := self.operator(*_ASSIGNS):
+                before = 0 if sign == "=" else self.variable(name)
+                value = self.assignment()
+                return self.assign(name, value if sign == "=" else _apply(sign[:-1], before, value))
+            self.at -= 1
+        return self.ternary()
+
+    def assign(self, name: str, value: int) -> int:
+        self.changed[name] = _wrapped(value)
+        return self.changed[name]
+
+    def variable(self, name: str) -> int:
+        if name in self.changed:
+            return self.changed[name]
+        text = self.value_of(name)
+        if text is None:
+            raise _UnknownError
+        inner = _Expression(text, self.value_of, self.depth + 1)
+        value = inner.value()
+        if inner.changed:
+            raise _UnknownError
+        return value
 
     def operator(self, *wanted: str) -> str:
         sign = self.tokens[self.at].group(3) if self.at < len(self.tokens) else None
@@ -99,6 +155,12 @@ class _Expression:
         return _wrapped(base**exponent)
 
     def unary(self) -> int:
+        if sign := self.operator("++", "--"):
+            name = self.tokens[self.at].group(2) if self.at < len(self.tokens) else None
+            if name is not None:
+                self.at += 1
+                return self.assign(name, self.variable(name) + (1 if sign == "++" else -1))
+            return self.unary()  # `--5` is 5
         sign = self.operator("-", "+", "!", "~")
         if sign:
             operand = self.unary()
@@ -107,7 +169,7 @@ class _Expression:
 
     def atom(self) -> int:
         if self.operator("("):
-            found = self.ternary()
+            found = self.assignments()
             if not self.operator(")"):
                 raise _UnknownError
             return found
@@ -119,10 +181,10 @@ class _Expression:
             return _number(token.group(1))
         if not token.group(2):
             raise _UnknownError
-        text = self.value_of(token.group(2))
-        if text is None:
-            raise _UnknownError
-        return _Expression(text, self.value_of, self.depth + 1).value()
+        value = self.variable(token.group(2))
+        if sign := self.operator("++", "--"):
+            self.assign(token.group(2), value + (1 if sign == "++" else -1))
+        return value
 
 
 def _number(text: str) -> int:

@@ -6,11 +6,14 @@ import os
 import re
 from pathlib import Path
 
-from verl_doctor.toolkit.sources.shell.expand import UNSET, fields
-from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Written
+from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in
+from verl_doctor.toolkit.sources.shell.expand import UNSET, Unset, Value, evaluated, fields
+from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Text, Written
 from verl_doctor.toolkit.sources.shell.walk import Argument, Builtin, Given, Walk
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_CD_OPTIONS = frozenset({"-L", "-P", "-e", "-@", "--"})
+_SET_BY_READING = ("REPLY", "MAPFILE", "OPTARG", "OPTIND")
 
 
 def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
@@ -20,9 +23,16 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     exports = name == "export" or "x" in letters
     if name == "export" and "n" in letters:
         exports = False
+    is_local = name in ("local", "declare", "typeset") and bool(walk.locals) and "g" not in letters
     for word in node.words[1:]:
         if isinstance(word, Assignment):
-            walk.assign(word, exports=exports)
+            assigned = walk.value_of(word)
+            if is_local:
+                walk.localise(word.name)
+            _declare(walk, word.name, letters, assigned)
+            walk.store(word.name, None if "n" in letters else assigned, word.line, exports=exports)
+            if name == "readonly" or "r" in letters:
+                walk.readonly.add(word.name)
             continue
         if word.raw.startswith("-"):
             continue
@@ -33,11 +43,24 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
                 walk.missing(word.line, f"{name}: `{value}': not a valid identifier")
             elif "=" in value:
                 key, _, text_ = value.partition("=")
-                walk.scope.variables[key] = text_
+                if is_local:
+                    walk.localise(key)
+                walk.store(key, text_, word.line, exports=exports)
+            else:
+                if is_local:
+                    walk.localise(value)
+                _declare(walk, value, letters, None)
                 if exports:
-                    walk.export(key, text_, word.line)
-            elif exports:
-                walk.export(value, walk.scope.get(value), word.line)
+                    walk.export(value, walk.scope.get(value), word.line)
+
+
+def _declare(walk: Walk, name: str, letters: str, value: Value) -> None:
+    """Note the attributes of a variable. What a reference (`-n`) leads to may be assigned by another name."""
+    attributes = "".join(letter for letter in letters if letter in "ilu")
+    if attributes:
+        walk.attributes[name] = attributes
+    if "n" in letters and isinstance(value, str) and _NAME.fullmatch(value):
+        walk.scope.variables[value] = None
 
 
 def _unset(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
@@ -46,6 +69,8 @@ def _unset(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
             walk.not_followed(argument.line, "`unset` of an unknown name")
         elif argument.text == "-f":
             return
+        elif "[" in argument.text:
+            walk.scope.variables[argument.text.partition("[")[0]] = None
         elif not argument.text.startswith("-"):
             walk.scope.variables[argument.text] = UNSET
             walk.exported.discard(argument.text)
@@ -100,6 +125,9 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     for folder in (walk.scope.cwd, str(Path(walk.path).parent)):
         path = os.path.normpath(Path(folder, name))
         source = walk.load(path)
+        if source is not None and walk.has_written(path):
+            walk.not_followed(node.line, f"{name} is sourced, and the script changes it before")
+            return
         if source is not None:
             walk.inner(source, path, [argument.text for argument in argv[2:]])
             return
@@ -111,24 +139,27 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
 
 
 def _cd(walk: Walk, node: Simple, argv: list[Argument]) -> None:
-    target = next(
-        (argument.text for argument in argv[1:] if argument.text != "--"), walk.scope.environ.get("HOME")
-    )
-    before = walk.scope.cwd
-    walk.scope.cwd = os.path.normpath(Path(before, target)) if target and before else ""
-    folder = walk.scope.cwd
-    known = (
-        folder
-        and len(argv) == 2
-        and not (target or "").startswith("-")
-        and "CDPATH" not in walk.scope.environ
-    )
-    if known and walk.is_there is not None and not walk.is_there(folder) and not walk.may_have_made(folder):
+    scope, before = walk.scope, walk.scope.cwd
+    words = [argument.text for argument in argv[1:] if argument.text not in _CD_OPTIONS]
+    target = words[0] if words else scope.single("HOME")
+    if target == "-":
+        target = scope.single("OLDPWD")
+    elsewhere = isinstance(target, str) and not target.startswith((".", "/"))
+    searched = elsewhere and not isinstance(scope.get("CDPATH"), Unset)
+    known = isinstance(target, str) and before and not searched
+    scope.cwd = os.path.normpath(Path(before, str(target))) if known else ""
+    scope.variables["OLDPWD"] = before or None
+    folder = scope.cwd
+    if folder and walk.is_there is not None and not walk.is_there(folder) and not walk.may_have_made(folder):
         walk.missing(node.line, f"cd: {target}: No such file or directory")
+        scope.cwd, walk.status = before, False
 
 
-def _exit(walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
+def _exit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
     walk.ended = True
+    walk.exited = argv[0].text == "exit"
+    if len(argv) > 1 and argv[1].text is not None:
+        walk.status = argv[1].text == "0"
 
 
 def _eval(walk: Walk, node: Simple, argv: list[Argument]) -> None:
@@ -140,9 +171,33 @@ def _eval(walk: Walk, node: Simple, argv: list[Argument]) -> None:
 
 
 def _read(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
+    for name in _SET_BY_READING:
+        walk.scope.variables[name] = None
     for argument in argv[1:]:
         if argument.text and argument.text.isidentifier():
             walk.scope.variables[argument.text] = None
+
+
+def _let(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
+    for argument in argv[1:]:
+        known = argument.text is not None
+        word = argument.text if argument.text is not None else argument.written
+        value = evaluated((Text(word),), walk.scope)
+        if not known:
+            for name in assigned_in(word):
+                walk.scope.set(name, None)
+        walk.status = value != 0 if known and value is not None else None
+
+
+def _shopt(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
+    words = [argument.text for argument in argv[1:]]
+    if "-s" in words or "-u" in words:
+        walk.scope.folds = "-s" in words if "nocasematch" in words else walk.scope.folds
+        walk.last_of_pipe_here = "-s" in words if "lastpipe" in words else walk.last_of_pipe_here
+
+
+def _true(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
+    walk.status = argv[0].text != "false"
 
 
 def _ulimit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
@@ -157,11 +212,11 @@ def _nothing(_walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
 BUILTINS: dict[str, Builtin] = {
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), _export),
     **dict.fromkeys(("source", "."), _source),
-    **dict.fromkeys(("read", "getopts", "mapfile", "readarray", "printf", "let"), _read),
-    **dict.fromkeys(
-        ("echo", ":", "true", "false", "[", "[[", "test", "((", "trap", "wait", "sleep", "shopt"),
-        _nothing,
-    ),
+    **dict.fromkeys(("read", "getopts", "mapfile", "readarray", "printf"), _read),
+    **dict.fromkeys(("echo", "[", "test", "trap", "wait", "sleep"), _nothing),
+    **dict.fromkeys((":", "true", "false"), _true),
+    "let": _let,
+    "shopt": _shopt,
     "unset": _unset,
     "shift": _shift,
     "set": _set,

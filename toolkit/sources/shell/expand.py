@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from verl_doctor.toolkit.sources.shell.arithmetic import evaluate
+from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in, evaluate
 from verl_doctor.toolkit.sources.shell.syntax import (
     Arithmetic,
     Parameter,
@@ -29,7 +30,9 @@ class Either:
 
 
 Value = str | list[str | None] | Either | None
-_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
+_RANGE = re.compile(r"(?:(-?\d+)\.\.(-?\d+)|([A-Za-z])\.\.([A-Za-z]))(?:\.\.(-?\d+))?")
+_SLASH = re.compile(r"((?:[^/\\]|\\.)*)/(.*)", re.DOTALL)  # the first that is not escaped
+_SPLITS = " \t\n"  # the IFS of a new shell
 _MOST_WORDS = 10_000
 
 
@@ -77,7 +80,8 @@ class Scope:
 
     `arguments` are `$1`, `$2`...; `script` is `$0`; not `called`: the arguments are unknown. `printed` returns a command
     substitution's output, or None. `unset` collects unset names that were expanded plainly; those for which `is_empty` holds
-    then count as empty, as in bash, all others as unknown.
+    then count as empty, as in bash, all others as unknown. `needed` collects those of `${name:?message}`, with the message,
+    `changed` the names that an expansion assigned. `folds`: patterns match without regard to case.
     """
 
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -89,6 +93,30 @@ class Scope:
     printed: Callable[[str], str | None] = lambda _: None
     unset: list[str] = field(default_factory=list)
     is_empty: Callable[[str], bool] = lambda _: False
+    needed: list[tuple[str, str]] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    folds: bool = False
+
+    def set(self, name: str, value: str | None) -> None:
+        """Assign a variable within an expansion, as `${name:=value}` does."""
+        self.variables[name] = value
+        self.changed.append(name)
+
+    def matches(self, value: str, pattern: str) -> bool | None:
+        """Return whether a text matches a pattern of the shell; None for patterns that are not followed."""
+        if "[" in pattern or "(" in pattern or "\\" in pattern:
+            return None
+        return (
+            fnmatch.fnmatchcase(value.lower(), pattern.lower())
+            if self.folds
+            else fnmatch.fnmatchcase(value, pattern)
+        )
+
+    @property
+    def separators(self) -> str | None:
+        """The characters of IFS: where the shell splits. None when unknown."""
+        value = self.variables.get("IFS", _SPLITS)
+        return _SPLITS if isinstance(value, Unset) else value if isinstance(value, str) else None
 
     def get(self, name: str) -> Value | Unset:
         """Return the value of a variable or parameter."""
@@ -122,7 +150,7 @@ class Scope:
 
 def _withheld(name: str, value: Value | Unset) -> Value | Unset:
     """Return the value, or None (set but unknown) for a possible secret: words made from it must not carry it into a fact."""
-    if name == "PWD" or value is None or isinstance(value, Unset):
+    if name in ("PWD", "OLDPWD") or value is None or isinstance(value, Unset):
         return value
     texts = value.texts if isinstance(value, Either) else (value if isinstance(value, str) else "several",)
     return None if any(is_secret(name, text) for text in texts) else value
@@ -145,8 +173,17 @@ def text(word: ShellWord, scope: Scope) -> str | None:
 
 
 def _joined(part: Part, scope: Scope) -> str | None:
-    values = _values(part, scope)
-    return None if values is None or None in values else " ".join(value or "" for value in values)
+    return _spaced(_values(part, scope), part, scope)
+
+
+def _spaced(values: list[str | None] | None, part: Part, scope: Scope) -> str | None:
+    """Return values as one text: `$*` has the first character of IFS between them, `$@` a space."""
+    between = " "
+    if len(values or ()) > 1 and isinstance(part, Parameter) and _is_every(part, "*"):
+        if scope.separators is None:
+            return None
+        between = scope.separators[:1]
+    return None if values is None or None in values else between.join(value or "" for value in values)
 
 
 def undecided(word: ShellWord, scope: Scope) -> tuple[str, Either] | None:
@@ -180,7 +217,12 @@ def united(arrays: Sequence[Sequence[str | None]]) -> list[str | None]:
 
 
 def _split(word: ShellWord, scope: Scope) -> list[str | None]:
-    if len(word) == 1 and not word[0].quoted and (choice := undecided(word, scope)):
+    if (
+        len(word) == 1
+        and not word[0].quoted
+        and scope.separators == _SPLITS
+        and (choice := undecided(word, scope))
+    ):
         return united([text.split() for text in choice[1].texts])
     found: list[str | None] = []
     current: list[str | None] = []
@@ -195,10 +237,10 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
         if part.quoted:
             several = isinstance(part, Parameter) and _is_every(part, "@")
             if not several:
-                values = [None if None in values else " ".join(value or "" for value in values)]
+                values = [_spaced(values, part, scope)]
             pieces, opens, closes = values, False, False
         else:
-            pieces, opens, closes = _pieces(values)
+            pieces, opens, closes = _pieces(values, scope.separators)
         if opens and current:
             found.append(_single(current))
             current = []
@@ -215,8 +257,13 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
     return found
 
 
-def _pieces(values: list[str | None]) -> tuple[list[str | None], bool, bool]:
-    """Split at blanks; also return whether there is a blank in front and at the end."""
+def _pieces(values: list[str | None], separators: str | None) -> tuple[list[str | None], bool, bool]:
+    """Split at blanks; also return whether there is a blank in front and at the end. Other separators yield an unknown text."""
+    if separators is None or set(separators) != set(_SPLITS):
+        whole = separators is not None and not any(
+            sign in (value or "") for value in values for sign in separators
+        )
+        return (list(values) if whole else [None]), False, False
     pieces: list[str | None] = []
     for value in values:
         pieces += [None] if value is None else value.split()
@@ -252,16 +299,19 @@ def _values(part: Part, scope: Scope) -> list[str | None] | None:
 
 
 def evaluated(expression: ShellWord, scope: Scope) -> int | None:
-    """Return the value of an arithmetic expression, None when it cannot be determined."""
+    """Return the value of an arithmetic expression, None when it cannot be determined; assign what it assigns."""
     written = text(expression, scope)
-    if written is None:
-        return None
+    literal = "".join(part.text for part in expression if isinstance(part, Text))
 
     def value_of(name: str) -> str | None:
         value = scope.single(name)
         return value if isinstance(value, str) else None
 
-    return evaluate(written, value_of)
+    changed: dict[str, int] = {}
+    value = None if written is None else evaluate(written, value_of, changed)
+    for name in assigned_in(literal if written is None else written):
+        scope.set(name, None if value is None or name not in changed else str(changed[name]))
+    return value
 
 
 def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
@@ -352,10 +402,13 @@ def _with_operator(part: Parameter, value: str | Unset | None, scope: Scope) -> 
         if not missing:
             return [value if isinstance(value, str) else None]
         if kind == "?":
+            if isinstance(value, Unset) and part.index is None and not part.name.isdigit():
+                message = text(part.argument, scope) or "parameter null or not set"
+                scope.needed.append((part.name, message))
             return [None]
         default = _default(part, scope)
         if kind == "=":
-            scope.variables[part.name] = text(part.argument, scope)
+            scope.set(part.name, text(part.argument, scope))
         return default
     return [_changed(value if isinstance(value, str) else None, part, scope)]
 
@@ -371,6 +424,8 @@ def _changed(value: str | None, part: Parameter, scope: Scope) -> str | None:
         return value.lower()
     if operator in ("^", ","):
         return (value[:1].upper() if operator == "^" else value[:1].lower()) + value[1:]
+    if operator in ("/", "//"):
+        return _replaced(value, part, scope)
     pattern = text(part.argument, scope)
     if pattern is None:
         return None
@@ -381,10 +436,26 @@ def _changed(value: str | None, part: Parameter, scope: Scope) -> str | None:
         return value[int(match[1]) :][: int(match[2]) if match[2] is not None else None]
     if operator in ("#", "##", "%", "%%"):
         return _trimmed(value, operator, pattern)
-    if operator in ("/", "//") and not re.search(r"[*?\[\\]", pattern) and "/" in pattern:
-        old, _, new = pattern.partition("/")
-        return value.replace(old, new, 1 if operator == "/" else -1) if old else value
     return None
+
+
+def _replaced(value: str, part: Parameter, scope: Scope) -> str | None:
+    """Apply `${name/old/new}`. A quoted slash belongs to the text that is replaced."""
+    old: list[Part] = []
+    new: list[Part] = []
+    for place, piece in enumerate(part.argument):
+        slash = _SLASH.match(piece.text) if isinstance(piece, Text) and piece.quoted == part.quoted else None
+        if slash:
+            old.append(Text(slash[1], part.quoted))
+            new = [Text(slash[2], part.quoted), *part.argument[place + 1 :]]
+            break
+        old.append(piece)
+    pattern, replacement = text(tuple(old), scope), text(tuple(new), scope)
+    if pattern is not None and part.quoted:
+        pattern = pattern.replace("\\/", "/")
+    if pattern is None or replacement is None or re.search(r"[*?\[(\\]", pattern) or "&" in replacement:
+        return None
+    return value.replace(pattern, replacement, 1 if part.operator == "/" else -1) if pattern else value
 
 
 def _trimmed(value: str, operator: str, pattern: str) -> str | None:
@@ -401,15 +472,22 @@ def _trimmed(value: str, operator: str, pattern: str) -> str | None:
 
 
 def _tilde(word: ShellWord, scope: Scope, *, everywhere: bool) -> ShellWord:
-    """Expand `~/` at the start, and after the `=` of a word that looks like an assignment."""
+    """Expand `~/` and `~user/` at the start, and after the `=` and colons of an assignment.
+
+    `everywhere`: the word is the text that is assigned.
+    """
     if not word or not isinstance(word[0], Text) or word[0].quoted or "~" not in word[0].text:
         return word
     home = scope.get("HOME")
     if not isinstance(home, str):
         return word
-    first = re.sub(r"^~(?=/|$)", lambda _: home, word[0].text)
-    if not everywhere:
-        first = re.sub(r"^([A-Za-z_]\w*=)~(?=/|$)", lambda match: match[1] + home, first)
+    start = r"(^|:)" if everywhere else r"(^|^[A-Za-z_]\w*=)"
+    end = r"(?=[/:]|$)" if everywhere else r"(?=/|$)"
+    first = re.sub(
+        f"{start}(~[a-z_][\\w-]*|~){end}",
+        lambda match: match[1] + (home if match[2] == "~" else os.path.expanduser(match[2])),  # noqa: PTH111
+        word[0].text,
+    )
     return (Text(first, quoted=True), *word[1:])
 
 
@@ -457,11 +535,10 @@ def _variants(atoms: list[Part], left: list[int]) -> Iterator[list[Part]]:
             match = _RANGE.fullmatch("".join(part.text for part in inside if isinstance(part, Text)))
             if not match or len(match[0]) != len(inside):
                 continue
-            low, high = int(match[1]), int(match[2])
-            if abs(high - low) > _MOST_WORDS:
+            numbers = _numbers(match)
+            if numbers is None:
                 continue
-            step = 1 if high >= low else -1
-            choices = [[Text(str(number))] for number in range(low, high + step, step)]
+            choices = [[Text(number)] for number in numbers]
         tails = list(_variants(atoms[end + 1 :], left))
         for choice in choices:
             for middle in _variants(choice, left):
@@ -472,6 +549,21 @@ def _variants(atoms: list[Part], left: list[int]) -> Iterator[list[Part]]:
                     yield [*atoms[:start], *middle, *tail]
         return
     yield atoms
+
+
+def _numbers(match: re.Match[str]) -> list[str] | None:
+    """Return what `{low..high..step}` becomes; None when that is very long."""
+    letters = match[3] is not None
+    low, high = (ord(match[3]), ord(match[4])) if letters else (int(match[1]), int(match[2]))
+    step = abs(int(match[5] or 1)) or 1
+    if abs(high - low) > _MOST_WORDS:
+        return None
+    found = range(low, high + 1, step) if high >= low else range(low, high - 1, -step)
+    if letters:
+        return [chr(number) for number in found]
+    padded = any(re.match(r"-?0\d", end) for end in (match[1], match[2]))
+    width = max(len(match[1]), len(match[2])) if padded else 0
+    return [f"{number:0{width}d}" for number in found]
 
 
 def _matching(atoms: list[Part], start: int) -> tuple[int | None, list[int]]:

@@ -106,6 +106,8 @@ class _Parser(WordReader):
             if self.peek(";;") or self.peek(";&"):
                 break
             if self.at < len(self.text) and self.text[self.at] in ";&":
+                if self.peek("&"):
+                    nodes[-1] = Group((nodes[-1],), subshell=True)
                 self.at += 1
             elif self.at < len(self.text) and self.text[self.at] not in "\n)":
                 if self.keyword() in until:
@@ -125,6 +127,15 @@ class _Parser(WordReader):
         return AndOr(first, tuple(rest)) if rest else first
 
     def pipeline(self) -> Node:
+        self.blanks()
+        negated = False
+        while (word := self.keyword()) in ("!", "time"):
+            self.at += len(word)
+            self.blanks()
+            negated ^= word == "!"
+            if word == "time" and self.keyword() == "-p":
+                self.at += 2
+                self.blanks()
         nodes = [self.command()]
         self.blanks()
         while self.peek("|") and not self.peek("||"):
@@ -132,14 +143,11 @@ class _Parser(WordReader):
             self.newlines()
             nodes.append(self.command())
             self.blanks()
-        return nodes[0] if len(nodes) == 1 else Pipeline(tuple(nodes))
+        return nodes[0] if len(nodes) == 1 and not negated else Pipeline(tuple(nodes), negated)
 
     def command(self) -> Node:
         self.blanks()
         word = self.keyword()
-        if word in ("!", "time"):
-            self.at += len(word)
-            return self.command()
         compound = {
             "if": self.if_command,
             "for": self.for_command,
@@ -154,6 +162,7 @@ class _Parser(WordReader):
         if word in _CLOSING:
             raise NoShellError(f"`{word}` is not expected here")
         node: Node
+        before = len(self._written)
         if self.peek("(("):
             node = self.arithmetic_command()
         elif self.peek("("):
@@ -168,7 +177,8 @@ class _Parser(WordReader):
         else:
             return self.simple()
         self.redirections()
-        return node
+        written, self._written = self._written[before:], self._written[:before]
+        return Group((node,), written=tuple(written)) if written else node
 
     def close(self, sign: str) -> None:
         self.newlines()
@@ -199,9 +209,10 @@ class _Parser(WordReader):
         self.at += len(self.keyword())
         self.blanks()
         words: tuple[Written, ...] | None = None
+        condition: tuple[Node, ...] = ()
         name = ""
         if self.peek("(("):
-            self.arithmetic_command()
+            condition = (self.arithmetic_command(),)
             words = ()
         else:
             match = NAME.match(self.text, self.at)
@@ -216,7 +227,7 @@ class _Parser(WordReader):
         self.blanks()
         if self.peek(";"):
             self.at += 1
-        return Loop(self.do_group(), name, words)
+        return Loop(self.do_group(), name, words, condition)
 
     def while_command(self) -> Node:
         self.at += len(self.keyword())
@@ -235,13 +246,17 @@ class _Parser(WordReader):
         subject = self.word()
         self.expect("in")
         arms: list[tuple[tuple[Written, ...], tuple[Node, ...]]] = []
+        ends: list[str] = []
         while True:
             self.newlines()
             if self.at >= len(self.text):
                 raise NoShellError("`esac` is missing")
             if self.keyword() == "esac":
                 self.at += 4
-                return Case(subject, tuple(arms))
+                for place in range(len(arms) - 2, -1, -1):
+                    if ends[place] == ";&":  # the next arm's commands follow
+                        arms[place] = arms[place][0], (*arms[place][1], *arms[place + 1][1])
+                return Case(subject, tuple(arms), ";;&" in ends)
             if self.peek("("):
                 self.at += 1
             patterns = []
@@ -254,10 +269,8 @@ class _Parser(WordReader):
                 self.at += 1
             self.close(")")
             arms.append((tuple(patterns), self.commands(frozenset({"esac"}))))
-            for end in (";;&", ";;", ";&"):
-                if self.peek(end):
-                    self.at += len(end)
-                    break
+            ends.append(next((end for end in (";;&", ";;", ";&") if self.peek(end)), ""))
+            self.at += len(ends[-1])
 
     def function(self) -> Node:
         self.at += len("function")
@@ -318,7 +331,7 @@ class _Parser(WordReader):
             self.blanks()
             if self.redirection():
                 continue
-            if self.at >= len(self.text) or self.text[self.at] in BREAK:
+            if self.at_break():
                 break
             if not words or declares:
                 assigned = self.assignment()
@@ -338,12 +351,17 @@ class _Parser(WordReader):
         written, self._written = self._written[before:], self._written[:before]
         return Simple(tuple(words), line, tuple(assignments), tuple(written))
 
+    def at_break(self) -> bool:
+        """Return whether the command ends here. `<(...)` is a word."""
+        end = self.at >= len(self.text) or self.text[self.at] in BREAK
+        return end and not (self.peek("<(") or self.peek(">("))
+
     def words(self) -> list[Written]:
         """Read words up to the end of the command."""
         found: list[Written] = []
         while True:
             self.blanks()
-            if self.at >= len(self.text) or self.text[self.at] in BREAK:
+            if self.at_break():
                 return found
             found.append(self.word())
 

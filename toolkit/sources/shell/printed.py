@@ -15,6 +15,16 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
     """Return a function that computes a command substitution's output, for those few; None for the others."""
 
     def answer(script: str) -> str | None:
+        walk.substituted.append(script)
+        scope = walk.scope
+        kept = dict(scope.variables), list(scope.unset), list(scope.needed), list(scope.changed)
+        found = of(script)
+        scope.variables, scope.unset[:], scope.needed[:], scope.changed[:] = (
+            kept  # it runs in a separate shell
+        )
+        return found
+
+    def of(script: str) -> str | None:
         nodes = parse(script)
         cwd: str | None = walk.scope.cwd
         if len(nodes) == 1 and isinstance(nodes[0], AndOr):
@@ -37,7 +47,9 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
         if known[0] == "dirname" and len(known) == 2:
             return str(Path(known[1]).parent)
         if known[0] == "basename" and len(known) in (2, 3):
-            return Path(known[1]).name.removesuffix(known[2] if len(known) == 3 else "")
+            name = Path(known[1]).name or ("/" if known[1].startswith("/") else "")
+            shorter = name.removesuffix(known[2] if len(known) == 3 else "")
+            return shorter or name
         if known[0] == "echo" and not any(word.startswith("-") or "\\" in word for word in known[1:]):
             return " ".join(known[1:])
         return None

@@ -100,9 +100,10 @@ class AndOr:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """`a | b`: each runs in a separate shell."""
+    """`a | b`: each runs in a separate shell, a single command in this one. `negated`: a `!` stands in front."""
 
     commands: tuple[Node, ...]
+    negated: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,11 @@ class Loop:
 
 @dataclass(frozen=True)
 class Case:
-    """`case word in`: the patterns and body of each arm."""
+    """`case word in`: the patterns and body of each arm. `goes_on`: an arm ends in `;;&`, so several may run."""
 
     subject: Written
     arms: tuple[tuple[tuple[Written, ...], tuple[Node, ...]], ...]
+    goes_on: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,11 @@ class Function:
 
 @dataclass(frozen=True)
 class Group:
-    """`{ ...; }`, or `( ... )` in a separate shell."""
+    """`{ ...; }`, or in a separate shell: `( ... )`, `... &`. `written` are the files that its output goes to."""
 
     body: tuple[Node, ...]
     subshell: bool = False
+    written: tuple[Written, ...] = ()
 
 
 @dataclass(frozen=True)

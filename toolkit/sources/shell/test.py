@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from verl_doctor.toolkit.sources.shell.expand import Scope, evaluated, fields, text
-from verl_doctor.toolkit.sources.shell.syntax import AndOr, Node, Simple, Written
+from verl_doctor.toolkit.sources.shell.syntax import Simple, Written
 
 _TESTS = ("[", "[[", "test", "((")
 
@@ -22,17 +21,15 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
 _TEXTS = frozenset({"=", "==", "!="})
 
 
-def decided(words: Sequence[str | None], *, patterns: bool) -> bool | None:
-    """Return whether the test holds, or None when that cannot be determined.
-
-    `words` are those between the brackets, None for unknown ones. With `patterns`, as in `[[`, the right side of `==` is a pattern.
-    """
-    return _Test(list(words), patterns).value()
-
-
 class _Test:
-    def __init__(self, words: list[str | None], patterns: bool) -> None:
+    """A test: `words` are those between the brackets, None for unknown ones.
+
+    With `patterns`, as in `[[`, the right side of `==` is a pattern.
+    """
+
+    def __init__(self, words: list[str | None], scope: Scope, patterns: bool) -> None:
         self.words = words
+        self.scope = scope
         self.patterns = patterns
         self.at = 0
 
@@ -94,38 +91,17 @@ class _Test:
                 return _NUMBERS[operator](int(left), int(right))
             except ValueError:
                 return None
-        if self.patterns and any(sign in right for sign in "*?["):
-            if "[" in right:
-                return None
-            same = fnmatch.fnmatchcase(left, right)
-        else:
-            same = left == right
-        return same == (operator != "!=")
+        same = self.scope.matches(left, right) if self.patterns else left == right
+        return None if same is None else same == (operator != "!=")
 
 
-def is_test(node: Node) -> bool:
+def is_test(node: Simple) -> bool:
     """Return whether a command is `[`, `[[`, `test` or `((`."""
-    return (
-        isinstance(node, Simple)
-        and bool(node.words)
-        and isinstance(node.words[0], Written)
-        and node.words[0].raw in _TESTS
-    )
+    return bool(node.words) and isinstance(node.words[0], Written) and node.words[0].raw in _TESTS
 
 
-def holds(node: Node, scope: Scope) -> bool | None:
-    """Return whether a test succeeds; None when undetermined, and for any other command."""
-    if isinstance(node, AndOr):
-        found = holds(node.first, scope)
-        for sign, command in node.rest:
-            other = holds(command, scope)
-            if found is None or (other is None and found == (sign == "&&")):
-                return None
-            if found == (sign == "&&"):
-                found = other
-        return found
-    if not isinstance(node, Simple) or not is_test(node):
-        return None
+def holds(node: Simple, scope: Scope) -> bool | None:
+    """Return whether a test succeeds; None when undetermined. It assigns what its arithmetic assigns."""
     first = node.words[0]
     name = first.raw if isinstance(first, Written) else ""
     if name == "((":
@@ -140,4 +116,6 @@ def holds(node: Node, scope: Scope) -> bool | None:
         if words[-1:] != ["]" * len(name)]:
             return None
         words.pop()
-    return decided(words, patterns=name == "[[")
+    if name == "[[" and not {"&", "|"}.isdisjoint(words):
+        scope.unset.clear()  # what follows these may not be expanded
+    return _Test(words, scope, patterns=name == "[[").value()

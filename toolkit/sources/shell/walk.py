@@ -5,8 +5,8 @@ It reads both branches of a condition, and the body of a loop once; what depends
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,12 +14,14 @@ from pathlib import Path
 
 from verl_doctor.toolkit.sources.shell.agree import agreed, assigned
 from verl_doctor.toolkit.sources.shell.expand import (
+    UNSET,
     Array,
     Either,
     Element,
     Scope,
     Unset,
     Value,
+    evaluated,
     fields,
     text,
     undecided,
@@ -37,15 +39,17 @@ from verl_doctor.toolkit.sources.shell.syntax import (
     Parameter,
     Pipeline,
     Simple,
+    Substitution,
     Text,
     Unread,
     Written,
+    below,
 )
 from verl_doctor.toolkit.sources.shell.test import holds, is_test
 
 # Variables that bash sets itself, or that a scheduler or launcher sets where the script will run.
 _SET_BY_OTHERS = re.compile(
-    r"BASH|SHELL|OS(?:TYPE|NAME)|HOST|MACHTYPE|E?UID|PPID|IFS|COLUMNS|LINES|PIPESTATUS|FUNCNAME|GROUPS|DIRSTACK|OPT(?:ARG|IND|ERR)|REPLY"
+    r"BASH|SHELL|SHLVL$|PATH$|COPROC|OS(?:TYPE|NAME)|HOST|MACHTYPE|E?UID|PPID|IFS|COLUMNS|LINES|PIPESTATUS|FUNCNAME|GROUPS|DIRSTACK|OPT(?:ARG|IND|ERR)|REPLY"
     r"|EPOCH|SRANDOM|COMP|HIST|PS[0-4]$|OLDPWD|USER|LOGNAME|TERM|LANG|LC_|TMPDIR|DISPLAY|SSH_|CONDA|VIRTUAL_ENV|LD_|PYTHONPATH|CUDA_|ROCR_|HIP_|ASCEND"
     r"|SLURM|SBATCH|PBS|LSB_|LSF|SGE|OMPI|PMI|MPI|HYDRA_|KUBERNETES|POD_|NODE|RANK|LOCAL_|WORLD|MASTER|WORKER|HEAD|RAY_|JOB_|TASK_|ARRAY"
     r"|MLP_|VC_|PAI_|ARNOLD|VOLC|SM_|AWS|AZ|GOOGLE|CI$|GPU|NPU|NUM_|NPROC|NNODES"
@@ -58,8 +62,15 @@ def is_set_by_others(name: str) -> bool:
 
 
 _DEEPEST = 20
+_NOT_THERE = Unset()
 _EVERY = (Text("@"),)  # the index in `${name[@]}`
 _MOST_COMMANDS = 20_000
+_ANYWHERE = "/"
+# Programs that answer a question by their status: what follows `&&` may not run.
+_ANSWERS = frozenset({
+    "grep", "egrep", "fgrep", "rg", "ls", "command", "which", "type", "hash", "pgrep", "pkill", "kill", "killall", "nvidia-smi", "ping",
+    "nc", "curl", "wget", "diff", "cmp", "id", "getent", "lsof", "stat", "read", "lspci", "lsmod", "ip", "ifconfig", "ibstat", "nvcc",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,11 @@ class Walk:
     `limits` are the words of each `ulimit` that is certain to run. `is_there` returns whether a path leads to a folder or
     file; None where that is another machine's. `stops` are what bash refuses for certain; `exits_on_error` is `set -e`,
     `needs_set` is `set -u`. `tested` counts the enclosing places at which a command's failure is handled.
+
+    `status` is whether the last command succeeded, None if undetermined. `functions` have several bodies if a condition
+    decides. `ended`: commands after a `return` or `exit` do not run; `exited`: it was `exit`. `made` are the paths that
+    redirections and programs may have created, each with the number of calls until then, `outputs` those of redirections;
+    `creates` yields those of a program, `substituted` are the texts of command substitutions.
     """
 
     scope: Scope
@@ -130,7 +146,7 @@ class Walk:
     unread: list[str] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
     limits: list[tuple[str, ...]] = field(default_factory=list)
-    functions: dict[str, tuple[str, tuple[Node, ...]]] = field(default_factory=dict)
+    functions: dict[str, tuple[str, tuple[tuple[Node, ...], ...]]] = field(default_factory=dict)
     conditions: int = 0
     depth: int = 0
     commands: int = 0
@@ -142,6 +158,16 @@ class Walk:
     needs_set: bool = False
     tested: int = 0
     apart_of: int = 0
+    status: bool | None = None
+    exited: bool = False
+    last_of_pipe_here: bool = False
+    readonly: set[str] = field(default_factory=set)
+    attributes: dict[str, str] = field(default_factory=dict)
+    locals: list[dict[str, tuple[Value | Unset, bool, int]]] = field(default_factory=list)
+    made: list[tuple[int, str]] = field(default_factory=list)
+    outputs: set[str] = field(default_factory=set)
+    creates: Callable[[Call], Iterable[str]] = lambda _: ()
+    substituted: list[str] = field(default_factory=list)
 
     def script(self, source: str, line: int = 1) -> None:
         """Follow the text of a script whose first line has this number."""
@@ -157,6 +183,7 @@ class Walk:
 
     def node(self, node: Node) -> None:
         """Follow one command."""
+        self.status = None
         if isinstance(node, Simple):
             self.simple(node)
         elif isinstance(node, Unread):
@@ -164,12 +191,11 @@ class Walk:
                 self.stops.append(Stop(self.path, node.line, node.refused, whole=False))
             self.not_followed(node.line, node.why)
         elif isinstance(node, Function):
-            self.functions[node.name] = (self.path, node.body)
+            self.functions[node.name] = (self.path, (node.body,))
         elif isinstance(node, Group):
             self.group(node)
         elif isinstance(node, Pipeline):
-            for command in node.commands:
-                self.apart((command,))
+            self.pipeline(node)
         elif isinstance(node, AndOr):
             self.and_or(node)
         elif isinstance(node, If):
@@ -187,48 +213,63 @@ class Walk:
 
     def group(self, node: Group) -> None:
         """Follow `{ ... }` and `( ... )`."""
+        self.writes(node.written)
         if node.subshell:
             self.apart(node.body)
         else:
             self.nodes(node.body)
 
+    def pipeline(self, node: Pipeline) -> None:
+        """Follow `a | b` and `! a`."""
+        self.tested += node.negated
+        if len(node.commands) == 1:
+            self.node(node.commands[0])
+        else:
+            *before, last = node.commands
+            for command in before:
+                self.apart((command,))
+            if self.last_of_pipe_here:
+                self.node(last)
+            else:
+                self.apart((last,))
+        self.tested -= node.negated
+        if node.negated and self.status is not None:
+            self.status = not self.status
+
     def apart(self, nodes: tuple[Node, ...]) -> None:
         """Follow commands in a separate shell: their variables are lost afterwards."""
         before, exported, cwd = dict(self.scope.variables), set(self.exported), self.scope.cwd
-        options = self.exits_on_error, self.needs_set
+        options, functions = (self.exits_on_error, self.needs_set), dict(self.functions)
         self.apart_of += 1
         self.tested += 1
         self.nodes(nodes)
         self.apart_of -= 1
         self.tested -= 1
-        self.exits_on_error, self.needs_set = options
-        self.scope.variables, self.exported, self.scope.cwd, self.ended = before, exported, cwd, False
+        (self.exits_on_error, self.needs_set), self.functions = options, functions
+        self.scope.variables, self.exported, self.scope.cwd = before, exported, cwd
+        self.ended = self.exited = False
 
     def and_or(self, node: AndOr) -> None:
         """Follow `a && b || c`."""
         before = len(self.stops)
         self.tested += 1
         self.node(node.first)
-        self.tested -= 1
-        succeeds = holds(node.first, self.scope) if is_test(node.first) else None
-        certain = not is_test(node.first)
+        succeeds, likely = self.status, _succeeds_mostly(node.first)
         if len(self.stops) > before and not self.stops[-1].whole:
-            succeeds = certain = False
-        for sign, command in node.rest:
+            succeeds = False
+        for place, (sign, command) in enumerate(node.rest, 1):
+            self.tested -= place == len(node.rest)
             if succeeds is not None:
                 if succeeds == (sign == "&&"):
                     self.node(command)
-                    if is_test(command):
-                        succeeds = holds(command, self.scope)
-                    else:
-                        succeeds = True if sign == "&&" else None
-                    certain = succeeds is not None
-                continue
-            certain = certain and sign == "&&"
-            if certain:
+                    succeeds, likely = self.status, _succeeds_mostly(command)
+            elif likely and sign == "&&":
                 self.node(command)
+                likely = _succeeds_mostly(command)
             else:
                 self.branches([(command,), ()])
+                likely = False
+        self.status = succeeds
 
     def if_command(self, node: If) -> None:
         """Follow the arm that is taken, or all that may be."""
@@ -237,13 +278,14 @@ class Walk:
             self.tested += 1
             self.nodes(condition)
             self.tested -= 1
-            succeeds = holds(condition[-1], self.scope) if condition else True  # `else` has none
+            succeeds = self.status if condition else True  # `else` has none
             if succeeds is not False:
                 bodies.append(body)
             if succeeds:
                 break
         else:
             bodies.append(())
+        self.status = None
         self.one_of(bodies)
 
     def case_command(self, node: Case) -> None:
@@ -252,11 +294,15 @@ class Walk:
         bodies: list[tuple[Node, ...]] = []
         for patterns, body in node.arms:
             known = [text(pattern.parts, self.scope) for pattern in patterns]
-            if subject is None or None in known or any("[" in (pattern or "") for pattern in known):
-                bodies.append(body)
-            elif any(fnmatch.fnmatchcase(subject, pattern or "") for pattern in known):
+            matches = [
+                None if subject is None or pattern is None else self.scope.matches(subject, pattern)
+                for pattern in known
+            ]
+            if True in matches and not node.goes_on:
                 bodies.append(body)
                 break
+            if True in matches or None in matches:
+                bodies.append(body)
             if "*" in known:
                 break
         else:
@@ -274,10 +320,12 @@ class Walk:
         """Follow each as if it were the only one; keep what all agree on."""
         before, cwd = dict(self.scope.variables), self.scope.cwd
         ends, folders = [], set[str]()
-        exported = set(self.exported)
+        exported, defined, functions = set(self.exported), self.functions, []
+        exited = True
         self.conditions += 1
         for body in bodies:
             self.scope.variables, self.ended, self.scope.cwd = dict(before), False, cwd
+            self.exited, self.functions = False, dict(defined)
             arguments = list(self.scope.arguments)
             self.nodes(body)
             if self.scope.arguments != arguments:
@@ -285,9 +333,13 @@ class Walk:
             if not self.ended:  # after `exit` variables no longer matter
                 ends.append(self.scope.variables)
                 folders.add(self.scope.cwd)
+                functions.append(self.functions)
             exported |= self.exported
+            exited &= self.exited
         self.conditions -= 1
-        self.exported, self.ended = exported, not ends
+        self.exported, self.ended, self.exited = exported, not ends, exited and not ends
+        self.functions = _united(functions)
+        self.status = None
         self.scope.variables = agreed(ends) if ends else before
         self.scope.cwd = folders.pop() if len(folders) == 1 else "" if folders else cwd
 
@@ -298,34 +350,68 @@ class Walk:
         self.tested += 1
         self.nodes(node.condition)
         self.tested -= 1
-        for name in assigned(node.body):
+        for name in assigned(node.body) | self.changed_by(node.body):
             self.scope.variables[name] = None
         if node.name:
             self.scope.variables[node.name] = values[0] if len(values) == 1 else None
         self.conditions += 1
         self.nodes(node.body)
         self.conditions -= 1
-        self.ended = False
+        self.ended = self.exited = False
+        self.status = None
         self.scope.variables = agreed([before, self.scope.variables])
         self.scope.cwd = cwd if self.scope.cwd == cwd else ""
+
+    def changed_by(self, nodes: tuple[Node, ...]) -> set[str]:
+        """Return the names whose values differ after these commands: functions, `read` and arithmetic assign, too."""
+        before = self.scope
+        trial = replace(
+            self,
+            scope=replace(before, variables=dict(before.variables), unset=[], needed=[], changed=[]),
+            exported=set(self.exported),
+            functions=dict(self.functions),
+            locals=[dict(names) for names in self.locals],
+            readonly=set(self.readonly),
+            attributes=dict(self.attributes),
+            given=list(self.given),
+            calls=list(self.calls),
+            unread=list(self.unread),
+            limits=list(self.limits),
+            stops=list(self.stops),
+            made=list(self.made),
+        )
+        trial.conditions += 1
+        trial.nodes(nodes)
+        self.commands = trial.commands
+        after = trial.scope.variables
+        return {
+            name
+            for name in after
+            if name not in before.variables or after[name] is not before.variables[name]
+            if after[name] != before.variables.get(name, before.environ.get(name, UNSET))
+        }
 
     # Simple commands
 
     def simple(self, node: Simple) -> None:
         """Follow a builtin or a function; note another program."""
         self.scope.unset.clear()
+        self.scope.needed.clear()
         self._simple(node)
+        for name in self.scope.changed:
+            if name in self.exported or name in self.scope.environ:
+                self.export(name, self.scope.get(name), node.line)
+        self.scope.changed.clear()
 
     def unbound(self, line: int, argv: Sequence[Argument] = ()) -> None:
-        """Note a variable that bash reports as unset under `set -u`. In a pipe only that part ends."""
+        """Note a variable that bash requires and that is unset. In a pipe only that part ends."""
         starts = any(argument.text == "-m" for argument in argv)
-        for name in self.scope.unset:
-            given = is_set_by_others(name)
-            if self.needs_set and not self.conditions and not self.unread and not given:
-                self.stops.append(
-                    Stop(self.path, line, f"{name}: unbound variable", not self.apart_of or starts)
-                )
+        required = [(name, "unbound variable") for name in self.scope.unset if self.needs_set]
+        for name, message in (*required, *self.scope.needed):
+            if not self.conditions and not self.unread and not is_set_by_others(name):
+                self.stops.append(Stop(self.path, line, f"{name}: {message}", not self.apart_of or starts))
         self.scope.unset.clear()
+        self.scope.needed.clear()
 
     def missing(self, line: int, message: str) -> None:
         """Note a command that certainly fails: it ends the script under `set -e`, else its list."""
@@ -335,14 +421,31 @@ class Walk:
                 self.stops.append(Stop(self.path, line, message, whole))
 
     def may_have_made(self, path: str, before: Call | None = None) -> bool:
-        """Return whether a program called earlier, or `before` a call, may have created a folder or file."""
+        """Return whether something that ran earlier, or `before` a call, may have created a folder or file."""
         name = Path(path).name
-        calls = itertools.takewhile(lambda call: call is not before, self.calls)
-        return any(
-            argument.text is None or name in argument.text or argument.text.endswith((".sh", ".py"))
-            for call in calls
-            for argument in call.argv
+        calls = list(itertools.takewhile(lambda call: call is not before, self.calls))
+        return (
+            any(
+                argument.text is None or name in argument.text or argument.text.endswith((".sh", ".py"))
+                for call in calls
+                for argument in call.argv
+            )
+            or any(number <= len(calls) and _leads_to(place, path) for number, place in self.made)
+            or any(name in script for script in self.substituted)
         )
+
+    def has_written(self, path: str) -> bool:
+        """Return whether the script has sent output to this file: its text is not the one on the disk."""
+        return path in self.outputs
+
+    def writes(self, targets: Iterable[Written]) -> None:
+        """Note the files that output goes to."""
+        for target in self.expanded(targets):
+            if target is None or not target.startswith("/dev/"):
+                known = target is not None and self.scope.cwd
+                path = os.path.normpath(Path(self.scope.cwd, target or "")) if known else _ANYWHERE
+                self.made.append((len(self.calls), path))
+                self.outputs.add(path)
 
     def _simple(self, node: Simple) -> None:
         words = node.words
@@ -350,8 +453,17 @@ class Walk:
             for assignment in node.assignments:
                 self.assign(assignment, exports=self.exports_all)
             self.unbound(node.line)
+            substitutes = any(isinstance(part, Substitution) for part in below(node.assignments))
+            self.status = None if substitutes else True
+            self.writes(node.written)
+            return
+        if is_test(node):
+            self.status = holds(node, self.scope)
+            self.unbound(node.line)
             return
         argv = self.arguments(words)
+        if len(argv) > 1 and argv[0].text in ("command", "builtin") and argv[1].text in self.builtins:
+            node, argv = replace(node, words=words[1:]), argv[1:]
         self.unbound(node.line, argv)
         for_this: list[Given] = []
         for assignment in node.assignments:
@@ -366,19 +478,26 @@ class Walk:
                 )
             )
         name = argv[0].text if argv else ""
-        if name in self.functions and self.depth < _DEEPEST:
-            self.function(name, argv)
+        is_name = isinstance(words[0], Written) and words[0] is node.words[0]
+        if name in self.functions and is_name and self.depth < _DEEPEST:
+            self.writes(node.written)
+            self.function(name, argv, for_this)
             return
         builtin = self.builtins.get(name or "")
         if builtin:
+            self.writes(node.written)
             builtin(self, node, argv)
         elif argv:
             written = tuple(filter(None, self.expanded(node.written)))
             given = (*self.given, *for_this)
             call = Call(tuple(argv), given, self.conditions > 0, self.scope.cwd, written)
             self.calls.append(call)
+            self.made += [(len(self.calls), path) for path in self.creates(call)]
+            self.writes(node.written)
             if name in ("pushd", "popd"):
                 self.scope.cwd = ""
+            if name == "exec" and len(argv) > 1:
+                self.ended = self.exited = True
 
     def arguments(self, words: tuple[Written | Assignment, ...]) -> list[Argument]:
         """Expand the words of a command."""
@@ -476,12 +595,34 @@ class Walk:
 
     def assign(self, assignment: Assignment, *, exports: bool = False) -> None:
         """Assign a variable, and pass it on to programs where it is exported."""
-        name = assignment.name
-        value = self.value_of(assignment)
+        self.store(assignment.name, self.value_of(assignment), assignment.line, exports=exports)
+
+    def store(self, name: str, value: Value, line: int, *, exports: bool = False) -> None:
+        """Give a variable a value, and pass it on to programs where it is exported."""
+        if name in self.readonly:
+            return
+        value = self.with_attributes(name, value)
         known = name in self.exported or (name in self.scope.environ and name not in self.scope.variables)
         self.scope.variables[name] = value
         if exports or known:
-            self.export(name, value, assignment.line)
+            self.export(name, value, line)
+
+    def with_attributes(self, name: str, value: Value) -> Value:
+        """Return the value that a variable gets which was declared with `-i`, `-l` or `-u`."""
+        letters = self.attributes.get(name, "")
+        if not letters or not isinstance(value, str):
+            return value if not letters or value is None else None
+        if "i" in letters:
+            number = evaluated((Text(value),), self.scope)
+            return None if number is None else str(number)
+        return value.lower() if "l" in letters else value.upper()
+
+    def localise(self, name: str) -> None:
+        """Make a variable local to the function that is being followed."""
+        if name not in self.locals[-1]:
+            value = self.scope.variables.get(name, _NOT_THERE)
+            self.locals[-1][name] = (value, name in self.exported, self.conditions)
+            self.scope.variables[name] = UNSET
 
     def export(self, name: str, value: Value | Unset, line: int) -> None:
         """Pass a variable on to the programs that follow."""
@@ -497,18 +638,34 @@ class Walk:
                 )
             )
 
-    def function(self, name: str | None, argv: list[Argument]) -> None:
-        """Follow a function at its call."""
-        path, body = self.functions[name or ""]
+    def function(self, name: str | None, argv: list[Argument], given: Sequence[Given] = ()) -> None:
+        """Follow a function at its call. `given` are the variables set for it alone."""
+        path, bodies = self.functions[name or ""]
         before, here = self.scope.arguments, self.path
+        start = len(self.given)
+        self.locals.append({})
+        for variable in given:
+            self.localise(variable.name)
+            self.scope.variables[variable.name] = variable.value
+            self.given.append(variable)
         self.scope.arguments = [
             None if word.text is None else Element(word.text, word.path, word.line) for word in argv[1:]
         ]
         self.path = path
         self.depth += 1
-        self.nodes(body)
+        self.one_of(list(bodies))
         self.depth -= 1
-        self.scope.arguments, self.path, self.ended = before, here, False
+        self.scope.arguments, self.path, self.ended = before, here, self.exited
+        names = self.locals.pop()
+        for local, (value, exported, conditions) in names.items():
+            changed = self.scope.variables.pop(local, UNSET)
+            if value is not _NOT_THERE:
+                self.scope.variables[local] = value
+            if conditions > self.conditions and changed != value:  # it was local under a condition
+                self.scope.variables[local] = None
+            if not exported:
+                self.exported.discard(local)
+        self.given[start:] = [variable for variable in self.given[start:] if variable.name not in names]
 
     def inner(self, source: str, path: str, arguments: list[str | None] | None) -> None:
         """Follow another text in this shell: a sourced file, an evaluated string."""
@@ -521,7 +678,34 @@ class Walk:
         self.depth += 1
         self.nodes(parse(source))
         self.depth -= 1
-        self.scope.arguments, self.path, self.ended = before, here, False
+        if arguments:
+            self.scope.arguments = before
+        self.path, self.ended = here, self.exited or (arguments is None and self.ended)
+
+
+def _succeeds_mostly(node: Node) -> bool:
+    """Return whether a command succeeds in a script that works: one that makes, not one that asks."""
+    if not isinstance(node, Simple):
+        return not (isinstance(node, Pipeline) and node.negated)
+    name = node.words[0] if node.words else None
+    return not is_test(node) and not (isinstance(name, Written) and name.raw in _ANSWERS)
+
+
+def _united(
+    functions: list[dict[str, tuple[str, tuple[tuple[Node, ...], ...]]]],
+) -> dict[str, tuple[str, tuple[tuple[Node, ...], ...]]]:
+    """Return the functions that are defined in any branch, each with all its bodies."""
+    found: dict[str, tuple[str, tuple[tuple[Node, ...], ...]]] = {}
+    for defined in functions:
+        for name, (path, bodies) in defined.items():
+            before = found.get(name, (path, ()))[1]
+            found[name] = path, tuple(dict.fromkeys((*before, *bodies)))
+    return found
+
+
+def _leads_to(made: str, path: str) -> bool:
+    """Return whether a folder or file exists because another was made."""
+    return made in (_ANYWHERE, path) or path.startswith(f"{made}/") or made.startswith(f"{path}/")
 
 
 Builtin = Callable[[Walk, Simple, list[Argument]], None]

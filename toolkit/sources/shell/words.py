@@ -6,6 +6,7 @@ Grammar: POSIX.1-2017, Shell Command Language, 2.2 to 2.6, and the bash manual f
 from __future__ import annotations
 
 import re
+import sys
 from abc import ABC, abstractmethod
 
 from verl_doctor.toolkit.sources.shell.syntax import (
@@ -35,6 +36,13 @@ _ESCAPES = {
     "e": "\x1b",
     "E": "\x1b",
 }
+_NUMBERED = re.compile(r"([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})")
+
+
+def _character(number: int) -> str:
+    """Return the character of a number. What Unicode lacks has no text."""
+    known = number <= sys.maxunicode and not 0xD800 <= number < 0xE000
+    return chr(number) if known else "\N{REPLACEMENT CHARACTER}"
 
 
 class NoShellError(Exception):
@@ -221,8 +229,12 @@ class WordReader(ABC):
             sign = self.text[self.at]
             if sign == "'":
                 self.at += 1
-                return found
-            if sign == "\\":
+                return found.partition("\0")[0]  # bash drops what follows NUL
+            if sign == "\\" and (match := _NUMBERED.match(self.text, self.at + 1)):
+                octal, digits = match[1], match[2] or match[3] or match[4]
+                found += _character(int(octal, 8) & 0xFF if octal else int(digits, 16))
+                self.at = match.end() - 1
+            elif sign == "\\":
                 self.at += 1
                 escaped = self.text[self.at : self.at + 1]
                 found += _ESCAPES.get(escaped, escaped if escaped in "\\'\"?" else "\\" + escaped)

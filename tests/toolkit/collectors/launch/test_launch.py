@@ -87,6 +87,34 @@ KNOWN = {
     "return in a function": "f() { n=1; return; n=2; }\nf\npython3 -m verl.trainer.main_ppo n=$n",
     "nested defaults": 'python3 -m verl.trainer.main_ppo a="${A:-${B:-"x y"}}" b=${A:-${OUTSIDE}/z}',
     "CRLF is not ours": "python3 -m verl.trainer.main_ppo a=1",
+    "let": "n=1\nlet n=4 'm = n * 2' n++\npython3 -m verl.trainer.main_ppo n=$n m=$m",
+    "arithmetic that assigns": "n=1\n((n++))\n(( m = n << 2, k = -n ))\n: $((n += 5))\nj=$((n--))\npython3 -m verl.trainer.main_ppo n=$n m=$m k=$k j=$j i=$((++j))",
+    "arithmetic that exports": "export N=1\n((N += 2))\nbash -c 'python3 -m verl.trainer.main_ppo n=$N'",
+    "local variables": "n=1\nf() { local n=2 m; m=3; g; }\ng() { k=$n; }\nf\npython3 -m verl.trainer.main_ppo n=$n k=$k m=${m:-none}",
+    "declared in a function": "n=1\nexport E=1\nf() { declare n=2; typeset m=3; local E=$1; declare -g o=5; }\nf 4\npython3 -m verl.trainer.main_ppo n=$n m=${m:-none} o=$o e=$E",
+    "a local variable of its own name": "n=1\nf() { local n=$n$1; p=$n; }\nf 2\npython3 -m verl.trainer.main_ppo n=$n p=$p",
+    "attributes": "declare -i n=2+3\ndeclare -u u\nu=ab\nn=n*2\ndeclare -l l=AB\nreadonly r=1\nr=2 2>/dev/null || true\npython3 -m verl.trainer.main_ppo n=$n u=$u l=$l r=$r",
+    "a variable for a function": "f() { python3 -m verl.trainer.main_ppo n=$N; }\nN=3 f",
+    "separators": "IFS=,\nA=(1 2 3)\nX='a b'\npython3 -m verl.trainer.main_ppo \"l=[${A[*]}]\" x=$X",
+    "no blank in IFS": "IFS=$'\\n\\t'\nX='a b'\npython3 -m verl.trainer.main_ppo $X",
+    "arms that fall through": "case x in x) n=1;& y) n=2;; z) n=3;; esac\npython3 -m verl.trainer.main_ppo n=$n",
+    "negated": "n=1\nif ! [ 1 = 2 ]; then n=2; fi\n! [[ 1 == 2 ]] && m=3\npython3 -m verl.trainer.main_ppo n=$n m=$m",
+    "without regard to case": "shopt -s nocasematch\ncase FOO in foo) n=1;; *) n=2;; esac\n[[ FOO == f* ]] && m=1 || m=2\npython3 -m verl.trainer.main_ppo n=$n m=$m",
+    "true and false": "n=1\nfalse && n=2\nm=1\ntrue || m=2\nif false; then k=1; else k=2; fi\npython3 -m verl.trainer.main_ppo n=$n m=$m k=$k",
+    "what a function returns": "is_multi() { [ 1 -gt 2 ]; }\nno() { return 1; }\nn=1\nif is_multi; then n=2; fi\nm=1\nno && m=2\npython3 -m verl.trainer.main_ppo n=$n m=$m",
+    "in the background alone": "n=1\n{ n=3; } &\nf() { n=2; }\nf &\nmkdir -p d\ncd d &\n{ sleep 0; exit 0; } &\nwait\npython3 -m verl.trainer.main_ppo n=$n",
+    "the last of a pipe": "shopt -s lastpipe\nn=1\ntrue | n=3\npython3 -m verl.trainer.main_ppo n=$n",
+    "ranges": "python3 -m verl.trainer.main_ppo x={1..9..3} y={a..c} z={01..03} w={5..1..2}",
+    "escapes": "python3 -m verl.trainer.main_ppo $'a=x\\x41\\101\\0b'c",
+    "names of paths": "python3 -m verl.trainer.main_ppo a=$(basename .py .py) b=$(basename /) c=$(basename /x/y.py .py)",
+    "slashes replaced": 'X=a/b/c\nY=/\npython3 -m verl.trainer.main_ppo a=${X//\\//_} b="${X/"$Y"/-}" c=${X//b/x/y} "d=${X//\\//_}"',
+    "tildes in a path": "X=a:~/b:~root:c\npython3 -m verl.trainer.main_ppo x=$X y=~root/z",
+    "arguments that a sourced file sets": "echo 'set -- w' > /dev/null\neval 'set -- w v'\npython3 -m verl.trainer.main_ppo a=$1 \"$@\"",
+    "exit in a function": "f() { python3 -m verl.trainer.main_ppo a=1; exit 0; }\nf\npython3 -m verl.trainer.main_ppo a=2",
+    "exec ends the script": "exec python3 -m verl.trainer.main_ppo a=1\npython3 -m verl.trainer.main_ppo a=2",
+    "substitutions of processes": "diff <(echo a) <(echo a)\npython3 -m verl.trainer.main_ppo a=1",
+    "time in the short form": "time -p python3 -m verl.trainer.main_ppo a=1",
+    "a substitution changes nothing": "n=1\nx=$(n=2; echo ${m:=3})\npython3 -m verl.trainer.main_ppo n=$n m=${m:-none}",
 }  # fmt: skip
 
 
@@ -370,6 +398,21 @@ def test_a_script_that_calls_another(tmp_path: Path) -> None:
     assert given(found) == {"B": "2"}
 
 
+def test_another_script_starts_in_the_folder_of_its_call(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "inner.sh").write_text("export B=2\npython3 -m verl.trainer.main_ppo b=$B\n")
+    found = read(tmp_path, "bash inner.sh\ncd out\n")
+    assert found.command
+    assert found.command.folder == str(tmp_path)
+
+
+def test_a_file_that_the_script_writes_is_not_read_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "vars.sh").write_text("A=old\n")
+    found = read(tmp_path, "echo A=new > vars.sh\n. ./vars.sh\npython3 -m verl.trainer.main_ppo a=$A\n")
+    assert words_of(found) == [None]
+    assert "changes it before" in found.unread[0]
+
+
 def test_what_is_made_of_a_secret_is_not_kept(tmp_path: Path) -> None:
     found = read(
         tmp_path,
@@ -504,6 +547,27 @@ START = "python3 -m verl.trainer.main_ppo a.b=1 c.d=2\n"
         ("python3 -m verl.trainer.main_ppo a.b=1 \\\n  c.d=x/${trainer.name} \\\n  e.f=1\n", True),
         ("python3 -m verl.trainer.main_ppo a.b=1 'c.d=x/${trainer.name}'\n", False),
         (f"echo ${{trainer.name}}\n{START}", False),
+        (f"set -e\necho 'export A=1' > ./made.sh\nsource ./made.sh\n{START}", False),
+        (f"set -e\ncat > ./made.sh <<EOF\nA=1\nEOF\n. ./made.sh\n{START}", False),
+        (f"set -e\n{{ echo A=1; }} > ./made.sh\n. ./made.sh\n{START}", False),
+        (f"set -e\nfor i in 1; do echo A=$i; done > ./made.sh\n. ./made.sh\n{START}", False),
+        (f"set -e\nf() {{ echo A=1; }}\nf > ./made.sh\n. ./made.sh\n{START}", False),
+        (f"set -e\nx=$(mkdir -p made && echo made)\ncd made\n{START}", False),
+        (f"set -e\necho 'mkdir made' > prepare\nbash ./prepare\ncd made\n{START}", False),
+        (f"set -e\n! cd gone\n{START}", False),
+        (f"set -e\nCDPATH=/usr\ncd lib\n{START}", False),
+        (f"set -e\ncd /usr\ncd -\ncd -P here\n{START}", False),
+        (f"set -u\nX=$(echo $GONE) || true\n{START}", False),
+        (
+            f"set -u\nlet x=3 && ((y = 2))\nfor ((z = 0; z < 2; z++)); do :; done\necho $x $y $z $SHLVL\n{START}",
+            False,
+        ),
+        (f"set -u\ndeclare -n r=x\nr=3\necho $x\n{START}", False),
+        (f"set -u\n[[ -n ${{GONE-}} && $GONE == 1 ]] || echo no\n{START}", False),
+        (f": ${{GONE:?is needed}}\n{START}", True),
+        (f'[ -n "${{GONE:?is needed}}" ]\n{START}', True),
+        (f"GONE=1\n: ${{GONE:?is needed}}\n{START}", False),
+        (f"shopt -s extglob\ncase foo in @(foo|bar)) N=1;; esac\n{START}", False),
     ],
 )
 def test_bash_stops_where_it_is_said_to_stop(script: str, stops: bool, tmp_path: Path) -> None:
@@ -530,9 +594,18 @@ def test_bash_stops_where_it_is_said_to_stop(script: str, stops: bool, tmp_path:
         ('if [ -n "$X" ]; then cd out; fi', ""),
         ("cd $(git rev-parse --show-toplevel)", ""),
         ("pushd out", ""),
+        ("cd gone", "."),
+        ("cd out\ncd - > /dev/null", "."),
+        ("cd -P out", "out"),
+        ("command cd out", "out"),
+        ('cd() { builtin cd "$@"; }\ncd out', "out"),
+        ("cd out &", "."),
+        ("env -C out \\", "out"),
+        ("env --chdir=out A=1 \\", "out"),
     ],
 )  # fmt: skip
 def test_the_folder_in_which_the_job_starts(tmp_path: Path, lines: str, folder: str) -> None:
+    (tmp_path / "out").mkdir()
     found = read(tmp_path, f"{lines}\npython3 -m verl.trainer.main_ppo a=1\n")
     assert found.command
     assert found.command.folder == (str((tmp_path / folder).resolve()) if folder else "")
