@@ -16,9 +16,9 @@ from verl_doctor.toolkit.text import listed
     "ATT108",
     severity="warning",
     examples=lambda: [
-        Example("the V1 engine takes it", (variable("FLASH_ATTN"), TWO_ENGINES)),
-        Example("there is one engine only", (variable("FLASH_ATTN"), BY_VARIABLE)),
-        Example("only the old engine has it", (variable("XFORMERS"), TWO_ENGINES), "old engine"),
+        Example("the V1 engine supports it", (variable("FLASH_ATTN"), TWO_ENGINES)),
+        Example("this vLLM has only one engine", (variable("FLASH_ATTN"), BY_VARIABLE)),
+        Example("only the V0 engine has the backend", (variable("XFORMERS"), TWO_ENGINES), "old engine"),
         Example("not for this device, which another rule reports", (variable("TORCH_SDPA"), TWO_ENGINES)),
     ],
 )

@@ -21,7 +21,7 @@ def _both(*places: AttentionAsked) -> AttentionAsked:
     "ATT105",
     phase="engine",
     examples=lambda: [
-        Example("one place", (option("FLASH_ATTN"), BY_BOTH)),
+        Example("the backend is set in one place", (option("FLASH_ATTN"), BY_BOTH)),
         Example("the variable is not read", (_both(variable("FLASH_ATTN"), option("FLASH_ATTN")), BY_OPTION)),
         Example(
             "variable and option", (_both(variable("FLASH_ATTN"), option("FLASH_ATTN")), BY_BOTH), "exclude"

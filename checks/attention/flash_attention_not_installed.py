@@ -39,7 +39,7 @@ _MISSING = TrainerAttention(
         ),
         Example("verl's default is not installed", (_MISSING,), "by default"),
         Example(
-            "the command requests it",
+            "the command requests FlashAttention",
             (replace(_MISSING, written=_KEY, by_default=False, path="/home/me/run.sh", line=7),),
             "flash_attention_2",
         ),

@@ -23,7 +23,7 @@ def _attention(name: str, known: tuple[str, ...] = _KNOWN) -> TrainerAttention:
     examples=lambda: [
         Example("a name that transformers has", (_attention("flex_attention"),)),
         Example("a name that is always valid", (_attention("sdpa", ()),)),
-        Example("vLLM's name for it", (_attention("FLASH_ATTN"),), "no attention FLASH_ATTN"),
+        Example("vLLM's name for an attention", (_attention("FLASH_ATTN"),), "no attention FLASH_ATTN"),
         Example("the version number is missing", (_attention("flash_attention"),), "flash_attention_"),
     ],
 )

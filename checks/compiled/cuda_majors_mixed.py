@@ -36,7 +36,7 @@ def _installed(name: str, version: str) -> Packages:
     severity="warning",
     requires={"PY100"},
     examples=lambda: [
-        Example("one CUDA", (PYTHON, TORCH, CudaWheels((_TWELVE,)), Extensions((FLASH,), 1), _NO_PACKAGES)),
+        Example("a single CUDA version", (PYTHON, TORCH, CudaWheels((_TWELVE,)), Extensions((FLASH,), 1), _NO_PACKAGES)),
         Example("no CUDA at all", (PYTHON, TorchBuild("/env/torch", "2.8.0+cpu"), CudaWheels(()), _NONE, _NO_PACKAGES)),
         Example("wheels for two", (PYTHON, TORCH, CudaWheels((_TWELVE, CudaWheel("nvidia-cublas", "13.1.0.3", 13))), _NONE, _NO_PACKAGES), "nvidia-cublas for CUDA 13"),
         Example("and they write the same file", (PYTHON, TORCH, CudaWheels((_TWELVE, _THIRTEEN), (_NCCL,)), _NONE, _NO_PACKAGES), "write the same libnccl.so.2"),

@@ -32,7 +32,7 @@ _B200 = node(healthy(capability="10.0", name="NVIDIA B200"))
     phase="workers",
     examples=lambda: [
         Example("machine code for this GPU", (node(), _code(_AMPERE, _H200))),
-        Example("machine code for a smaller one of the same generation", (node(healthy(capability="8.6")), _code(_AMPERE))),
+        Example("machine code for a smaller GPU of the same generation", (node(healthy(capability="8.6")), _code(_AMPERE))),
         Example("PTX that the driver compiles", (_B200, _code(_AMPERE, GpuCode("ptx", 80, (8, 7))))),
         Example("nothing for this GPU", (_B200, _code(_AMPERE, _H200)), "has no code for compute capability 10.0"),
         Example("PTX that is newer than the driver", (_B200, _code(GpuCode("ptx", 80, (9, 1)))), "PTX of CUDA 13.1"),

@@ -25,7 +25,7 @@ def _installed(*names: str) -> Packages:
     requires={"PY100"},
     examples=lambda: [
         Example("none", (_installed("torch"),)),
-        Example("one", (_installed("opencv-python-headless"),)),
+        Example("a single OpenCV", (_installed("opencv-python-headless"),)),
         Example("two", (_installed("opencv-python", "opencv-python-headless"),), "opencv-python-headless and opencv-python"),
     ],
 )  # fmt: skip

@@ -65,7 +65,7 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
     examples=lambda: [
         Example("verl's defaults", (*configured(), _EVERY)),
         Example("this verl has no such requirement", (*configured("data.train_batch_size=100"), Demands())),
-        Example("a value that is not known", (*configured("data.train_batch_size=${oc.env:N}"), _EVERY)),
+        Example("an unknown value", (*configured("data.train_batch_size=${oc.env:N}"), _EVERY)),
         Example(
             "100 prompts on 8 GPUs",
             (*configured("data.train_batch_size=100", f"{_ACTOR}.ppo_mini_batch_size=32"), _EVERY),

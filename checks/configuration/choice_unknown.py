@@ -94,7 +94,7 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
         Example("names that are there", (*configured(f"{ROLLOUT}=sglang", f"{ESTIMATOR}=gae"), _HAVE)),
-        Example("a value that is not known", (*configured(f"{ESTIMATOR}=${{oc.env:ADV}}"), _HAVE)),
+        Example("an unknown value", (*configured(f"{ESTIMATOR}=${{oc.env:ADV}}"), _HAVE)),
         Example("trackers that are there", (*configured(f"{LOGGER}=[console,swanlab]"), _HAVE)),
         Example(
             "a plugin has estimators, not trackers",
@@ -106,14 +106,14 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
         Example("an estimator in capitals", (*configured(f"{ESTIMATOR}=GRPO"), _HAVE), "has no advantage estimator GRPO; did you mean grpo?"),
         Example("a rollout of an older verl", (*configured(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
         Example("a mode of an older verl", (*configured(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
-        Example("a trainer that verl does not know", (*configured(f"+{TRAINER}=async"), _HAVE), "has no trainer async"),
+        Example("a trainer that verl does not have", (*configured(f"+{TRAINER}=async"), _HAVE), "has no trainer async"),
         Example("checkpoints of what verl can save", (*configured(f"+{CONTENTS[0]}=[model,extra]", f"+{_SAVES}=5"), _HAVE)),
         Example("nothing is saved", (*configured(f"+{CONTENTS[0]}=[modell]", f"+{_SAVES}=-1"), _HAVE)),
         Example(
             "checkpoints without the model", (*configured(f"+{CONTENTS[0]}=[modell,extra]", f"+{_SAVES}=5"), _HAVE),
             "has no part of a checkpoint called modell; did you mean model?",
         ),
-        Example("a tracker that verl does not know", (*configured(f"{LOGGER}=[console,neptune]"), _HAVE), "has no tracker neptune"),
+        Example("a tracker that verl does not have", (*configured(f"{LOGGER}=[console,neptune]"), _HAVE), "has no tracker neptune"),
     ],
     since="0.2",
 )  # fmt: skip

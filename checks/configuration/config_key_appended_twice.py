@@ -16,7 +16,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
     examples=lambda: [
         Example("set without +", configured("trainer.nnodes=2")),
         Example("appended where nothing is", configured("+trainer.mine=2")),
-        Example("++ takes both", configured("++trainer.nnodes=2")),
+        Example("++ accepts both", configured("++trainer.nnodes=2")),
         Example("a key that is null", configured("+critic.enable=True")),
         Example("+ in front of a key of verl", configured("+trainer.nnodes=2"), "already has trainer.nnodes"),
     ],

@@ -21,7 +21,7 @@ _REFUSED = Refused(
     "CFG115",
     phase="validation",
     examples=lambda: [
-        Example("every class takes what is appended", (ConfigClasses(),)),
+        Example("every class accepts what is appended", (ConfigClasses(),)),
         Example(
             "a field that the class lacks", (ConfigClasses((_REFUSED,)),), "FSDPActorConfig has no field mine"
         ),

@@ -45,7 +45,7 @@ _FEW = 3  # matches of one name: more do not show what was meant
     examples=lambda: [
         Example("an interpolation of a key", configured("trainer.total_epochs=${trainer.nnodes}")),
         Example("a value that reading cannot tell", (with_overrides(configured()[0], [Word(None, SCRIPT, 2, "trainer.nnodes=$N")]),)),
-        Example("one of a resolver's", configured("data.train_files=${oc.env:X}")),
+        Example("a key that a resolver creates", configured("data.train_files=${oc.env:X}")),
         Example("an interpolation of nothing", configured("data.train_files=x/${trainer.nodes}"), "${trainer.nodes}, which does not exist"),
         Example("all keys are there", configured("trainer.nnodes=2", "data.train_batch_size=64")),
         Example("a new key is appended", configured("+actor_rollout_ref.model.override_config.attn=sdpa")),

@@ -43,7 +43,7 @@ _COUNTS = re.compile(
         Example("values of the same types", configured("trainer.nnodes=2", "actor_rollout_ref.actor.optim.lr=1", "data.train_files=[a,b]")),
         Example("a fraction where the default is 0", configured("actor_rollout_ref.actor.entropy_coeff=0.001")),
         Example("null is fine everywhere", configured("trainer.nnodes=null")),
-        Example("a value that is not known", configured("trainer.nnodes=${oc.env:N}")),
+        Example("an unknown value", configured("trainer.nnodes=${oc.env:N}")),
         Example("False counts as 0, for Python too", configured("trainer.test_freq=False")),
         Example("a text for a number", configured("trainer.nnodes=two"), "must be an integer"),
         Example("a fraction for a whole number", configured("data.train_batch_size=1e3"), "must be an integer, not 1000.0"),

@@ -65,7 +65,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
     examples=lambda: [
         Example("verl's defaults", (_job(), _NEW, _MODEL)),
         Example("a short prompt", (_job(f"{_PROMPT}=2"), _NEW, _MODEL)),
-        Example("this verl computes it itself", (_job(f"{_LENGTH}=32"), Demands(), _MODEL)),
+        Example("this verl computes the length itself", (_job(f"{_LENGTH}=32"), Demands(), _MODEL)),
         Example("another model is configured", (_job(f"{_LENGTH}=65536", f"+{_OVERRIDE}=65536"), _NEW, _MODEL)),
         Example("chunks of an older verl's rollout", (_job(f"{_RESPONSE}=7680", mode="sync"), _OLD, _MODEL)),
         Example("longer than the model", (_job(f"{_LENGTH}=65536"), _NEW, _MODEL), "rollout.max_model_len (65536) is more than the 32768 positions of the model"),

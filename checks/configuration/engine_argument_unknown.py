@@ -33,10 +33,10 @@ def _irrelevant(configuration: Configuration) -> str | None:
     phase="engine",
     applies=_irrelevant,
     examples=lambda: [
-        Example("an argument that is there", (*configured(f"+{SECTION}.safetensors_load_strategy=prefetch"), _TAKEN)),
-        Example("one that verl takes itself", (*configured(f"+{SECTION}.mine=1"), _TAKEN)),
+        Example("an argument that the engine has", (*configured(f"+{SECTION}.safetensors_load_strategy=prefetch"), _TAKEN)),
+        Example("an argument that verl itself uses", (*configured(f"+{SECTION}.mine=1"), _TAKEN)),
         Example("null is not handed on", (*configured(f"+{SECTION}.gone=null"), _TAKEN)),
-        Example("attention is another rule's", (*configured(f"+{SECTION}.attention_backend=FLASH_ATTN"), _TAKEN)),
+        Example("an attention backend, which another rule reports", (*configured(f"+{SECTION}.attention_backend=FLASH_ATTN"), _TAKEN)),
         Example("a slip", (*configured(f"+{SECTION}.max_modellen=4096"), _TAKEN), "did you mean max_model_len?"),
         Example("in a dictionary", (*configured(f"+{SECTION}={{gone: 1}}"), _TAKEN), "vLLM 0.12.0 has no engine argument gone"),
     ],

@@ -23,9 +23,9 @@ def _engine(*, installed: bool) -> ChosenEngines:
     "CFG120",
     requires=("CFG101", "CFG102", "CFG103", "CFG119"),
     examples=lambda: [
-        Example("it is installed", (*configured(f"{_ROLLOUT}=sglang"), _engine(installed=True))),
+        Example("the engine is installed", (*configured(f"{_ROLLOUT}=sglang"), _engine(installed=True))),
         Example(
-            "it is not",
+            "the engine is not installed",
             (*configured(f"{_ROLLOUT}=sglang"), _engine(installed=False)),
             "rollout.name is sglang, but SGLang is not installed",
         ),

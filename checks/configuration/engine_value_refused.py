@@ -37,9 +37,9 @@ def _irrelevant(configuration: Configuration) -> str | None:
     applies=_irrelevant,
     requires=("CFG101", "CFG102", "CFG103", "CFG109"),
     examples=lambda: [
-        Example("values that it takes", (*configured(f"{_SHARE}=0.4", f"++{_ROLLOUT}.dtype=half"), _LIMITS)),
+        Example("values that the engine accepts", (*configured(f"{_SHARE}=0.4", f"++{_ROLLOUT}.dtype=half"), _LIMITS)),
         Example("nothing is left to vLLM", (*configured(f"{_SHARE}=null"), _LIMITS)),
-        Example("a share above one", (*configured(f"{_SHARE}=1.5"), _LIMITS), "vLLM 0.31.0 refuses gpu_memory_utilization=1.5: it must be above 0 and at most 1"),
+        Example("a share above 1", (*configured(f"{_SHARE}=1.5"), _LIMITS), "vLLM 0.31.0 refuses gpu_memory_utilization=1.5: it must be above 0 and at most 1"),
         Example("a percentage", (*configured(f"{_SHARE}=90"), _LIMITS), "it must be above 0 and at most 1"),
         Example("a type of numbers with a slip", (*configured(f"++{_ROLLOUT}.dtype=bfloat61"), _LIMITS), "it must be one of auto, half, bfloat16"),
         Example("an argument handed on", (*configured(f"+{SECTION}.stream_interval=0"), _LIMITS), "stream_interval=0: it must be at least 1"),

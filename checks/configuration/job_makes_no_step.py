@@ -20,7 +20,7 @@ _VALIDATES = ("trainer.val_before_train", "trainer.val_only")
     examples=lambda: [
         Example("two epochs", configured(f"++{_EPOCHS}=2", f"++{_STEPS}=null")),
         Example("only validation", configured(f"++{_EPOCHS}=0", "++trainer.val_before_train=True")),
-        Example("a step that is not known", configured(f"++{_STEPS}=${{oc.env:N}}")),
+        Example("an unknown number of steps", configured(f"++{_STEPS}=${{oc.env:N}}")),
         Example("steps below zero", configured(f"++{_STEPS}=-1"), "trains nothing: trainer.total_training_steps is -1"),
         Example("no epochs", configured(f"++{_EPOCHS}=0"), "trains nothing: trainer.total_epochs is 0"),
         Example("no answers", configured(f"{_RESPONSES}=0"), "actor_rollout_ref.rollout.n is 0"),

@@ -18,7 +18,7 @@ _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
     "CFG116",
     phase="shell",
     examples=lambda: [
-        Example("bash takes it", (GOOD,)),
+        Example("bash accepts the script", (GOOD,)),
         Example("a quote", (replace(GOOD, refused=(_QUOTE,)),), "looking for matching"),
         Example(
             "a runtime_env",

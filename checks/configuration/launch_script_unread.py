@@ -17,7 +17,7 @@ _MISSING = "/home/me/run.sh:3: env.sh is sourced, but does not exist"
     "CFG106",
     severity="info",
     examples=lambda: [
-        Example("all of it was followed", (GOOD,)),
+        Example("the whole script was followed", (GOOD,)),
         Example(
             "a file that is not there", (replace(GOOD, unread=(_MISSING,)),), "1 part of the launch script"
         ),

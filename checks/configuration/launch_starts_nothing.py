@@ -26,8 +26,8 @@ def _unjudged(launch: Launch) -> tuple[Unjudged, ...]:
     severity="warning",
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it starts training", (GOOD,)),
-        Example("a Dockerfile alone starts nothing", (Launch(IMAGE),)),
+        Example("the script starts training", (GOOD,)),
+        Example("a Dockerfile by itself starts nothing", (Launch(IMAGE),)),
         Example("a script that prepares data", (Launch(FILES),), "no command that starts verl was found"),
     ],
 )

@@ -28,7 +28,7 @@ def _irrelevant(resources: Resources) -> str | None:
     examples=lambda: [
         Example("a login node", (*configured(), Resources(None, 2, None))),
         Example("enough CPUs", (*configured(), _cpus(64))),
-        Example("the number of CPUs is not known", (*configured(), _cpus(None))),
+        Example("the number of CPUs is unknown", (*configured(), _cpus(None))),
         Example("8 agent workers on 4 CPUs", (*configured(), _cpus(4)), "requests 8 agent workers, but this machine has 4 CPUs"),
         Example(
             "more CPUs for Ray than there are",

@@ -21,7 +21,7 @@ _FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _W
     requires=("CFG116",),
     examples=lambda: [
         Example("every variable has a value", (HollowPaths(),)),
-        Example("an unset one", (_FOUND,), "data.train_files is /gsm8k/train.parquet, which does not exist: DATA_DIR is set neither here nor in the script"),
+        Example("an unset variable", (_FOUND,), "data.train_files is /gsm8k/train.parquet, which does not exist: DATA_DIR is set neither here nor in the script"),
     ],
     since="0.2",
 )  # fmt: skip

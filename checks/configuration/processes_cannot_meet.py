@@ -49,7 +49,7 @@ _GPUS = Resources((Gpu("NVIDIA H200", 143771),) * 4, 16, 128 << 30)
         Example("a program with Ray", (*configured(), _launch(), JobProcesses(needs_ranks=False), JobVariables())),
         Example("two nodes that can meet", (*configured(), _launch("torchrun"), _run(nnodes="2", master_addr="10.0.0.4"), JobVariables())),
         Example("no launcher", (*configured(), _launch(), JobProcesses(needs_ranks=True), JobVariables()), "is started without torchrun, and nothing sets RANK and WORLD_SIZE"),
-        Example("two nodes, and an address of one", (*configured(), _launch("torchrun"), _run(nnodes="2", master_addr="127.0.0.1"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
+        Example("two nodes, and an address that only one of them can reach", (*configured(), _launch("torchrun"), _run(nnodes="2", master_addr="127.0.0.1"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
         Example("two nodes, and no address", (*configured(), _launch("torchrun"), _run(nnodes="2"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
         Example("more processes than GPUs", (*configured(), _launch("torchrun"), _run(nproc_per_node="8"), _GPUS, JobVariables()), "torchrun starts 8 processes on this node, which has 4 GPUs"),
         Example("no number of processes", (*configured(), _launch("torchrun"), _run(nproc_per_node="all"), JobVariables()), "torchrun has no number of processes all"),

@@ -27,7 +27,7 @@ _THERE = RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "there"
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
         Example("file and function exist", (*_JOB, _THERE)),
-        Example("a star import may bring it", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "f", "there", None))),
+        Example("a star import may define the function", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "f", "there", None))),
         Example("no file", (*_JOB, RewardFunction(_SECTION, "/home/me/reward.py", "compute_score", "missing")), "/home/me/reward.py does not exist"),
         Example("a home that verl does not expand", (*_JOB, RewardFunction(_SECTION, "~/reward.py", "compute_score", "unexpanded")), "verl does not expand ~"),
         Example("perhaps in another folder", (*_JOB, RewardFunction(_SECTION, "reward.py", "compute_score", "unseen")), "reward.py does not exist"),

@@ -21,7 +21,7 @@ _ENGINE = "model_engine"  # the group that chooses the sections, from verl 0.7 o
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
         Example("verl's default", configured()),
-        Example("a value that is not known", configured(f"{_STRATEGY}=${{oc.env:S}}")),
+        Example("an unknown value", configured(f"{_STRATEGY}=${{oc.env:S}}")),
         Example("the section is appended", configured(f"{_STRATEGY}=megatron", f"+{_MEGATRON}.tensor_model_parallel_size=1")),
         Example("Megatron with the sections of FSDP", configured(f"{_STRATEGY}=megatron"), "actor.strategy is megatron, but the configuration has no actor.megatron"),
     ],

@@ -26,8 +26,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG115", "CFG121", "LOAD118"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("verl accepts it", (SOUND,)),
-        Example("verl refuses it", (broken("validation", "ValueError", _MESSAGE),), "at least one of"),
+        Example("verl accepts the configuration", (SOUND,)),
+        Example("verl refuses the configuration", (broken("validation", "ValueError", _MESSAGE),), "at least one of"),
     ],
 )  # fmt: skip
 def verl_refuses_config(construction: Construction) -> Iterator[Finding]:

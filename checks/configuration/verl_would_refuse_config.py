@@ -52,7 +52,7 @@ _BARE = Validation(
     phase="validation",
     requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG109", "CFG115"),
     examples=lambda: [
-        Example("verl accepts it", (*configured(), Validation())),
+        Example("verl accepts the configuration", (*configured(), Validation())),
         Example("a value that verl does not have", (*configured(f"+{_MODE}=token_mean"), _REFUSED), "Invalid loss_agg_mode: token_mean"),
         Example("fewer tokens than sequences", (*configured(f"{_TOKENS}=16"), _SEQUENCES), "vLLM refuses"),
         Example("an assertion without words", (*configured(), _BARE), "the assertion self.style in ['constant'] fails"),

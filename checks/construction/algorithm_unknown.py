@@ -25,8 +25,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("CFG108", "CFG119"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("micro batches", "AssertionError", "max_token_len must be greater than the sequence length"),), "max_token_len must be greater"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("micro batches", "AssertionError", "max_token_len must be greater than the sequence length"),), "max_token_len must be greater"),
     ],
     since="0.2",
 )  # fmt: skip

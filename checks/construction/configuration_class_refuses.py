@@ -26,8 +26,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG109", "CFG114", "CFG115", "CFG119"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("configuration classes", "ValueError", "Rollout mode 'sync' has been removed"),), "Rollout mode 'sync' has been removed"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("configuration classes", "ValueError", "Rollout mode 'sync' has been removed"),), "Rollout mode 'sync' has been removed"),
     ],
     since="0.2",
 )  # fmt: skip

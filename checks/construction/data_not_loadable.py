@@ -27,8 +27,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("DATA101", "DATA102", "DATA103", "DATA104", "DATA105", "DATA107"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("first batch", "KeyError", "'prompt'"),), "'prompt'"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("first batch", "KeyError", "'prompt'"),), "'prompt'"),
     ],
     since="0.2",
 )  # fmt: skip

@@ -26,8 +26,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("CFG113", "CFG119", "CFG120", "CFG123", "LOAD103", "LOAD108", "ATT101", "ATT102", "ATT103", "ATT104", "ATT105", "ATT106", "VLLM101", "VLLM102", "VLLM103", "VLLM104", "VLLM105", "VLLM106", "VLLM108", "VLLM112"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("engine", "ValidationError", "max_num_seqs must be at least 1"),), "max_num_seqs must be at least 1"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("engine", "ValidationError", "max_num_seqs must be at least 1"),), "max_num_seqs must be at least 1"),
     ],
     since="0.2",
 )  # fmt: skip

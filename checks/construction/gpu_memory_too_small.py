@@ -36,9 +36,9 @@ def _irrelevant(construction: Construction) -> str | None:
     requires=("CUDA157",),
     applies=_irrelevant,
     examples=lambda: [
-        Example("it fits", (a_world(), _A100, *configured())),
+        Example("everything fits", (a_world(), _A100, *configured())),
         Example("no world was made", (SOUND, _A100, *configured())),
-        Example("training alone", (a_world(28.0), _A100, *configured()), "the actor's step needs at least 140 GiB on each of 8 GPUs, which have 80.0 GiB"),
+        Example("training by itself", (a_world(28.0), _A100, *configured()), "the actor's step needs at least 140 GiB on each of 8 GPUs, which have 80.0 GiB"),
         Example("the engine cannot start", (a_world(15.0, share=0.85), _A100, *configured(f"{SHARE}=0.85")), "the engine needs 68.0 GiB at its start, but the trainer's weights take 15.0 GiB of 80.0 GiB"),
         Example("the second rollout", (a_world(12.0, share=0.7), _A100, *configured(f"{SHARE}=0.7")), "from the second step on the trainer keeps 36.0 GiB"),
         Example("offloaded", (a_world(12.0, share=0.7, away="between"), _A100, *configured(f"{SHARE}=0.7"))),

@@ -26,8 +26,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("LOAD101", "LOAD102", "LOAD118", "LOAD119", "CFG114"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("critic's model", "OSError", "Repo id must be in the form 'repo_name'"),), "Repo id must be in the form"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("critic's model", "OSError", "Repo id must be in the form 'repo_name'"),), "Repo id must be in the form"),
     ],
     since="0.2",
 )  # fmt: skip

@@ -17,7 +17,7 @@ _SHOWN = 4
     severity="info",
     cost="live",
     examples=lambda: [
-        Example("verl's own code alone", (SOUND,)),
+        Example("only verl's own code", (SOUND,)),
         Example("a reward function", (Construction(own_code=("/home/me/reward.py",)),), "your own code was run: /home/me/reward.py"),
     ],
     since="0.2",

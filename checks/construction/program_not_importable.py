@@ -26,8 +26,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("CFG101", "CFG102", "CFG103", "CFG104", "CFG105", "CFG116", "API101", "PY112", "CFG119"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("import", "AttributeError", "module 'datasets' has no attribute 'Dataset'"),), "module 'datasets' has no attribute"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("import", "AttributeError", "module 'datasets' has no attribute 'Dataset'"),), "module 'datasets' has no attribute"),
     ],
     since="0.2",
 )  # fmt: skip

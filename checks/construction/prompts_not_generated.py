@@ -24,8 +24,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("LOAD117", "DATA104", "DATA105"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("agent loops", "ValueError", "Prompt length (40) leaves no room to generate"),), "leaves no room to generate"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("agent loops", "ValueError", "Prompt length (40) leaves no room to generate"),), "leaves no room to generate"),
     ],
     since="0.2",
 )  # fmt: skip

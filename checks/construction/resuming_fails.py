@@ -23,8 +23,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     cost="live",
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("resuming", "AssertionError", "resume ckpt must specify the global_steps"),), "must specify the global_steps"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("resuming", "AssertionError", "resume ckpt must specify the global_steps"),), "must specify the global_steps"),
     ],
     since="0.2",
 )  # fmt: skip

@@ -25,8 +25,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("CFG122", "DATA106"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("reward", "KeyError", "'answer'"),), "'answer'"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("reward", "KeyError", "'answer'"),), "'answer'"),
     ],
     since="0.2",
 )  # fmt: skip

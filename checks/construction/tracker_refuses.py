@@ -23,8 +23,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     cost="live",
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("trackers", "AssertionError", "wandbb is not supported"),), "wandbb is not supported"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("trackers", "AssertionError", "wandbb is not supported"),), "wandbb is not supported"),
     ],
     since="0.2",
 )  # fmt: skip

@@ -25,8 +25,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("ATT109", "ATT110", "LOAD101", "LOAD104", "LOAD105", "CFG108", "CFG120", "CFG121"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("training engine", "ValueError", "Target modules {'nope'} not found in the base model"),), "not found in the base model"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("training engine", "ValueError", "Target modules {'nope'} not found in the base model"),), "not found in the base model"),
     ],
     since="0.2",
 )  # fmt: skip

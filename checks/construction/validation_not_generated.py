@@ -24,8 +24,8 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     requires=("LOAD117", "DATA104", "DATA105", "BUILD105"),
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is built", (SOUND,)),
-        Example("it breaks", (broken("agent loops in validation", "ValueError", "top_p must be in (0, 1]"),), "top_p must be in"),
+        Example("the stage succeeds", (SOUND,)),
+        Example("the stage fails", (broken("agent loops in validation", "ValueError", "top_p must be in (0, 1]"),), "top_p must be in"),
     ],
     since="0.2",
 )  # fmt: skip

@@ -23,7 +23,7 @@ def _unjudged(construction: Construction, configuration: Configuration) -> tuple
     cost="live",
     unjudged=_unjudged,
     examples=lambda: [
-        Example("it is laid out", (SOUND,)),
+        Example("all ranks are created", (SOUND,)),
         Example("a mesh", (broken("world", "ValueError", "the rollout's tensor_model_parallel_size=3 does not divide the 8 GPUs of the job"),), "does not divide the 8 GPUs"),
         Example("heads", (broken("engine's world", "ValueError", _HEADS),), "must be divisible by tensor parallel size"),
     ],

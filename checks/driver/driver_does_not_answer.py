@@ -44,7 +44,7 @@ def _applies(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Unknown | None:
         Example("eight GPUs that answer", (node(),)),
         Example("another driver was installed", (Gpus(refused=_MISMATCH),), "version mismatch"),
         Example("a container that has lost its devices", (Gpus(refused="Unknown Error"),), "Unknown Error"),
-        Example("it hangs", (Gpus(refused="NVML was queried, and it did not end within 8 s"),), "did not end within 8 s"),
+        Example("the driver hangs", (Gpus(refused="NVML was queried, and it did not end within 8 s"),), "did not end within 8 s"),
         Example("no GPU", ((Gpus, _NO_GPU), (GpuNodes, _NO_GPU))),
         Example("a container without NVML", ((Gpus, _NO_LIBRARY), _NODES), "NVML reports nothing about the 2 GPUs here: there is no libnvidia-ml.so.1"),
         Example("the question came to nothing", ((Gpus, _NO_ANSWER), _NODES), "status 0 before it had answered"),

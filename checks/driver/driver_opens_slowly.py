@@ -17,10 +17,10 @@ _SLOW = 1.0  # seconds; with persistence mode it is a few hundredths
     requires={"CUDA140"},
     examples=lambda: [
         Example("persistence mode", (node(seconds=0.03),)),
-        Example("without it, while another program keeps the GPUs open", (node(healthy(persistence=False), seconds=0.04),)),
-        Example("many GPUs that take long although it is on", (node(seconds=1.4),)),
+        Example("persistence mode is off, but another program keeps the GPUs open", (node(healthy(persistence=False), seconds=0.04),)),
+        Example("many GPUs that take long although persistence mode is on", (node(seconds=1.4),)),
         Example("a laptop, whose GPU sleeps", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", persistence=False), seconds=1.9),)),
-        Example("without it", (node(healthy(persistence=False), seconds=2.31),), "2.3 s"),
+        Example("persistence mode is off", (node(healthy(persistence=False), seconds=2.31),), "2.3 s"),
     ],
 )  # fmt: skip
 def driver_opens_slowly(gpus: Gpus) -> Iterator[Finding]:

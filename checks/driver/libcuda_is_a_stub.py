@@ -19,9 +19,9 @@ _SCRIPT = JobVariables({"LD_LIBRARY_PATH": STUBS}, {"LD_LIBRARY_PATH": ("/home/m
     requires={"CUDA101"},
     examples=lambda: [
         Example("the driver's library", (machine(OWN), _SHELL)),
-        Example("a stub comes after it", (machine(OWN, STUB), _SHELL)),
+        Example("a stub comes after the driver's library", (machine(OWN, STUB), _SHELL)),
         Example("a stub comes first", (machine(STUB, OWN), _SHELL), f"{STUBS}/libcuda.so.1 is a stub"),
-        Example("a launch script puts it there", (machine(STUB, OWN), _SCRIPT), "is a stub"),
+        Example("a launch script puts a stub first", (machine(STUB, OWN), _SCRIPT), "is a stub"),
     ],
 )
 def libcuda_is_a_stub(libcuda: LibCuda, job: JobVariables | Unknown) -> Iterator[Finding]:

@@ -16,11 +16,11 @@ _CUT_OFF = replace(OWN, how="LD_LIBRARY_PATH", trouble="damaged")
 @check(
     "CUDA101",
     examples=lambda: [
-        Example("the cache leads to it", (machine(OWN),)),
+        Example("the loader's cache has it", (machine(OWN),)),
         Example("a file for another processor is skipped", (machine(replace(OWN, trouble="for another processor"), OWN),)),
         Example("its folder is not searched", (machine(elsewhere=(_UNREACHED,)),), f"{FOLDER}, where the driver's lies"),
         Example("the container was given devices and no library", (machine(),), "this machine has NVIDIA devices but no libcuda.so.1"),
-        Example("only a stub lies around", (machine(elsewhere=(STUB,)),), "no libcuda.so.1 of the driver"),
+        Example("only a stub exists", (machine(elsewhere=(STUB,)),), "no libcuda.so.1 of the driver"),
         Example("the link leads nowhere", (machine(replace(OWN, trouble="dangling link")),), "no libcuda.so.1 of the driver"),
         Example("a file that was cut off", (machine(_CUT_OFF, OWN),), "is damaged"),
     ],

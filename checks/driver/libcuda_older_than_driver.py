@@ -31,9 +31,9 @@ _NEWER = replace(COMPAT, version="590.44.01", real="/usr/local/cuda/compat/libcu
     requires={"CUDA101"},
     examples=lambda: [
         Example("of the driver's version", (machine(OWN), _NOT_QUERIED)),
-        Example("compat lies there and nobody points to it", (machine(OWN, elsewhere=(replace(COMPAT, how=""),)), _NOT_QUERIED)),
-        Example("a newer one from compat is what the package is for", (machine(_NEWER, OWN), _NOT_QUERIED)),
-        Example("it is older and works anyway", (machine(COMPAT, OWN), CudaInit(replace(WORKS, file=COMPAT.real)))),
+        Example("a compat folder exists, but nothing points to it", (machine(OWN, elsewhere=(replace(COMPAT, how=""),)), _NOT_QUERIED)),
+        Example("a newer library from compat, as intended", (machine(_NEWER, OWN), _NOT_QUERIED)),
+        Example("an older library that works anyway", (machine(COMPAT, OWN), CudaInit(replace(WORKS, file=COMPAT.real)))),
         Example("the kernel does not report its version", (machine(COMPAT, driver=""), _NOT_QUERIED)),
         Example("compat first", (machine(COMPAT, OWN), _NOT_QUERIED), f"libcuda 580.95.05 would be loaded with driver {DRIVER}"),
         Example("an image's ld.so.conf leads to compat", (machine(replace(COMPAT, how="ld.so.cache"), OWN), _NOT_QUERIED), "580.95.05"),

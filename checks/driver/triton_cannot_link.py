@@ -20,11 +20,11 @@ _HERE = machine(OWN)
     "CUDA105",
     requires={"CUDA106"},
     examples=lambda: [
-        Example("it can", (build(), _HERE)),
+        Example("Triton can link", (build(), _HERE)),
         Example("a stub will do for the linker", (build(linked="/usr/local/cuda/lib64/stubs/libcuda.so"), _HERE)),
         Example("there is no compiler", (build(compiler="", compiler_error="Failed to find C compiler.", lookup_error="x"), _HERE)),
         Example("there is no libcuda on this machine", (build(linked="", link_error=_LD), machine())),
-        Example("only libcuda.so.1 is there", (build(linked="", link_error=_LD), _HERE), "cannot find -lcuda"),
+        Example("only libcuda.so.1 exists", (build(linked="", link_error=_LD), _HERE), "cannot find -lcuda"),
         Example("a libcuda without the driver's functions", (build(link_error="main.c:(.text+0xb): undefined reference to `cuInit'"), _HERE), "undefined reference to `cuInit'"),
         Example("its own search finds nothing", (build(folders=(), lookup_error="AssertionError: libcuda.so cannot found!"), _HERE), "libcuda.so cannot found!"),
     ],

@@ -22,12 +22,12 @@ _BOTH = running(SERVER, *WORKERS, jobs=(engine(),), address="10.0.0.9:6379", clu
     "RAY124",
     phase="engine",
     examples=lambda: [
-        Example("it is in theirs", (joins(running(SERVER, *WORKERS, jobs=(engine(),))),)),
+        Example("the engine is in the workers' cluster", (joins(running(SERVER, *WORKERS, jobs=(engine(),))),)),
         Example("another namespace of the same", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(),))),)),
         Example("two jobs, each in its own Ray", (joins(_TRAINS, _BOTH),)),
         Example("its parent is on another machine", (joins(_TRAINS, running(jobs=(engine(address="10.0.0.7"),), address="10.0.0.7:1", cluster="cd34")),)),
-        Example("it has started one", (joins(_TRAINS, _NEW),), "has started a Ray of its own at 10.0.0.5:44401"),
-        Example("it has joined another", (joins(_TRAINS, _ANOTHER),), "is in the Ray at 10.0.0.9:6379"),
+        Example("the engine has started a cluster", (joins(_TRAINS, _NEW),), "has started a Ray of its own at 10.0.0.5:44401"),
+        Example("the engine has joined another cluster", (joins(_TRAINS, _ANOTHER),), "is in the Ray at 10.0.0.9:6379"),
     ],
 )  # fmt: skip
 def engine_is_in_other_cluster(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:

@@ -21,15 +21,15 @@ _ENGINE = (engine(),)
     "RAY123",
     phase="engine",
     examples=lambda: [
-        Example("it sees its workers", (joins(running(SERVER, *WORKERS, jobs=_ENGINE)),)),
+        Example("the engine finds its workers", (joins(running(SERVER, *WORKERS, jobs=_ENGINE)),)),
         Example("there are none anywhere", (joins(running(SERVER, *_DEAD, jobs=_ENGINE)),)),
         Example("another user's process", (joins(running(*ELSEWHERE, jobs=_ENGINE)),)),
         Example("a driver of another kind", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(entrypoint="python train.py"),))),)),
         Example("another has been started since", (joins(running(SERVER, *WORKERS, jobs=(engine("old", finished=True), engine(started=200.0)))),)),
-        Example("what is in the cluster is not known", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE, unread=("actors",))),)),
-        Example("it is another", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE)),), "0 of its workers are in namespace train, and 2 in namespace other"),
-        Example("it was another", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(finished=True),))),), "looked for"),
-        Example("it has an anonymous one", (joins(running(SERVER, *WORKERS, jobs=(engine("6f1c"),))),), "0 of its workers are in namespace 6f1c, and 2 in namespace train"),
+        Example("the actors of the cluster are unknown", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE, unread=("actors",))),)),
+        Example("the engine is in another namespace", (joins(running(SERVER, *ELSEWHERE, jobs=_ENGINE)),), "0 of its workers are in namespace train, and 2 in namespace other"),
+        Example("the engine was in another namespace", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(finished=True),))),), "looked for"),
+        Example("the engine is in an anonymous namespace", (joins(running(SERVER, *WORKERS, jobs=(engine("6f1c"),))),), "0 of its workers are in namespace 6f1c, and 2 in namespace train"),
     ],
 )  # fmt: skip
 def engine_is_in_other_namespace(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:

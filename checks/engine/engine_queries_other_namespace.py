@@ -21,10 +21,10 @@ _REACH = EngineReach(passed_by=ENGINE.vllm)
     phase="engine",
     applies=rollout_is_another,
     examples=lambda: [
-        Example("it gives the namespace of its workers", (ENGINE, _REACH, *ASYNC)),
+        Example("the engine queries the namespace of its workers", (ENGINE, _REACH, *ASYNC)),
         Example("the rollout is synchronous", (_NAMELESS, _REACH, *SYNC)),
-        Example("it gives none", (_NAMELESS, _REACH, *ASYNC), "in a namespace of its own"),
-        Example("the kind of rollout is not known", (_NAMELESS, _REACH, NO_JOB), "in a namespace of its own"),
+        Example("the engine names no namespace", (_NAMELESS, _REACH, *ASYNC), "in a namespace of its own"),
+        Example("the kind of rollout is unknown", (_NAMELESS, _REACH, NO_JOB), "in a namespace of its own"),
     ],
 )  # fmt: skip
 def engine_queries_other_namespace(

@@ -34,15 +34,15 @@ _ELSEWHERE = EngineReach(because="this vLLM never does", job="10.0.0.1:6379")
     applies=rollout_is_another,
     examples=lambda: [
         Example("vLLM passes on the address", (ENGINE, EngineReach(passed_by=VLLM), *ASYNC)),
-        Example("it joins the Ray that runs here", (ENGINE, EngineReach("", "", "10.0.0.1:6379", "/tmp/ray/ray_current_cluster", _SPAWN, "10.0.0.1:6379"), *ASYNC)),
+        Example("the engine joins the Ray that runs here", (ENGINE, EngineReach("", "", "10.0.0.1:6379", "/tmp/ray/ray_current_cluster", _SPAWN, "10.0.0.1:6379"), *ASYNC)),
         Example("the rollout is synchronous", (ENGINE, _NEW, *SYNC)),
         Example("another executor", ((EngineRay, Absent("none")), (EngineReach, Absent("none")), *ASYNC)),
-        Example("it gets no address, and the job starts Ray itself", (ENGINE, _NEW, *ASYNC), "starts a Ray of its own"),
+        Example("the engine gets no address, and the job starts Ray itself", (ENGINE, _NEW, *ASYNC), "starts a Ray of its own"),
         Example("RAY_ADDRESS requests a new one", (ENGINE, EngineReach(given_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC), "starts a Ray of its own"),
-        Example("it gets no address, and does not find the cluster", (ENGINE, _ELSEWHERE, *ASYNC), "and not that at 10.0.0.1:6379"),
+        Example("the engine gets no address, and does not find the cluster", (ENGINE, _ELSEWHERE, *ASYNC), "and not that at 10.0.0.1:6379"),
         Example("vLLM passes it on in most cases", (ENGINE, _CUDA, *ASYNC), "only vLLM does"),
         Example("vLLM is not installed", (ENGINE, _NO_VLLM, *ASYNC), "only vLLM could"),
-        Example("it is not known how the job rolls out", (ENGINE, _NEW, NO_JOB), "starts a Ray of its own"),
+        Example("the kind of rollout is unknown", (ENGINE, _NEW, NO_JOB), "starts a Ray of its own"),
     ],
 )  # fmt: skip
 def engine_starts_own_ray(

@@ -18,14 +18,14 @@ _LOST = Device(1, trouble="GPU is lost")
     requires={"CUDA140"},
     examples=lambda: [
         Example("eight that answer", (node(),)),
-        Example("one that is lost", (node(healthy(), _LOST),), "GPU 1 does not answer: GPU is lost"),
+        Example("a GPU that is lost", (node(healthy(), _LOST),), "GPU 1 does not answer: GPU is lost"),
         Example(
             "several are lost",
             (node(healthy(), *(replace(_LOST, index=number) for number in range(1, 8))),),
             "GPUs 1-7 do not answer: GPU is lost",
         ),
         Example(
-            "the only one hangs", (node(Device(0, trouble="it does not answer")),), "GPU 0 does not answer"
+            "the only GPU hangs", (node(Device(0, trouble="it does not answer")),), "GPU 0 does not answer"
         ),
     ],
 )

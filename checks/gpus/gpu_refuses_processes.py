@@ -28,7 +28,7 @@ _EFFECTS = {
         Example("open to all", (node(), _ALL, Variables())),
         Example("shared out by MPS", (node(healthy(compute_mode="exclusive process", holders=(Holder(5, 30, title="nvidia-cuda-mps-server"),))), _ALL, Variables())),
         Example("a client of MPS", (node(healthy(compute_mode="exclusive process")), _ALL, Variables({"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps"}))),
-        Example("one at a time", (node(healthy(compute_mode="exclusive process")), _ALL, Variables()), "GPU 0 admits one process at a time"),
+        Example("one process at a time", (node(healthy(compute_mode="exclusive process")), _ALL, Variables()), "GPU 0 admits one process at a time"),
         Example("closed", (node(healthy(compute_mode="prohibited"), healthy(1)), _ALL, Variables()), "GPU 0 admits no process"),
     ],
 )  # fmt: skip

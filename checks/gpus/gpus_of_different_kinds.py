@@ -23,8 +23,8 @@ _BY_BUS = Variables({_ORDER: "PCI_BUS_ID"})
     requires={"CUDA140"},
     examples=lambda: [
         Example("eight of a kind", (node(), _ALL, Variables())),
-        Example("the other one is hidden", (node(healthy(), _SMALL), VisibleDevices((0,)), Variables())),
-        Example("a display's GPU beside", (node(healthy(), _SMALL), _ALL, Variables()), "GPU 0 (NVIDIA H200, 139.8 GiB), GPU 1 (NVIDIA A10, 22.0 GiB)"),
+        Example("the other GPU is hidden", (node(healthy(), _SMALL), VisibleDevices((0,)), Variables())),
+        Example("an additional GPU for a display", (node(healthy(), _SMALL), _ALL, Variables()), "GPU 0 (NVIDIA H200, 139.8 GiB), GPU 1 (NVIDIA A10, 22.0 GiB)"),
         Example("numbered as nvidia-smi does", (node(healthy(), _SMALL), _ALL, _BY_BUS), "of different kinds"),
     ],
 )  # fmt: skip

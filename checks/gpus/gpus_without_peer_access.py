@@ -23,8 +23,8 @@ _SHOWN = 4
     requires={"CUDA140"},
     examples=lambda: [
         Example("they reach each other", (node(*_LINKED, peers=(Peers(0, 1, "ok", nvlink=True),)), _ALL)),
-        Example("a driver that does not say", (node(*_LINKED, peers=(Peers(0, 1, "unknown (None)"),)), _ALL)),
-        Example("the job uses one of them", (node(*_CARDS, peers=(Peers(0, 1, "GPU not supported"),)), VisibleDevices((0,)))),
+        Example("a driver that does not report it", (node(*_LINKED, peers=(Peers(0, 1, "unknown (None)"),)), _ALL)),
+        Example("the job uses one of the GPUs", (node(*_CARDS, peers=(Peers(0, 1, "GPU not supported"),)), VisibleDevices((0,)))),
         Example("gaming GPUs", (node(*_CARDS, peers=(Peers(0, 1, "GPU not supported"),)), _ALL), "GPUs 0 and 1 cannot access each other's memory: GPU not supported"),
         Example("although NVLinks are up", (node(*_LINKED, peers=(Peers(0, 1, "topology not supported"),)), _ALL), "although they have NVLinks"),
     ],

@@ -20,10 +20,10 @@ _ALL = VisibleDevices(tuple(range(8)))
     examples=lambda: [
         Example("registered", (node(), _ALL)),
         Example("GPUs without NVSwitch", (node(healthy(fabric=Fabric())), _ALL)),
-        Example("a driver that does not say", (node(healthy(fabric=Fabric("unknown (7)"))), _ALL)),
+        Example("a driver that does not report it", (node(healthy(fabric=Fabric("unknown (7)"))), _ALL)),
         Example("the fabric manager does not run", (node(healthy(fabric=Fabric("in progress"))), _ALL), "in progress"),
-        Example("it failed", (node(healthy(fabric=Fabric("completed", 999))), _ALL), "failed (status 999)"),
-        Example("it failed for all", (node(*(healthy(number, fabric=Fabric("completed", 999)) for number in range(8))), _ALL), "the registration of GPUs 0-7 with the NVSwitch fabric failed"),
+        Example("registration failed", (node(healthy(fabric=Fabric("completed", 999))), _ALL), "failed (status 999)"),
+        Example("registration failed for all GPUs", (node(*(healthy(number, fabric=Fabric("completed", 999)) for number in range(8))), _ALL), "the registration of GPUs 0-7 with the NVSwitch fabric failed"),
         Example("a route is down", (node(healthy(fabric=Fabric("completed", 0, ("an unhealthy route",)))), _ALL), "an unhealthy route"),
     ],
 )  # fmt: skip

@@ -21,9 +21,9 @@ _ALL = VisibleDevices(tuple(range(8)))
         Example("all lanes", (node(), _ALL)),
         Example("an idle link of a lower generation", (node(healthy(bus=Bus(16, 16, 1, 5))), _ALL)),
         Example("a laptop", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", bus=Bus(8, 16, 1, 4))), _ALL)),
-        Example("a virtual machine that does not say", (node(healthy(bus=None)), _ALL)),
+        Example("a virtual machine that does not report it", (node(healthy(bus=None)), _ALL)),
         Example("slots with four lanes", (node(healthy(bus=Bus(4, 16, 4, 4)), healthy(1, bus=Bus(4, 16, 4, 4))), _ALL), "GPUs 0, 1 are connected with 4 of 16 PCIe lanes"),
-        Example("one of many", (node(healthy(), healthy(1, bus=Bus(8, 16, 5, 5))), _ALL), "GPU 1 is connected with 8 of 16 PCIe lanes, others of its kind with 16"),
+        Example("one GPU of many", (node(healthy(), healthy(1, bus=Bus(8, 16, 5, 5))), _ALL), "GPU 1 is connected with 8 of 16 PCIe lanes, others of its kind with 16"),
     ],
 )  # fmt: skip
 def pcie_narrow(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:

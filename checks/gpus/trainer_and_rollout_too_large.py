@@ -84,7 +84,7 @@ def _irrelevant(
         Example("half a billion on one GPU", _example(*_ONE, size=ModelSize("/models/0.5b", 500_000_000))),
         Example("offloaded", _example("trainer.n_gpus_per_node=4", f"{SHARE}=0.9", *_OFFLOAD)),
         Example("8 billion parameters on one GPU", _example(*_ONE, resources=_A100), "training needs at least 119 GiB on each GPU, and it has 80.0 GiB"),
-        Example("a large share beside the trainer", _example("trainer.n_gpus_per_node=2", f"{SHARE}=0.8"), "take 112 GiB, and the trainer keeps at least 44.7 GiB"),
+        Example("a large share next to the trainer", _example("trainer.n_gpus_per_node=2", f"{SHARE}=0.8"), "take 112 GiB, and the trainer keeps at least 44.7 GiB"),
         Example("a share that is too small for the weights", _example(*_ONE, f"{SHARE}=0.1", size=ModelSize("/models/8b", 7_900_000_000)), "vLLM needs at least"),
     ],
 )  # fmt: skip

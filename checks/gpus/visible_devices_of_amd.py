@@ -30,7 +30,7 @@ def _has(name: str, value: str) -> EffectiveEnvironment:
         Example("a verl that does not look", (node(), _OLD, _has(_HIP, "0,1"))),
         Example("the same single GPU", (node(healthy()), _VERL, _has(_HIP, "0"))),
         Example("the scheduler's list", (node(), _VERL, _has(_HIP, "0,1,2,3,4,5,6,7")), "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 reaches the workers"),
-        Example("ROCR's beside CUDA's", (node(healthy()), _VERL, _has(_ROCR, "0")), "ROCR_VISIBLE_DEVICES=0 reaches the workers"),
+        Example("ROCR's variable in addition to CUDA's", (node(healthy()), _VERL, _has(_ROCR, "0")), "ROCR_VISIBLE_DEVICES=0 reaches the workers"),
     ],
 )  # fmt: skip
 def visible_devices_of_amd(

@@ -25,7 +25,7 @@ def _example(soft: int | None, number: int = 8) -> tuple[object, ...]:
     examples=lambda: [
         Example("no limit", _example(None)),
         Example("no GPU", _example(64 * _GIB, 0)),
-        Example("64 GiB beside eight GPUs of 140 GiB", _example(64 * _GIB), "may map 64.0 GiB"),
+        Example("64 GiB, with eight GPUs of 140 GiB", _example(64 * _GIB), "may map 64.0 GiB"),
     ],
 )  # fmt: skip
 def address_space_limited(limits: HostLimits, resources: Resources, here: JobHere) -> Iterator[Finding]:

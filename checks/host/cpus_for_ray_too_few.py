@@ -44,10 +44,10 @@ def _example(
     severity="error",
     examples=lambda: [
         Example("enough", _example(32)),
-        Example("a verl that reserves one for each GPU", _example(16, each=1)),
+        Example("a verl that reserves a CPU for each GPU", _example(16, each=1)),
         Example("an override raises the number", _example(8, f"{NUM_CPUS[0]}=32")),
         Example("ray start sets the number", _example(8, start=(RayStart("run.sh", 3, {"num-cpus": "$N"}),))),
-        Example("more GPUs than exist are another rule's subject", _example(8, "trainer.n_gpus_per_node=16")),
+        Example("more GPUs than exist, which another rule reports", _example(8, "trainer.n_gpus_per_node=16")),
         Example("a raylet with enough", _example(8, limits=an_h200_node(None, healthy(7, 64)))),
         Example("a pod with 8 CPUs and 8 GPUs", _example(8), "requests 25 CPUs from Ray here, but Ray will have 8"),
         Example("an override sets too few", _example(64, f"{NUM_CPUS[0]}=16"), "Ray will have 16"),

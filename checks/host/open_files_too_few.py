@@ -37,7 +37,7 @@ _TO_START = (
         Example("the usual 1024 and 512 CPUs", _example(an_h200_node(healthy(files=_LOW), online=512), 512), "may open 1024 files"),
         Example("a raylet has less than the shell", _example(an_h200_node(None, healthy(7, 512, files=_LOW), online=512), 512), "the raylet (process 7) may open 1024 files"),
         Example("too few even to start Ray", _example(an_h200_node(healthy(files=Limit(40, 40))), 32), "may open 40 files"),
-        Example("it cannot be raised", _example(an_h200_node(healthy(files=Limit(256, 256))), 32), "may open 256 files"),
+        Example("the limit cannot be raised", _example(an_h200_node(healthy(files=Limit(256, 256))), 32), "may open 256 files"),
     ],
 )  # fmt: skip
 def open_files_too_few(

@@ -71,11 +71,11 @@ def _example(limits: HostLimits, ray: RayCpus = _ALL, *more: object, number: int
         Example("a raylet with the right number", _example(an_h200_node(_FEW, healthy(7, cpus=8)))),
         Example("a Slurm job with 8 of 128", _example(an_h200_node(_FEW), number=1), "Ray will count 128 CPUs here, but the job may use 8"),
         Example("the job requests as many as Ray counts", _example(an_h200_node(_FEW), RayCpus(16, "", ""))),
-        Example("a pod whose limit lies in a group that Ray does not read", _example(an_h200_node(_POD)), "the job may use 16"),
+        Example("a pod whose limit is set in a group that Ray does not read", _example(an_h200_node(_POD)), "the job may use 16"),
         Example("Slurm gave 8 and enforces nothing", _example(an_h200_node(healthy(cpus=128)), _ALL, Variables({"SLURM_CPUS_ON_NODE": "8"})), "may use 8"),
         Example("a raylet set to more than the machine has", _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=96.0), online=8))),
         Example("a raylet counted", _example(an_h200_node(None, replace(_FEW, pid=7, ray_cpus=128.0), online=128)), "the raylet (process 7) offers 128 CPUs, but may use 8"),
-        Example("less than one", _example(an_h200_node(_FEW), RayCpus(0, "/sys/fs/cgroup/cpu.max", "2.49.2")), "Ray will count no CPU"),
+        Example("less than one CPU", _example(an_h200_node(_FEW), RayCpus(0, "/sys/fs/cgroup/cpu.max", "2.49.2")), "Ray will count no CPU"),
     ],
 )  # fmt: skip
 def ray_counts_too_many_cpus(

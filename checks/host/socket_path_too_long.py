@@ -27,7 +27,7 @@ def _example(*folders: Folder, **variables: str) -> tuple[object, ...]:
     phase="ray",
     severity="error",
     examples=lambda: [
-        Example("the usual one", _example(roomy(), roomy("temporary files", "/tmp"))),
+        Example("the usual path", _example(roomy(), roomy("temporary files", "/tmp"))),
         Example("39 bytes", _example(roomy(path=f"{'/scratch/somebody/tmp/of/this/project':39}/ray"))),
         Example("a running raylet already has its sockets", _example(roomy(path=f"{_LONG}/ray", in_use=True))),
         Example("50 bytes", _example(roomy(path=f"{_LONG}/ray", given_by="TMPDIR of this shell"))   , "Ray's sockets"),

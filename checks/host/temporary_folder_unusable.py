@@ -22,7 +22,7 @@ def _example(*folders: Folder) -> tuple[object, ...]:
     examples=lambda: [
         Example("writable", _example(roomy(), roomy("temporary files", "/tmp"))),
         Example("noexec does not matter for Ray's sessions", _example(roomy(runnable=False))),
-        Example("another user's raylet made it", _example(roomy(writable=False)), "this user cannot write to /tmp/ray"),
+        Example("another user's raylet created it", _example(roomy(writable=False)), "this user cannot write to /tmp/ray"),
         Example("read-only", _example(roomy("temporary files", "/tmp", writable=False, read_only=True)), "/tmp (temporary files) is mounted read-only"),
         Example("noexec", _example(roomy("temporary files", "/tmp", runnable=False)), "noexec"),
     ],

@@ -28,7 +28,7 @@ def _example(*rows: Effective, cpus: int = 128) -> tuple[object, ...]:
     severity="warning",
     examples=lambda: [
         Example("not set: each Ray worker uses one", _example()),
-        Example("one", _example(row("OMP_NUM_THREADS", "1", "1", "1"), cpus=8)),
+        Example("one thread", _example(row("OMP_NUM_THREADS", "1", "1", "1"), cpus=8)),
         Example("eight on a large node", _example(row("OMP_NUM_THREADS", "8", "8", "8"))),
         Example("not a number", _example(row("OMP_NUM_THREADS", "4,2", "4,2", "4,2"), cpus=2)),
         Example("what Slurm sets for one task", _example(row("OMP_NUM_THREADS", "128", "128", "128")), "OMP_NUM_THREADS=128 gives 24 processes 3072 threads on 128 CPUs"),

@@ -24,10 +24,10 @@ _FAR = ProgramModule("verl.model_merger2", "/home/me/run.sh", 3, "/env/verl", mi
     "PY113",
     phase="import",
     examples=lambda: [
-        Example("it is there", (_HERE,)),
+        Example("the module exists", (_HERE,)),
         Example("a name with its parts in another order", (_GONE,), "verl 0.9.1 has no module verl.trainer.ppo_main"),
         Example("the module of an earlier release", (_OLD,), "no module verl.trainer.fsdp_sft_trainer; did you mean verl.trainer.sft_trainer?"),
-        Example("nothing is like it", (_FAR,), "no module verl.model_merger2"),
+        Example("no module has a similar name", (_FAR,), "no module verl.model_merger2"),
     ],
     since="0.2",
 )  # fmt: skip

@@ -16,7 +16,7 @@ _STALE = PluginProblem("our_rules", "our-verl-rules", "ModuleNotFoundError: No m
     examples=lambda: [
         Example("all plugins load", (PluginProblems(),)),
         Example(
-            "a plugin's module is gone", (PluginProblems((_STALE,)),), "plugin our_rules of our-verl-rules"
+            "a plugin's module is missing", (PluginProblems((_STALE,)),), "plugin our_rules of our-verl-rules"
         ),
     ],
 )

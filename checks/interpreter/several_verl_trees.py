@@ -29,7 +29,7 @@ _PATH_FIRST = "it comes first on the interpreter's path"
     phase="import",
     severity="warning",
     examples=lambda: [
-        Example("one verl", (VerlTrees(_INSTALLED, _PATH_FIRST),)),
+        Example("a single verl", (VerlTrees(_INSTALLED, _PATH_FIRST),)),
         Example(
             "a checkout and an installed wheel", (VerlTrees(_CHECKOUT, _CWD_FIRST, (_INSTALLED,)),), "runs"
         ),

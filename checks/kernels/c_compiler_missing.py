@@ -16,13 +16,13 @@ _CC1 = "gcc: fatal error: cannot execute 'cc1': execvp: No such file or director
 @check(
     "CUDA106",
     examples=lambda: [
-        Example("it works", (build(),)),
-        Example("the linker finds no libcuda, which is another matter", (build(link_error="cannot find -lcuda"),)),
+        Example("the compiler works", (build(),)),
+        Example("the linker finds no libcuda, which another rule reports", (build(link_error="cannot find -lcuda"),)),
         Example("none is installed", (build(compiler="", compiler_error=_NONE),), "finds no C compiler"),
         Example("CC names a compiler that does not exist", (build(compiler="gcc-99", compiler_error="[Errno 2] No such file or directory: 'gcc-99'"),), "gcc-99"),
         Example("CC with arguments", (build(compiler="ccache gcc", compiler_error="[Errno 2] No such file or directory: 'ccache gcc'"),), "ccache gcc"),
-        Example("half of it is missing", (build(compiler_error=_CC1),), "cannot execute 'cc1'"),
-        Example("it hangs", (build(compiler="ccache-gcc", hangs=_HANGS, patience=15.0),), "hangs: ccache-gcc did not end within 15 s"),
+        Example("a part of the compiler is missing", (build(compiler_error=_CC1),), "cannot execute 'cc1'"),
+        Example("the compiler hangs", (build(compiler="ccache-gcc", hangs=_HANGS, patience=15.0),), "hangs: ccache-gcc did not end within 15 s"),
     ],
 )  # fmt: skip
 def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ from verl_doctor.toolkit.text import listed
     examples=lambda: [
         Example("on the node's own disk", (here(TRITON()),)),
         Example("models are downloaded once for all nodes", (here(HUGGING_FACE(kind="nfs4", mounted_on="/home", shared=True)),)),
-        Example("all of the system lies there", (here(TRITON(kind="nfs4", shared=True)),)),
+        Example("the whole system is on it", (here(TRITON(kind="nfs4", shared=True)),)),
         Example("the home is on NFS", (here(TRITON(), VLLM()),), "compiled code is kept on nfs4 (/home)"),
         Example("no disk of the node can be written", (here(VLLM(), local=""),), "compiled code is kept on nfs4"),
     ],

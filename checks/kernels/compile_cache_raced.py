@@ -37,11 +37,11 @@ def _set_to(text: str) -> EffectiveEnvironment:
     severity="warning",
     examples=lambda: [
         Example("one engine on all GPUs", (_OLD, _CUDA, _job(8, 8), _NOT_SET)),
-        Example("torch writes it whole", (_SOUND, _CUDA, _job(8, 2), _NOT_SET)),
-        Example("verl switches it off", (_OLD, _CUDA, _job(8, 2), _set_to("1"))),
+        Example("torch writes the cache safely", (_SOUND, _CUDA, _job(8, 2), _NOT_SET)),
+        Example("verl turns the cache off", (_OLD, _CUDA, _job(8, 2), _set_to("1"))),
         Example("nothing is compiled", (_OLD, _CUDA, _job(8, 2, eager=True), _NOT_SET)),
         Example("several engines", (_OLD, _CUDA, _job(8, 2), _NOT_SET), "4 engines start together"),
-        Example("somebody switched it on", (_OLD, _CUDA, _job(8, 2), _set_to("0")), "4 engines start together"),
+        Example("the cache was turned on", (_OLD, _CUDA, _job(8, 2), _set_to("0")), "4 engines start together"),
     ],
 )  # fmt: skip
 def compile_cache_raced(

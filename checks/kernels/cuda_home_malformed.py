@@ -20,9 +20,9 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
     severity="warning",
     examples=lambda: [
         Example("a toolkit", (TOOLKIT(given_by="CUDA_HOME"), H200(), SAMPLER())),
-        Example("no toolkit, and nothing names one", (TOOLKIT(home="", nvcc="", given_by=""),)),
+        Example("no toolkit, and no variable names one", (TOOLKIT(home="", nvcc="", given_by=""),)),
         Example("a list of folders", (TOOLKIT(given_by="CUDA_HOME", home=":/usr/local/cuda-12.8", nvcc=""),), "is a list"),
-        Example("a folder that is gone", (TOOLKIT(given_by="CUDA_PATH", home="/usr/local/cuda-11.8", nvcc=""),), "CUDA_PATH=/usr/local/cuda-11.8 holds no bin/nvcc"),
+        Example("a folder that does not exist", (TOOLKIT(given_by="CUDA_PATH", home="/usr/local/cuda-11.8", nvcc=""),), "CUDA_PATH=/usr/local/cuda-11.8 holds no bin/nvcc"),
     ],
 )  # fmt: skip
 def cuda_home_malformed(

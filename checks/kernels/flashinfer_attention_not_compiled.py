@@ -30,10 +30,10 @@ def _requesting(name: str) -> AttentionAsked:
     severity="warning",
     examples=lambda: [
         Example("another backend is the default", (H200(), _FLASH, TORCH)),
-        Example("another one is named", (H200(), _BLACKWELL, TORCH, _requesting("FLASH_ATTN"), _BACKENDS)),
+        Example("another backend is set", (H200(), _BLACKWELL, TORCH, _requesting("FLASH_ATTN"), _BACKENDS)),
         Example("compiled before", (H200(built=("batch_prefill_with_kv_cache_x",)), _BLACKWELL, TORCH)),
         Example("a Blackwell GPU", (H200(capability="10.0"), _BLACKWELL, TORCH), "no compiled attention for GPUs of capability 10.0"),
-        Example("somebody names it", (H200(), _FLASH, TORCH, _requesting(NAME), _BACKENDS), "no compiled attention"),
+        Example("the job sets FlashInfer", (H200(), _FLASH, TORCH, _requesting(NAME), _BACKENDS), "no compiled attention"),
     ],
 )  # fmt: skip
 def flashinfer_attention_not_compiled(

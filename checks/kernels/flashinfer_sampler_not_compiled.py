@@ -28,10 +28,10 @@ _COST = (
         Example("compiled before", (H200(built=("sampling",)), SAMPLER(), TORCH)),
         Example("vLLM samples by itself", (H200(), SAMPLER(flashinfer=False), TORCH)),
         Example("verl needs log probabilities that FlashInfer cannot return", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH)),
-        Example("the job requests raw ones", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH, job("raw_logprobs")), "nvcc compiles"),
-        Example("the second model runner takes FlashInfer in any case", (H200(), SAMPLER(second_runner=True), TORCH, job("processed_logprobs")), "if vLLM 0.24.0 takes its second model runner"),
-        Example("no kernel is there", (H200(), SAMPLER(), TORCH), "FlashInfer 0.6.12 has no compiled sampler for GPUs of capability 9.0"),
-        Example("the cubin wheel does not hold it", (H200(cubin="0.6.12"), SAMPLER(), TORCH), "no compiled sampler"),
+        Example("the job requests raw log probabilities", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH, job("raw_logprobs")), "nvcc compiles"),
+        Example("the second model runner always uses FlashInfer", (H200(), SAMPLER(second_runner=True), TORCH, job("processed_logprobs")), "if vLLM 0.24.0 takes its second model runner"),
+        Example("no compiled kernel exists", (H200(), SAMPLER(), TORCH), "FlashInfer 0.6.12 has no compiled sampler for GPUs of capability 9.0"),
+        Example("the cubin wheel does not contain the kernel", (H200(cubin="0.6.12"), SAMPLER(), TORCH), "no compiled sampler"),
     ],
 )  # fmt: skip
 def flashinfer_sampler_not_compiled(

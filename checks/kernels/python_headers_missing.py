@@ -17,9 +17,9 @@ HEADER = "Python.h"
     "CUDA107",
     requires={"CUDA106"},
     examples=lambda: [
-        Example("it is there", (build(), PYTHON)),
+        Example("Python.h exists", (build(), PYTHON)),
         Example("another header is missing", (build(missing_headers=("stdatomic.h",)), PYTHON)),
-        Example("it is not", (build(missing_headers=(HEADER, "cuda.h")), PYTHON), "Python.h"),
+        Example("Python.h does not exist", (build(missing_headers=(HEADER, "cuda.h")), PYTHON), "Python.h"),
     ],
 )
 def python_headers_missing(build: TritonBuild, interpreter: Interpreter) -> Iterator[Finding]:

@@ -15,11 +15,11 @@ _SECONDS = {"start": 0.1, "import torch": 3.2, "import triton": 0.4, "compile": 
     cost="gpu",
     requires={"CUDA104", "CUDA105", "CUDA106", "CUDA107", "CUDA108"},
     examples=lambda: [
-        Example("it runs", (TritonKernel(right=True, device="NVIDIA H200", seconds=_SECONDS),)),
-        Example("it does not compile", (TritonKernel("compile", "RuntimeError: Triton Error [CUDA]: device kernel image is invalid", device="NVIDIA H200"),), "while it is compiled: RuntimeError"),
+        Example("the kernel runs", (TritonKernel(right=True, device="NVIDIA H200", seconds=_SECONDS),)),
+        Example("the kernel does not compile", (TritonKernel("compile", "RuntimeError: Triton Error [CUDA]: device kernel image is invalid", device="NVIDIA H200"),), "while it is compiled: RuntimeError"),
         Example("torch cannot be imported", (TritonKernel("import torch", "ImportError: libcudart.so.13"),), "no Triton kernel can be tried"),
-        Example("it hangs", (TritonKernel("run", "it did not end within 60 s"),), "while it runs: it did not end"),
-        Example("it adds wrongly", (TritonKernel(right=False, device="NVIDIA H200"),), "wrong sums"),
+        Example("the kernel hangs", (TritonKernel("run", "it did not end within 60 s"),), "while it runs: it did not end"),
+        Example("the kernel computes a wrong sum", (TritonKernel(right=False, device="NVIDIA H200"),), "wrong sums"),
     ],
 )  # fmt: skip
 def triton_kernel_fails(kernel: TritonKernel) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ _GROUP = Leftover(
     severity="warning",
     examples=lambda: [
         Example("nothing is left over", (LeftActors(),)),
-        Example("a driver may use it", (LeftActors(kept=(Kept("actor", "cache (Cache)", "a driver is connected that may use it"),)),)),
+        Example("a driver may use the actor", (LeftActors(kept=(Kept("actor", "cache (Cache)", "a driver is connected that may use it"),)),)),
         Example("a detached actor", (LeftActors((_ACTOR,)),), "1 actor of finished jobs is left in Ray: reward_model (RewardWorker), holds 1 GPU"),
         Example("and a placement group", (LeftActors((_ACTOR, _GROUP)),), "1 actor and 1 placement group of finished jobs are left in Ray"),
     ],

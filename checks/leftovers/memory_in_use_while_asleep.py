@@ -23,14 +23,14 @@ _SILENT = replace(asleep().log, graphs=None)
     examples=lambda: [
         Example("no engine sleeps", (SleepingEngines(),)),
         Example(
-            "beside a trainer",
+            "next to a trainer",
             (SleepingEngines((asleep(),)),),
             "2.5 GiB of GPU 0 belong to VLLM::EngineCore, which sleeps (CUDA graphs 1.5 GiB, the rest a context, NCCL and what "
             "cannot be told apart); 11.7 GiB ray::WorkerDict (process 12)",
         ),
-        Example("alone, without graphs", (SleepingEngines((asleep(others=(), log=_SILENT),)),), "(a context, NCCL and"),
+        Example("by itself, without graphs", (SleepingEngines((asleep(others=(), log=_SILENT),)),), "(a context, NCCL and"),
         Example("in a worker", (SleepingEngines((asleep(alone=False),)),), "in which an engine sleeps beside the trainer"),
-        Example("beside another container", (SleepingEngines((asleep(nobody=2048),)),), "2.0 GiB no visible process"),
+        Example("next to another container", (SleepingEngines((asleep(nobody=2048),)),), "2.0 GiB no visible process"),
     ],
 )  # fmt: skip
 def memory_in_use_while_asleep(sleeping: SleepingEngines) -> Iterator[Finding]:

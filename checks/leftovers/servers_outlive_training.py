@@ -41,7 +41,7 @@ def _derived(*, ends: bool) -> RolloutServers:
         Example("both exist", (_tree(manager=True, trainer=True),)),
         Example("released verl 0.4.0 to 0.5.0", (_tree(manager=False, trainer=False),), "AsyncLLMServerManager has no cleanup()"),
         Example("a job that has no such servers", (_tree(manager=False, trainer=False, mode="sync"),)),
-        Example("the trainer does not call it", (_tree(manager=True, trainer=False),), "RayPPOTrainer does not call it"),
+        Example("the trainer does not call the clean-up", (_tree(manager=True, trainer=False),), "RayPPOTrainer does not call it"),
         Example("the trainer calls what does not exist", (_tree(manager=False, trainer=True),), "AsyncLLMServerManager has no cleanup()"),
         Example("copies in the user's own project", (_derived(ends=False),), "AsyncLLMServerManager has no cleanup(), RayPPOTrainer has no cleanup()"),
         Example("the same, repaired", (_derived(ends=True),)),

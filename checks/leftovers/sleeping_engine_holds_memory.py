@@ -19,10 +19,10 @@ _LOG = asleep().log
     severity="warning",
     examples=lambda: [
         Example("no engine sleeps", (SleepingEngines(),)),
-        Example("it holds only its graphs and a context", (SleepingEngines((asleep(),)),)),
-        Example("it runs in a worker of the trainer", (SleepingEngines((asleep(held=60_000, alone=False),)),)),
+        Example("the engine holds only its graphs and a context", (SleepingEngines((asleep(),)),)),
+        Example("the engine runs in a worker of the trainer", (SleepingEngines((asleep(held=60_000, alone=False),)),)),
         Example(
-            "it was partly woken",
+            "the engine was partly woken",
             (SleepingEngines((asleep(held=8_000, log=replace(_LOG, freed=14.25)),)),),
             "5.3 GiB are neither CUDA graphs nor a context",
         ),

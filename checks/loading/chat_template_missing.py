@@ -39,8 +39,8 @@ def _irrelevant(configuration: Configuration) -> str | None:
     "LOAD117",
     applies=_irrelevant,
     examples=lambda: [
-        Example("the tokenizer has one", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json"))),
-        Example("the job brings one", (*configured(f"++{_TEMPLATE}=mine"), _NONE)),
+        Example("the tokenizer has a template", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json"))),
+        Example("the job sets a template", (*configured(f"++{_TEMPLATE}=mine"), _NONE)),
         Example("as an argument", (*configured(f"++{_ARGUMENTS}.chat_template=mine"), _NONE)),
         Example("the user's own dataset", (*configured("++data.custom_cls.path=/home/me/data.py"), _NONE)),
         Example("no tokenizer", (*configured(f"{_PATH}=/models/base"), _NO_TOKENIZER), "/models/base has no tokenizer"),

@@ -49,9 +49,9 @@ class _Part:
     cost="live",
     examples=lambda: [
         Example("nothing to save", (storage(), job(), _FAST, _COMPILED, _BUILT, SAMPLER())),
-        Example("bytecode alone, which its own rule reports", (storage(), job(), _FAST, _PLAIN, _BUILT, SAMPLER())),
+        Example("only bytecode, which another rule reports", (storage(), job(), _FAST, _PLAIN, _BUILT, SAMPLER())),
         Example("a slow share, no bytecode, no sampler", (storage("nfs4", shared=True), job(), _SLOW, _PLAIN, _UNBUILT, SAMPLER()), "about 9 min of the time until the first step can be saved: weights 7 min, bytecode 48 s, FlashInfer's sampler 104 s"),
-        Example("a slow share alone", (storage("nfs4", shared=True), job(), _SLOW, _COMPILED, _BUILT, SAMPLER()), "weights 7 min"),
+        Example("only a slow network share", (storage("nfs4", shared=True), job(), _SLOW, _COMPILED, _BUILT, SAMPLER()), "weights 7 min"),
     ],
 )  # fmt: skip
 def first_step_takes_long(

@@ -44,7 +44,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
     applies=_irrelevant,
     examples=lambda: [
         Example("verl's default", (job(), SEVEN_BILLION)),
-        Example("LoRA, for which verl advises it", (job(f"{LOAD_FORMAT}=safetensors", "actor_rollout_ref.model.lora_rank=32"), SEVEN_BILLION)),
+        Example("LoRA, for which verl recommends it", (job(f"{LOAD_FORMAT}=safetensors", "actor_rollout_ref.model.lora_rank=32"), SEVEN_BILLION)),
         Example("a setting meant to speed up loading", (job(f"{LOAD_FORMAT}=safetensors"), SEVEN_BILLION), "vLLM reads 16.0 GiB that the trainer supplies anyway"),
         Example("the former default", (job(f"{LOAD_FORMAT}=auto"), SEVEN_BILLION), "vLLM reads 16.0 GiB that the trainer supplies anyway"),
     ],

@@ -33,7 +33,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("case does not matter", (job(f"{LOAD_FORMAT}=AUTO"), VLLM, _PLAIN)),
         Example("a loader that is installed", (job(f"{LOAD_FORMAT}=runai_streamer"), VLLM, _STREAMER)),
         Example("a loader that is not", (job(f"{LOAD_FORMAT}=runai_streamer"), VLLM, _PLAIN), "needs the package runai-model-streamer"),
-        Example("vLLM removed it", (job(f"{LOAD_FORMAT}=bitsandbytes"), VLLM, _PLAIN), "vLLM 0.31.0 has no load format bitsandbytes"),
+        Example("vLLM removed the format", (job(f"{LOAD_FORMAT}=bitsandbytes"), VLLM, _PLAIN), "vLLM 0.31.0 has no load format bitsandbytes"),
         Example("a value of verl before 0.6", (job(f"{LOAD_FORMAT}=dummy_dtensor"), VLLM, _PLAIN), "verl 0.6.1 passes it on unchanged"),
     ],
 )  # fmt: skip

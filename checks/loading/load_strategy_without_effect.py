@@ -42,7 +42,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("a vLLM without the option, which another rule reports", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), replace(_OLD, strategies=()))),
         Example("the trainer reads the weights", (job(_PREFETCH), VLLM), "vLLM reads no weights"),
         Example("another loader", (job(_PREFETCH, f"{LOAD_FORMAT}=runai_streamer"), VLLM), "load_format=runai_streamer has a loader of its own"),
-        Example("this vLLM does not have it", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), _OLD), "vLLM 0.12.0 has no strategy prefetch"),
+        Example("this vLLM does not have the strategy", (job(_PREFETCH, f"{LOAD_FORMAT}=auto"), _OLD), "vLLM 0.12.0 has no strategy prefetch"),
     ],
 )  # fmt: skip
 def load_strategy_without_effect(configuration: Configuration, vllm: VllmLoading) -> Iterator[Finding]:

@@ -51,10 +51,10 @@ def _example(
     cost="live",
     examples=lambda: [
         Example("a local disk that reads ahead", _example(storage(), speeds(1800, 2100))),
-        Example("a fast one, mapped at half its speed", _example(storage(), speeds(1500, 3000))),
+        Example("a fast disk, mapped at half its speed", _example(storage(), speeds(1500, 3000))),
         Example("nearly all is in memory", _example(replace(_NFS, cached=15 * GIB), speeds(60, 900))),
         Example("mapped over NFS", _example(_NFS, speeds(40, 900)), "16.0 GiB of weights load at 40.0 MiB/s, but nfs4 (/models) delivers 900 MiB/s"),
-        Example("verl can copy it", _example(_NFS, speeds(40, 900)), "reading takes 7 min and could take 18 s"),
+        Example("verl can copy the model", _example(_NFS, speeds(40, 900)), "reading takes 7 min and could take 18 s"),
         Example("vLLM reads weights too", _example(_NFS, speeds(40, 900), f"{LOAD_FORMAT}=auto"), "22 times as fast"),
         Example("more than the memory holds", _example(_NFS, speeds(40, 900), gib=8), "load at 40.0 MiB/s"),
         Example("a disk with a small read-ahead", _example(storage(read_ahead=128 * 1024), speeds(150, 2000)), "13 times as fast"),

@@ -21,10 +21,10 @@ def _vllm(*, known: bool = False, removed_after: str = "", falls_back: bool = Tr
     phase="engine",
     requires={"LOAD101"},
     examples=lambda: [
-        Example("vLLM has it", (_MODEL, _vllm(known=True))),
+        Example("vLLM has the architecture", (_MODEL, _vllm(known=True))),
         Example("vLLM would run the implementation of transformers", (_MODEL, _vllm()), "falls back"),
-        Example("vLLM removed it", (_MODEL, _vllm(removed_after="0.23.0")), "until 0.23.0"),
-        Example("no way to run it", (_MODEL, _vllm(falls_back=False)), "BrandNewForCausalLM"),
+        Example("vLLM removed the architecture", (_MODEL, _vllm(removed_after="0.23.0")), "until 0.23.0"),
+        Example("no engine can run the model", (_MODEL, _vllm(falls_back=False)), "BrandNewForCausalLM"),
     ],
 )
 def model_architecture_unknown(model: Model, support: VllmSupport) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ def _with(*bad: BadFile) -> Model:
             "does not exist",
         ),
         Example(
-            "another name, and a model beside it",
+            "another name, and a model nearby",
             (replace(_with(BadFile("", "missing")), beside="/models/qwen2"),),
             "does not exist",
         ),

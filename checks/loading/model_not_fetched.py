@@ -25,8 +25,8 @@ def _example(*, cached: bool) -> tuple[object, ...]:
     phase="workers",
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("it was fetched before", _example(cached=True)),
-        Example("it was not fetched", _example(cached=False), "Qwen/Qwen2.5-0.5B-Instruct is not in the model hub's cache, and HF_HUB_OFFLINE=1"),
+        Example("the model is in the cache", _example(cached=True)),
+        Example("the model is not in the cache", _example(cached=False), "Qwen/Qwen2.5-0.5B-Instruct is not in the model hub's cache, and HF_HUB_OFFLINE=1"),
     ],
     since="0.2",
 )  # fmt: skip

@@ -20,7 +20,7 @@ _NAMES = ("1.safetensors", "2.safetensors")
     phase="workers",
     examples=lambda: [
         Example("the index and its shards agree", (files_of(*_SHARDS, indexed=_NAMES),)),
-        Example("a file beside the shards is ignored", (files_of(*_SHARDS, indexed=_NAMES[:1]),)),
+        Example("an additional file next to the shards is ignored", (files_of(*_SHARDS, indexed=_NAMES[:1]),)),
         Example(
             "shards of two versions",
             (files_of(*_SHARDS, indexed=_NAMES, lost=(("lm_head.weight", "2.safetensors"),), lost_count=1),),

@@ -21,9 +21,9 @@ _FEW = GIB  # too few bytes to matter
     severity="info",
     examples=lambda: [
         Example("safetensors", (files_of(shard("model.safetensors")),)),
-        Example("pickles beside them are not read", (files_of(shard("model.safetensors"), _PICKLE),)),
+        Example("pickles next to safetensors are not read", (files_of(shard("model.safetensors"), _PICKLE),)),
         Example("a small model", (files_of(WeightFile("pytorch_model.bin", "pickle", 1000)),)),
-        Example("pickles alone", (files_of(_PICKLE),), "14.0 GiB of weights are pickles"),
+        Example("only pickles", (files_of(_PICKLE),), "14.0 GiB of weights are pickles"),
         Example("for llama.cpp", (files_of(_GGUF),), "only weights in GGUF format"),
     ],
 )  # fmt: skip

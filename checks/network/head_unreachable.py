@@ -22,7 +22,7 @@ _HEAD = Head(
     phase="ray",
     cost="live",
     examples=lambda: [
-        Example("it answers", (HeadsReached((Knock(_HEAD, "connected"),)),)),
+        Example("the head responds", (HeadsReached((Knock(_HEAD, "connected"),)),)),
         Example("the driver's own address, which RAY101 reports", (HeadsReached((Knock(replace(_HEAD, host="10.0.0.9"), "refused"),)), RayAddresses((Place("RAY_ADDRESS", "RAY_ADDRESS", "10.0.0.9:6379", "10.0.0.9", 6379, "refused"),)))),
         Example("nothing is listening", (HeadsReached((Knock(_HEAD, "refused", "Connection refused"),)),), "nothing is listening on 10.0.0.9:6379"),
         Example("a firewall", (HeadsReached((Knock(_HEAD, "silence", "no answer within 2 s"),)),), "10.0.0.9:6379 does not answer"),

@@ -23,11 +23,11 @@ _HERE = adapters("ACTIVE", "ACTIVE", "ACTIVE")
     examples=lambda: [
         Example("a prefix", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="mlx5"))),
         Example("names with ports", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0:1,mlx5_2:1"))),
-        Example("one is excluded", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="^=mlx5_2"))),
+        Example("an adapter is excluded", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="^=mlx5_2"))),
         Example("one node", (_HERE, ONE, GPUS, *shell(NCCL_IB_HCA="bnxt_re0"))),
         Example("the nodes with GPUs may have other adapters", (_HERE, TWO, NO_GPUS, *shell(NCCL_IB_HCA="bnxt_re0"))),
         Example("another vendor's adapter", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="bnxt_re0")), "no active port of this machine is selected"),
-        Example("one of two does not exist", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0,mlx5_7")), "mlx5_7 is not an adapter"),
+        Example("one of two adapters does not exist", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0,mlx5_7")), "mlx5_7 is not an adapter"),
         Example("an interface is not an adapter", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="ib0")), "no active port of this machine is selected"),
         Example("a port that does not exist", (_HERE, TWO, GPUS, *shell(NCCL_IB_HCA="=mlx5_0:2")), "no active port of this machine is selected"),
     ],

@@ -22,8 +22,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
         Example("none is cabled", (adapters("DOWN", "DOWN"), TWO, *shell())),
         Example("no subnet manager", (adapters("ACTIVE", "INIT"), TWO, *shell()), "mlx5_1:1 is INIT"),
         Example("one rail of four is dead", (adapters("ACTIVE", "ACTIVE", "DOWN", "ACTIVE"), TWO, *shell()), "mlx5_2:1 is DOWN"),
-        Example("it is excluded", (adapters("ACTIVE", "INIT"), TWO, *shell(NCCL_IB_HCA="^mlx5_1"))),
-        Example("it is named", (adapters("ACTIVE", "DOWN", link="Ethernet"), TWO, *shell(NCCL_IB_HCA="=mlx5_1:1")), "mlx5_1:1 is DOWN"),
+        Example("the port is excluded", (adapters("ACTIVE", "INIT"), TWO, *shell(NCCL_IB_HCA="^mlx5_1"))),
+        Example("the port is named", (adapters("ACTIVE", "DOWN", link="Ethernet"), TWO, *shell(NCCL_IB_HCA="=mlx5_1:1")), "mlx5_1:1 is DOWN"),
     ],
 )  # fmt: skip
 def infiniband_port_down(

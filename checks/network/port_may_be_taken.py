@@ -17,7 +17,7 @@ _USUAL = (32768, 60999)
     examples=lambda: [
         Example("below", (Ports((), (Wanted(6379, 6379, "ray start --port", _SCRIPT, 4),), _USUAL),)),
         Example("reserved", (Ports((), (Wanted(40000, 40010, "x", _SCRIPT, 4),), _USUAL, ((40000, 40100),)),)),
-        Example("the range is not known", (Ports((), (Wanted(40000, 40000, "x", _SCRIPT, 4),)),)),
+        Example("the range is unknown", (Ports((), (Wanted(40000, 40000, "x", _SCRIPT, 4),)),)),
         Example("inside the range", (Ports((), (Wanted(40000, 40000, "ray start --port", _SCRIPT, 4),), _USUAL),), "port 40000 of ray start --port"),
         Example("the range was widened", (Ports((), (Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4),), (1024, 65535)),), "ports 10002 to 19999 of"),
     ],

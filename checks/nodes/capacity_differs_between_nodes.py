@@ -16,7 +16,7 @@ from verl_doctor.toolkit.rule import Example, Finding, check
     cost="cluster",
     examples=lambda: [
         Example("all alike", (fleet_of(1000),)),
-        Example("a memory module is gone",
+        Example("a memory module is missing",
             (fleet_of(64, ("capacity", "memory", {"2.0 TiB": 63, "1.8 TiB": (1, "node9")})),),
             "node9 has 1.8 TiB of memory, the other 63 have 2.0 TiB of memory"),
     ],

@@ -16,7 +16,7 @@ from verl_doctor.toolkit.rule import Example, Finding, check
     cost="cluster",
     examples=lambda: [
         Example("all alike", (fleet_of(1000),)),
-        Example("one node is connected otherwise",
+        Example("one node is connected differently",
             (fleet_of(8, ("route", "default route", {"bond0": 7, "eno1": (1, "node5")})),),
             "node5 has its default route through eno1, the other 7 have its default route through bond0"),
     ],

@@ -22,7 +22,7 @@ _NETS = {"no_proxy": "127.0.0.1,localhost,10.0.0.0/8"}
         Example("every address is excepted", (Proxied(_HOSTS, ("http_proxy",), _ALL, _DIRECT),)),
         Example("neither client is installed", (Proxied(_HOSTS, ("http_proxy",)),)),
         Example("no exceptions", (Proxied(_HOSTS, ("http_proxy",), {}, (Client("httpx", _HOSTS), Client("requests", _HOSTS))),), "httpx and requests send"),
-        Example("a network, which httpx does not understand", (Proxied(_HOSTS, ("http_proxy",), _NETS, (Client("httpx", _HOSTS[:1]), Client("requests"))),), "httpx does not understand 10.0.0.0/8"),
+        Example("a network range, which httpx does not support", (Proxied(_HOSTS, ("http_proxy",), _NETS, (Client("httpx", _HOSTS[:1]), Client("requests"))),), "httpx does not understand 10.0.0.0/8"),
         Example("a proxy that httpx cannot use", (Proxied(_HOSTS, ("all_proxy",), _ALL, (Client("httpx", failed="ImportError: no socksio"),)),), "httpx cannot be used: ImportError"),
     ],
 )  # fmt: skip

@@ -22,7 +22,7 @@ _NAMED = 6
         Example("two groups",
             (fleet_of_kinds(("NVIDIA H200", 64, ""), ("NVIDIA H100 80GB HBM3", 32, "node[65-96]")),),
             "64 nodes with NVIDIA H200, 32 nodes with NVIDIA H100 80GB HBM3 (node[65-96])"),
-        Example("one stranger",
+        Example("one node with another kind",
             (fleet_of_kinds(("NVIDIA H200", 64, ""), ("NVIDIA A100-SXM4-80GB", 1, "node65")),),
             "node65"),
     ],

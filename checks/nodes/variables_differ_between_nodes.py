@@ -16,7 +16,7 @@ from verl_doctor.toolkit.rule import Example, Finding, check
     cost="cluster",
     examples=lambda: [
         Example("all alike", (fleet_of(1000),)),
-        Example("one node lacks it",
+        Example("one node lacks the variable",
             (fleet_of(8, ("variable", "NCCL_IB_HCA", {"mlx5": 7, "": (1, "node5")})),),
             "node5 has no NCCL_IB_HCA, the other 7 have NCCL_IB_HCA=mlx5"),
     ],

@@ -27,8 +27,8 @@ def _waits(actor: RayActor, *, finished: bool = False) -> tuple[RayClusters]:
     phase="ray",
     examples=lambda: [
         Example("alive", _waits(replace(_ACTOR, state="ALIVE"))),
-        Example("it waits for others to finish", _waits(replace(_ACTOR, needs={"CPU": 64.0}))),
-        Example("it waits for its placement group", _waits(replace(_ACTOR, needs={"CPU_group_abab": 1.0}, group="abab"))),
+        Example("the actor waits for others to finish", _waits(replace(_ACTOR, needs={"CPU": 64.0}))),
+        Example("the actor waits for its placement group", _waits(replace(_ACTOR, needs={"CPU_group_abab": 1.0}, group="abab"))),
         Example("its job has ended", _waits(_ACTOR, finished=True)),
         Example("more CPUs than a node has", _waits(_ACTOR), "actor runner (TaskRunner) requests 128 CPU, which no node has"),
         Example("a resource with another spelling", _waits(replace(_ACTOR, needs={"gpu": 1.0})), "requests 1 gpu"),

@@ -30,7 +30,7 @@ _TAKEN = a_cluster(
     requires={"HOST116", "RAY111"},
     examples=lambda: [
         Example("enough", (joins(a_cluster()), *configured(), _EACH)),
-        Example("a verl that reserves one for each GPU", (joins(_FEW), *configured(), RayTickets(1, "base.py:192"))),
+        Example("a verl that reserves a CPU for each GPU", (joins(_FEW), *configured(), RayTickets(1, "base.py:192"))),
         Example("the table was not read", (joins(a_cluster(a_node(resources={}), refused="x")), *configured(), _EACH)),
         Example("a head with few", (joins(_FEW), *configured(), _EACH), "requests 25 CPUs, but the Ray at 10.0.0.5:6379 has 16"),
         Example("left by a finished job", (joins(_TAKEN), *configured(), _EACH), "4 of 64 are free"),

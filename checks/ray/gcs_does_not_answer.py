@@ -18,8 +18,8 @@ _SILENT = "the GCS did not answer all requests within 4 s"
     phase="ray",
     examples=lambda: [
         Example("a Ray", (_NAMED, joins(a_cluster()))),
-        Example("one that requires a token, which RAY106 reports", (_NAMED, joins(a_cluster(token=True, refused="AuthenticationError", silent=True)))),
-        Example("not the one that the job joins", (_NAMED, RayClusters((a_cluster(refused=_SILENT, silent=True),)))),
+        Example("a GCS that requires a token, which RAY106 reports", (_NAMED, joins(a_cluster(token=True, refused="AuthenticationError", silent=True)))),
+        Example("a GCS that the job does not join", (_NAMED, RayClusters((a_cluster(refused=_SILENT, silent=True),)))),
         Example("the reader could not be started", (_NAMED, joins(a_cluster(refused="it did not finish within 20 s")))),
         Example("a web server", (_NAMED, joins(a_cluster(refused=_SILENT, silent=True))), "does not answer like a Ray"),
     ],

@@ -33,7 +33,7 @@ def _looks(*places: Place, folder: str = "/tmp/ray") -> RayAddresses:
         Example("the job has its address", (_looks(ray_place()), _script("--temp-dir=/scratch/me"))),
         Example("auto finds its processes", (_looks(ray_place("auto")), _script("--temp-dir=/scratch/me"))),
         Example("the job is started by something else", (_looks(), _script("--temp-dir=/scratch/me", trains=False))),
-        Example("the folder that the job searches is not known", (_looks(folder=UNDETERMINED), _script("--temp-dir=/scratch/me"))),
+        Example("the folder that the job searches is unknown", (_looks(folder=UNDETERMINED), _script("--temp-dir=/scratch/me"))),
         Example("a folder of its own", (_looks(), _script("--temp-dir", "/scratch/me")), "the job looks for it in /tmp/ray"),
     ],
 )  # fmt: skip

@@ -24,9 +24,9 @@ def _dead(address: str, end: str = "UNEXPECTED_TERMINATION", died: str = "health
     examples=lambda: [
         Example("all alive", (joins(a_cluster()),)),
         Example("stopped on purpose", (joins(a_cluster(a_node(), _dead("10.0.0.6", "EXPECTED_TERMINATION"))),)),
-        Example("it came back", (joins(a_cluster(a_node(), _dead("10.0.0.5"))),)),
+        Example("the node came back", (joins(a_cluster(a_node(), _dead("10.0.0.5"))),)),
         Example("the table was not read", (joins(a_cluster(a_node(), _dead("10.0.0.6"), unread=("nodes",))),)),
-        Example("one of two", (joins(a_cluster(a_node(), _dead("10.0.0.6"))),), "1 node of the Ray at 10.0.0.5:6379 died: 10.0.0.6"),
+        Example("one node of two", (joins(a_cluster(a_node(), _dead("10.0.0.6"))),), "1 node of the Ray at 10.0.0.5:6379 died: 10.0.0.6"),
     ],
 )  # fmt: skip
 def nodes_of_cluster_died(clusters: RayClusters) -> Iterator[Finding]:

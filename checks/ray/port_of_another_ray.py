@@ -23,11 +23,11 @@ _FILE = ray_place(source="address file")
     phase="ray",
     examples=lambda: [
         Example("a free port", (RayAddresses((replace(_HEAD, reply="refused"),)), RayClusters(), _SCRIPT)),
-        Example("another program has it", (RayAddresses((_HEAD,)), RayClusters((a_cluster(refused="no GCS", cluster=""),)), _SCRIPT)),
-        Example("the script stops it first", (RayAddresses((_HEAD,), (MINE,)), _THERE, _STOPS)),
+        Example("another program has the port", (RayAddresses((_HEAD,)), RayClusters((a_cluster(refused="no GCS", cluster=""),)), _SCRIPT)),
+        Example("the script stops that Ray first", (RayAddresses((_HEAD,), (MINE,)), _THERE, _STOPS)),
         Example("a Ray of yours", (RayAddresses((_FILE, _HEAD), (MINE,)), _THERE, _SCRIPT), "is already running at"),
         Example("a Ray of yours, from another folder", (RayAddresses((_HEAD,), (MINE,)), _THERE, _SCRIPT), "does not match persisted value"),
-        Example("another user's, which ray stop leaves alone", (RayAddresses((_HEAD,), (replace(MINE, mine=False, user="eve"),)), _THERE, _STOPS), "a Ray of eve occupies 10.0.0.5:6379"),
+        Example("another user's Ray, which ray stop does not end", (RayAddresses((_HEAD,), (replace(MINE, mine=False, user="eve"),)), _THERE, _STOPS), "a Ray of eve occupies 10.0.0.5:6379"),
         Example("another container's", (RayAddresses((_HEAD,)), _THERE, _STOPS), "whose processes are not visible from here"),
     ],
 )  # fmt: skip

@@ -29,7 +29,7 @@ _HTTP = "http://127.0.0.1:8265"
     phase="ray",
     examples=lambda: [
         Example("a head, and workers that join it", (RayStarts((_HEAD, _start(5, address="$HEAD:6380"))), _NONE)),
-        Example("the port is not known", (RayStarts((_start(head="", port="$PORT"), _start(5, address="$HEAD:6379"))), _NONE)),
+        Example("the port is unknown", (RayStarts((_start(head="", port="$PORT"), _start(5, address="$HEAD:6379"))), _NONE)),
         Example("a cluster that already runs", (RayStarts((_start(address="10.0.0.5:6379"),)), _NONE)),
         Example("two clusters, each with its workers", (RayStarts((_HEAD, _start(4, head="", port="6390"), _start(5, address="$B:6390"))), _NONE)),
         Example("the job goes to the dashboard", (RayStarts((_HEAD,), (_start(6, address=_HTTP),)), _NONE)),

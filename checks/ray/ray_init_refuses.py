@@ -34,7 +34,7 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
         Example("a misspelled argument", (*configured(f"+{KEY}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
         Example("a small object store", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses()), "Ray requires at least 75.0 MiB"),
         Example("a Ray that already runs", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),)))),
-        Example("verl 0.5 and older, which hand on num_cpus alone", (*configured("+ray_init.timeline_json_file=/t.json"), _TAKES, RayAddresses())),
+        Example("verl 0.5 and older, which pass only num_cpus", (*configured("+ray_init.timeline_json_file=/t.json"), _TAKES, RayAddresses())),
         Example("a missing folder", (*configured(f"+{KEY}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to upload, does not exist"),
         Example("a level of logging", (*configured(f"+{KEY}.logging_level=warning", f"+{KEY}.namespace=mine"), _ACCEPTS_MORE, RayAddresses())),
         Example("an unknown level", (*configured(f"+{KEY}.logging_level=verbose"), _ACCEPTS_MORE, RayAddresses()), "Ray has no level of logging verbose"),

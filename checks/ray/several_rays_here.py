@@ -20,12 +20,12 @@ _PLACES = (_FILE, ray_place(source="raylet"), ray_place("10.0.0.5:7777", "raylet
     "RAY107",
     severity="warning",
     examples=lambda: [
-        Example("one", (RayAddresses((_FILE,), (MINE,)),)),
-        Example("one with two raylets", (RayAddresses((_FILE,), (replace(MINE, raylets=(77, 78)),)),)),
+        Example("a single Ray", (RayAddresses((_FILE,), (MINE,)),)),
+        Example("a single Ray with two raylets", (RayAddresses((_FILE,), (replace(MINE, raylets=(77, 78)),)),)),
         Example("the address is named", (RayAddresses((ray_place(), *_PLACES), (MINE, _OTHER)),)),
         Example("the other is another user's", (RayAddresses(_PLACES, (MINE, replace(_OTHER, mine=False))),)),
-        Example("the one to join has stopped, which RAY102 reports", (RayAddresses((ray_place(source="address file", reply="refused"),), (MINE, _OTHER)),)),
-        Example("jobs that each have their own: the next one starts a third", (RayAddresses(_PLACES[1:], (MINE, _OTHER)),)),
+        Example("the Ray to join has stopped, which RAY102 reports", (RayAddresses((ray_place(source="address file", reply="refused"),), (MINE, _OTHER)),)),
+        Example("jobs that each have their own Ray, and the next one starts a third", (RayAddresses(_PLACES[1:], (MINE, _OTHER)),)),
         Example("two", (RayAddresses(_PLACES, (MINE, _OTHER)),), "2 Rays of yours run on this machine; a job joins the one at 10.0.0.5:6379"),
     ],
 )  # fmt: skip

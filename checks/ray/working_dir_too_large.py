@@ -36,7 +36,7 @@ def _undecided(package: RayPackage) -> Unknown | None:
         Example("a checkout of verl", (_SMALL, GOOD)),
         Example("checkpoints in the checkout", (_LARGE, GOOD), "5.9 GiB, but ray job submit accepts 100 MiB"),
         Example("too many files to count", (replace(_LARGE, whole=False), GOOD), "at least 5.9 GiB"),
-        Example("the job's own ray.init sends it", (replace(_LARGE, submitted=False, limit=512 * _MIB), GOOD), "but Ray accepts 512 MiB"),
+        Example("the job's own ray.init sends the folder", (replace(_LARGE, submitted=False, limit=512 * _MIB), GOOD), "but Ray accepts 512 MiB"),
         Example("nearly too large", (replace(_SMALL, size=90 * _MIB), GOOD), "90.0 MiB, but ray job submit accepts 100 MiB"),
         Example("an unreadable folder inside", (replace(_SMALL, failed="PermissionError: [Errno 13] Permission denied: '/home/me/verl/x'"), GOOD), "Ray cannot pack"),
     ],

@@ -20,7 +20,7 @@ _READ_ONLY = "/scratch/me is mounted read-only"
     examples=lambda: [
         Example("a model and a folder for results", (sites(MODEL, RESULTS),)),
         Example("a model that may only be read", (sites(replace(MODEL, not_writable="")),)),
-        Example("somebody else's model", (sites(_CLOSED),), "model: user cannot read /models/qwen"),
+        Example("another user's model", (sites(_CLOSED),), "model: user cannot read /models/qwen"),
         Example("results on a mount that is read-only", (sites(replace(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
         Example("a folder for results that cannot be made", (sites(missing(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
     ],

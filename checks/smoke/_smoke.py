@@ -29,8 +29,8 @@ def examples_of(code: str, number: int, name: str, cause: str) -> tuple[Example,
     return (
         Example("every rung holds", (SmokeRun("cpu", "--cpu", (fine,)),)),
         Example(
-            "it breaks otherwise",
+            "it fails in another way",
             (SmokeRun("cpu", "--cpu", (SmokeRung(9, "other", "failed", code="SMOKE199"),)),),
         ),
-        Example("it breaks like this", (SmokeRun("cuda", "a GPU", (fine, broken)),), cause),
+        Example("it fails in this way", (SmokeRun("cuda", "a GPU", (fine, broken)),), cause),
     )

@@ -27,7 +27,7 @@ from verl_doctor.toolkit.collectors.variables.effective_environment import (
 from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
-from verl_doctor.toolkit.text import counted, listed
+from verl_doctor.toolkit.text import listed
 
 _LOST = row("NCCL_IB_HCA", "mlx5", None, None, "nobody")
 _KEY = Effective("WANDB_API_KEY", Value(untold=WITHHELD, present=True), (Value(),), (Value(),), "nobody")
@@ -45,7 +45,7 @@ _SHOWN = 6
         Example("a script exports it only for the driver", (standing(_LOST), *script("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
         Example("the shell has it", (standing(_LOST), *shell("NCCL_IB_HCA")), "do not get NCCL_IB_HCA"),
         Example(
-            "two of them are one finding",
+            "two variables, in one finding",
             (standing(row("HF_HOME", "/hf", None, None, "nobody"), _LOST), *script("HF_HOME", "NCCL_IB_HCA")),
             "do not get HF_HOME, NCCL_IB_HCA",
         ),
@@ -92,16 +92,17 @@ def _finding(
     locations = [location for location, _ in places if location is not None]
     names = listed((variable.name for variable in rows), _SHOWN)
     may_be_written = rows[0].driver.whole is not None
-    handed_on = ", or pass it in the job's runtime_env" if may_be_written else ""
+    them = "it" if len(rows) == 1 else "them"
+    handed_on = f", or pass {them} in the job's runtime_env" if may_be_written else ""
     return Finding(
         f"the workers do not get {names}, which {'is' if len(rows) == 1 else 'are'} set for the driver only",
         Evidence(
             f"set in {listed(dict.fromkeys(words for _, words in places), 3)}",
-            f"{counted(len(rows), 'variable')} in the environment of {raylet_names(environment)}, which was started without",
+            f"{them} in the environment of {raylet_names(environment)} too",
             read_from(environment),
         ),
         location=locations[0] if locations else None,
-        remedy=f"set it before ray start on every node{handed_on}",
+        remedy=f"set {them} before ray start on every node{handed_on}",
         severity=None if locations or not isinstance(launch, Unknown) else "info",
         fix="variables-for-workers" if may_be_written else None,
         also=tuple(dict.fromkeys(locations[1:])),

@@ -30,12 +30,12 @@ def _server(state: str = "DEAD", **changes: Any) -> RayActor:
     examples=lambda: [
         Example("alive", (runs(_server("ALIVE")),)),
         Example("ended by its job", (runs(_server(end="RAY_KILL")),)),
-        Example("nothing needed it", (runs(_server(end="OUT_OF_SCOPE")),)),
+        Example("nothing needed the actor", (runs(_server(end="OUT_OF_SCOPE")),)),
         Example("its job has ended", (runs(_server(end="WORKER_DIED"), finished=True),)),
         Example("another has its name now", (runs(_server(end="WORKER_DIED"), _server("ALIVE", actor="s1")),)),
-        Example("it had no name", (runs(_server(end="WORKER_DIED", name="")),)),
+        Example("the actor had no name", (runs(_server(end="WORKER_DIED", name="")),)),
         Example("the engine's server was killed", (runs(_server(end="WORKER_DIED", died="Worker exit type: SYSTEM_ERROR")),), "1 actor of job 01000000 has died: vllm_server_0_0 (vLLMHttpServer)"),
-        Example("it ended itself, as the supervisor of a submitted job does", (runs(_server(end="WORKER_DIED", died="Worker exit type: INTENDED_USER_EXIT Worker exit detail: User requested to exit the actor.")),)),
+        Example("the actor ended itself, as the supervisor of a submitted job does", (runs(_server(end="WORKER_DIED", died="Worker exit type: INTENDED_USER_EXIT Worker exit detail: User requested to exit the actor.")),)),
         Example("for memory", (runs(_server(end="OUT_OF_MEMORY")),), "has died"),
     ],
 )  # fmt: skip

@@ -30,7 +30,7 @@ _SEEN = Gpus((Device(0, "H200", memory=Memory(140_000, 90_000, 50_000), holders=
     severity="warning",
     examples=lambda: [
         Example("colocated roles in one process", (runs(a_rank(0), a_rank(1)), _NO_GPU)),
-        Example("a group that generates beside one that trains", (runs(a_rank(0), a_rank(0, prefix="rollout_colocate_0")), _NO_GPU)),
+        Example("a group that generates next to a group that trains", (runs(a_rank(0), a_rank(0, prefix="rollout_colocate_0")), _NO_GPU)),
         Example("two groups on GPUs of their own", (runs(a_rank(0), a_rank(0, prefix="def456", gpus=(1,))), _NO_GPU)),
         Example("without GPUs", (runs(*(a_rank(0, prefix=prefix, gpus=()) for prefix in ("a", "b"))), _NO_GPU)),
         Example("NVML sees both, which CUDA151 reports", (runs(*_PAIR), _SEEN)),

@@ -52,12 +52,12 @@ _SECOND = (_in_pool(0, "two", "PENDING_CREATION"), _in_pool(1, "two", "PENDING_C
     examples=lambda: [
         Example("a group that has its place", (runs(*_FIRST, groups=(_POOL,)),)),
         Example("a group that is being started", (runs(*_SECOND, groups=(_POOL,)),)),
-        Example("it can never be placed, which RAY115 reports", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, replace(_NEXT, bundles=({"GPU": 1.0},) * 9)))),)),
-        Example("free resources that it has not been given yet", (joins(a_cluster(jobs=(JOB,), groups=(_NEXT,))),)),
+        Example("the group can never be placed, which RAY115 reports", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, replace(_NEXT, bundles=({"GPU": 1.0},) * 9)))),)),
+        Example("free resources that the group has not been given yet", (joins(a_cluster(jobs=(JOB,), groups=(_NEXT,))),)),
         Example("in another Ray than the one that the script starts", (replace(joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT))), joined="", choice="new"),)),
         Example("in another Ray than the one that is named", (RayClusters((a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT)),), "10.0.0.7:6379", "named"),)),
         Example("two groups of one job", (joins(a_cluster(_FULL, jobs=(JOB,), groups=(_POOL, _NEXT))),), "placement group otherverl_group_8:0 of job 01000000 waits for 8 GPU, and 6 are free"),
-        Example("behind another job", (joins(a_cluster(_FULL, jobs=(JOB, _LATER), groups=(_POOL, replace(_NEXT, job=_LATER.job)))),), "waits for 8 GPU, and 6 are free"),
+        Example("after another job", (joins(a_cluster(_FULL, jobs=(JOB, _LATER), groups=(_POOL, replace(_NEXT, job=_LATER.job)))),), "waits for 8 GPU, and 6 are free"),
         Example("two groups in one pool", (runs(*_FIRST, *_SECOND, groups=(_POOL,)),), "ranks 0, 1 of 2 of worker group twoWorkerDict of job 01000000 wait for GPU that other actors of their placement group have"),
     ],
 )  # fmt: skip

@@ -26,7 +26,7 @@ def _visible(context: click.Context, name: str) -> click.Command | None:
 
 def index(shown: dict[str, click.Command]) -> str:
     """The list of commands."""
-    lines = ["# Commands", "", "As `verl-doctor --help` describes them.", ""]
+    lines = ["# Commands", "", "These are the commands that `verl-doctor --help` lists.", ""]
     lines += ["| command | what it does |", "|---|---|"]
     for name, command in shown.items():
         lines.append(f"| [{name}]({name}.md) | {command.get_short_help_str(200)} |")

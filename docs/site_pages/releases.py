@@ -34,12 +34,12 @@ def pages() -> dict[str, str]:
 
 
 def anchor(verl: str, vllm: str) -> str:
-    """The name of the place where the findings of a pair stand."""
+    """The anchor of the findings of a pair."""
     return f"verl-{verl}-vllm-{vllm}".replace(".", "-")
 
 
 def cell(pair: Mapping[str, Any]) -> str:
-    """How far each path of a pair gets; in bold where all start and the declared requirements agree."""
+    """How far each path of a pair gets. An asterisk: all start, but the declared requirements do not agree."""
     states = pair["paths"]
     if not states:
         return "unknown"
@@ -49,7 +49,7 @@ def cell(pair: Mapping[str, Any]) -> str:
         text = ", ".join(
             f"{path.partition(' ')[0]} {STATES[state]}" for path, state in sorted(states.items())
         )
-    return f"**{text}**" if text == "starts" and not pair.get("excluded") else text
+    return f"{text}\\*" if text == "starts" and pair.get("excluded") else text
 
 
 def _table(data: Mapping[str, Any]) -> Iterator[str]:
@@ -61,15 +61,15 @@ def _table(data: Mapping[str, Any]) -> Iterator[str]:
         "",
         "| cell | a job |",
         "|---|---|",
-        "| **starts** | starts, and what both releases require can be installed together |",
-        "| starts | starts, but verl or vLLM requires another release of the other, or of a package that both need |",
+        "| starts | starts, and what both releases require can be installed together |",
+        r"| starts\* | starts, but verl or vLLM requires another release of the other, or of a package that both need |",
         "| import | fails while verl's modules are imported |",
         "| engine | fails when the engine starts |",
         "| unknown | could not be judged from the sources |",
         "",
-        "Where verl has a synchronous and an asynchronous rollout that differ, both are named. Each cell links to what was found,",
-        "with the line of verl, what helps, and what only some settings reach. `verl-doctor matrix` judges your own tree in the same",
-        "way, `verl-doctor check run.sh` with the settings of your script.",
+        "If the synchronous and the asynchronous rollout differ, the cell shows both. Each cell links to the findings, with the line of verl,",
+        "the remedy, and the breaks that only some settings reach. `verl-doctor matrix` judges your own tree in the same way, and",
+        "`verl-doctor check run.sh` judges it with the settings of your script.",
         "",
         f"| vLLM | {' | '.join(f'[verl {verl}](verl-{verl}.md)' for verl in data['verl'])} |",
         "|---|" + "---|" * len(data["verl"]),

@@ -20,7 +20,7 @@ FAMILIES: Mapping[str, str] = {
     "CFG": "the launch script and its Hydra configuration",
     "CUDA": "the driver, compiled packages, compilers and GPUs",
     "DATA": "data files",
-    "ENV": "environment variables: who reads them, and whom they reach",
+    "ENV": "environment variables: what reads them, and which processes get them",
     "HOST": "limits, CPUs, memory and disks",
     "LEFT": "what dead jobs and sleeping engines still hold",
     "LOAD": "model files and how long they take to load",
@@ -153,8 +153,8 @@ def messages(known: Registry) -> str:
         "# Error messages",
         "",
         (
-            "Texts by which `verl-doctor logs` recognises a fault. `...` stands for anything within a line. "
-            "Use your browser's search on this page; put in the words of the message that do not depend on your machine."
+            "The texts by which `verl-doctor logs` recognises each fault. `...` stands for any text within a line. "
+            "Search this page with your browser for words of the message that do not depend on your machine."
         ),
         "",
     ]

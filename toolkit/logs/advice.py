@@ -228,7 +228,7 @@ def _recommended(raised: Raised, place: _Place) -> str:
     if not raised.name.endswith(("ImportError", "ModuleNotFoundError", "PackageNotFoundError")):
         return ""
     if found := _PIP.search(raised.message):
-        return f"{_for_shell(found[1].strip())}, for the job's Python, on every node"
+        return f"{_for_shell(found[1].strip())}, with the job's Python, on every node"
     if found := _NOT_INSTALLED.search(raised.message):
         name = next(filter(None, found.groups())).strip()
         return _installing(name, known=True) + (f": {place.words} requests it" if place.words else "")
@@ -248,8 +248,8 @@ def _installing(name: str, *, known: bool) -> str:
     top = name if name in _DISTRIBUTIONS else name.lower()
     distribution = _DISTRIBUTIONS.get(top, name.replace("_", "-") if known or name in _PLAIN else "")
     if distribution:
-        return f"pip install {distribution} for the job's Python, on every node"
-    return f"install what provides the module {top} for the job's Python, from its project where the package index has none"
+        return f"pip install {distribution} with the job's Python, on every node"
+    return f"install the package that provides the module {top} with the job's Python, from its project if the package index does not have it"
 
 
 def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
@@ -267,7 +267,7 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         )
     if place.package == "" and top not in _PLAIN and top not in _DISTRIBUTIONS:
         return (
-            f"{top} is imported by {place.words}: if it is the job's own, its folder belongs on PYTHONPATH on every node, or into working_dir of the runtime_env"
+            f"{place.words} imports {top}: if it is part of the job, add its folder to PYTHONPATH on every node, or to working_dir of the runtime_env"
             if place.words
             else ""
         )
@@ -282,10 +282,10 @@ def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     name, partly, module, path = found.groups()
     top = module.partition(".")[0]
     if partly:
-        return f"{module} imports itself by a detour, or a file called {top}.py hides the package: look at {path or 'the traceback'}"
+        return f"{module} imports itself through other modules, or a file called {top}.py hides the package: look at {path or 'the traceback'}"
     importer = place.words or "the importer"
     if place.package == top:
-        return f"the installation of {top} is of two releases at once: pip install --force-reinstall {_named(top)}"
+        return f"the installation of {top} mixes two releases: pip install --force-reinstall {_named(top)}"
     of_package = f" (pip show {place.package})" if place.package else ""
     return (
         f"the installed {_dated(top, lines)} has no {name}, which {importer} imports from {module}: they are of different releases. Install the {top} that "
@@ -302,21 +302,23 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     cls = function.rpartition(".")[0].rpartition(".")[2] or function
     owner = next((package for package, names in _OF_CLASS if names.fullmatch(cls)), "")
     if owner and owner == place.package and len(raised.frames) > 1:
-        return f"a class of the job or another package fits {function} of this {_dated(owner, lines)} no longer: install the {owner} that it was made for"
+        return f"a class of the job or of another package no longer fits {function} of this {_dated(owner, lines)}: install the {owner} that it was made for"
     of = f" of {_dated(owner, lines)}" if owner else ""
     if place.package == "" and place.words:
-        other = f", or install the {owner} that takes it" if owner else ""
-        fault = f"takes no {keyword}" if keyword else "is called with other arguments than it takes"
+        other = f", or install a {owner} that accepts it" if owner else ""
+        fault = (
+            f"does not accept {keyword}" if keyword else "is called with arguments that it does not accept"
+        )
         return f"{function}{of} {fault}: correct the call at {place.words}{other}"
     if not place.package:
         return ""
     if owner:
         return (
-            f"{place.package} calls {function}{of} in another way than it takes ({what.partition(' (')[0]}): they are of different releases. "
+            f"{place.package} calls {function}{of} with arguments that it does not accept ({what.partition(' (')[0]}): they are of different releases. "
             f"Install the {owner} that {place.package} requires (pip show {place.package}), or a {place.package} for this {owner}"
         )
     return (
-        f"{place.package} calls {function} in another way than it takes: the class is of the job or of another package, and written for another "
+        f"{place.package} calls {function} with arguments that it does not accept: the class belongs to the job or to another package, and was written for another "
         f"{_dated(place.package, lines)}. " + (f"Give the function a parameter {keyword}, or install" if keyword else "Install")
         + f" the {place.package} that it was written for"
     )  # fmt: skip
@@ -331,8 +333,8 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
         top = module.partition(".")[0]
         user = place.words if place.package != top else "another package"
         return (
-            f"the {_dated(top, lines)} that was imported has no {name}, which {user or 'the caller'} uses: another release of it is needed (pip show {top}), or a "
-            f"file or folder called {top} in the working directory hides it: start the job from another folder "
+            f"the {_dated(top, lines)} that was imported has no {name}, which {user or 'the caller'} uses: install another release (pip show {top}), or, if a "
+            f"file or folder called {top} in the working directory hides it, start the job from another folder "
             f"(python -c 'import {top}; print({top}.__file__)' shows which one is imported)"
         )
     if found := _NO_MEMBER.search(raised.message):
@@ -357,7 +359,7 @@ def _unlinked(raised: Raised) -> str:
             return f"{package} was built for another torch: reinstall {named} for the installed torch (pip install --force-reinstall --no-cache-dir --no-build-isolation {named}), or rebuild it"
         return ""
     if found := _LIBRARY.search(raised.message):
-        return f"{found[1]} is on no path of the loader: LD_LIBRARY_PATH of the process must name its folder (find / -name '{found[1]}*'), or the package that brings it is to be installed"
+        return f"the loader does not find {found[1]}: add its folder to the process's LD_LIBRARY_PATH (find / -name '{found[1]}*'), or install the package that contains it"
     return ""
 
 
@@ -371,12 +373,12 @@ def _of_file(raised: Raised) -> str:
         return ""
     node = f" on the node of {raised.line.process}" if raised.line.process else ""
     if raised.name == "PermissionError":
-        return f"the job's user needs permission for {path}{node} (ls -ld shows its owner)"
+        return f"give the job's user permission for {path}{node} (ls -ld shows its owner)"
     if raised.name == "FileNotFoundError" and (package := _PACKAGE.search(path)):
         return f"the installation of {package[1]} is incomplete: it lacks {path.rpartition('-packages/')[2]}. Reinstall {_named(package[1])}, or install a newer release{node}"
     if raised.name == "FileNotFoundError":
-        return f"{path} does not exist{node}: create or mount it on every node, or correct what names it"
-    return f"{path} is not a {'file' if raised.name == 'IsADirectoryError' else 'folder'}{node}: correct what names it"
+        return f"{path} does not exist{node}: create or mount it on every node, or correct the setting that names it"
+    return f"{path} is not a {'file' if raised.name == 'IsADirectoryError' else 'folder'}{node}: correct the setting that names it"
 
 
 def _of_data(raised: Raised, place: _Place) -> str:
@@ -386,7 +388,7 @@ def _of_data(raised: Raised, place: _Place) -> str:
     if raised.name != "KeyError" or found is None or where is None:
         return ""
     if place.package in _TRAINERS and re.search(rf"\[[\"']{found[1]}[\"']\]", where.code):
-        return f"the rows of the data have no {found[1]}, which {place.package} reads at {where.path.rpartition('/')[2]}:{where.line}: name the column so, or map the data set to it"
+        return f"the rows of the data have no {found[1]}, which {place.package} reads at {where.path.rpartition('/')[2]}:{where.line}: rename the column, or map the data set to it"
     if place.package != "verl" or not _IN_DATA.search(where.path):
         return ""
     return (
@@ -425,13 +427,13 @@ def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     elif _NONE in raised.message:
         fact = f"a value that {package} needs at {place.at} was never set{code}{by}"
     elif raised.name in _ON_INPUT or _OF_INPUT.search(raised.message):
-        fact = f"{package} fails at {place.at} on what it was given{code}{by}; compare it with what the documentation of {package} requires"
+        fact = f"{package} fails at {place.at} on its input{code}{by}; compare it with what the documentation of {package} requires"
     else:
         fact = f"the code of {package} fails at {place.at}{by}"
     if place.caller and ":" not in place.caller:
         both = f"{place.caller} and {_dated(package, lines)}"
         shown = "verl-doctor matrix" if place.caller == "verl" else f"pip check, pip show {place.caller}"
-        return f"{fact}; install releases of {both} that fit each other ({shown}), or newer ones of both; search their trackers for these words"
+        return f"{fact}; install releases of {both} that work together ({shown}), or newer ones of both; search their trackers for these words"
     return f"{fact}; install a newer release of {_dated(package, lines)}, or, if it came with an upgrade, the one before; search its tracker for these words"
 
 

@@ -43,12 +43,12 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         (
             "ModuleNotFoundError: No module named 'fused_things'",
             ["/src/vllm/model_executor/tuned.py"],
-            ["what provides the module fused_things"],
+            ["the package that provides the module fused_things"],
         ),
         (
             "ModuleNotFoundError: No module named 'my_rewards'",
             ["/job/train.py"],
-            ["PYTHONPATH", "my_rewards is imported by train.py:12"],
+            ["PYTHONPATH", "train.py:12 imports my_rewards"],
         ),
         (
             f"ImportError: cannot import name 'Old' from 'peft.tuners' ({PACKAGES}/peft/tuners/__init__.py)",
@@ -71,7 +71,7 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         (
             "TypeError: GRPOConfig.__init__() got an unexpected keyword argument 'top_q'",
             ["/job/a.py"],
-            ["correct the call at a.py:12", "or install the trl that takes it"],
+            ["correct the call at a.py:12", "or install a trl that accepts it"],
         ),
         (
             "AttributeError: module 'datasets' has no attribute 'load_it'",
@@ -91,7 +91,7 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         (
             "AttributeError: 'LLMEngine' object has no attribute 'model_executor'",
             ["/job/a.py", f"{PACKAGES}/openrlhf/cli.py", f"{PACKAGES}/torch/hub.py", f"{PACKAGES}/vllm/llm.py"],
-            ["the code of vllm fails at llm.py:12, called by openrlhf", "releases of openrlhf and vllm that fit each other"],
+            ["the code of vllm fails at llm.py:12, called by openrlhf", "releases of openrlhf and vllm that work together"],
         ),
         (
             "AttributeError: Qwen2Tokenizer has no attribute tokenizer",
@@ -99,8 +99,8 @@ def remedy(error: str, *places: str, before: str = "") -> str:
             ["called by openrlhf", "transformers"],
         ),
         ("AssertionError", ["/job/a.py", f"{PACKAGES}/vllm/scheduler.py"], ["a check in vllm fails at scheduler.py:12", "call()", "called by a.py:12", "newer release of vllm"]),
-        ("KeyError: 'weight_version'", [f"{PACKAGES}/sglang/serving.py"], ["sglang fails at serving.py:12 on what it was given: call()"]),
-        ("TypeError: list indices must be integers or slices, not str", [f"{PACKAGES}/art/core.py"], ["art fails at core.py:12 on what it was given"]),
+        ("KeyError: 'weight_version'", [f"{PACKAGES}/sglang/serving.py"], ["sglang fails at serving.py:12 on its input: call()"]),
+        ("TypeError: list indices must be integers or slices, not str", [f"{PACKAGES}/art/core.py"], ["art fails at core.py:12 on its input"]),
         ("AttributeError: 'NoneType' object has no attribute 'cpu'", [f"{PACKAGES}/sglang/batch.py"], ["a value that sglang needs at batch.py:12 was never set: call()"]),
         (
             f"FileNotFoundError: [Errno 2] No such file or directory: '{PACKAGES}/art/version/version'",
@@ -110,14 +110,14 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         (
             "RuntimeError: Failed to import trl.trainer.grpo_trainer because of the following error (look up to see its traceback):\nNo module named 'mergekit'",
             [f"{PACKAGES}/transformers/utils/import_utils.py"],
-            ["install what provides the module mergekit", "transformers imports it"],
+            ["install the package that provides the module mergekit", "transformers imports it"],
         ),
         (
             "ImportError: peft>=0.11,<0.12 is required for a normal functioning of this module, but found peft==0.13.\nTo fix: pip install peft>=0.11,<0.12",
             ["/job/a.py", f"{PACKAGES}/transformers/utils/versions.py"],
-            ["pip install 'peft>=0.11,<0.12', for the job's Python"],
+            ["pip install 'peft>=0.11,<0.12', with the job's Python"],
         ),
-        ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install what provides the module apex", "nemo requests it"]),
+        ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
 def test_a_remedy_names_what_the_exception_names(error: str, places: list[str], said: list[str]) -> None:
