@@ -269,6 +269,11 @@ def test_a_run_of_which_one_part_cannot_be_undone_stays_whole(
     assert done.returncode == 1
     assert "was changed by someone else since" in done.stderr
     assert contents(run_of_two) == [b"mine\n", b"new\n"]
+    kept = here("undo", "--keep-edits", "--python", environment, cwd=tmp_path)
+    assert kept.returncode == 0, kept.stderr
+    assert contents(run_of_two) == [b"mine\n", b"old\n"]
+    assert f"{run_of_two[0]}: changed by someone else" in kept.stdout
+    assert f"{run_of_two[1]}: restored" in kept.stdout
 
 
 @pytest.mark.parametrize("number", ["3", "0003", "03"])

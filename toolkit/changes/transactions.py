@@ -38,6 +38,9 @@ Standing = Literal[
 LOST: frozenset[Standing] = frozenset({"restored", "changed by someone else", "partly in place"})
 """States of changes in an applied transaction that no longer are as they were made."""
 
+EDITED = "edited"
+"""The note about a file that stayed as someone else had changed it when its transaction was undone."""
+
 _DONE = {
     "replace_file": "replaced",
     "new_file": "made",
@@ -132,7 +135,7 @@ def transaction(entry: Entry, entries: Sequence[Entry], holder: str | None) -> T
 def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry]) -> Changed:
     match record:
         case FileRecord(kind, path, file):
-            standing, newer = _file_now(entry, record, entries)
+            standing, newer = _file_now(entry, index, record, entries)
             return Changed(kind, path, f"{_DONE[kind]} {path}", standing, (file,), newer)
         case BytecodeRecord(kind, _, roots):
             state, now = _bytecode_now(entry, bytecode.remaining(entry, index, record))
@@ -168,10 +171,11 @@ def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, Standing]:
     return f"{done}, {caches.there} {'exists' if caches.there == 1 else 'exist'} now", now
 
 
-def _file_now(entry: Entry, record: FileRecord, entries: Sequence[Entry]) -> tuple[Standing, str]:
+def _file_now(entry: Entry, index: int, record: FileRecord, entries: Sequence[Entry]) -> tuple[Standing, str]:
     """Return the state of a file, and the transaction that changed it again."""
     if entry.state in {"undone", "failed"}:
-        return "restored", ""
+        edited = journal.noted(entry, index, EDITED) is not None
+        return "changed by someone else" if edited else "restored", ""
     if newer := changed_again(entry, record, entries):
         return "changed again", newer
     match files.state(record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,7 +28,7 @@ from verl_doctor.toolkit.changes.journal import (
     RemovalRecord,
 )
 from verl_doctor.toolkit.changes.sentences import announce, sentence, sentences
-from verl_doctor.toolkit.changes.transactions import Transaction, changed_again, transaction
+from verl_doctor.toolkit.changes.transactions import EDITED, Transaction, changed_again, transaction
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.text import listed
 
@@ -62,12 +63,17 @@ def undo(
 
 
 def undo_together(
-    names: Iterable[_Name], *, named: Sequence[Path] = (), patience: float = lock.TIMEOUT
+    names: Iterable[_Name],
+    *,
+    named: Sequence[Path] = (),
+    keep_edits: bool = False,
+    patience: float = lock.TIMEOUT,
 ) -> list[Transaction]:
     """Undo one run's changes, given by journal and number: all of them, or nothing if a failure is foreseeable.
 
-    `named` are the trees that the user named, to which an environment's journal may refer. Returns what was undone,
-    newest first. Raises Refused, after redoing what was already undone. Effects of commands remain.
+    `named` are the trees that the user named, to which an environment's journal may refer. With `keep_edits`, files that
+    someone else has changed since stay as they are, instead of preventing it. Returns what was undone, newest first.
+    Raises Refused, after redoing what was already undone. Effects of commands remain.
     """
     requested = list(dict.fromkeys(names))
     with sentences("nothing was undone"), ExitStack() as held:
@@ -93,11 +99,17 @@ def undo_together(
             {home: entries for home, (_, entries) in journals.items()},
             named,
             alone=len(parts) == 1,
+            keep_edits=keep_edits,
         )
 
 
 def _undo_parts(
-    parts: Sequence[Entry], journals: Mapping[Path, Sequence[Entry]], named: Sequence[Path], *, alone: bool
+    parts: Sequence[Entry],
+    journals: Mapping[Path, Sequence[Entry]],
+    named: Sequence[Path],
+    *,
+    alone: bool,
+    keep_edits: bool,
 ) -> list[Transaction]:
     """Undo the parts of one run, newest first, after checking all of them."""
     standing = parts if alone else [part for part in parts if part.state not in {"undone", "failed"}]
@@ -106,7 +118,7 @@ def _undo_parts(
         if not alone and _cannot_be_undone(part):
             announce(f"{part.id} {_why_not_undoable(part)}")
             continue
-        _demand_undoable(part, journals[part.home], undone_first, named)
+        _demand_undoable(part, journals[part.home], undone_first, named, keep_edits=keep_edits)
         undone_first.append(part)
     undone: list[Entry] = []
     try:
@@ -186,7 +198,8 @@ def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
         paths = listed([record.path for _, record in entry.files()], 4)
         if foreign := _revert(entry, _our_folders(entries)):
             announce(
-                f"{about}, and {', '.join(foreign)} was changed by someone else since and was not touched; see verl-doctor undo --list"
+                f"{about} and was undone, except for {', '.join(foreign)}, which was changed by someone else since; to "
+                f"settle this with that change: verl-doctor undo {shlex.quote(f'{entry.home}/{entry.id}')} --keep-edits"
             )
             continue
         settled = journal.mark(entry, "failed" if _did_what_stays(entry) else "undone")
@@ -269,7 +282,10 @@ def _undo(entry: Entry, entries: Sequence[Entry]) -> Entry:
     ours = _our_folders(entries)
     undoing = journal.mark(entry, "undoing") if entry.state == "applied" else entry
     try:
-        _revert(undoing, ours)
+        left = _revert(undoing, ours)
+        for index, record in undoing.files():
+            if record.file in left:
+                journal.note(undoing, index, EDITED, b"")
         return journal.mark(undoing, "undone")
     except BaseException as error:
         if entry.state == "applied":
@@ -280,9 +296,14 @@ def _undo(entry: Entry, entries: Sequence[Entry]) -> Entry:
 
 
 def _demand_undoable(
-    entry: Entry, entries: Sequence[Entry], undone_first: Sequence[Entry] = (), named: Sequence[Path] = ()
+    entry: Entry,
+    entries: Sequence[Entry],
+    undone_first: Sequence[Entry] = (),
+    named: Sequence[Path] = (),
+    *,
+    keep_edits: bool = False,
 ) -> None:
-    """Refuse before anything is written: all files must be on one of the two sides of their change.
+    """Refuse before anything is written: all files must be on one of the two sides of their change, except with `keep_edits`.
 
     `undone_first` are later transactions that will be undone first.
     """
@@ -306,7 +327,8 @@ def _demand_undoable(
                 f"{entry.id} cannot be undone before {newer}, which changed {record.file} again; undo {newer} first"
             )
         if files.state(record) == "other":
-            problems.append(files.changed_since(entry, index, record))
+            if not keep_edits:
+                problems.append(files.changed_since(entry, index, record))
         elif record.kind == "private_folder":
             own = [there for other in (entry, *undone_first) for _, there in other.files()]
             known = {place for there in own for place in (there.file, *there.folders)}

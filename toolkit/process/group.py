@@ -29,6 +29,7 @@ _GET_CHILD_SUBREAPER = 37
 
 
 _running: dict[int, str] = {}  # children that are not yet reaped: number and value of MARK
+_watchers: set[int] = set()  # the pipes to the processes that end these children if the doctor is killed
 _ending = threading.Lock()
 
 
@@ -39,13 +40,18 @@ def _end_running() -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         _end_escaped(token, adopted=False)
+    for pipe in _watchers:
+        _dismiss(pipe)
 
 
 def _forget_running() -> None:
-    """After a fork, forget the children: they belong to the parent."""
+    """After a fork, forget the children: they belong to the parent. A watcher must notice when that is killed."""
     global _ending  # noqa: PLW0603 - another thread may have held the lock during the fork
     _ending = threading.Lock()
     _running.clear()
+    for pipe in _watchers:
+        os.close(pipe)
+    _watchers.clear()
 
 
 atexit.register(_end_running)
@@ -104,14 +110,16 @@ def started(
     *,
     stdin: int = subprocess.DEVNULL,
     stderr: int = subprocess.PIPE,
+    watched: bool = True,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a child in `folder` with piped output. On exit it is killed with all that it started, and reaped.
 
     It misses a process that leaves the group and overwrites its environment, as Ray's workers do with their titles;
-    `supervised_program` also ends these. Raises OSError when it cannot be started.
+    `supervised_program` also ends these. If the doctor itself is killed, a watcher ends the child, unless it is not
+    `watched` because it ends by itself. Raises OSError when it cannot be started.
     """
     token = os.urandom(16).hex()
-    with _orphans.adopted() as adopted:
+    with _orphans.adopted() as adopted, contextlib.ExitStack() as watch:
         # No context manager, which would wait without limit.
         with _ending:
             process = subprocess.Popen(
@@ -125,6 +133,8 @@ def started(
             )
             _running[process.pid] = token
         try:
+            if watched:
+                watch.enter_context(_watched(process.pid, token))
             yield process
         finally:
             with _ending:
@@ -136,6 +146,52 @@ def started(
                 process.wait(_DYING)
                 _reap(-process.pid)
             _end_escaped(token, adopted=adopted)
+
+
+# Waits for a line, which comes when the child has been ended. Without one the doctor is dead: it ends the child's group, and
+# all that the variable shows to descend from the child. A shell starts in a fifteenth of the time that Python takes.
+_WATCH = """
+read -r line && exit
+kill -9 "-$1" 2>/dev/null
+for file in $(grep -lsF "$2" /proc/[0-9]*/environ); do pid=${file#/proc/}; kill -9 "${pid%/environ}"; done 2>/dev/null
+"""
+
+
+@contextlib.contextmanager
+def _watched(pid: int, token: str) -> Iterator[None]:
+    """While this block runs, have this child ended if the doctor is killed. It does nothing where there is no shell."""
+    reads, writes = os.pipe()
+    watcher = None
+    try:
+        watcher = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH, "verl-doctor-watcher", str(pid), f"{MARK}={token}"],
+            env={"PATH": os.defpath},
+            cwd="/",
+            stdin=reads,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        pass
+    finally:
+        os.close(reads)
+    _watchers.add(writes)
+    try:
+        yield
+    finally:
+        _watchers.discard(writes)
+        _dismiss(writes)
+        os.close(writes)
+        if watcher is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                watcher.wait(_DYING)
+
+
+def _dismiss(writes: int) -> None:
+    """Let a watcher end: its child has ended."""
+    with contextlib.suppress(OSError):
+        os.write(writes, b"\n")
 
 
 class _Stream:

@@ -163,17 +163,17 @@ def parts_of(home: Path, number: str) -> tuple[Name, ...]:
 
 
 def undo_runs(
-    runs: Iterable[Sequence[Name]], named: Sequence[Path] = ()
+    runs: Iterable[Sequence[Name]], named: Sequence[Path] = (), *, keep_edits: bool = False
 ) -> tuple[list[Transaction], list[str]]:
     """Undo these runs. Return what was undone, and why others were not: a refusal does not stop the rest.
 
-    `named` are the trees that the user names.
+    `named` are the trees that the user names. With `keep_edits`, files that someone else changed since stay as they are.
     """
     done: list[Transaction] = []
     refused: list[str] = []
     for parts in runs:
         try:
-            undone = apply.undo_together(parts, named=named)
+            undone = apply.undo_together(parts, named=named, keep_edits=keep_edits)
         except apply.Refused as error:
             refused.append(str(error))
             continue

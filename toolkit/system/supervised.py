@@ -59,7 +59,11 @@ def supervised_program(
     """
     command = [sys.executable, "-I", "-S", "-B", str(supervisor.__file__), MARK]
     ours, theirs = socket.socketpair()
-    with ours, theirs, started(command, os.environ, folder, stdin=theirs.fileno(), stderr=STDOUT) as process:
+    with (
+        ours,
+        theirs,
+        started(command, os.environ, folder, stdin=theirs.fileno(), stderr=STDOUT, watched=False) as process,
+    ):
         theirs.close()
         request = {"argv": list(argv), "environ": dict(environ)}
         child = SupervisedProgram(process, ours)

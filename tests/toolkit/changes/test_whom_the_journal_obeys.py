@@ -200,8 +200,41 @@ def test_an_interruption_that_somebody_edited_is_announced(
     entry.rename(entry.with_name("0001-applying"))
     (environment / "a.py").write_bytes(b"mine\n")
     apply([NewFile(environment / "b.py", b"")], home(environment), fix="f", code="C")
-    assert "a.py was changed by someone else since" in capsys.readouterr().err
+    announced = capsys.readouterr().err
+    assert "a.py, which was changed by someone else since" in announced
+    assert f"verl-doctor undo {home(environment)}/0001 --keep-edits" in announced
     assert (environment / "a.py").read_bytes() == b"mine\n"
+
+
+def test_an_interruption_that_somebody_edited_is_settled_once(
+    environment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [environment / name for name in ("a.py", "b.py")]
+    files[1].write_bytes(b"old\n")
+    undo(home(environment))
+    apply([ReplaceFile(file, b"old\n", b"new\n") for file in files], home(environment), fix="f", code="C")
+    entry = home(environment) / "0002-applied"
+    entry.rename(entry.with_name("0002-applying"))
+    files[0].write_bytes(b"mine\n")
+    with pytest.raises(Refused, match=r"someone else since(.|\n)*\+mine"):
+        undo_together([(home(environment), "2")])
+    (settled,) = undo_together([(home(environment), "2")], keep_edits=True)
+    assert [file.read_bytes() for file in files] == [b"mine\n", b"old\n"]
+    assert [change.now for change in settled.changes] == ["changed by someone else", "restored"]
+    assert history(home(environment))[-1] == settled
+    capsys.readouterr()
+    apply([NewFile(environment / "c.py", b"")], home(environment), fix="f", code="C")
+    assert capsys.readouterr().err == ""
+
+
+def test_edits_are_kept_on_request(environment: Path) -> None:
+    (environment / "a.py").write_bytes(b"mine\n")
+    with pytest.raises(Refused, match="changed by someone else"):
+        undo_together([(home(environment), "1")])
+    (undone,) = undo_together([(home(environment), "1")], keep_edits=True)
+    assert undone.state == "undone"
+    assert (environment / "a.py").read_bytes() == b"mine\n"
+    assert (home(environment) / "0001-undone" / "0.before").read_bytes() == b"old\n"
 
 
 def test_a_change_outside_of_the_environment_is_not_journalled_in_it(environment: Path) -> None:

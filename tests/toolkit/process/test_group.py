@@ -72,6 +72,28 @@ sys.exit(7)
     assert not alive(int(done.stdout))
 
 
+@pytest.mark.parametrize("escaped", [False, True])
+def test_a_child_does_not_outlive_a_doctor_that_is_killed(escaped: bool) -> None:
+    grandchild = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True).pid, flush=True); {SLEEP}"
+    child = grandchild if escaped else f"import os; print(os.getpid(), flush=True); {SLEEP}"
+    script = f"""
+import sys
+from verl_doctor.toolkit.process.group import started
+with started([sys.executable, "-c", {child!r}], {{}}, "/") as process:
+    print(process.stdout.readline().decode(), end="", flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, text=True) as doctor:
+        assert doctor.stdout
+        pid = int(doctor.stdout.readline())
+        assert alive(pid)
+        doctor.kill()
+    deadline = time.monotonic() + 120
+    while alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 FLOODS = {
     "stdout": "while True: os.write(1, b'flood ' * 10000)",
     "stderr": "while True: os.write(2, b'flood ' * 10000)",

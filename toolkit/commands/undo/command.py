@@ -48,6 +48,11 @@ from verl_doctor.toolkit.text import harmless
 @click.argument("identifier", required=False, metavar="[ID]", shell_complete=complete_repairs)
 @click.option("--list", "list_them", is_flag=True, help="List all repairs; change nothing.")
 @click.option("--all", "everything", is_flag=True, help="Undo all repairs of this target, newest first.")
+@click.option(
+    "--keep-edits",
+    is_flag=True,
+    help="Leave files that someone else has changed since as they are, and undo the rest.",
+)
 def undo(
     *,
     options: Options,
@@ -56,10 +61,11 @@ def undo(
     identifier: str | None,
     list_them: bool,
     everything: bool,
+    keep_edits: bool,
 ) -> int:
     """Undo the last repair, or repair ID, byte for byte.
 
-    Later edits are never lost: they are shown, and the repair stays. With --cluster or --nodes the repairs of
+    Later edits are never lost: they are shown, and the repair stays, or with --keep-edits only that file. With --cluster or --nodes the repairs of
     `fix` on other nodes are undone too, once in each environment.
     """
     if identifier and list_them:
@@ -72,11 +78,11 @@ def undo(
         raise UsageError("the ID is empty; is a variable unset?")
     if identifier is not None and "/" in identifier:
         folder, _, number = identifier.rpartition("/")
-        return _undone(*_named(options, Path(folder or "/"), number))
+        return _undone(*_named(options, Path(folder or "/"), number), keep_edits=keep_edits)
     if nodes is not None:
-        if identifier is not None or list_them:
+        if identifier is not None or list_them or keep_edits:
             raise UsageError(
-                "on other nodes only the last repair, or all with --all, can be undone: remove ID and --list"
+                "on other nodes only the last repair, or all with --all, can be undone: remove ID, --list and --keep-edits"
             )
         return _undone_on(nodes, replace(options, ray_address=ray_address), everything=everything)
     if ray_address:
@@ -92,7 +98,7 @@ def undo(
         what = "everything here has already been undone" if found.here else "nothing was changed here"
         _complain(f"nothing to undo: {what}{_hint(found)}")
         return ExitCode.OK
-    return _undone(runs, _trees(options))
+    return _undone(runs, _trees(options), keep_edits=keep_edits)
 
 
 def _named(options: Options, home: Path, number: str) -> tuple[list[Sequence[Name]], list[Path]]:
@@ -154,9 +160,9 @@ def _hint(found: History) -> str:
     return f"; the last repair of another target changed {paths}: verl-doctor undo {shlex.quote(last.name)}"
 
 
-def _undone(runs: Iterable[Sequence[Name]], named: Sequence[Path]) -> int:
+def _undone(runs: Iterable[Sequence[Name]], named: Sequence[Path], *, keep_edits: bool = False) -> int:
     """Undo them one by one, then report it."""
-    done, refused = undo_runs(runs, named)
+    done, refused = undo_runs(runs, named, keep_edits=keep_edits)
     for sentence in refused:
         _complain(sentence)
     try:
