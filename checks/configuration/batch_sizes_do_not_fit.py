@@ -209,7 +209,7 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
             values={
                 f"{_ROLLOUT}.tensor_model_parallel_size": (groups := _nearest_divisor(int(gpus), int(tensor)))
             },
-            why=f"{gpus:g} GPUs = {gpus / groups:g} groups of {groups}",
+            why=f"{counted(int(gpus), 'GPU')} = {counted(int(gpus / groups), 'group')} of {groups}",
             others=tuple(
                 {f"{_ROLLOUT}.tensor_model_parallel_size": size}
                 for size in _divisors_by_distance(int(gpus), int(tensor))[1:4]

@@ -11,7 +11,7 @@ from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
 from verl_doctor.toolkit.collectors.launch.launch import Launch
-from verl_doctor.toolkit.collectors.processes.raylets import Raylets
+from verl_doctor.toolkit.collectors.ray.addresses import LocalRay, RayAddresses
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import (
@@ -59,6 +59,7 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
         Example("in an allocation of another size", (*configured(f"{NODES}=4"), JobVariables({_ALLOCATION: "7"}), replace(_LAUNCH, nodes=2))),
         Example("a cluster that Slurm does not manage", (*configured(f"{NODES}=4"), JobVariables({_RAY_ADDRESS: "10.0.0.1:6379"}), replace(_LAUNCH, nodes=2))),
         Example("8 of 1, read without a script", (*configured(), _machine(1)), "requests 8 GPUs on each node, but this machine has 1 GPU"),
+        Example("8 of 1, beside another driver's Ray", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH, RayAddresses(running=(LocalRay("10.0.0.5:6379"),))), "this machine has 1 GPU"),
         Example("8 of 1, in a Ray of its own", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH), "requests 8 GPUs on each node, but this machine has 1 GPU"),
     ],
 )  # fmt: skip
@@ -67,7 +68,7 @@ def more_gpus_than_there_are(
     resources: Resources | Unknown,
     variables: JobVariables | Unknown,
     launch: Launch | Unknown,
-    raylets: Raylets | Unknown,
+    rays: RayAddresses | Unknown,
 ) -> Iterator[Finding]:
     """The job requests more GPUs or nodes than it can get.
 
@@ -101,7 +102,7 @@ def more_gpus_than_there_are(
     starts_ray = (
         isinstance(variables, JobVariables)
         and isinstance(launch, Launch)
-        and isinstance(raylets, Unknown)  # the job would join a running Ray
+        and not _joins(rays)
         and _starts_ray(configuration, variables, launch)
     )
     if (
@@ -201,6 +202,11 @@ def _fewer(there: Configuration, wanted: int, nodes: int, has: int) -> Correctio
     if has >= wanted:
         return settings(there, {NODES: has // wanted}, f"{has} GPUs are {has // wanted} * {wanted}", _EFFECT)
     return settings(there, {GPUS: has, **({NODES: 1} if nodes > 1 else {})}, f"Ray has {has}", _EFFECT)
+
+
+def _joins(rays: RayAddresses | Unknown) -> bool:
+    """Whether `ray.init()` finds the address of a Ray; one that another driver started for itself is not found."""
+    return not isinstance(rays, Unknown) and rays.taken is not None
 
 
 def _starts_ray(configuration: Configuration, variables: JobVariables, launch: Launch) -> bool:

@@ -439,7 +439,12 @@ class _Comparison:
         for result in after.results:
             # If a rule did not apply before and now lacks a fact, no judgement was lost.
             silent = {*_NOT_JUDGED, "not_applicable"} if result.status == "skipped" else _NOT_JUDGED
-            newly = result.status in _NOT_JUDGED and was.get(result.code) not in silent
+            # What follows from another rule is that rule's: its errors are counted above, unless a fix of this run repairs them.
+            newly = (
+                result.status in _NOT_JUDGED
+                and result.follows_from is None
+                and was.get(result.code) not in silent
+            )
             check = self.session.registry.check(result.code)
             if newly and check is not None and self.blame.may_concern(check, self.before, self.after):
                 return f"{result.code} could not be judged after it: {result.reason}"

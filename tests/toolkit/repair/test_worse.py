@@ -13,8 +13,8 @@ SESSION = Some(registry=Some(check=lambda code: code))
 BLAME = Some(may_concern=lambda *_: True)
 
 
-def report(status: str) -> Some:
-    return Some(results=[Some(code="ATT901", status=status, reason="no device")])
+def report(status: str, follows_from: str | None = None) -> Some:
+    return Some(results=[Some(code="ATT901", status=status, reason="no device", follows_from=follows_from)])
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,10 @@ def test_a_rule_that_can_judge_no_longer(before: str, after: str, worse: bool) -
     look = _Comparison(SESSION, BLAME, None, None)  # type: ignore[arg-type]
     found = look.worse(report(before), report(after), Counter())  # type: ignore[arg-type]
     assert bool(found) is worse
+
+
+def test_what_follows_from_another_rule_is_that_rules() -> None:
+    """Fewer GPUs uncover a tensor parallelism that another repair of the same run corrects; further rules follow from it."""
+    look = _Comparison(SESSION, BLAME, None, None)  # type: ignore[arg-type]
+    assert not look.worse(report("pass"), report("skipped", "ATT902"), Counter())  # type: ignore[arg-type]
+    assert look.worse(report("pass"), report("skipped", "ATT902"), Counter({"ATT901": 1}))  # type: ignore[arg-type]

@@ -1,0 +1,38 @@
+"""CFG111: whether the job starts a Ray of its own, which has no more GPUs than the machine, or joins one that runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from verl_doctor.checks.configuration.more_gpus_than_there_are import more_gpus_than_there_are
+from verl_doctor.checks.shared.configuration import GPUS, NODES, SCRIPT, configured
+from verl_doctor.checks.shared.ray import ray_place
+from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.ray.addresses import LocalRay, RayAddresses
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Severity
+
+_OTHERS = (LocalRay("10.0.0.5:6379"),)
+
+
+@pytest.mark.parametrize(
+    ("rays", "severity"),
+    [
+        (Absent("Ray is not installed"), "error"),
+        (RayAddresses(), "error"),
+        (RayAddresses((ray_place(source="raylet"),), _OTHERS), "error"),
+        (RayAddresses((ray_place(source="address file"),), _OTHERS), "warning"),
+    ],
+)  # fmt: skip
+def test_ray_of_the_job(rays: RayAddresses | Unknown, severity: Severity) -> None:
+    (found,) = more_gpus_than_there_are.judge(
+        configured(f"{GPUS}=8", f"{NODES}=1")[0],
+        Resources((Gpu("NVIDIA H200", 143771),), 16, 128 << 30),
+        JobVariables(),
+        Launch(((SCRIPT, "shell script"),)),
+        rays,
+    )
+    assert found.severity == severity
+    assert (found.correction is not None) == (severity == "error")
