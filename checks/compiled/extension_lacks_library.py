@@ -44,6 +44,8 @@ _DEBIAN = {
     "libmlx5.so.1": "ibverbs-providers",
     **dict.fromkeys((f"libavutil.so.{number}" for number in range(56, 61)), "ffmpeg"),
 }
+# Of video and sound: torchaudio and others load it when something is decoded.
+_FFMPEG = re.compile(r"lib(?:av|sw|postproc)\w*\.so")
 _OPENCV = re.compile(r"opencv-(?:contrib-)?python$")
 
 
@@ -57,6 +59,7 @@ _OPENCV = re.compile(r"opencv-(?:contrib-)?python$")
         Example("the runtime of another CUDA", (PYTHON, TORCH, without("libcudart.so.13")), "built for CUDA 13, torch 2.8.0+cu128 for CUDA 12.8"),
         Example("torch without CUDA", (PYTHON, TorchBuild("/env/torch", "2.8.0+cpu"), without("libtorch_cuda.so", "libcudart.so.12")), "torch 2.8.0+cpu is built without CUDA"),
         Example("a truncated file", (PYTHON, TORCH, without(problem="/env/flash_attn_2_cuda.so: it ends too early")), "it ends too early"),
+        Example("no FFmpeg", (PYTHON, TORCH, without("libavutil.so.58", "libswscale.so.7", package="torchaudio", version="2.6.0")), "needs libavutil.so.58"),
         Example("OpenCV on a server", (PYTHON, TORCH, without("libGL.so.1", package="opencv-python", version="4.12.0.88")), "needs libGL.so.1"),
     ],
 )  # fmt: skip
@@ -119,7 +122,9 @@ def _unloadable(extension: Extension, packages: Packages | Unknown) -> Finding:
 
 
 def _severity(package: str, names: tuple[str, ...], packages: Packages | Unknown) -> Severity:
-    """The severity: an optional package that lacks only system libraries may be a plug-in for hardware that this machine lacks."""
+    """The severity. An optional package that lacks only system libraries may be a plug-in for hardware that this machine lacks."""
+    if all(map(_FFMPEG.match, names)):
+        return "info"
     found = severity(package, packages)
     of_torch = any(_ANY_CUDA.match(name) or name.startswith(("libtorch", "libc10")) for name in names)
     return found if found == "error" or of_torch or _OPENCV.match(package) else "info"

@@ -10,18 +10,24 @@ from typing import NamedTuple
 
 from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, place
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, effect_of, healed, settings
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, copied
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, copied
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
 from verl_doctor.toolkit.collectors.host.resources import Resources
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Phase, Subject, check
 from verl_doctor.toolkit.text import counted
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _LOG_PROBS = f"{_ROLLOUT}.log_prob_use_dynamic_bsz"
 _GROUPS = "rollout groups"
-_OF_WORKERS = frozenset({_GROUPS, "micro batch per GPU", "same kind of batches"})  # which make these demands
+# When these demands are made, if not in validation.
+_PHASES: Mapping[str, Phase] = {
+    **dict.fromkeys((_GROUPS, "micro batch per GPU", "same kind of batches"), "workers"),
+    "raw chat": "first batch",
+}
+# The job's own class makes the rows, or reads them.
+_OWN_ROWS = ("data.custom_cls.path", "actor_rollout_ref.rollout.chat_scheduler")
 _REF = "actor_rollout_ref.ref"
 _GPUS = (GPUS, NODES)
 _EVERY = Demands(
@@ -29,7 +35,7 @@ _EVERY = Demands(
         (
             "divisible by the GPUs", "divisible by model parallelism", "at least a mini batch", "one of two", "not both",
             "mini batch per GPU", "micro batch per GPU", "same kind of batches", "mini batch of micro batches", "rollout groups", "remove padding", "temperature",
-            "row in a batch",
+            "row in a batch", "raw chat",
         ),
         "/env/verl/utils/config.py:111",
     )
@@ -120,12 +126,14 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             (*configured(f"{_ROLLOUT}.val_kwargs.do_sample=True", f"{_ROLLOUT}.temperature=0"), _EVERY),
             "temperature",
         ),
+        Example("rows without messages", (*configured(f"+{_ROLLOUT}.mode=async", "+data.return_raw_chat=False"), _EVERY), "reads the messages of each row"),
+        Example("rows of the job's own class", (*configured(f"+{_ROLLOUT}.mode=async", "+data.return_raw_chat=False", "+data.custom_cls.path=/a.py"), _EVERY)),
     ],
 )  # fmt: skip
 def batch_sizes_do_not_fit(
     configuration: Configuration, demands: Demands, resources: Resources | Unknown
 ) -> Iterator[Finding]:
-    """verl refuses these batch sizes.
+    """verl refuses these batch sizes, or settings that contradict each other.
 
     ## Why it matters
     verl checks them when the trainer or its workers start: after Ray is up, and in part after the model is
@@ -151,7 +159,7 @@ def batch_sizes_do_not_fit(
                 location=place(words[0]) if words else None,
                 remedy=broken.remedy,
                 severity=None if broken.certain else "warning",
-                phase="workers" if broken.demand in _OF_WORKERS else None,
+                phase=_PHASES.get(broken.demand),
                 subject=Subject("setting", broken.keys[0], broken.demand),
                 **healed("CFG108", _correction(configuration, broken, here)),
             )
@@ -239,6 +247,19 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
             f"set {_ROLLOUT}.val_kwargs.do_sample=False, or a temperature above 0",
             values={f"{_ROLLOUT}.val_kwargs.do_sample": False},
             why="at temperature 0 nothing is sampled",
+        )
+    if (
+        there.get(f"{_ROLLOUT}.mode") == "async"
+        and there.get("data.return_raw_chat") is False
+        and all(there.get(key) in (None, MISSING) for key in _OWN_ROWS)
+    ):
+        yield _Broken(
+            "raw chat",
+            "an asynchronous rollout reads the messages of each row, and data.return_raw_chat=False leaves them out",
+            (f"{_ROLLOUT}.mode", "data.return_raw_chat"),
+            "set data.return_raw_chat=True",
+            values={"data.return_raw_chat": True},
+            why="the rollout applies the chat template to the messages itself",
         )
 
 

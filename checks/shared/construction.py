@@ -10,6 +10,11 @@ from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, Location, Phase, Subject, Unjudged
 
 _LONGEST = 300  # characters of an exception's message that a finding shows
+# The next step where an import fails that no setting of the job names: changing a setting does not help.
+_IMPORTS = {
+    "ModuleNotFoundError": "install the package that the message names, or add the folder of your own module to PYTHONPATH",
+    "ImportError": "install releases of the packages in the message that fit together",
+}
 SOUND = Construction((Built("composition", "ok"),))
 
 
@@ -46,7 +51,7 @@ def finding(built: Built, doing: str, phase: Phase, remedy: str) -> Finding:
             read_from=str(verls) if verls else "",
         ),
         location=_location(built),
-        remedy=remedy,
+        remedy=remedy if built.word else _IMPORTS.get(built.kind, remedy),
         severity=None if certain else "warning",
         subject=subject,
         stops=(EVERY_JOB,) if certain else (),

@@ -23,11 +23,16 @@ _FILES = (
     "utils/seqlen_balancing.py",
     "workers/rollout/vllm_rollout/vllm_rollout_spmd.py",
     "workers/rollout/vllm_rollout/vllm_async_server.py",
+    "experimental/agent_loop/agent_loop.py",
+    "experimental/agent_loop/single_turn_agent_loop.py",
+    "workers/rollout/chat_scheduler.py",
 )
 _OLD_WORKERS = "workers/fsdp_workers.py"  # they divide a micro batch of all GPUs by their number
 _ROLLOUT_CONFIG = "workers/config/rollout.py"
 _CHANGEABLE = re.compile(rb"class RolloutConfig\b.*?_mutable_fields = \{(.*?)\}", re.DOTALL)
 _TOKENS = b'"max_num_batched_tokens"'
+_ROWS = "utils/dataset/rl_dataset.py"
+_CHAT_IF_REQUESTED = re.compile(rb'if self\.return_raw_chat:\s+row_dict\["raw_prompt"\]')  # up to 0.6
 _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
     "divisible by the GPUs": re.compile(rb"must be divisible by minimal possible batch size"),
     "divisible by model parallelism": re.compile(rb"must be divisible by model_parallel_size"),
@@ -55,6 +60,7 @@ _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
     "model context": re.compile(rb"model context length should be greater than total sequence length"),
     "position embeddings": re.compile(rb"should be less than or equal to \"\s*f\"max_position_embeddings"),
     "room to generate": re.compile(rb"leaves no room to generate within the"),
+    "raw chat": re.compile(rb'(?:non_tensor_batch|kwargs)\["raw_prompt"\]'),
     "batched tokens": re.compile(rb"self\.config\.max_num_batched_tokens = self\.config\.max_model_len"),
 }
 
@@ -83,6 +89,9 @@ def demands(trees: VerlTrees) -> Demands:
             match = pattern.search(source)
             if match and demand not in found:
                 found[demand] = f"{path}:{_line(source, match.start())}"
+    rows = read(Path(trees.imported.folder, _ROWS))
+    if not isinstance(rows, bytes) or not _CHAT_IF_REQUESTED.search(rows):
+        found.pop("raw chat", None)
     if not _is_frozen(Path(trees.imported.folder, _ROLLOUT_CONFIG)):
         found.pop("batched tokens", None)
     if os.path.exists(Path(trees.imported.folder, _OLD_WORKERS)):

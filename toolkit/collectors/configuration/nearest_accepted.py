@@ -25,7 +25,7 @@ _MOST_OF_A_KEY = 2  # values of the same key
 _SAME_RESULT = re.compile(
     r"(?:micro_batch_size(?:_per_gpu)?|parallel_size|max_token_len\w*|use_remove_padding|use_dynamic_bsz|max_num_batched_tokens|max_num_seqs|max_model_len"
     r"|enable_chunked_prefill|use_liger|load_format|attn_implementation|n_gpus_per_node|nnodes|num_gpus|num_cpus|object_store_memory"
-    r"|val_kwargs\.do_sample|attention_backend|gpu_memory_utilization|param_offload|optimizer_offload)$"
+    r"|val_kwargs\.do_sample|return_raw_chat|attention_backend|gpu_memory_utilization|param_offload|optimizer_offload)$"
 )
 _MACHINE = ("n_gpus_per_node", "nnodes")  # what there is, not what is to be chosen
 _SHARES = ("_p", "_ratio", "_utilization", "_fraction")

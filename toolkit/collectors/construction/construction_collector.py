@@ -162,7 +162,9 @@ def _placed(built: Built, there: Configuration) -> Built:
         return built
     from verl_doctor.toolkit.collectors.construction.setting import setting_of  # noqa: PLC0415 - only where something is wrong
 
-    key, word = setting_of(built.text, built.key, _USUAL.get(built.stage, ()), there)
+    # An import that fails is rarely due to the stage's usual settings, unless its message names one.
+    usual = () if built.kind in ("ImportError", "ModuleNotFoundError") else _USUAL.get(built.stage, ())
+    key, word = setting_of(built.text, built.key, usual, there)
     if word is None:
         return replace(built, key=key)
     return replace(built, key=key, word=word.text, path=word.path, line=word.line)
