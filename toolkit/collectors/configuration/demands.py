@@ -60,7 +60,7 @@ _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
     "model context": re.compile(rb"model context length should be greater than total sequence length"),
     "position embeddings": re.compile(rb"should be less than or equal to \"\s*f\"max_position_embeddings"),
     "room to generate": re.compile(rb"leaves no room to generate within the"),
-    "raw chat": re.compile(rb'(?:non_tensor_batch|kwargs)\["raw_prompt"\]'),
+    "raw chat": re.compile(rb'\b(?:batch\.non_tensor_batch|kwargs)\["raw_prompt"\]'),
     "batched tokens": re.compile(rb"self\.config\.max_num_batched_tokens = self\.config\.max_model_len"),
 }
 
