@@ -112,6 +112,7 @@ class Looks:
         """Return all accesses as JSON, with the current state. Raises CannotBeKeptError if a later change might not show.
 
         `began` is the time of the first access: what changed after it, or shortly before, may differ from what was read.
+        Collectors that exceeded their time may still add accesses, so what is iterated over is copied.
         """
         if self.why_not:
             raise CannotBeKeptError(self.why_not)
@@ -121,17 +122,21 @@ class Looks:
             self._links.update(names)
         settled = _Settled(began)
         rows = [_row(*entry, settled.check) for entry in self._by_folder()]
-        return {"rows": rows, "access": [[*question, answer] for question, answer in self._access.items()]}
+        return {
+            "rows": rows,
+            "access": [[*question, answer] for question, answer in self._access.copy().items()],
+        }
 
     def _by_folder(self) -> list[tuple[str, str, str, bool]]:
         """Yield each folder with the names that were followed, those that were not, and whether it was listed."""
-        found: dict[str, tuple[list[str], list[str]]] = {folder: ([], []) for folder in self._listed}
-        for number, paths in enumerate((self._followed, self._links)):
+        listed = frozenset(self._listed)
+        found: dict[str, tuple[list[str], list[str]]] = {folder: ([], []) for folder in listed}
+        for number, paths in enumerate((tuple(self._followed), tuple(self._links))):
             for path in paths:
                 folder, _, name = path.rpartition("/")
                 found.setdefault(folder or "/", ([], []))[number].append(name or ".")
         return [
-            (folder, "/".join(sorted(followed)), "/".join(sorted(links)), folder in self._listed)
+            (folder, "/".join(sorted(followed)), "/".join(sorted(links)), folder in listed)
             for folder, (followed, links) in found.items()
         ]
 

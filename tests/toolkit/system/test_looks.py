@@ -209,3 +209,20 @@ def test_threads_count_as_their_maker_does(place: Path) -> None:
     record = state_after(look)
     path.unlink()
     assert looks.what_changed(record)
+
+
+def test_a_collector_that_exceeded_its_time_may_go_on_while_the_record_is_made() -> None:
+    found = looks.Looks((), ())
+
+    class Late(str):
+        __slots__ = ()
+
+        def rpartition(self, separator: str, /) -> tuple[str, str, str]:
+            for kind in ("followed", "links", "listed"):
+                found.add(f"/added/{len(found._followed)}", kind)
+            found.add_access(f"/added/{len(found._access)}", os.R_OK, answer=False)
+            return super().rpartition(separator)
+
+    found._followed.add(Late("/late/name"))
+    found._links.add(Late("/late/link"))
+    assert found.record(time.time())["rows"]

@@ -262,6 +262,7 @@ class Reader:
         path = _path(call.folder, name)
         made = any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in self.made)
         first = "" if name.startswith(("/", "..")) else Path(name).parts[0]
+        made = made or walk.may_have_made(path, before=call)
         made = made or (first != "" and walk.may_have_made(first, before=call))
         return self.is_there is not None and not made and not self.is_there(path)
 

@@ -402,7 +402,7 @@ def _with_operator(part: Parameter, value: str | Unset | None, scope: Scope) -> 
         if not missing:
             return [value if isinstance(value, str) else None]
         if kind == "?":
-            if isinstance(value, Unset) and part.index is None and not part.name.isdigit():
+            if part.index is None and not part.name.isdigit():
                 message = text(part.argument, scope) or "parameter null or not set"
                 scope.needed.append((part.name, message))
             return [None]

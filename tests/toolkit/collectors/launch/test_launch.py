@@ -398,6 +398,12 @@ def test_a_script_that_calls_another(tmp_path: Path) -> None:
     assert given(found) == {"B": "2"}
 
 
+def test_a_program_that_the_script_writes_is_not_missing(tmp_path: Path) -> None:
+    found = read(tmp_path, "echo 'import verl.trainer' > job.py\npython3 ./job.py a.b=1 c.d=2\n")
+    assert found.command
+    assert found.stopped == ()
+
+
 def test_another_script_starts_in_the_folder_of_its_call(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "inner.sh").write_text("export B=2\npython3 -m verl.trainer.main_ppo b=$B\n")
@@ -566,6 +572,8 @@ START = "python3 -m verl.trainer.main_ppo a.b=1 c.d=2\n"
         (f"set -u\n[[ -n ${{GONE-}} && $GONE == 1 ]] || echo no\n{START}", False),
         (f": ${{GONE:?is needed}}\n{START}", True),
         (f'[ -n "${{GONE:?is needed}}" ]\n{START}', True),
+        (f"GONE=\n: ${{GONE:?is needed}}\n{START}", True),
+        (f"GONE=\n: ${{GONE?is needed}}\n{START}", False),
         (f"GONE=1\n: ${{GONE:?is needed}}\n{START}", False),
         (f"shopt -s extglob\ncase foo in @(foo|bar)) N=1;; esac\n{START}", False),
     ],
