@@ -156,6 +156,7 @@ class Reader:
     is_empty: Callable[[str], bool] = lambda _: False
     stops: list[Stop] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
+    calling: list[str] = field(default_factory=list)
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script called with these arguments."""
@@ -339,8 +340,14 @@ class Reader:
         elif program.path is not None:
             path = _path(call.folder or self.cwd, program.path)
             loaded = self.load(path)
-            if loaded is None or walk.has_written(path):
-                why = "does not exist" if loaded is None else "the script changes it before"
+            if loaded is None or walk.has_written(path) or path in self.calling:
+                why = (
+                    "does not exist"
+                    if loaded is None
+                    else "calls itself"
+                    if path in self.calling
+                    else "the script changes it before"
+                )
                 self.unread.append(f"{first.path}:{first.line}: {program.path} is called, but {why}")
                 return
             text, name, arguments = loaded, path, words
@@ -356,7 +363,9 @@ class Reader:
         inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         inner.script(text, line)
         before = len(self.programs)
+        self.calling.append(path)
         self.follow(inner)
+        self.calling.pop()
         self.programs[before:] = [
             replace(
                 program,

@@ -128,8 +128,13 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         if source is not None and walk.has_written(path):
             walk.not_followed(node.line, f"{name} is sourced, and the script changes it before")
             return
+        if source is not None and path in (walk.path, *walk.sourcing):
+            walk.not_followed(node.line, f"{name} sources itself")
+            return
         if source is not None:
+            walk.sourcing.append(path)
             walk.inner(source, path, [argument.text for argument in argv[2:]])
+            walk.sourcing.pop()
             return
     path = os.path.normpath(Path(walk.scope.cwd, name))
     gone = "/" in name and walk.is_there is not None and walk.scope.cwd and not walk.is_there(path)

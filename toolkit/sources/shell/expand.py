@@ -34,6 +34,8 @@ _RANGE = re.compile(r"(?:(-?\d+)\.\.(-?\d+)|([A-Za-z])\.\.([A-Za-z]))(?:\.\.(-?\
 _SLASH = re.compile(r"((?:[^/\\]|\\.)*)/(.*)", re.DOTALL)  # the first that is not escaped
 _SPLITS = " \t\n"  # the IFS of a new shell
 _MOST_WORDS = 10_000
+LONGEST = 1_000_000
+"""Characters of a text that is still followed. Linux passes at most 131,072 in one word."""
 
 
 class Element(str):
@@ -168,8 +170,7 @@ def fields(word: ShellWord, scope: Scope) -> list[str | None]:
 
 def text(word: ShellWord, scope: Scope) -> str | None:
     """Return the single text that a word becomes where the shell does not split, as in an assignment."""
-    pieces = [_joined(part, scope) for part in _tilde(word, scope, everywhere=True)]
-    return None if any(piece is None for piece in pieces) else "".join(piece or "" for piece in pieces)
+    return _single([_joined(part, scope) for part in _tilde(word, scope, everywhere=True)])
 
 
 def _joined(part: Part, scope: Scope) -> str | None:
@@ -276,7 +277,8 @@ def _single(pieces: list[str | None]) -> str | None:
         return None
     if len(pieces) == 1:
         return pieces[0]
-    return None if None in pieces else "".join(piece or "" for piece in pieces)
+    too_long = sum(len(piece or "") for piece in pieces) > LONGEST
+    return None if too_long or None in pieces else "".join(piece or "" for piece in pieces)
 
 
 def _is_every(part: Parameter, sign: str) -> bool:
@@ -454,6 +456,9 @@ def _replaced(value: str, part: Parameter, scope: Scope) -> str | None:
     if pattern is not None and part.quoted:
         pattern = pattern.replace("\\/", "/")
     if pattern is None or replacement is None or re.search(r"[*?\[(\\]", pattern) or "&" in replacement:
+        return None
+    count = value.count(pattern) if pattern else 0
+    if len(value) + count * len(replacement) > LONGEST:
         return None
     return value.replace(pattern, replacement, 1 if part.operator == "/" else -1) if pattern else value
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.sources.shell.agree import agreed, assigned
 from verl_doctor.toolkit.sources.shell.expand import (
+    LONGEST,
     UNSET,
     Array,
     Either,
@@ -149,6 +150,7 @@ class Walk:
     functions: dict[str, tuple[str, tuple[tuple[Node, ...], ...]]] = field(default_factory=dict)
     conditions: int = 0
     depth: int = 0
+    sourcing: list[str] = field(default_factory=list)
     commands: int = 0
     exports_all: bool = False
     ended: bool = False
@@ -177,6 +179,8 @@ class Walk:
         """Follow commands one after the other."""
         for node in nodes:
             self.commands += 1
+            if self.commands == _MOST_COMMANDS + 1:
+                self.unread.append(f"{self.path}: after {_MOST_COMMANDS} commands the rest is not followed")
             if self.ended or self.commands > _MOST_COMMANDS:
                 return
             self.node(node)
@@ -602,6 +606,8 @@ class Walk:
         if name in self.readonly:
             return
         value = self.with_attributes(name, value)
+        if isinstance(value, (str, list)) and len(value) > LONGEST:
+            value = None
         known = name in self.exported or (name in self.scope.environ and name not in self.scope.variables)
         self.scope.variables[name] = value
         if exports or known:

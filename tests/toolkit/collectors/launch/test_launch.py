@@ -404,6 +404,30 @@ def test_a_program_that_the_script_writes_is_not_missing(tmp_path: Path) -> None
     assert found.stopped == ()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "A=$A$A",
+        "A+=$A",
+        'A=("${A[@]}" "${A[@]}")',
+        'A+=("${A[@]}")',
+        "A=${A//x/xxxx}",
+        "A=$(echo $A$A)",
+        "f() { A=$A$A; }\nf",
+    ],
+)
+def test_a_text_that_doubles_is_not_followed_for_ever(line: str, tmp_path: Path) -> None:
+    found = read(tmp_path, "A=x\n" + f"{line}\n" * 60 + 'python3 -m verl.trainer.main_ppo a.b="$A" c.d=1\n')
+    assert words_of(found)[-1] == "c.d=1"
+
+
+@pytest.mark.parametrize("call", ["source run.sh", ". ./run.sh", "bash run.sh", "./run.sh"])
+def test_a_script_that_calls_itself_is_followed_once(call: str, tmp_path: Path) -> None:
+    found = read(tmp_path, f"{call}\n{call}\npython3 -m verl.trainer.main_ppo a.b=1\n")
+    assert words_of(found) == ["a.b=1"]
+    assert "itself" in found.unread[0]
+
+
 def test_another_script_starts_in_the_folder_of_its_call(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "inner.sh").write_text("export B=2\npython3 -m verl.trainer.main_ppo b=$B\n")
