@@ -31,7 +31,7 @@ Phase = Literal[
 
 shell: before Python runs; import: while modules are imported; composition: while Hydra composes the configuration;
 validation: while verl validates it; ray: while Ray is started or joined; workers: while workers start and load the model;
-engine: while the inference engine starts; start: at engine start or later, where a rule cannot tell more precisely; then the
+engine: while the inference engine starts; start: at engine start or later, where a rule cannot be more precise; then the
 first batch, the first update of the weights, the first validation, and the first checkpoint.
 """
 
@@ -41,8 +41,8 @@ PHASES: tuple[Phase, ...] = get_args(Phase)
 WHEN: Final[Mapping[Phase, tuple[str, str]]] = {
     "shell": ("in the shell", "at once"),
     "import": ("in its imports", "about 10 s after the start"),
-    "composition": ("in composition", "about 10 s after the start"),
-    "validation": ("in validation", "about 10 s after the start"),
+    "composition": ("when Hydra composes its configuration", "about 10 s after the start"),
+    "validation": ("when verl validates its configuration", "about 10 s after the start"),
     "ray": ("when Ray starts", "within a minute"),
     "workers": ("when its workers start", "about a minute after the start"),
     "engine": ("when its engine starts", "a minute or two after the start"),

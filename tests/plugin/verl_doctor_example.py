@@ -1,4 +1,4 @@
-"""A complete plugin: a fact, a rule about it, and a fix, none of which verl-doctor knows of."""
+"""A complete plugin: a fact, a rule about it, and a fix."""
 
 from __future__ import annotations
 

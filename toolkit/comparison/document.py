@@ -134,7 +134,7 @@ def headline(of: Comparison) -> str:
     parts += (
         [f"{counted(matters, 'difference')} {'matters' if matters == 1 else 'matter'}"] if matters else []
     )
-    parts += ["nothing that matters differs"] if not parts and not of.lost else []
+    parts += ["no difference matters"] if not parts and not of.lost else []
     parts += list(of.lost)
     return "; ".join(parts) + (
         f"; {noise:,} more {'does' if noise == 1 else 'do'} not matter" if noise else ""

@@ -457,7 +457,7 @@ def next_steps(answer: Answer) -> Sequence[str]:
         if signature is None:
             continue
         if confirm := confirming(signature):
-            steps.append(f"{confirm}  # is it so on this machine?")
+            steps.append(f"{confirm}  # check whether this machine has the fault")
         if signature.code in answer.fixes:
             steps.append(f"verl-doctor fix --select {signature.code}  # the repair, as a diff")
         steps.append(f"verl-doctor explain {signature.code}")

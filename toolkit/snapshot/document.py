@@ -70,8 +70,8 @@ def lines(document: SnapshotDocument) -> Iterator[str]:
     deep = document["not_tried"]
     others = {name: reason for name, reason in document["unseen"].items() if name not in deep}
     if deep:
-        yield f"  {counted(len(deep), 'fact')} more with --deep, which tries things out"
+        yield f"  {len(deep)} more with --deep, which runs trials"
     for reason in dict.fromkeys(others.values()):
         names = [name for name, why in others.items() if why == reason]
-        yield f"  not seen: {listed(names, 3)}: {reason}"
-    yield f"  what differs from it later, here or elsewhere: verl-doctor compare {shlex.quote(document['file'])}"
+        yield f"  not collected: {listed(names, 3)}: {reason}"
+    yield f"  to see later what differs, on this or another machine: verl-doctor compare {shlex.quote(document['file'])}"

@@ -82,7 +82,7 @@ def test_the_answer_has_it_in_json_and_in_words(here: Doctor, tmp_path: Path) ->
     done = here("logs", "run.log", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout.startswith("YOUR CONFIGURATION  LOG160: ")
-    assert "(in validation)" in " ".join(done.stdout.split())
+    assert "(when verl validates its configuration)" in " ".join(done.stdout.split())
     assert "Next:\n  verl-doctor explain LOG160\n" in done.stdout
 
 

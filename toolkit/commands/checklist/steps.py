@@ -220,7 +220,7 @@ def judge_environment(
     if lost:
         return [Judgement("unknown", (*lost, *_differing(matters), *rest), do)]
     if not matters:
-        return [Judgement("done", ("nothing that matters differs", *rest))]
+        return [Judgement("done", ("no difference matters", *rest))]
     sentences = (*_differing(matters), *rest)
     if logged := steps_logged(run, facts, log):
         return [

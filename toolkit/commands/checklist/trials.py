@@ -64,7 +64,7 @@ def judge_debug_run(run: Session, facts: Collection, log: Path | None, arguments
     variant = path_of(script, "DEBUG")
     make = f"verl-doctor script --debug{arguments}"
     if not os.path.isfile(variant):
-        return [Judgement("open", (f"{variant.name} does not exist beside {script.name}",), make)]
+        return [Judgement("open", (f"{variant.name} does not exist next to {script.name}",), make)]
     try:
         origin, content = made_from(variant.read_text("utf-8", "replace")), script.read_bytes()
     except OSError as error:

@@ -35,5 +35,5 @@ class ComparisonAnswer(Answer):
         return render.markdown_lines(self.comparison, every=self.every)
 
     def exit_code(self) -> ExitCode:
-        """Return 0 if nothing that matters differs, 1 if something does, 3 if something could not be read."""
+        """Return 0 if no difference matters, 1 if one does, 3 if something could not be read."""
         return self.comparison.exit_code
