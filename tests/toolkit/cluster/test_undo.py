@@ -105,8 +105,8 @@ def test_one_node_of_each_other_environment_is_asked(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--cluster", "7"), "remove ID and --list"),
-        (("--nodes", "n1", "--list"), "remove ID and --list"),
+        (("--cluster", "7"), "remove ID, --list and --keep-edits"),
+        (("--nodes", "n1", "--list"), "remove ID, --list and --keep-edits"),
         (("--ray-address", "10.0.0.1:6379"), "--ray-address requires --cluster"),
     ],
 )
