@@ -30,7 +30,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
     examples=lambda: [
         Example("64 rows of each process", (*configured(tree=_TREE), _FOUR)),
         Example("dynamic batches", (*configured(f"{_MICRO}=7", f"{_DYNAMIC}=True", tree=_TREE), _FOUR)),
-        Example("the number of processes is unknown", (*configured(f"{_BATCH}=1", tree=_TREE), JobProcesses(True, "torchrun", untold=True))),
+        Example("the number of processes is unknown", (*configured(f"{_BATCH}=1", tree=_TREE), JobProcesses(True, "torchrun", undetermined=True))),
         Example("fewer rows than processes", (*configured(f"{_BATCH}=2", tree=_TREE), _FOUR), "a batch of 2 rows gives none to each of 4 processes"),
         Example("micro batches that do not divide the rows", (*configured(f"{_MICRO}=7", tree=_TREE), _FOUR), "64 rows of a process are not a multiple of 7"),
     ],
@@ -69,7 +69,7 @@ def fine_tuning_batch_does_not_divide(
 
 def _ranks(there: Configuration, processes: JobProcesses) -> int:
     """The number of processes that share the data; 0 if unknown."""
-    if processes.untold or processes.launcher not in ("torchrun", "torch.distributed.run"):
+    if processes.undetermined or processes.launcher not in ("torchrun", "torch.distributed.run"):
         return 0
     numbers = [processes.options.get(name, "1") or "" for name in ("nnodes", "nproc_per_node")]
     parallel = there.get(_PARALLEL)

@@ -106,7 +106,7 @@ def processes_cannot_meet(
         )
     if processes.launcher != "torchrun" and not processes.launcher.startswith("torch."):
         return
-    if processes.untold or processes.unknown or any(map(_VARIABLES.fullmatch, variables.values)):
+    if processes.undetermined or processes.unknown or any(map(_VARIABLES.fullmatch, variables.values)):
         return
     yield from _waiting(launch, processes)
     yield from _rendezvous(command, processes, packages)

@@ -65,7 +65,7 @@ def compile_cache_raced(
     """
     engines = _engines(configuration)
     switched = environment.worker(SWITCHED_OFF_BY)
-    if platform.name != "cuda" or cache.written_whole_by or engines < 2 or switched.untold:
+    if platform.name != "cuda" or cache.written_whole_by or engines < 2 or switched.undetermined:
         return
     if switched.text not in (None, "", "0"):
         return

@@ -69,7 +69,7 @@ def symmetric_memory_in_workers(
     if not (symmetric.on and symmetric.stops and symmetric.in_workers and modern) or ranks == 1:
         return
     given = environment.worker(VARIABLE)
-    if given.untold or given.text not in (None, "1"):
+    if given.undetermined or given.text not in (None, "1"):
         return
     yield Finding(
         "vLLM's all-reduce through symmetric memory stops verl's workers, which see one GPU each",

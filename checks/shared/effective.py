@@ -52,8 +52,12 @@ def is_for_workers(name: str) -> bool:
 
 def value_text(value: Value) -> str:
     """A value as text for a sentence."""
-    if value.untold:
-        return f"a value that is not shown ({value.untold})" if value.present else f"unknown ({value.untold})"
+    if value.undetermined:
+        return (
+            f"a value that is not shown ({value.undetermined})"
+            if value.present
+            else f"unknown ({value.undetermined})"
+        )
     if value.text is None:
         return "not set"
     text = value.text if len(value.text) <= _LONGEST else f"{value.text[: _LONGEST - 3]}..."

@@ -45,7 +45,7 @@ _WORKER = Assigned(
     examples=lambda: [
         Example("another engine", (own(), _job("fsdp"), (Gpus, Unknown("")))),
         Example("verl sets it", (own(row(NAME, None, None, "1", "verl")), _job("megatron"), (Gpus, Unknown("")))),
-        Example("unknown whether verl sets it", (own(row(NAME, None, None, Value(untold="unclear"), "verl")), _job("megatron"), (Gpus, Unknown("")))),
+        Example("unknown whether verl sets it", (own(row(NAME, None, None, Value(undetermined="unclear"), "verl")), _job("megatron"), (Gpus, Unknown("")))),
         Example("the workers set it themselves", (own(row(NAME, None, None, None, "nobody", later=(_WORKER,))), _job("megatron"), (Gpus, Unknown("")))),
         Example("nothing sets it", (own(), _job("megatron"), (Gpus, Unknown(""))), "do not get CUDA_DEVICE_MAX_CONNECTIONS"),
         Example("another value", (own(row(NAME, "8", "8", "8", "the driver")), _job("megatron"), (Gpus, Unknown(""))), "get CUDA_DEVICE_MAX_CONNECTIONS=8"),
@@ -77,7 +77,7 @@ def megatron_lacks_max_connections(
         for device in gpus.devices
     )
     given_later = row is not None and any(assigned.value.text == "1" for assigned in row.later)
-    if value.untold or value.text == "1" or newer or given_later:
+    if value.undetermined or value.text == "1" or newer or given_later:
         return
     gets = f"get {NAME}={value_text(value)}" if value.text is not None else f"do not get {NAME}"
     yield Finding(

@@ -29,7 +29,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _OTHER = row("HF_HOME", "/new", "/old", "/old")
-_DEVICES = Value(untold="Ray gives each worker its GPUs")
+_DEVICES = Value(undetermined="Ray gives each worker its GPUs")
 _NAME = "CUDA_VISIBLE_DEVICES"
 _GPUS = Gpus((Device(0), Device(1), Device(2), Device(3)))
 

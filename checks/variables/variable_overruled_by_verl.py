@@ -38,7 +38,7 @@ _RULED = row("NCCL_DEBUG", "INFO", "INFO", "WARN", "verl", path=CONSTANTS, line=
         Example("nothing else sets it", (own(row("NCCL_DEBUG", None, None, "WARN", "verl")), *script()[:2])),
         Example(
             "each worker has its own",
-            (own(row("MASTER_PORT", "1", "1", Value(untold="each worker is given its own", present=True), "verl")), *script("MASTER_PORT")[:2]),
+            (own(row("MASTER_PORT", "1", "1", Value(undetermined="each worker is given its own", present=True), "verl")), *script("MASTER_PORT")[:2]),
         ),
         Example(
             "the rollout servers get the value that is set",
@@ -96,7 +96,7 @@ def _overruled(variable: Effective) -> Iterator[tuple[str, Value, Location | Non
     """Yield the processes to which verl gives a value other than the driver's, with the value and its location."""
     if (
         variable.decided_by == "verl"
-        and not variable.worker.untold
+        and not variable.worker.undetermined
         and variable.driver.differs(variable.worker)
     ):
         yield "workers", variable.worker, decided_at(variable)

@@ -30,7 +30,9 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _LOST = row("NCCL_IB_HCA", "mlx5", None, None, "nobody")
-_KEY = Effective("WANDB_API_KEY", Value(untold=WITHHELD, present=True), (Value(),), (Value(),), "nobody")
+_KEY = Effective(
+    "WANDB_API_KEY", Value(undetermined=WITHHELD, present=True), (Value(),), (Value(),), "nobody"
+)
 _SHOWN = 6
 
 

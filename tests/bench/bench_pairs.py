@@ -117,7 +117,7 @@ class Result:
     members: Score = field(default_factory=Score)
     pyright: Score | None = None
     ended: list[str] = field(default_factory=list)
-    untold: int = 0
+    undetermined: int = 0
     unknown: int = 0
     runs: dict[str, Run] = field(default_factory=dict)
 
@@ -181,7 +181,7 @@ def _judged(pair: Pair, oracle: Oracle, pyright: list[str], home: Path) -> Resul
             else "unknown"
         )
         result.names.add(f"{module}:{name}", real, said)
-        result.untold += real.startswith("undetermined")
+        result.undetermined += real.startswith("undetermined")
         result.unknown += said == "unknown"
     for file, line, module, name in wanted:
         _place(places, file, line, answers[module, name])
@@ -190,7 +190,7 @@ def _judged(pair: Pair, oracle: Oracle, pyright: list[str], home: Path) -> Resul
     members = oracle.members([one for one in asked if one[1]])
     for one, real in members.items():
         result.members.add(f"{one[0]} {one[1]} {one[2]}", real, asked[one].resolution)
-        result.untold += real.startswith("undetermined")
+        result.undetermined += real.startswith("undetermined")
         result.unknown += asked[one].resolution == "unknown"
     for file, use in uses:
         if (real := members.get(_asked(use), "")) and use.kind != "import":
@@ -314,7 +314,7 @@ def _check(pair: Pair, home: Path) -> dict[str, Run]:
 def _row(result: Result) -> str:
     runs = result.runs
     cells = [result.pair.title, result.load.text, result.names.text, result.members.text]
-    cells += [str(result.unknown), str(result.untold)]
+    cells += [str(result.unknown), str(result.undetermined)]
     cells += [f"{runs['cold'].wall:.2f}", f"{runs['again'].wall:.2f}", f"{runs['cold'].peak_mb:.0f}"]
     if result.pyright is not None:
         cells += [result.pyright.text, f"{runs['pyright'].wall:.1f}", f"{runs['pyright'].peak_mb:.0f}"]
@@ -322,7 +322,17 @@ def _row(result: Result) -> str:
 
 
 def _table(results: Sequence[Result]) -> str:
-    heads = ["verl + vLLM", "load", "names", "members", "unknown", "untold", "cold s", "again s", "peak MB"]
+    heads = [
+        "verl + vLLM",
+        "load",
+        "names",
+        "members",
+        "unknown",
+        "undetermined",
+        "cold s",
+        "again s",
+        "peak MB",
+    ]
     if any(result.pyright is not None for result in results):
         heads += ["pyright", "pyright s", "pyright MB"]
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads), *map(_row, results), ""]

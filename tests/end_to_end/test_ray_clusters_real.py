@@ -124,7 +124,7 @@ def actor(cluster: RayCluster, name: str) -> RayActor:
 def test_what_a_cluster_is_made_of(busy: tuple[head.Head, Driver]) -> None:
     at, one = busy
     found = read(at.address, at.python)
-    assert (found.refused, found.untold, found.token, found.by_driver) == ("", (), False, False)
+    assert (found.refused, found.undetermined, found.token, found.by_driver) == ("", (), False, False)
     assert (found.ray, found.python) == (head.VERSION, ".".join(map(str, sys.version_info[:3])))
     assert (at.folder / "ray" / found.session).is_dir()
     (node,) = found.nodes
@@ -166,7 +166,7 @@ def test_an_older_ray_reads_the_same(busy: tuple[head.Head, Driver], version: st
         read(at.address, head.environment(version) / "bin" / "python"),
     )
     assert then.refused == ""
-    assert then.untold == ()
+    assert then.undetermined == ()
     assert steady(then) == steady(now)
     assert [node.node for node in then.nodes] == [node.node for node in now.nodes]
 

@@ -74,7 +74,7 @@ class CompareDocument(TypedDict):
     new: SideDocument
     differences: Annotated[list[DifferenceDocument], "the most important first"]
     gone: Annotated[list[GoneDocument], "findings of the old side that the new side does not have"]
-    untold: Annotated[list[str], "what only one side contains"]
+    not_compared: Annotated[list[str], "what only one side contains"]
     lost: Annotated[list[str], "what could not be read"]
     summary: SummaryDocument
 
@@ -88,7 +88,7 @@ def document(of: Comparison) -> CompareDocument:
         "new": _side(of.new),
         "differences": [_difference(difference) for difference in of.differences],
         "gone": [{"code": code, "message": message} for code, message in of.gone],
-        "untold": list(of.untold),
+        "not_compared": list(of.not_compared),
         "lost": list(of.lost),
         "summary": {
             "breaks": len(of.of("breaks")),

@@ -41,7 +41,7 @@ _VERDICT_STATUSES = frozenset({"error", "warning"})
 class Comparison:
     """The differences, the most important first. `gone` are findings of the old side only, `kept` those of both.
 
-    `untold` are sentences on what only one side reports; `lost` is why nothing, or not everything, could be
+    `not_compared` are sentences on what only one side reports; `lost` is why nothing, or not everything, could be
     read.
     """
 
@@ -49,7 +49,7 @@ class Comparison:
     new: Snapshot
     differences: tuple[Difference, ...]
     gone: tuple[tuple[str, str], ...] = ()
-    untold: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     kept: frozenset[Key] = frozenset()
 

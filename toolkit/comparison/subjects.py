@@ -175,7 +175,7 @@ def _job_variables(
 
     Folders of the environment and of the tree, which differ by machine, get fixed names.
     """
-    return _named(job.values, job.untold, interpreter, trees)
+    return _named(job.values, job.undetermined, interpreter, trees)
 
 
 def _variables(

@@ -73,7 +73,7 @@ def _by_syntax(path: str, text: str, marked: Mapping[int, str], ours: str) -> It
         return
     before = restored(text, marked, ours)
     yield from patches_of(path, before)
-    for line in before.untold:
+    for line in before.undetermined:
         yield NotCarried(path, line, marked[line], "what it replaces is not kept beside it")
 
 

@@ -2,7 +2,7 @@
 
 It is passed as text, so it needs the standard library and Ray only. Nothing joins the cluster and no job is registered:
 the tables are read through the clients that Ray's own command line uses. Their messages are the same from Ray 2.49 to
-2.60, even if the cluster has another version; what an older cluster lacks is named in `untold`. Called with a token and
+2.60, even if the cluster has another version; what an older cluster lacks is named in `undetermined`. Called with a token and
 a JSON object: `address` of the GCS, and `limit`, the seconds after which the results so far are printed.
 """
 
@@ -34,7 +34,7 @@ class Result:
 
     def __init__(self, token: str) -> None:
         self.token = token
-        self.parts: dict[str, Any] = {"untold": []}
+        self.parts: dict[str, Any] = {"undetermined": []}
         self._lock = threading.Lock()
 
     def add(self, part: str, read: Callable[[], Any]) -> None:
@@ -43,14 +43,14 @@ class Result:
             found = read()
         except Exception as error:  # noqa: BLE001 - whatever another version of Ray raises
             found = None
-            self.parts["untold"].append(f"{part}: {type(error).__name__}: {str(error)[:200]}")
+            self.parts["undetermined"].append(f"{part}: {type(error).__name__}: {str(error)[:200]}")
         self.parts[part] = found
 
     def end(self, why: str = "") -> None:
         """Print the result after the token, which other output cannot contain, and stop: Ray's own threads may hang."""
         with self._lock:
             if why:
-                self.parts["untold"].append(why)
+                self.parts["undetermined"].append(why)
             sys.stdout.write(f"\n{self.token}{json.dumps(dict(self.parts))}\n")
             sys.stdout.flush()
             os._exit(0)

@@ -29,13 +29,18 @@ _FORMER_NAMES: Mapping[str, Mapping[str, str]] = {
     "EngineReach": {"passed_by": "told_by", "given_by": "said_by"},
     "Head": {"given_by": "said_by"},
     "JobNodes": {"given_by": "said_by"},
+    "JobVariables": {"undetermined": "untold"},
     "Knock": {"error": "said"},
+    "LeftFile": {"undetermined": "untold"},
     "Limits": {"ray_cpus": "told"},
+    "ModelStorage": {"undetermined": "untold"},
     "OwnFile": {"error": "said"},
     "Place": {"error": "said", "given_by": "said_by"},
+    "RayCluster": {"undetermined": "untold"},
     "ScriptError": {"message": "said"},
     "Trial": {"messages": "said"},
     "TritonKernel": {"error": "said"},
+    "Value": {"undetermined": "untold"},
     "VllmPlatform": {"evidence": "told_by"},
 }
 

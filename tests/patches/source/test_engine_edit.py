@@ -153,7 +153,7 @@ def test_what_was_there_is_kept_in_it(tmp_path: Path, form: str) -> None:
     marked = {number: marker for number, marker, _ in marked_lines(text, Marker(), ())}
     assert set(marked.values()) == {"verl-doctor: RAY120"}
     before = restored(text, marked, "verl-doctor")
-    assert not before.untold
+    assert not before.undetermined
     assert before.text.split() == FORMS[form].split()
 
 

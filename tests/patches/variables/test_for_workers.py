@@ -22,7 +22,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Check, Finding
 from verl_doctor.toolkit.testing import run_check
 
-TOKEN = Effective("HF_TOKEN", Value(untold=WITHHELD, present=True), (Value(),), (Value(),), "nobody")
+TOKEN = Effective("HF_TOKEN", Value(undetermined=WITHHELD, present=True), (Value(),), (Value(),), "nobody")
 NOT_SEARCHED = Unknown("not searched")
 
 

@@ -35,6 +35,6 @@ def test_the_one_that_is_named() -> None:
 
 
 def test_a_key_that_the_workers_of_a_running_cluster_have_counts() -> None:
-    secret = (Value(untold="it may be a secret", present=True),)
+    secret = (Value(undetermined="it may be a secret", present=True),)
     row = Effective("WANDB_API_KEY", Value(), secret, secret, "the raylet")
     assert run_check(tracker_without_key, *configured(), BOTH, EffectiveEnvironment((row,))).findings == ()

@@ -181,7 +181,7 @@ def test_what_the_new_file_does_not_hold_is_not_called_mended() -> None:
     sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
     found = between(sick, {**healthy, HostLimits: NotHeld("new.json holds no HostLimits")})
     assert (found.gone, found.verdict) == ((), "equal")
-    assert found.untold == ("the new side holds no HostLimits",)
+    assert found.not_compared == ("the new side holds no HostLimits",)
 
 
 def test_without_a_launch_script_its_keys_are_not_called_lost() -> None:
@@ -189,7 +189,7 @@ def test_without_a_launch_script_its_keys_are_not_called_lost() -> None:
     without = {**facts, Configuration: Absent("no launch script"), Launch: Absent("no launch script")}
     found = between(facts, without)
     assert not [one for one in found.differences if one.kind == "configuration"]
-    assert "the new side was examined without a launch script" in found.untold
+    assert "the new side was examined without a launch script" in found.not_compared
 
 
 def test_a_fact_that_one_side_could_not_read_is_said() -> None:
@@ -197,7 +197,7 @@ def test_a_fact_that_one_side_could_not_read_is_said() -> None:
     found = between(facts, {**facts, Gpus: Broken("NVML hung")})
     assert (found.verdict, found.exit_code) == ("could_not_compare", 3)
     assert found.lost == ("the new side could not read Gpus",)
-    assert any("NVML hung" in sentence for sentence in found.untold)
+    assert any("NVML hung" in sentence for sentence in found.not_compared)
 
 
 def test_nodes_are_compared_with_the_usual_one_and_folded() -> None:
@@ -279,7 +279,7 @@ def test_nodes_of_a_folder_and_a_machine_are_compared_and_nothing_is_missed(tmp_
     sides = [snapshot.read(path, known().collectors) for path in (tmp_path / "nodes", tmp_path / "one.json")]
     for old, new in (sides, sides[::-1]):
         found = compared(old, new, run())
-        assert (found.verdict, found.untold) == ("equal", ())
+        assert (found.verdict, found.not_compared) == ("equal", ())
 
 
 def test_what_another_schema_calls_alike_is_not_called_equal() -> None:

@@ -171,7 +171,7 @@ def test_what_people_patch_by_hand_is_carried_too(form: str) -> None:
 
 def test_what_replaces_nothing_cannot_be_told() -> None:
     text = FOREIGN["kept above"] + "x = 1\ny = 2  # Uky\n"
-    assert taken_out(text).untold == (6,)
+    assert taken_out(text).undetermined == (6,)
 
 
 def test_a_line_that_may_hold_a_secret_is_not_carried() -> None:

@@ -20,7 +20,7 @@ def settings_of(
 ) -> Settings:
     """Return the settings of the job. If its configuration is unknown, only variables decide."""
     given = {} if isinstance(variables, Unknown) else dict(variables.values)
-    withheld = frozenset() if isinstance(variables, Unknown) else frozenset(variables.untold)
+    withheld = frozenset() if isinstance(variables, Unknown) else frozenset(variables.undetermined)
     if isinstance(configuration, Configuration):
         if configuration.refused:
             return Settings({}, given, withheld)

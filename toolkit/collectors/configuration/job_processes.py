@@ -25,7 +25,7 @@ class JobProcesses:
 
     `needs_ranks`: the program reads RANK and WORLD_SIZE, which a launcher sets. `launcher` is its name, "" if
     there is none. `options` are those of torchrun by name, with underscores, None for a flag. `unknown` are
-    options that the installed torchrun does not have, and `known` all that it has. `untold`: an option or its
+    options that the installed torchrun does not have, and `known` all that it has. `undetermined`: an option or its
     value is unknown.
     """
 
@@ -35,7 +35,7 @@ class JobProcesses:
     unknown: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
     read_from: str = ""
-    untold: bool = False
+    undetermined: bool = False
 
 
 @collector(kept=True)
@@ -55,8 +55,8 @@ def job_processes(
         return JobProcesses(needs, name)
     path = next((found for entry in interpreter.sys_path if os.path.isfile(found := Path(entry, "torch", "distributed", "run.py"))), None)  # fmt: skip
     takes = dict(_options(path)) if path else {}
-    given, unknown, untold = _given(words[names.index(name) + 1 :], takes)
-    return JobProcesses(needs, name, given, tuple(unknown) if takes else (), tuple(takes), str(path or ""), untold)  # fmt: skip
+    given, unknown, undetermined = _given(words[names.index(name) + 1 :], takes)
+    return JobProcesses(needs, name, given, tuple(unknown) if takes else (), tuple(takes), str(path or ""), undetermined)  # fmt: skip
 
 
 def _options(path: Path) -> Iterator[tuple[str, bool]]:
@@ -74,13 +74,13 @@ def _options(path: Path) -> Iterator[tuple[str, bool]]:
 def _given(words: Sequence[Word], takes: Mapping[str, bool]) -> tuple[dict[str, str | None], list[str], bool]:
     given: dict[str, str | None] = {}
     unknown: list[str] = []
-    untold = False
+    undetermined = False
     place = 0
     while place < len(words):
         text = words[place].text
         place += 1
         if text is None:
-            untold = True
+            undetermined = True
             continue
         if not text.startswith("-"):
             continue
@@ -98,6 +98,6 @@ def _given(words: Sequence[Word], takes: Mapping[str, bool]) -> tuple[dict[str, 
             given[near[0] if near else name] = value
         elif place < len(words):
             given[near[0] if near else name] = words[place].text
-            untold = untold or words[place].text is None
+            undetermined = undetermined or words[place].text is None
             place += 1
-    return given, unknown, untold
+    return given, unknown, undetermined

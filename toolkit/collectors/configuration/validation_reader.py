@@ -257,7 +257,7 @@ def _world(there: Configuration, processes: JobProcesses | Unknown) -> int:
     elif isinstance(processes, JobProcesses) and processes.launcher in ("torchrun", "torch.distributed.run"):
         options = processes.options
         given = [options.get("nnodes") or "1", options.get("nproc_per_node") or ""]
-        counts = [int(text) if text.isdigit() else None for text in given if not processes.untold]
+        counts = [int(text) if text.isdigit() else None for text in given if not processes.undetermined]
     if not counts or any(type(count) is not int or count < 1 for count in counts):
         return 0
     return math.prod(counts)

@@ -78,7 +78,7 @@ def _given(setting: Setting) -> Given:
 def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | Unknown) -> list[Given]:
     """Return the place from which the workers have it; empty if they do not."""
     row = None if isinstance(environment, Unknown) else environment.get(name)
-    if isinstance(environment, Unknown) or (row is not None and row.worker.untold):
+    if isinstance(environment, Unknown) or (row is not None and row.worker.undetermined):
         return written
     if row is None or row.worker.text is None:
         return []

@@ -61,9 +61,9 @@ def proxied(
     named_by = tuple(name for name in given if name.lower() in _PROXIES)
     if not named_by:
         return Absent("no variable names a proxy")
-    untold = next((name for name, value in given.items() if value is None), "")
-    if untold:
-        return Unknown(f"the value of {untold} in the launch script cannot be determined by reading it")
+    undetermined = next((name for name, value in given.items() if value is None), "")
+    if undetermined:
+        return Unknown(f"the value of {undetermined} in the launch script cannot be determined by reading it")
     hosts = _hosts(network, nodes)
     reported = _query(
         machine, interpreter.executable, {k: v for k, v in given.items() if v is not None}, hosts
@@ -80,7 +80,7 @@ def _given(job: JobVariables) -> dict[str, str | None]:
 
     Only the scheme of a proxy is kept, "http" if its value is unknown; None: an unknown list.
     """
-    found = {name: None if name in job.untold else job.get(name) for name in _NAMES if job.has(name)}
+    found = {name: None if name in job.undetermined else job.get(name) for name in _NAMES if job.has(name)}
     return {
         name: value if _is_list(name) else f"{_scheme(value or '')}://proxy.invalid:3128"
         for name, value in found.items()

@@ -78,13 +78,13 @@ def request_of(
     """What the child is to build, or why it cannot be built."""
     if configuration.refused:
         return Unknown(f"Hydra does not compose the configuration: {configuration.refused}")
-    untold = [
+    undetermined = [
         word
         for word in configuration.overrides
         if word.value == UNDETERMINED_VALUE and not _is_of_the_run(word)
     ]
-    if not configuration.complete or untold:
-        what = f": {untold[0].text}" if untold else ""
+    if not configuration.complete or undetermined:
+        what = f": {undetermined[0].text}" if undetermined else ""
         return Unknown(f"a part of the command could not be determined, so the job cannot be built{what}")
     if trees.imported.module != "verl":
         return Unknown(
@@ -143,7 +143,7 @@ def _is_of_the_run(word: OverrideWord) -> bool:
 def _override(word: OverrideWord) -> str:
     """A word for Hydra; an unknown name may be replaced by any name."""
     if word.value == UNDETERMINED_VALUE and _is_of_the_run(word):
-        return f"{word.sign}{word.key}=untold"
+        return f"{word.sign}{word.key}=undetermined"
     return word.text
 
 

@@ -118,7 +118,7 @@ def _folders(
         ("huggingface-hub", "models and data of Hugging Face", "HF_HOME", f"{general}/huggingface"),
     )
     for package, holds, variable, default in known:
-        if packages.get(package, f"{package}-cpu") and variable not in variables.untold:
+        if packages.get(package, f"{package}-cpu") and variable not in variables.undetermined:
             value = variables.get(variable)
             path = re.sub(r"^~(?=/|$)", home, value) or default
             yield holds, variable, path + _BELOW.get(variable, ""), variable if value else ""

@@ -74,9 +74,11 @@ def cuda_toolkit(
     """Search where FlashInfer and torch do, and query the compilers for their versions."""
     if not resources.gpus:
         return Absent(f"nothing is compiled for GPUs here: {resources.why or 'there is none'}")
-    untold = [name for name in (*VARIABLES, "PATH", "CC") if name in variables.untold]
-    if untold:
-        return Unknown(f"{untold[0]} is set to something that cannot be determined from the launch files")
+    undetermined = [name for name in (*VARIABLES, "PATH", "CC") if name in variables.undetermined]
+    if undetermined:
+        return Unknown(
+            f"{undetermined[0]} is set to something that cannot be determined from the launch files"
+        )
     path = variables.get("PATH")
     on_path = _found(machine, "nvcc", path)
     given_by = next((name for name in VARIABLES if variables.get(name)), "")

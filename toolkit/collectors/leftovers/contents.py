@@ -23,7 +23,7 @@ class Contents:
     """What was seen in one file, socket or folder. Each text is the first entry of that kind, "" if there is none.
 
     `size` is in bytes as the file system counts them, `latest` the last change of anything, in nanoseconds since the
-    epoch. `used` is open or bound by some process; the state of `untold` is unknown. `foreign` belongs to another user,
+    epoch. `used` is open or bound by some process; the state of `undetermined` is unknown. `foreign` belongs to another user,
     `mounted` is on another mount, `closed` cannot be read. `strange` has an unexpected name. `nodes` are the Ray nodes
     whose spilled objects are in it. `inodes` are device and inode of everything in it.
     """
@@ -33,7 +33,7 @@ class Contents:
     sockets: int = 0
     latest: int = 0
     used: str = ""
-    untold: str = ""
+    undetermined: str = ""
     foreign: str = ""
     mounted: str = ""
     closed: str = ""
@@ -64,7 +64,7 @@ class Contents:
         if answer == "yes":
             self.used = self.used or path
         elif answer == "not told":
-            self.untold = self.untold or path
+            self.undetermined = self.undetermined or path
 
     @property
     def written(self) -> str:

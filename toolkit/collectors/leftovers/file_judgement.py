@@ -76,8 +76,8 @@ def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
     """Yield what prevents a proof."""
     if left_file.closed:
         yield f"{_within(left_file.closed)} cannot be read"
-    if left_file.untold:
-        yield f"the kernel does not report whether {_within(left_file.untold)} is in use"
+    if left_file.undetermined:
+        yield f"the kernel does not report whether {_within(left_file.undetermined)} is in use"
     if left_file.seen == "this machine":
         yield f"it is on {left_file.lies_on or 'an unknown file system'}, so processes of other machines may use it"
     if left_file.seen == "this namespace" and left_file.kind != "socket":

@@ -45,7 +45,7 @@ class LeftFile:
 
     Signs of life: `uses` are the processes that use it; `used` is an entry that the kernel reports as in use by any
     process; `maker` is the state of the process `pid` in its name; `answer` is the reply from the address in it.
-    Unknowns: `untold` entries have an unknown state; `seen` states which processes are seen of those that can reach it.
+    Unknowns: `undetermined` entries have an unknown state; `seen` states which processes are seen of those that can reach it.
     Other contents: `foreign` files of other users, `mounted` folders, `closed` (unreadable) ones, and what a job has
     `written` there. Each is one entry, "" if there is none.
     """
@@ -64,7 +64,7 @@ class LeftFile:
     sockets: int = 0
     uses: tuple[str, ...] = ()
     used: str = ""
-    untold: str = ""
+    undetermined: str = ""
     pid: int = 0
     maker: Maker = ""
     node: str = ""
@@ -192,7 +192,7 @@ def _seen_at(
         sockets=contents.sockets,
         uses=tuple(map(str, _uses(place, about, contents, address, signs))),
         used=contents.used,
-        untold=contents.untold,
+        undetermined=contents.undetermined,
         pid=place.pid,
         maker=_maker(place.pid, latest, machine, signs) if place.pid and not contents.used else "",
         node=place.node or min(contents.nodes, default=""),

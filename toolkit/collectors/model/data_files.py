@@ -67,14 +67,14 @@ def data_files(
     folders = (here, *(path.parent for path in target.files))
     named = [_looked_at(path, "named", "--data", "", 0) for path in target.data]
     elsewhere: list[str] = []
-    untold = ""
+    undetermined = ""
     values = launch_values(launch, configuration)
     for key, role in _KEYS:
         override = given(values, key)
         if override is None:
             continue
         if not override.known:
-            untold = key
+            undetermined = key
             continue
         for text in override.texts:
             if "://" in text:
@@ -85,9 +85,9 @@ def data_files(
                     _looked_at(file, role, key, override.path, override.line, folders)
                     for file in _matching(path)
                 ]
-    if not named and untold:
+    if not named and undetermined:
         return Unknown(
-            f"the value of {untold} cannot be determined from the launch script; name the file with --data"
+            f"the value of {undetermined} cannot be determined from the launch script; name the file with --data"
         )
     if not named:
         where = f"the data are elsewhere: {elsewhere[0]}" if elsewhere else "no data file is named"

@@ -48,7 +48,7 @@ def hub_models(configuration: Configuration, job: JobVariables, machine: Machine
     offline = next((name for name in _OFFLINE if job.get(name).upper() in _ON), "")
     if not offline:
         return Absent("the job may query the model hub")
-    if any(job.has(name) for name in _OTHER_HUBS) or any(name in job.untold for name in _CACHE):
+    if any(job.has(name) for name in _OTHER_HUBS) or any(name in job.undetermined for name in _CACHE):
         return Absent("the job's cache of models is not known")
     cache = _cache(machine, job)
     found = tuple(

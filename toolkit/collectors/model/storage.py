@@ -31,7 +31,7 @@ class ModelStorage:
     `shared`: other machines see it too, over a network; `in_memory`: it is memory. `options` are the mount options that
     affect reading. `read_ahead` is in bytes, `rotational` as the block device reports it (virtual ones are often
     wrong), None if unknown. `bytes` is the size of the loaded files, `cached` how much of it is in the page cache; None
-    if unknown, with the reason in `untold`. `in_shared_memory`: verl has copied the weights there before (`use_shm`)
+    if unknown, with the reason in `undetermined`. `in_shared_memory`: verl has copied the weights there before (`use_shm`)
     and would use that copy.
     """
 
@@ -46,7 +46,7 @@ class ModelStorage:
     rotational: bool | None = None
     bytes: int = 0
     cached: int | None = None
-    untold: str = ""
+    undetermined: str = ""
     in_shared_memory: bool = False
 
     @property
@@ -67,11 +67,16 @@ def model_storage(machine: Machine, files: ModelFiles) -> ModelStorage:
     """Query the kernel about the mount and each file."""
     paths = [f"{files.folder}/{file.name}" for file in files.loaded if file.size]
     mount = file_system_of(machine, paths[0] if paths else files.folder)
-    cached, untold = _cached(paths, files.bytes)
+    cached, undetermined = _cached(paths, files.bytes)
     copied = _copied(machine, files)
     if mount is None:
         return ModelStorage(
-            files.folder, "", bytes=files.bytes, cached=cached, untold=untold, in_shared_memory=copied
+            files.folder,
+            "",
+            bytes=files.bytes,
+            cached=cached,
+            undetermined=undetermined,
+            in_shared_memory=copied,
         )
     return ModelStorage(
         files.folder,
@@ -85,7 +90,7 @@ def model_storage(machine: Machine, files: ModelFiles) -> ModelStorage:
         _rotational(machine, mount.number),
         files.bytes,
         cached,
-        untold,
+        undetermined,
         copied,
     )
 
@@ -129,7 +134,7 @@ def _cached(paths: Sequence[str], size: int) -> tuple[int | None, str]:
 
     with TURNS.waiting(), ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(look, paths))
-    if untold := next((residency.reason for residency in found if isinstance(residency, Unknown)), ""):
-        return None, untold
+    if undetermined := next((residency.reason for residency in found if isinstance(residency, Unknown)), ""):
+        return None, undetermined
     held = sum(residency.share * residency.size for residency in found if isinstance(residency, Residency))
     return min(int(held), size), ""

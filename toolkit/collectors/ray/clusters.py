@@ -39,7 +39,7 @@ class RayCluster:
 
     `ray` and `python` are the versions that started it, "" if unknown. `by_driver`: a driver's `ray.init` started it,
     and it ends with that driver. `token`: it requires a token. `refused` is why nothing could be read of it; `silent`:
-    it did not reply. `unread` are the tables ("nodes", "jobs", "actors", "groups") that could not be read, and `untold`
+    it did not reply. `unread` are the tables ("nodes", "jobs", "actors", "groups") that could not be read, and `undetermined`
     gives the reason for each.
     """
 
@@ -58,7 +58,7 @@ class RayCluster:
     refused: str = ""
     silent: bool = False
     unread: tuple[str, ...] = ()
-    untold: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
 
     @property
     def alive(self) -> tuple[RayNode, ...]:
@@ -181,10 +181,10 @@ def _query(machine: Machine, python: str, address: str, variables: Mapping[str, 
 
 def _restored(address: str, reported: Mapping[str, Any]) -> RayCluster:
     metadata = reported.get("metadata") or {}
-    untold = tuple(map(str, reported.get("untold", ())))
+    undetermined = tuple(map(str, reported.get("undetermined", ())))
     refused = str(reported.get("refused", ""))
     if not refused and not reported.get("cluster"):
-        refused = "; ".join(untold) or "its GCS did not respond"
+        refused = "; ".join(undetermined) or "its GCS did not respond"
     return RayCluster(
         address,
         ray=str(metadata.get("ray_version", "")),
@@ -199,7 +199,7 @@ def _restored(address: str, reported: Mapping[str, Any]) -> RayCluster:
         refused=refused,
         silent=bool(refused and reported.get("asked")),
         unread=tuple(name for name in _TABLES if reported.get(name) is None),
-        untold=untold,
+        undetermined=undetermined,
     )
 
 

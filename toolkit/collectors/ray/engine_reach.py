@@ -98,8 +98,8 @@ def _left_to_ray(
     from verl_doctor.toolkit.collectors.variables.ray_environment import address, address_file  # noqa: PLC0415 - it reads verl's sources
 
     seen = {name: environment.worker(name) for name in _READ_BY_RAY}
-    if untold := [name for name, value in seen.items() if value.untold]:
-        return Unknown(f"{untold[0]} of Ray's workers: {seen[untold[0]].untold}")
+    if undetermined := [name for name, value in seen.items() if value.undetermined]:
+        return Unknown(f"{undetermined[0]} of Ray's workers: {seen[undetermined[0]].undetermined}")
     environ = {name: value.text for name, value in seen.items() if value.text}
     given_address = _constant(engine.address)
     if given_address is None:
@@ -147,4 +147,4 @@ def _constant(text: str) -> str | None:
 def _holds(choice: Choice, environment: EffectiveEnvironment) -> bool:
     """Return whether a variable has a value in the actor; false if unknown."""
     value = environment.worker(choice.variable)
-    return not value.untold and (choice.default if value.text is None else value.text) == choice.value
+    return not value.undetermined and (choice.default if value.text is None else value.text) == choice.value

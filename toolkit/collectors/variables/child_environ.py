@@ -17,7 +17,7 @@ def child_environ(
     With `rollout` it stands in for a process that has begun to start vLLM: verl's defaults for unset variables are
     included. A variable that a launch file sets to an unknown value keeps its value in the shell.
     """
-    taken = set(variables.values) - set(job.values) - set(job.untold)
+    taken = set(variables.values) - set(job.values) - set(job.undetermined)
     kept = {name: value for name, value in machine.environ.items() if name not in taken}
     defaults = rollout.defaults if isinstance(rollout, RolloutModule) else {}
     return {**defaults, **kept} | {name: job.values[name] for name in job.places if name in job.values}

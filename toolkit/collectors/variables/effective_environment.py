@@ -16,23 +16,23 @@ NOT_DETERMINED = "reading cannot tell it"
 class Value:
     """The value of a variable in one process: `text`, or None if it is not set there.
 
-    `untold` is why the text is unknown, "" if `text` is certain: it is `WITHHELD`, or cannot be determined. With
+    `undetermined` is why the text is unknown, "" if `text` is certain: it is `WITHHELD`, or cannot be determined. With
     `present` the variable is certainly set anyway.
     """
 
     text: str | None = None
-    untold: str = ""
+    undetermined: str = ""
     present: bool = False
 
     @property
     def whole(self) -> str | None:
         """Return the text if it is known and unmasked, so that it can be passed to another process."""
-        return None if self.untold or BLANKED in (self.text or "") else self.text
+        return None if self.undetermined or BLANKED in (self.text or "") else self.text
 
     @property
     def is_set(self) -> bool | None:
         """Whether the variable is set; None if unknown."""
-        if self.untold and not self.present:
+        if self.undetermined and not self.present:
             return None
         return self.present or self.text is not None
 
@@ -40,7 +40,7 @@ class Value:
         """Return whether two processes certainly have different values."""
         if None in (self.is_set, other.is_set) or self.is_set != other.is_set:
             return None not in (self.is_set, other.is_set)
-        return not self.untold and not other.untold and self.text != other.text
+        return not self.undetermined and not other.undetermined and self.text != other.text
 
 
 @dataclass(frozen=True)
@@ -148,4 +148,4 @@ def _common(values: tuple[Value, ...]) -> Value:
     """Return the common value, or a marker that the values differ."""
     if len(set(values)) == 1:
         return values[0]
-    return Value(untold="not the same in all raylets here")
+    return Value(undetermined="not the same in all raylets here")

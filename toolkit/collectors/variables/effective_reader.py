@@ -114,17 +114,17 @@ def _row(name: str, seen: _Seen) -> Effective:
 
 def _of_driver(name: str, seen: _Seen) -> Value:
     if seen.driver.open and name not in seen.driver:
-        return Value(untold=seen.bases[0].unknown)
+        return Value(undetermined=seen.bases[0].unknown)
     return _shown(name, seen.driver.get(name, _UNSET))
 
 
 def _inherited(name: str, base: Base) -> Value:
-    return Value(untold=base.unknown) if base.unknown else _shown(name, base.environ.get(name, _UNSET))
+    return Value(undetermined=base.unknown) if base.unknown else _shown(name, base.environ.get(name, _UNSET))
 
 
 def _of_worker(name: str, held: Held | None, base: Base) -> Value:
     if held is None:
-        return Value(untold=base.unknown)
+        return Value(undetermined=base.unknown)
     value = _shown(name, held.raw, held.why)
     return value if held.sure else replace(value, present=False)
 
@@ -177,8 +177,8 @@ def _shown(name: str, raw: Any, why: str = "") -> Value:
         return Value()
     seen = as_far_as_shown({name: raw if isinstance(raw, str) else ""}, (name,))
     if not isinstance(raw, str) and name in seen.values:
-        return Value(untold=why or NOT_DETERMINED, present=raw is SOME_TEXT or bool(why))
-    return Value(seen.values[name]) if name in seen.values else Value(untold=WITHHELD, present=True)
+        return Value(undetermined=why or NOT_DETERMINED, present=raw is SOME_TEXT or bool(why))
+    return Value(seen.values[name]) if name in seen.values else Value(undetermined=WITHHELD, present=True)
 
 
 def _assigned(name: str, given: Given) -> Assigned:

@@ -13,11 +13,11 @@ from verl_doctor.toolkit.facts import Unknown, collector
 
 @dataclass(frozen=True)
 class JobVariables:
-    """`values` by name; `places` is where a launch file sets a variable ("run.sh", 3). `untold` are set to unknown values."""
+    """`values` by name; `places` is where a launch file sets a variable ("run.sh", 3). `undetermined` are set to unknown values."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    untold: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
 
     def get(self, name: str) -> str:
         """Return the value, empty if it is not set or unknown."""
@@ -25,7 +25,7 @@ class JobVariables:
 
     def has(self, name: str) -> bool:
         """Return whether it is set, to any value."""
-        return name in self.values or name in self.untold
+        return name in self.values or name in self.undetermined
 
 
 @collector(kept=True)
@@ -38,13 +38,13 @@ def job_variables(
     """
     values = dict(variables.values)
     places: dict[str, tuple[str, int]] = {}
-    untold = set(variables.withheld)
+    undetermined = set(variables.withheld)
 
     def put(name: str, value: str | None, place: tuple[str, int] | None) -> None:
         """Set a variable, or remove it if the value is None."""
         values.pop(name, None)
         places.pop(name, None)
-        untold.discard(name)
+        undetermined.discard(name)
         if value is not None:
             values[name] = value
         if place is not None:
@@ -53,8 +53,8 @@ def job_variables(
     for setting in () if isinstance(launch, Unknown) else launch.settings:
         put(setting.name, setting.value, None if setting.removed else (setting.path, setting.line))
         if setting.value is None and not setting.removed:
-            untold.add(setting.name)
+            undetermined.add(setting.name)
     for row in () if isinstance(environment, Unknown) else environment.rows:
-        if not row.worker.untold and row.worker.text != values.get(row.name):
+        if not row.worker.undetermined and row.worker.text != values.get(row.name):
             put(row.name, row.worker.text, (row.path, row.line) if row.path else None)
-    return JobVariables(values, places, tuple(sorted(untold)))
+    return JobVariables(values, places, tuple(sorted(undetermined)))

@@ -76,7 +76,7 @@ def missing_modules(
     own = job.get("PYTHONPATH").split(os.pathsep)
     here = str(folder_of(launch, machine.cwd))
     path = [here, *(os.path.join(here, entry) for entry in own if entry), *interpreter.sys_path, *interpreter.site_packages]  # noqa: PTH118  # fmt: skip
-    if any("$" in entry for entry in own) or "PYTHONPATH" in job.untold:
+    if any("$" in entry for entry in own) or "PYTHONPATH" in job.undetermined:
         return Unknown("the job's PYTHONPATH is not known")
     return MissingModules(tuple(module for module in wanted if not _is_there(module.name, path)))
 

@@ -28,7 +28,7 @@ def vllm_sampler(
 
     if platform.name != "cuda":
         return Absent(f"this vLLM runs on {platform.name}, and FlashInfer on CUDA")
-    if VARIABLE in variables.untold:
+    if VARIABLE in variables.undetermined:
         return Unknown(f"{VARIABLE} is set to something that cannot be determined from the launch files")
     reader = SamplerReader(vllm.tree, Capability.read(flashinfer.capability), flashinfer.version)
     value = variables.values.get(VARIABLE)

@@ -255,7 +255,7 @@ def _actor(actor: RayActor, view: ClusterView) -> ActorDocument:
 
 def headline(found: Placement) -> tuple[str, str]:
     """Return the verdict as a word and a sentence."""
-    if why := untold(found):
+    if why := undetermined(found):
         return UNKNOWN, why
     if not found.clusters and not found.occupants:
         reasons = (found.no_gpus, found.no_ray)
@@ -281,7 +281,7 @@ def headline(found: Placement) -> tuple[str, str]:
     )
 
 
-def untold(found: Placement) -> str:
+def undetermined(found: Placement) -> str:
     """Return why no cluster could be read although one may exist; "" if one was read, or none exists."""
     if found.no_ray is not None:
         return "" if isinstance(found.no_ray, Absent) else found.no_ray.reason

@@ -54,7 +54,7 @@ def markdown_lines(found: Placement, *, every: bool) -> Iterator[str]:
 def _lines(found: Placement, *, every: bool) -> Iterator[_Line]:
     if not found.clusters and not found.occupants:
         return
-    if not words.untold(found):  # which is the headline
+    if not words.undetermined(found):  # which is the headline
         for view in found.clusters:
             yield from _of_cluster(view, every=every)
         if found.no_ray:

@@ -57,7 +57,7 @@ def _short(of: Comparison, width: int | None) -> Iterator[Text]:
     left = len(breaks[_BREAKS:]) + sum(len(members) for members in list(kinds.values())[_KINDS:])
     rest = [f"{counted(left, 'more difference')}"] if left else []
     rest += [f"{len(of.of('noise'))} that do not matter"] if of.of("noise") else []
-    rest += [f"{len(of.untold)} not compared"] if of.untold else []
+    rest += [f"{len(of.not_compared)} not compared"] if of.not_compared else []
     if of.gone:
         codes = listed(dict.fromkeys(code for code, _ in of.gone), _NAMED)
         yield _clipped(f"No longer found: {codes}", width, "green")
@@ -132,9 +132,9 @@ def _rest(of: Comparison, width: int | None) -> Iterator[Text]:
         codes = ", ".join(dict.fromkeys(code for code, _ in of.gone))
         yield Text()
         yield from _lines(f"no longer found: {codes}", width, "", "  ", "green")
-    if of.untold:
+    if of.not_compared:
         yield Text()
-    for sentence in of.untold:
+    for sentence in of.not_compared:
         yield from _lines(f"not compared: {sentence}", width, "", "  ", "dim")
 
 
@@ -170,6 +170,6 @@ def markdown_lines(of: Comparison, *, every: bool) -> Iterator[str]:
         why = f"{', '.join(difference.codes)}: {difference.why}" if difference.codes else difference.why
         cells = (difference.weight, what, *words.values(difference), why, difference.next)
         yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
-    if of.untold or of.lost:
+    if of.not_compared or of.lost:
         yield ""
-        yield from (f"* not compared: {escaped(sentence)}" for sentence in (*of.lost, *of.untold))
+        yield from (f"* not compared: {escaped(sentence)}" for sentence in (*of.lost, *of.not_compared))

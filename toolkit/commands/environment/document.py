@@ -34,7 +34,7 @@ class ValueDocument(TypedDict):
 
     set: Annotated[bool | None, "null if unknown"]
     text: str | None
-    untold: Annotated[str | None, "why the text is unknown"]
+    undetermined: Annotated[str | None, "why the text is unknown"]
 
 
 class AssignedDocument(TypedDict):
@@ -157,15 +157,15 @@ def circumstances(environment: EffectiveEnvironment) -> Iterator[str]:
 
 def cell(value: Value) -> str:
     """Return a value in a table."""
-    if value.untold:
-        return HIDDEN if value.untold == WITHHELD else UNDETERMINED
+    if value.undetermined:
+        return HIDDEN if value.undetermined == WITHHELD else UNDETERMINED
     return NOT_SET if value.text is None else value.text or '""'
 
 
 def legend(rows: list[Effective]) -> str:
     """Return the meaning of the signs that occur in the cells."""
     values = [value for row in rows for value in (row.driver, *row.raylets, *row.workers)]
-    signs = {cell(value) for value in values if value.untold or value.text is None}
+    signs = {cell(value) for value in values if value.undetermined or value.text is None}
     meanings = {
         NOT_SET: "not set",
         HIDDEN: "set, possibly a secret",
@@ -181,8 +181,8 @@ def decided_at(row: Effective, environment: EffectiveEnvironment) -> str:
 
 def notes(row: Effective, environment: EffectiveEnvironment) -> Iterator[str]:
     """Yield notes on what does not fit into the columns."""
-    if row.worker.untold not in ("", NOT_DETERMINED, WITHHELD):
-        yield f"worker: {row.worker.untold}"
+    if row.worker.undetermined not in ("", NOT_DETERMINED, WITHHELD):
+        yield f"worker: {row.worker.undetermined}"
     if row.dropped is not None:
         where = _at(row.dropped.path, row.dropped.line, environment)
         yield f"verl omits its default {cell(row.dropped.value)} because the driver sets it ({where})"
@@ -218,7 +218,7 @@ def _row(row: Effective) -> VariableDocument:
 
 
 def _value(value: Value) -> ValueDocument:
-    return {"set": value.is_set, "text": value.text, "untold": value.untold or None}
+    return {"set": value.is_set, "text": value.text, "undetermined": value.undetermined or None}
 
 
 def _assigned(assigned: Assigned) -> AssignedDocument:

@@ -32,8 +32,8 @@ def sections(seen: Seen) -> Iterator[Section]:
         blocks.append(
             Fold(f"{counted(len(compared.gone), 'fault')} that it had and this machine does not", (gone,))
         )
-    if untold := (*compared.lost, *compared.untold):
-        blocks.append(Fold("What could not be compared", (Points(untold),)))
+    if undetermined := (*compared.lost, *compared.not_compared):
+        blocks.append(Fold("What could not be compared", (Points(undetermined),)))
     yield Section("What differs from where it worked", tuple(blocks), Rank.FINDINGS)
 
 

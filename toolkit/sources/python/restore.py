@@ -36,28 +36,30 @@ class Hunk:
 class Restored:
     """A source without its patches. `hunks` are those removed, each with the line (from 1) where `old` now stands.
 
-    `untold` are lines of patches whose original cannot be determined.
+    `undetermined` are lines of patches whose original cannot be determined.
     """
 
     text: str
     hunks: tuple[tuple[Hunk, int], ...]
-    untold: tuple[int, ...] = ()
+    undetermined: tuple[int, ...] = ()
 
 
 def restored(text: str, marked: Mapping[int, str], ours: str) -> Restored:
     """Remove the patches from a source. `marked` maps lines to the marker at their end; `ours` is this doctor's word."""
     lines = text.splitlines()
     hunks: list[Hunk] = []
-    untold: list[Hunk] = []
+    undetermined: list[Hunk] = []
     for hunk in _hunks(lines, marked, ours):
         whole = bool(hunk.old and hunk.new) and _parses(_without(lines, [hunk])[0])
-        (hunks if whole else untold).append(hunk)
+        (hunks if whole else undetermined).append(hunk)
     found, places = _without(lines, hunks)
     if hunks and not _parses(found):
-        return Restored(text, (), tuple(hunk.first for hunk in (*hunks, *untold)))
+        return Restored(text, (), tuple(hunk.first for hunk in (*hunks, *undetermined)))
     end = "\r\n" if "\r\n" in text else "\n"
     joined = "".join(f"{line}{end}" for line in found)
-    return Restored(joined, tuple(zip(hunks, places, strict=True)), tuple(hunk.first for hunk in untold))
+    return Restored(
+        joined, tuple(zip(hunks, places, strict=True)), tuple(hunk.first for hunk in undetermined)
+    )
 
 
 def _parses(lines: Sequence[str]) -> bool:

@@ -43,7 +43,7 @@ def test_a_program_that_needs_ranks(tmp_path: Path, program: str) -> None:
 def test_options_by_their_names(tmp_path: Path) -> None:
     found = look(tmp_path, "torchrun", "--standalone", "--nproc-per-node", "8", "--nno=2", "-m")
     assert found.options == {"standalone": None, "nproc_per_node": "8", "nnodes": "2"}
-    assert (found.unknown, found.untold) == ((), False)
+    assert (found.unknown, found.undetermined) == ((), False)
 
 
 def test_an_option_that_is_not_there(tmp_path: Path) -> None:
@@ -51,4 +51,4 @@ def test_an_option_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_value_that_is_not_known(tmp_path: Path) -> None:
-    assert look(tmp_path, "torchrun", "--nproc_per_node", None, "-m").untold
+    assert look(tmp_path, "torchrun", "--nproc_per_node", None, "-m").undetermined

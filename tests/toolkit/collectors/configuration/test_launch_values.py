@@ -72,9 +72,9 @@ def test_behind_the_command_stands_the_configuration() -> None:
     found = launch_values(launched(Word("a.d=word", "run.sh", 7)), composed)
     assert found.get("a.b") == Given("a.b", [1, 2], path="/verl/config/trainer.yaml")
     assert (text_of(found, "a.d"), found.get("a.e"), found.get("a.x")) == ("word", None, None)
-    untold = given(found, "a.f")
-    assert untold is not None
-    assert not untold.known
+    undetermined = given(found, "a.f")
+    assert undetermined is not None
+    assert not undetermined.known
 
 
 def test_a_configuration_that_hydra_refuses_holds_nothing() -> None:

@@ -47,7 +47,7 @@ def seen(
 def test_without_the_effective_environment_every_place_counts() -> None:
     both = (Given(GLOO, "eth1", "run.sh", "run.sh", 3), Given(GLOO, "eth0"))
     assert seen() == both
-    assert seen(environment=workers(Value(untold=WITHHELD))) == both
+    assert seen(environment=workers(Value(undetermined=WITHHELD))) == both
 
 
 def test_what_a_file_takes_away_and_what_was_typed() -> None:

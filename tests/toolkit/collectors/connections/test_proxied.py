@@ -128,15 +128,15 @@ def test_what_the_workers_have_counts(tmp_path: Path) -> None:
 
 def test_a_proxy_whose_value_is_not_known_is_one(tmp_path: Path) -> None:
     path = write(tmp_path / "site", httpx=HTTPX, requests="import nothing_of_the_kind\n")
-    untold = Launch((), settings=(Setting("http_proxy", None, "run.sh", 2),))
-    found = seen({"PYTHONPATH": path}, untold)
+    undetermined = Launch((), settings=(Setting("http_proxy", None, "run.sh", 2),))
+    found = seen({"PYTHONPATH": path}, undetermined)
     assert isinstance(found, Proxied)
     assert found.clients[0] == Client("httpx", HOSTS)
 
 
 def test_a_list_that_reading_cannot_tell() -> None:
-    untold = Launch((), settings=(Setting("no_proxy", None, "run.sh", 2),))
-    found = seen({"http_proxy": "http://proxy:1"}, untold)
+    undetermined = Launch((), settings=(Setting("no_proxy", None, "run.sh", 2),))
+    found = seen({"http_proxy": "http://proxy:1"}, undetermined)
     assert isinstance(found, Unknown)
     assert "no_proxy" in found.reason
 

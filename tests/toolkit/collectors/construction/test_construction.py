@@ -90,17 +90,17 @@ def test_the_child_gets_the_words_the_folder_and_the_variables_of_the_job() -> N
     assert not environ["TMPDIR"].startswith("/home")
 
 
-def test_what_a_run_is_called_may_be_untold_and_anything_else_may_not() -> None:
+def test_what_a_run_is_called_may_be_undetermined_and_anything_else_may_not() -> None:
     child = Child([WHOLE], [begin("composition"), end("composition"), WHOLE])
-    untold = configured("trainer.total_epochs=${oc.env:N}")[0]
-    hidden = replace(untold.overrides[0], value="${untold}")
-    found = collected(child, there=replace(untold, overrides=(hidden,)))
+    undetermined = configured("trainer.total_epochs=${oc.env:N}")[0]
+    hidden = replace(undetermined.overrides[0], value="${untold}")
+    found = collected(child, there=replace(undetermined, overrides=(hidden,)))
     assert isinstance(found, Unknown)
     assert not child.orders
     name = replace(hidden, key="trainer.experiment_name", text="trainer.experiment_name=x-$(date)")
     child = Child([begin("composition"), end("composition"), WHOLE])
-    assert isinstance(collected(child, there=replace(untold, overrides=(name,))), Construction)
-    assert child.orders[0]["overrides"] == ["trainer.experiment_name=untold"]
+    assert isinstance(collected(child, there=replace(undetermined, overrides=(name,))), Construction)
+    assert child.orders[0]["overrides"] == ["trainer.experiment_name=undetermined"]
 
 
 def test_a_crash_is_told_and_the_next_pass_leaves_its_stage_out() -> None:

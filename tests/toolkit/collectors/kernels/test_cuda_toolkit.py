@@ -142,9 +142,9 @@ def test_a_file_that_cannot_be_run_is_no_compiler(root: Path) -> None:
 
 def test_without_gpus_nothing_is_compiled_and_what_is_not_told_stays_open() -> None:
     here, none = Machine(environ={}), Resources((), 1.0, 1)
-    untold = JobVariables(untold=("CUDA_HOME",))
+    undetermined = JobVariables(undetermined=("CUDA_HOME",))
     assert isinstance(cuda_toolkit.collect(here, JobVariables(), none, NO_FLASHINFER), Absent)
-    assert type(cuda_toolkit.collect(here, untold, GPU, NO_FLASHINFER)) is Unknown
+    assert type(cuda_toolkit.collect(here, undetermined, GPU, NO_FLASHINFER)) is Unknown
 
 
 def test_headers_that_a_toolkit_for_nvcc_alone_does_not_have(root: Path) -> None:

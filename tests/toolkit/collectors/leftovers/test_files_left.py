@@ -69,7 +69,7 @@ def spill(machine: Machine, name: str) -> Path:
         ({"pid": 9, "maker": "runs"}, AT, "process 9, which its name contains, runs"),
         ({"pid": 9, "maker": "hidden"}, AT, "/proc hides it"),
         ({"closed": "session_1/x"}, AT, "x cannot be read"),
-        ({"untold": "session_1/x"}, AT, "does not report whether x is in use"),
+        ({"undetermined": "session_1/x"}, AT, "does not report whether x is in use"),
         ({"seen": "this machine", "lies_on": "nfs4"}, AT, "it is on nfs4, so processes of other machines may use it"),
         ({"seen": "this namespace"}, AT, "other containers or the host may share this folder"),
         ({"foreign": "session_1/x"}, AT, "x belongs to another user"),

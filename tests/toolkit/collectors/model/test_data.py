@@ -92,9 +92,9 @@ def test_what_is_elsewhere_or_cannot_be_told_is_no_finding(tmp_path: Path) -> No
     assert isinstance(away, Absent)
     assert "hdfs://store/a.parquet" in away.reason
     command = Command("main", (Word(None, "run.sh", 4, "data.train_files=$TRAIN"),), "run.sh", 3)
-    untold = data_files.collect(machine, TARGET, Launch((), command=command), NOT_COMPOSED)
-    assert isinstance(untold, Unknown)
-    assert not isinstance(untold, Absent)
+    undetermined = data_files.collect(machine, TARGET, Launch((), command=command), NOT_COMPOSED)
+    assert isinstance(undetermined, Unknown)
+    assert not isinstance(undetermined, Absent)
     assert isinstance(data_files.collect(machine, TARGET, NO_LAUNCH, NOT_COMPOSED), Absent)
 
 

@@ -135,12 +135,12 @@ def test_a_share_that_does_not_answer(files: ModelFiles) -> None:
 
 
 @pytest.fixture
-def untold(monkeypatch: pytest.MonkeyPatch) -> None:
+def undetermined(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of another user, as a kernel speaks of them."""
     monkeypatch.setattr(read_trial, "residency", lambda *_: Unknown("the kernel tells nobody"))
 
 
-@pytest.mark.usefixtures("untold")
+@pytest.mark.usefixtures("undetermined")
 def test_where_the_kernel_does_not_tell_only_what_was_fetched_counts(files: ModelFiles) -> None:
     told = {
         "mapped": [100, 2.0, 95],
@@ -154,7 +154,7 @@ def test_where_the_kernel_does_not_tell_only_what_was_fetched_counts(files: Mode
     assert (found.direct, found.warm) == (Speed(300, 1.0), Speed(100, 1.0))
 
 
-@pytest.mark.usefixtures("untold")
+@pytest.mark.usefixtures("undetermined")
 @pytest.mark.parametrize("fetched", [0, None])
 def test_what_came_from_memory_says_nothing_about_a_disk(files: ModelFiles, fetched: int | None) -> None:
     told = {"mapped": [100, 2.0, fetched], "again": [100, 1.0, 0]}

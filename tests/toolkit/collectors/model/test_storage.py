@@ -80,7 +80,7 @@ def test_what_the_kernel_does_not_tell(
     monkeypatch.setattr(storage, "residency", lambda *_, **__: Unknown("nobody may know"))
     found = model_storage.collect(recorded(tmp_path, ""), files)
     assert (found.kind, found.read_ahead, found.rotational) == ("", None, None)
-    assert (found.cached, found.untold, found.cold) == (None, "nobody may know", 2 * SIZE)
+    assert (found.cached, found.undetermined, found.cold) == (None, "nobody may know", 2 * SIZE)
     assert "does not name" in found.where
 
 
@@ -88,7 +88,7 @@ def test_files_that_take_too_long_to_open(files: ModelFiles, monkeypatch: pytest
     monkeypatch.setattr(storage, "OPEN_TIMEOUT", -1.0)
     found = model_storage.collect(Machine(), files)
     assert found.cached is None
-    assert "could not be opened within" in found.untold
+    assert "could not be opened within" in found.undetermined
 
 
 def test_a_copy_that_verl_has_made_before(files: ModelFiles, tmp_path: Path) -> None:

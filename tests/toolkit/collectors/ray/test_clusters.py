@@ -25,9 +25,9 @@ ANSWER = {
     "jobs": [{"job": "01000000", "entrypoint": "python train.py --wandb_key=0123456789", "namespace": "one"}],
     "actors": [{"actor": "a1", "state": "ALIVE", "namespace": "two", "needs": {"CPU": 1.0}}],
     "groups": [{"group": "g1", "state": "PENDING", "bundles": [{"CPU": 8.0}], "nodes": [""], "later": "field"}],
-    "untold": [],
+    "undetermined": [],
 }  # fmt: skip
-NOT_LET_IN = {"refused": "AuthenticationError: RPC error: InvalidAuthToken: missing", "untold": []}
+NOT_LET_IN = {"refused": "AuthenticationError: RPC error: InvalidAuthToken: missing", "undetermined": []}
 
 
 class Child:
@@ -143,14 +143,17 @@ def test_who_is_not_asked() -> None:
 
 
 def test_what_could_not_be_learned_is_said() -> None:
-    told = {**ANSWER, "actors": None, "untold": ["actors: AttributeError: get_actor_table"]}
+    told = {**ANSWER, "actors": None, "undetermined": ["actors: AttributeError: get_actor_table"]}
     found = read(Child(told), RayAddresses((place("10.0.0.1:6379"),)))
     assert isinstance(found, RayClusters)
     assert (found.clusters[0].has_read("nodes"), found.clusters[0].has_read("actors")) == (True, False)
 
 
 def test_who_answers_and_is_no_gcs() -> None:
-    late: dict[str, Any] = {"untold": ["the GCS did not respond to all requests within 4 s"], "asked": True}
+    late: dict[str, Any] = {
+        "undetermined": ["the GCS did not respond to all requests within 4 s"],
+        "asked": True,
+    }
     found = read(Child(late), RayAddresses((place("10.0.0.1:6379"),)))
     assert isinstance(found, RayClusters)
     assert found.clusters[0].refused == "the GCS did not respond to all requests within 4 s"

@@ -256,7 +256,9 @@ def test_a_script_that_starts_ray_writes_the_file(
 
 
 def test_what_cannot_be_told() -> None:
-    hidden = own(row("HOW", None, None, "spawn"), row("RAY_ADDRESS", None, None, Value(untold="it differs")))
+    hidden = own(
+        row("HOW", None, None, "spawn"), row("RAY_ADDRESS", None, None, Value(undetermined="it differs"))
+    )
     for answer in (
         reach(hidden),
         reach(spawned(), replace(ENGINE, address="settings.address")),

@@ -247,7 +247,7 @@ def test_what_a_runtime_env_takes_from_a_raylet_that_is_not_seen_is_not_told(job
     env = '\'{"env_vars": {"PYTHONPATH": "/x:${PYTHONPATH}", "HF_HOME": "/job"}}\''
     job.script(f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n")
     assert job.row("PYTHONPATH").worker.text is None
-    assert job.row("PYTHONPATH").worker.untold
+    assert job.row("PYTHONPATH").worker.undetermined
     assert job.row("HF_HOME").worker == Value("/job")
 
 
@@ -281,7 +281,7 @@ def test_a_cluster_elsewhere_is_not_guessed(job: Job) -> None:
     job.shell(RAY_ADDRESS="10.0.0.9:6379", NCCL_IB_HCA="x")
     row = job.row("NCCL_IB_HCA")
     assert row.worker.is_set is None
-    assert "10.0.0.9:6379" in row.worker.untold
+    assert "10.0.0.9:6379" in row.worker.undetermined
     assert not row.differs
     assert job.row("FORCED").worker == Value("1")
 
@@ -291,7 +291,7 @@ def test_several_raylets_here_each_have_a_value(job: Job) -> None:
     row = job.row("HF_HOME")
     assert {value.text for value in row.raylets} == {"/a", "/b"}
     assert row.differs
-    assert row.worker.untold
+    assert row.worker.undetermined
     assert job.row("NCCL_DEBUG").raylet == Value("INFO")
 
 
@@ -302,7 +302,7 @@ def test_a_raylet_of_another_cluster_does_not_matter(job: Job) -> None:
 
 def test_secrets_are_compared_by_being_there_alone(job: Job) -> None:
     row = job.shell(HF_TOKEN="hunter2").raylet(PATH="/bin").row("HF_TOKEN")
-    assert (row.driver.untold, row.driver.is_set, row.worker.is_set) == (WITHHELD, True, False)
+    assert (row.driver.undetermined, row.driver.is_set, row.worker.is_set) == (WITHHELD, True, False)
     assert row.differs
     assert "hunter2" not in repr(resolved_environment(job.parties))
 
@@ -312,7 +312,7 @@ def test_a_secret_that_verl_or_a_runtime_env_gives_is_withheld_too(job: Job) -> 
         "ray_init": {"runtime_env": {"env_vars": {"WANDB_API_KEY": "hunter2", "X_URL": "http://a:hunter2@b"}}}
     }
     job.configured(ray_kwargs=given)
-    assert job.row("WANDB_API_KEY").worker.untold == WITHHELD
+    assert job.row("WANDB_API_KEY").worker.undetermined == WITHHELD
     assert "hunter2" not in repr(resolved_environment(job.parties))
 
 

@@ -156,7 +156,7 @@ def wrong(
     return {
         name: pair
         for name, pair in pairs.items()
-        if pair[0] != pair[1] and not (name in known and known[name].untold)
+        if pair[0] != pair[1] and not (name in known and known[name].undetermined)
     }
 
 
@@ -186,7 +186,7 @@ def test_what_a_raylet_that_runs_hands_on(environment: Environment, folder: Path
     assert wrong(table, real["task"]) == {}
     assert wrong(table, real["actor"]) == {}
     assert len(table.raylets) == 1
-    told = {row.name: (row.worker.text, row.decided_by) for row in table.rows if not row.worker.untold}
+    told = {row.name: (row.worker.text, row.decided_by) for row in table.rows if not row.worker.undetermined}
     assert told["NCCL_DEBUG"] == ("TRACE", "the raylet")
     assert told["NCCL_ALGO"] == ("Ring", "verl")
     assert told["NCCL_SOCKET_IFNAME"] == (None, "nobody")

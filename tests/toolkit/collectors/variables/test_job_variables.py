@@ -49,7 +49,7 @@ def test_a_value_that_cannot_be_told_is_not_the_one_of_the_shell() -> None:
 
 
 def test_a_value_that_a_file_tells_was_withheld_in_the_shell_only() -> None:
-    assert job(Setting("HF_TOKEN", "", "run.sh", 2)).untold == ()
+    assert job(Setting("HF_TOKEN", "", "run.sh", 2)).undetermined == ()
 
 
 def worker(name: str, value: Value, path: str = "") -> Effective:
@@ -68,5 +68,5 @@ def test_what_is_certain_to_reach_the_workers_wins() -> None:
 
 
 def test_what_cannot_be_told_of_the_workers_leaves_what_is_set_here() -> None:
-    found = job(rows=(worker("HF_HOME", Value(untold="not the same in all raylets here")),))
+    found = job(rows=(worker("HF_HOME", Value(undetermined="not the same in all raylets here")),))
     assert found.get("HF_HOME") == "/home/me/hf"

@@ -104,9 +104,9 @@ def test_a_script_that_takes_the_variable_away() -> None:
 
 
 def test_what_reading_the_script_cannot_tell_may_be_any() -> None:
-    untold = Setting("CUDA_VISIBLE_DEVICES", None, "run.sh", 3)
+    undetermined = Setting("CUDA_VISIBLE_DEVICES", None, "run.sh", 3)
     perhaps = Setting("CUDA_VISIBLE_DEVICES", "0", "run.sh", 4, conditional=True)
-    assert collected(untold, perhaps, CUDA_VISIBLE_DEVICES="3") == VisibleDevices((0, 1, 2, 3))
+    assert collected(undetermined, perhaps, CUDA_VISIBLE_DEVICES="3") == VisibleDevices((0, 1, 2, 3))
     assert collected(perhaps, CUDA_VISIBLE_DEVICES="3").devices == (3,)
 
 

@@ -36,7 +36,7 @@ LOST = Effective(
 )
 GIVEN = Effective("NCCL_DEBUG", Value(), (Value(),), (Value("WARN"),), "verl", CONSTANTS, 87)
 SAME = Effective("HF_HOME", Value("/hf"), (Value("/hf"),), (Value("/hf"),), "the raylet")
-TOKEN = Effective("HF_TOKEN", Value(untold=WITHHELD, present=True), (Value(),), (Value(),), "nobody")
+TOKEN = Effective("HF_TOKEN", Value(undetermined=WITHHELD, present=True), (Value(),), (Value(),), "nobody")
 COUNTED = Effective(
     "NCCL_CUMEM_ENABLE",
     Value("1"),
@@ -46,7 +46,7 @@ COUNTED = Effective(
     later=(Assigned(Value("0"), "rollout servers", "/env/lib/verl/workers/server.py", 8),),
 )
 UNDETERMINED = Effective(
-    "RANK", Value("0"), (Value(),), (Value(untold="each has its own", present=True),), "verl"
+    "RANK", Value("0"), (Value(),), (Value(undetermined="each has its own", present=True),), "verl"
 )
 STANDING = EffectiveEnvironment(
     (SAME, TOKEN, COUNTED, GIVEN, UNDETERMINED, LOST),
@@ -129,7 +129,11 @@ def test_the_document_fits_its_schema() -> None:
     clash = Clash("NCCL_ALGO", "/home/me/env.yaml", 3, CONSTANTS, 153)
     for environment in (STANDING, TWO, EffectiveEnvironment(clashes=(clash,))):
         validate(json.loads(json.dumps(document(environment))), schema_text("environment"))
-    assert document(STANDING)["variables"][1]["driver"] == {"set": True, "text": None, "untold": WITHHELD}
+    assert document(STANDING)["variables"][1]["driver"] == {
+        "set": True,
+        "text": None,
+        "undetermined": WITHHELD,
+    }
 
 
 def test_the_command_without_any_verl(

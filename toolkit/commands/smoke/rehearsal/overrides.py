@@ -29,7 +29,7 @@ class Words:
 
     words: tuple[str, ...]
     replaced: tuple[Replaced, ...]
-    untold: tuple[str, ...]
+    undetermined: tuple[str, ...]
 
 
 def words_for(

@@ -148,7 +148,8 @@ def notes_of(job: Job) -> list[str]:
     ]
     notes += [f"{key} is accepted and never read by this verl" for key in job.unheeded]
     notes += [
-        f"left out {word}: its value cannot be determined by reading the script" for word in job.words.untold
+        f"left out {word}: its value cannot be determined by reading the script"
+        for word in job.words.undetermined
     ]
     return notes
 

@@ -111,7 +111,7 @@ def test_a_script_keeps_its_reward_and_gives_the_first_rows_of_its_data(tmp_path
     assert [(one.key, one.old, one.new) for one in job.words.replaced if one.from_script] == [
         ("trainer.n_gpus_per_node", 4, 1)
     ]
-    assert job.words.untold == ("+mine.name=$(date)",)
+    assert job.words.undetermined == ("+mine.name=$(date)",)
 
 
 @pytest.mark.parametrize(("value", "named"), [("mine.py", True), ("null", False)])

@@ -79,4 +79,4 @@ def test_what_matters_only_where_it_is_asked_for_is_replaced_there_alone() -> No
 def test_a_word_that_cannot_be_told_is_left_out_and_named() -> None:
     configuration, _ = said()
     out = words_for(configuration, [Word(None, "run.sh", 4, "trainer.name=$(date)")], [], never)
-    assert (out.words, out.untold) == ((), ("trainer.name=$(date)",))
+    assert (out.words, out.undetermined) == ((), ("trainer.name=$(date)",))
