@@ -19,8 +19,8 @@ from verl_doctor.toolkit.text import listed
 
 _SHOWN = 5
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)")
-_TWELVE = CudaWheel("nvidia-nccl-cu12", "2.27.5", 12)
-_THIRTEEN = CudaWheel("nvidia-nccl-cu13", "2.28.9", 13)
+_CUDA_12 = CudaWheel("nvidia-nccl-cu12", "2.27.5", 12)
+_CUDA_13 = CudaWheel("nvidia-nccl-cu13", "2.28.9", 13)
 _NCCL = SharedFiles(("nvidia-nccl-cu12", "nvidia-nccl-cu13"), ("/env/nvidia/nccl/lib/libnccl.so.2",))
 _NONE = Extensions((), 0)
 _NO_PACKAGES = Packages(())
@@ -36,10 +36,10 @@ def _installed(name: str, version: str) -> Packages:
     severity="warning",
     requires={"PY100"},
     examples=lambda: [
-        Example("a single CUDA version", (PYTHON, TORCH, CudaWheels((_TWELVE,)), Extensions((FLASH,), 1), _NO_PACKAGES)),
+        Example("a single CUDA version", (PYTHON, TORCH, CudaWheels((_CUDA_12,)), Extensions((FLASH,), 1), _NO_PACKAGES)),
         Example("no CUDA at all", (PYTHON, TorchBuild("/env/torch", "2.8.0+cpu"), CudaWheels(()), _NONE, _NO_PACKAGES)),
-        Example("wheels for two", (PYTHON, TORCH, CudaWheels((_TWELVE, CudaWheel("nvidia-cublas", "13.1.0.3", 13))), _NONE, _NO_PACKAGES), "nvidia-cublas for CUDA 13"),
-        Example("and they write the same file", (PYTHON, TORCH, CudaWheels((_TWELVE, _THIRTEEN), (_NCCL,)), _NONE, _NO_PACKAGES), "write the same libnccl.so.2"),
+        Example("wheels for two", (PYTHON, TORCH, CudaWheels((_CUDA_12, CudaWheel("nvidia-cublas", "13.1.0.3", 13))), _NONE, _NO_PACKAGES), "nvidia-cublas for CUDA 13"),
+        Example("and they write the same file", (PYTHON, TORCH, CudaWheels((_CUDA_12, _CUDA_13), (_NCCL,)), _NONE, _NO_PACKAGES), "write the same libnccl.so.2"),
         Example("a package for another CUDA than torch", (PYTHON, TORCH, CudaWheels(()), Extensions((replace(FLASH, cuda_runtimes=("libcudart.so.13",)),), 1), _installed("flash-attn", "2.7.4")), "flash-attn 2.7.4 is built for CUDA 13"),
     ],
 )  # fmt: skip

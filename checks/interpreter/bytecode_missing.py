@@ -63,7 +63,7 @@ def bytecode_missing(bytecode: Bytecode, variables: Variables) -> Iterator[Findi
     if bytecode.missing < max(_FEW, _SMALL_SHARE * bytecode.sources):
         return
     lacking = [package for package in bytecode.packages if package.missing]
-    why, remedy, severity, fix = _prospect(bytecode, variables)
+    why, remedy, severity, fix = _consequence(bytecode, variables)
     yield Finding(
         f"{bytecode.missing} of {counted(bytecode.sources, 'source')} have no bytecode cache, and {why}",
         Evidence(
@@ -80,7 +80,7 @@ def bytecode_missing(bytecode: Bytecode, variables: Variables) -> Iterator[Findi
     )
 
 
-def _prospect(bytecode: Bytecode, variables: Variables) -> tuple[str, str, Severity, str | None]:
+def _consequence(bytecode: Bytecode, variables: Variables) -> tuple[str, str, Severity, str | None]:
     """What will become of the caches, the remedy, the severity, and the fix that would help."""
     place = bytecode.prefix or "site-packages"
     if not bytecode.writable:

@@ -77,7 +77,7 @@ def several_verl_trees(trees: VerlTrees) -> Iterator[Finding]:
     vendored = [tree for tree in trees.others if tree.vendored]
     unseen = [tree for tree in trees.others if _unseen(tree)]
     outer = [tree for tree in trees.others if tree.outer]
-    rivals = [tree for tree in trees.others if tree not in (*nested, *vendored, *unseen, *outer)]
+    other_trees = [tree for tree in trees.others if tree not in (*nested, *vendored, *unseen, *outer)]
     runs = f"{_named(trees.imported)} runs"
     if nested:
         yield _finding(
@@ -95,9 +95,11 @@ def several_verl_trees(trees: VerlTrees) -> Iterator[Finding]:
             _remedy_of_copy(trees.imported, outer[0]),
             "warning",
         )
-    if rivals:
-        remedy = _remedy(trees.imported, rivals[0])
-        yield _finding(f"{runs}, not {_listed(rivals)}: {trees.why}", trees, rivals, remedy, "warning")
+    if other_trees:
+        remedy = _remedy(trees.imported, other_trees[0])
+        yield _finding(
+            f"{runs}, not {_listed(other_trees)}: {trees.why}", trees, other_trees, remedy, "warning"
+        )
     if vendored:
         yield _finding(_who_runs_when(trees, vendored), trees, vendored, _examine(vendored[0]), "warning")
     if unseen:

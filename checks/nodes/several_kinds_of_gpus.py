@@ -45,13 +45,13 @@ def several_kinds_of_gpus(fleet: Fleet) -> Iterator[Finding]:
     if len(kinds) < 2:
         return
     lone = [kind for kind in kinds if kind.count == 1]
-    stranger = bool(lone) and kinds[0].count > 2
+    is_exception = bool(lone) and kinds[0].count > 2
     yield Finding(
         f"the nodes have different GPUs: {listed(map(_kind_text, kinds), _NAMED)}",
         Evidence(listed(map(_kind_text, kinds), _NAMED), "one kind for each job", "NVML on each node"),
         subject=Subject("device", "GPU"),
         remedy="keep a job on nodes of one kind",
-        severity="warning" if stranger else None,
+        severity="warning" if is_exception else None,
         node=",".join(kind.nodes for kind in kinds if kind.nodes) or None,
     )
 

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
 _NOT_JOINED = ("--ray-address", "ray start --head")
-_EVES = replace(MINE, mine=False, user="eve")
+_ANOTHER_USERS = replace(MINE, mine=False, user="eve")
 
 
 @check(
@@ -19,11 +19,11 @@ _EVES = replace(MINE, mine=False, user="eve")
     severity="error",
     examples=lambda: [
         Example("a Ray of yours", (RayAddresses((ray_place(source="address file"),), (MINE,)),)),
-        Example("another user's that is not joined", (RayAddresses(running=(_EVES,)),)),
-        Example("where the script starts its own, which RAY110 reports", (RayAddresses((ray_place(source="ray start --head"),), (_EVES,)),)),
+        Example("another user's that is not joined", (RayAddresses(running=(_ANOTHER_USERS,)),)),
+        Example("where the script starts its own, which RAY110 reports", (RayAddresses((ray_place(source="ray start --head"),), (_ANOTHER_USERS,)),)),
         Example("of another machine", (RayAddresses((ray_place("10.0.0.9:6379"),), (MINE,)),)),
-        Example("found in the shared folder", (RayAddresses((ray_place(source="address file"),), (_EVES,)),), "the Ray of eve at 10.0.0.5:6379"),
-        Example("named, so perhaps intended", (RayAddresses((ray_place(),), (_EVES,)),), "actors would run as eve"),
+        Example("found in the shared folder", (RayAddresses((ray_place(source="address file"),), (_ANOTHER_USERS,)),), "the Ray of eve at 10.0.0.5:6379"),
+        Example("named, so perhaps intended", (RayAddresses((ray_place(),), (_ANOTHER_USERS,)),), "actors would run as eve"),
     ],
 )  # fmt: skip
 def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.collectors.ray.state import RayNode
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
-_WISHED = frozenset({"EXPECTED_TERMINATION", "AUTOSCALER_DRAIN_IDLE", "AUTOSCALER_DRAIN_PREEMPTED"})
+_INTENDED_ENDS = frozenset({"EXPECTED_TERMINATION", "AUTOSCALER_DRAIN_IDLE", "AUTOSCALER_DRAIN_PREEMPTED"})
 _MOST = 6
 
 
@@ -50,7 +50,7 @@ def nodes_of_cluster_died(clusters: RayClusters) -> Iterator[Finding]:
     lost = [
         node
         for node in cluster.nodes
-        if not node.alive and node.end not in _WISHED and node.address not in back
+        if not node.alive and node.end not in _INTENDED_ENDS and node.address not in back
     ]
     different = {node.address: node for node in lost}
     if not different:

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
 _NAME = "TORCHINDUCTOR_FORCE_DISABLE_CACHES"
 _EAGER = "actor_rollout_ref.rollout.enforce_eager"
 # vllm-project/vllm#21858: 2.7.1 fails, 2.8 does not. As of 2026-11.
-_MENDED = Version("2.8")
+_FIXED_IN = Version("2.8")
 _SET = Launch(((SCRIPT, "shell script"),), (Setting(_NAME, "1", SCRIPT, 3),))
 
 
@@ -77,6 +77,6 @@ def inductor_caches_forced_off(
 
 def _is_older(torch: str) -> bool:
     try:
-        return Version(torch) < _MENDED
+        return Version(torch) < _FIXED_IN
     except InvalidVersion:
         return False

@@ -64,8 +64,8 @@ def folded(
     for finding, nodes in found.items():
         own = finding if len(nodes) > 1 else _anonymous(finding, names[nodes[0]], addresses[nodes[0]])
         quantities: list[_Quantity] = []
-        holed = _mapped(own, functools.partial(_with_holes, quantities=quantities))
-        cause = replace(holed, subject=None)
+        without_quantities = _mapped(own, functools.partial(_with_holes, quantities=quantities))
+        cause = replace(without_quantities, subject=None)
         if cause in groups:
             groups[cause].add(finding, nodes, quantities)
         else:

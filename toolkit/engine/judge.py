@@ -91,7 +91,9 @@ def judge(
     """
     order = in_order(checks, selection)
     unknown = [
-        check for check in order if _affordable(check, selection) and _remembered(check, collection) is None
+        check
+        for check in order
+        if _is_within_cost(check, selection) and _remembered(check, collection) is None
     ]
     collection.start(_references_of(unknown))
     results: dict[str, CheckResult] = {}
@@ -172,7 +174,7 @@ def beyond(checks: Iterable[Check], collectors: Iterable[Collector], costs: froz
     return wanted(every) - wanted(check for check in every if check.cost in costs)
 
 
-def _affordable(check: Check, selection: Selection) -> bool:
+def _is_within_cost(check: Check, selection: Selection) -> bool:
     return check.cost in selection.costs
 
 

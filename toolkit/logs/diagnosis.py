@@ -72,7 +72,7 @@ _INNER = "See inner exception"
 _WRAPPED = re.compile(r"failed with (?:error|exception)[: ]+['\"](.+)")
 _ABORTED = re.compile(r"exit ?code *[:=]? *(?:-6|134)\b|return code = -6|SIGABRT|: Aborted")
 # Phrases with which programs report a loss that they can bear.
-_BORNE = re.compile(
+_TOLERATED = re.compile(
     r"silence this warning|[Ff]alling back|[Ff]all back to|[Ff]allback to|[Ss]kipping|will be (?:disabled|ignored)|is ignored|[Ii]gnoring|^Ignore \w+ error"
 )
 
@@ -601,7 +601,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
             continue
         if signature.of_worker and not line.process:
             continue
-        if (_BORNE.search(line.text) and not signature.warning) or (
+        if (_TOLERATED.search(line.text) and not signature.warning) or (
             signature.raised and "Error: " not in line.text
         ):
             continue

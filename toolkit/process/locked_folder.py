@@ -21,7 +21,7 @@ TEMPORARY = "verl-doctor-"
 
 _NOT_YET = "not-owned-yet"
 _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-_CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
@@ -63,12 +63,12 @@ def text_in(folder: Path, name: str) -> str:
 def _file_in(folder: Path, name: str, mode: int) -> Iterator[int]:
     """Open a file in a folder, both owned by this user; return its descriptor. Raises OSError."""
     with contextlib.ExitStack() as stack:
-        within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _CAREFULLY)
+        within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _SAFE_FLAGS)
         stack.callback(os.close, within)
         about = os.fstat(within)
         if about.st_uid != os.geteuid() or about.st_mode & _FOR_OTHERS:
             raise PermissionError(f"{folder} may be another user's")
-        file = os.open(name, mode | _CAREFULLY, dir_fd=within)
+        file = os.open(name, mode | _SAFE_FLAGS, dir_fd=within)
         stack.callback(os.close, file)
         about = os.fstat(file)
         if about.st_uid != os.geteuid() or not stat.S_ISREG(about.st_mode):

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.verdict import WORDS
 # Annotations of a level that GitHub shows per step; it drops the others (as of 2026-11).
 _SHOWN = 10
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
-_NOUNS = {"error": "error", "warning": "warning", "notice": "notice"}
+_LEVEL_NAMES = {"error": "error", "warning": "warning", "notice": "notice"}
 
 
 def render(report: Report, cwd: Path) -> Iterator[str]:
@@ -26,7 +26,7 @@ def render(report: Report, cwd: Path) -> Iterator[str]:
     top = checkout(cwd)
     found = [(_COMMANDS[str(finding.severity)], result, finding) for result, finding in report.findings()]
     counts = Counter(level for level, _, _ in found)
-    for level in _NOUNS:
+    for level in _LEVEL_NAMES:
         yield from (
             _annotation(level, result, finding, top)
             for own_level, result, finding in found
@@ -42,7 +42,7 @@ def render(report: Report, cwd: Path) -> Iterator[str]:
         counts["error"] += 1
     for repair in report.repairs or ():
         yield harmless(f"{repair.outcome}: {repair.code} {repair.title}")
-    sums = ", ".join(counted(counts[level], noun) for level, noun in _NOUNS.items())
+    sums = ", ".join(counted(counts[level], noun) for level, noun in _LEVEL_NAMES.items())
     yield harmless(f"verl-doctor: {WORDS[report.verdict]}; {sums}")
     if any(number > _SHOWN for number in counts.values()):
         yield f"GitHub shows {_SHOWN} annotations of a level from one step; all of them are in this log"

@@ -58,7 +58,7 @@ _NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
 # Endings of names for a secret's location or use.
 _BESIDE_THE_SECRET = frozenset({"PATH", "FILE", "DIR", "MODE", "TIMEOUT"})
 _WHERE = frozenset({"PATH", "FILE", "DIR"})
-_HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LETTERS = re.compile(r"[A-Z]+")
 
 # Names followed by a value, or quoted next to one: --name, "name", name=, name:, {name: and -Dname.
@@ -168,7 +168,7 @@ def suggests_secret(name: str) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    spelled = _HARMLESS_NAME.sub("", "_".join(_HUMP.findall(name)).upper())
+    spelled = _HARMLESS_NAME.sub("", "_".join(_NAME_PART.findall(name)).upper())
     return [word for word in spelled.split("_") if word]
 
 

@@ -184,8 +184,8 @@ def _vision_tensors() -> Tensors:
     return found
 
 
-def _linear(name: str, outward: int, inward: int, *, bias: bool) -> Tensors:
-    return {f"{name}.weight": (outward, inward)} | ({f"{name}.bias": (outward,)} if bias else {})
+def _linear(name: str, outputs: int, inputs: int, *, bias: bool) -> Tensors:
+    return {f"{name}.weight": (outputs, inputs)} | ({f"{name}.bias": (outputs,)} if bias else {})
 
 
 def _gated(name: str, inner: int, hidden: int, *, bias: bool) -> Tensors:

@@ -130,7 +130,7 @@ class Extension:
         found = [
             (fit, site, self._conditions(base, site))
             for site in sites
-            if not any(_misfits(site.node, theirs)) and (fit := next(_misfits(site.node, ours), None))
+            if not any(_mismatches(site.node, theirs)) and (fit := next(_mismatches(site.node, ours), None))
         ]
         return min(found, key=lambda entry: len(entry[2]), default=None)
 
@@ -232,7 +232,7 @@ def _places(signature: Signature) -> int:
     return sum(parameter.kind != "keyword" for parameter in signature.parameters)
 
 
-def _misfits(call: ast.Call, signature: Signature) -> Iterator[Fit]:
+def _mismatches(call: ast.Call, signature: Signature) -> Iterator[Fit]:
     """Yield the arguments of a call that a signature does not accept."""
     named = [Given(entry.arg, position(entry)) for entry in call.keywords if entry.arg is not None]
     all_known = len(named) == len(call.keywords)

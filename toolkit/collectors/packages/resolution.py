@@ -462,11 +462,11 @@ def _installer(
     if uv and (pip is None or _made_by_uv(Path(interpreter.prefix))):
         words: tuple[str, ...] = (uv, "pip", "install", "--python", str(target.python))
         return _Installer(words, words, is_uv=True)
-    quietly = ("install", "--no-input", "--disable-pip-version-check")
-    own = (sys.executable, "-m", "pip", "--python", str(target.python), *quietly)
+    install_quietly = ("install", "--no-input", "--disable-pip-version-check")
+    own = (sys.executable, "-m", "pip", "--python", str(target.python), *install_quietly)
     has_own = _at_least(_own_pip(), _PIP_OF_OTHERS)
     if pip is not None:
-        words = (str(target.python), "-m", "pip", *quietly)
+        words = (str(target.python), "-m", "pip", *install_quietly)
         return _Installer(words, own if has_own and not _at_least(pip.version, _PIP_DRY) else words)
     if has_own:
         return _Installer(own, own)

@@ -36,7 +36,7 @@ _GRAPHS = re.compile(rf"Graph capturing finished in \d+ secs, took {_NUMBER} GiB
 _CACHE = re.compile(
     rf"(?:Available KV cache memory: |the rest of the memory reserved for KV Cache is ){_NUMBER} ?GiB"
 )
-_SLEPT = re.compile(rf"Sleep mode freed {_NUMBER} GiB memory, {_NUMBER} GiB memory is still in use")
+_FREED_BY_SLEEP = re.compile(rf"Sleep mode freed {_NUMBER} GiB memory, {_NUMBER} GiB memory is still in use")
 _WOKE = re.compile(r"It took \S+ seconds to wake up")
 
 
@@ -45,7 +45,7 @@ def read_engine_log(lines: Iterable[str], pids: Collection[int]) -> EngineLog:
     weights = graphs = cache = freed = in_use = None
     asleep = False
     for line in _lines_of(lines, pids):
-        if match := _SLEPT.search(line):
+        if match := _FREED_BY_SLEEP.search(line):
             freed, in_use, asleep = float(match[1]), float(match[2]), True
         elif _WOKE.search(line):
             asleep = False

@@ -364,11 +364,11 @@ def kept_by(group: WorkerGroup, view: ClusterView) -> str:
 
 def troubled(group: WorkerGroup) -> Iterator[tuple[str, str]]:
     """Return the ranks that are not alive, grouped by reason: their numbers, and the reason."""
-    stories: dict[str, list[int]] = {}
+    ranks_by_state: dict[str, list[int]] = {}
     for member in group.members:
         if member.state != "alive":
-            stories.setdefault(_story(member), []).append(member.rank)
-    for story, numbers in stories.items():
+            ranks_by_state.setdefault(_story(member), []).append(member.rank)
+    for story, numbers in ranks_by_state.items():
         yield _ranks(numbers), story
     if group.lost:
         yield _ranks(group.lost), "forgotten by Ray"

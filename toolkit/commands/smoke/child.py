@@ -45,7 +45,7 @@ Watch = Callable[[str], "End | None"]
 _MOST = 16 * 1024 * 1024  # bytes of a log; a child that writes more is ended
 _PIECE = 1024 * 1024  # bytes per read
 _LOOK = 1.0  # seconds between two looks at the text and at the processes
-_BREATH = 0.2  # seconds; also between two looks at a child that the system does not notify about
+_POLL_INTERVAL = 0.2  # seconds; also between two looks at a child that the system does not notify about
 _RUN = """
 import sys, types
 name, steps, path = sys.argv[1:4]
@@ -123,7 +123,7 @@ def run_logged(
     ):
         listener = _Listener(child, file.fileno())
         try:
-            while end is None and not listener.has_ended(_BREATH):
+            while end is None and not listener.has_ended(_POLL_INTERVAL):
                 if listener.is_due():
                     look(below(child.supervisor.pid, Machine()))
                     at(unfinished(_documents(documents_path)))

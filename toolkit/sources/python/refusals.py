@@ -555,7 +555,7 @@ class Follower:
                 self._once(node, frame)
             case ast.Break() | ast.Continue():
                 raise _LoopLeftError
-            case ast.With(items=items) if not any(_swallows(item.context_expr) for item in items):
+            case ast.With(items=items) if not any(_suppresses(item.context_expr) for item in items):
                 for item in items:
                     self._value(item.context_expr, frame)
                     if item.optional_vars is not None:
@@ -1027,7 +1027,7 @@ def _blur(made: Made) -> None:
             made.fields[name] = UNCLEAR
 
 
-def _swallows(context: ast.expr) -> bool:
+def _suppresses(context: ast.expr) -> bool:
     """Return whether a `with` may suppress what is raised in it."""
     name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
     return not name or any(word in name.lower() for word in ("suppress", "raises", "catch", "ignore"))

@@ -16,7 +16,7 @@ PLUGIN = DATA / "rehearsal" / "verl_doctor_rehearsal"
 _PLATFORM = "plugin/platform/platform_base.py"
 _BASE = "PlatformBase"
 # Each variable that loads a platform, and the part of verl that must read it.
-_DOORS = {
+_EXTENSION_POINTS = {
     "VERL_USE_EXTERNAL_MODULES": "__init__.py",
     "VERL_PLATFORM": "plugin/platform/platform_manager.py",
     "VERL_ENGINE_DEVICE": "workers/engine/base.py",
@@ -39,7 +39,7 @@ class Offer:
 def offer_of(verl: Path) -> Offer:
     """Read the offer from a tree."""
     wanted = _abstract_methods(verl / _PLATFORM)
-    unread = [name for name, file in _DOORS.items() if not _mentions(verl / file, name)]
+    unread = [name for name, file in _EXTENSION_POINTS.items() if not _mentions(verl / file, name)]
     if wanted is None:
         closed = (
             "its sources have no place for a platform other than its own (verl/plugin/platform, since 0.9.0)"

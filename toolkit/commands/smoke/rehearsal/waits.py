@@ -16,7 +16,7 @@ from verl_doctor.toolkit.system.process_table import command_of, numbers
 
 _GCS = re.compile(r"--gcs-address=([\w.:\[\]-]+)")
 _WAITING = ("PENDING_CREATION", "DEPENDENCIES_UNREADY")
-_DEATHS = ("WORKER_DIED", "NODE_DIED", "OUT_OF_MEMORY", "INIT_FAILED")  # the others are intended
+_UNINTENDED_ENDS = ("WORKER_DIED", "NODE_DIED", "OUT_OF_MEMORY", "INIT_FAILED")  # the others are intended
 _ON_PURPOSE = "INTENDED"  # WorkerExitType of src/ray/protobuf/common.proto: an actor that ended itself
 
 FAILED = "a process of the job failed"
@@ -66,7 +66,7 @@ def died(cluster: RayCluster) -> str:
     dead = [
         actor
         for actor in cluster.actors
-        if actor.state == "DEAD" and actor.end in _DEATHS and _ON_PURPOSE not in actor.died
+        if actor.state == "DEAD" and actor.end in _UNINTENDED_ENDS and _ON_PURPOSE not in actor.died
     ]
     if not dead:
         return ""
