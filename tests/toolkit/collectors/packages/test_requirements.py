@@ -187,3 +187,13 @@ def test_no_requirement_is_too_broken(texts: list[str], version: str, extra: str
     vllm = Distribution("vllm", version, "/vllm")
     found = requirements.collect(Packages((verl, torch, vllm), markers=marker_environment(interpreter())))
     assert isinstance(found, Requirements)
+
+
+def test_metadata_that_cannot_be_read_is_reported(site: Path) -> None:
+    install(site, "verl", "0.6.1", requires=["ray>=2.41.0"])
+    metadata = next(site.glob("verl-*.dist-info/METADATA"))
+    metadata.unlink()
+    metadata.mkdir()
+    found = walk(site)
+    assert found.unmet == ()
+    assert found.unreadable == (f"verl: the requirements in {metadata.parent} cannot be read",)
