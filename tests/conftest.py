@@ -22,6 +22,7 @@ from support.folders import Folders, is_long
 from support.kept import CACHE, cannot_run
 from support.running import Doctor, inside
 
+from verl_doctor.toolkit.cluster import node_parcel
 from verl_doctor.toolkit.engine import registry
 
 # pytest rewrites the assertions of hundreds of files, which takes a core ten seconds: it keeps what it has rewritten, also where the
@@ -84,13 +85,17 @@ def private_home(test_folders: Folders) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def modules_found_once() -> Iterator[None]:
-    """The search through all modules for rules, fixes and collectors finds the same each time, in a thousand modules."""
+    """The search through all modules for rules, fixes and collectors finds the same each time, in a thousand modules.
+
+    So does packing them for a node, which takes two seconds.
+    """
     walked = registry._modules
     found = functools.cache(lambda packages: tuple(walked(packages)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "built_in", functools.cache(registry.built_in))
         patch.setattr(registry, "collector_modules", functools.cache(registry.collector_modules))
         patch.setattr(registry, "_modules", lambda packages: iter(found(tuple(packages))))
+        patch.setattr(node_parcel, "pack", functools.cache(node_parcel.pack))
         yield
 
 
