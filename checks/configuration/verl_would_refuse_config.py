@@ -82,7 +82,7 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
                 read_from=raised.read_from,
             ),
             location=place(words[-1]) if words else None,
-            remedy=_remedy(raised, correction, words[-1].key if words else ""),
+            remedy=_remedy(configuration, raised, words[-1].key if words else ""),
             phase=raised.phase,
             stops=(EVERY_JOB,),
             subject=Subject(
@@ -121,9 +121,16 @@ def _distinct(raised: Iterable[Raised]) -> Iterable[Raised]:
     return first.values()
 
 
-def _remedy(raised: Raised, correction: Correction | None, key: str) -> str:
-    if correction is not None:
-        return f"set {raised.nearest_key}={raised.nearest}, the nearest value that {_whose(raised) if raised.library else 'verl'} accepts"
+def _remedy(there: Configuration, raised: Raised, key: str) -> str:
+    """All proposals: the fix applies the first that breaks nothing else."""
+    proposed = [
+        f"{proposed}={value}"
+        for proposed, value in ((raised.nearest_key, raised.nearest), *raised.others)
+        if proposed and _with_value(there, raised, proposed, value)
+    ]
+    if proposed:
+        values = "value" if len(proposed) == 1 else "values"
+        return f"set {' or '.join(proposed)}, the nearest {values} that {_whose(raised) if raised.library else 'verl'} accepts"
     return f"change {key}" if key else "follow the message"
 
 

@@ -260,14 +260,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="what fix makes of cases that will fail")
     parser.add_argument("names", nargs="*", metavar="CASE", help="all that are classed without any")
     parser.add_argument(
-        "--record", type=Path, metavar="FILE", help="write what became of each as a line of JSON"
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="write what became of each as a line of JSON; cases that are in it are left out",
     )
     parser.add_argument("--construct", action="store_true", help="judge healed scripts by construction too")
     parser.add_argument("--run", action="store_true", help="run healed scripts of a machine without a GPU")
     parser.add_argument("--script", action="store_true", help="show the script afterwards")
     options = parser.parse_args()
     known = classes()
-    names = options.names or [*known.healable, *known.not_healable]
+    done = {row.case for row in recorded(filter(Path.exists, filter(None, [options.record])))}
+    names = [name for name in options.names or [*known.healable, *known.not_healable] if name not in done]
     for one in healed(names, construct=options.construct, run=options.run):
         kind = "healable" if one.case not in known.not_healable else "not healable"
         print(f"{one.case} ({kind}): {one.by or 'NOT HEALED'}{' WORSE ' if one.worse else ''}", flush=True)

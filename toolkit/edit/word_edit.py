@@ -1,8 +1,8 @@
 """Edits single words of a shell script by their position. Every other byte stays the same.
 
-A word is replaced inside its quotes, removed with the blank before it, or followed by a new one. The old lines are
-kept as comments above the command. The result is parsed again, and must consist of the same commands except for these
-words.
+A word is replaced inside its quotes, removed with the blank before it, or followed by a new one. Where its value comes from
+a variable that nothing else uses, the assignment is edited instead. The old lines are kept as comments above the command.
+The result is parsed again, and must consist of the same commands except for these words.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
-from verl_doctor.toolkit.sources.shell.syntax import Node, Text, Written, below
+from verl_doctor.toolkit.sources.shell.syntax import Node, Parameter, Part, Simple, Text, Written, below
 
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 _LEAD = re.compile(r"(?:[ \t\n]|\\\n)*$")
 _REST = re.compile(r"[ \t]*(\n?)")
 _KEY = re.compile(r"(?P<quote>[\"']?)(?P<key>(?:\+{0,2}|~)[\w./@-]+)=")
+_BARE = re.compile(r"[\w./:+-]+")
 _PLAIN = re.compile(r"[\w./:@%+,=-]*|\[[\w./:@%+,=-]*\]")
 _LITERAL_IN_DOUBLE = re.compile(r"[^\"$`\\!]*")
 
@@ -49,13 +50,21 @@ def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: s
         raise CannotEdit(f"{path} has Windows line endings; correct these first")
     nodes = parse(text)
     words = [node for node in below(nodes) if isinstance(node, Written) and node.at >= 0]
-    found = [(edit, _word(edit, words, text, path)) for edit in dict.fromkeys(edits)]
+    found: list[tuple[WordEdit, Written]] = []
+    for edit in dict.fromkeys(edits):
+        word = _word(edit, words, text, path)
+        at_assignment = _at_assignment(edit, word, nodes, text)
+        if at_assignment is None:
+            found.append((edit, word))
+        else:
+            nodes, *_ = at_assignment
+            found.append(at_assignment[1:])
     spans = [_span(text, word, edit) for edit, word in found]
     spans += _comments(text, found, comment)
     after = text
     for start, end, new in sorted(spans, reverse=True):
         after = after[:start] + new + after[end:]
-    wanted = {word.at: _expected(word, edit) for edit, word in found}
+    wanted = {word.at: _expected(word, edit) for edit, word in found if word.parts}
     if _form(parse(after), {}) != _form(nodes, wanted):
         raise CannotEdit(
             f"{path}:{edits[0].line}: the word cannot be edited without changing the code around it"
@@ -106,6 +115,50 @@ def _word(edit: WordEdit, words: Sequence[Written], text: str, path: str) -> Wri
     if len(here) != 1 or text[here[0].at : here[0].end] != edit.written:
         raise CannotEdit(f"{path}:{edit.line}: {edit.written} does not occur there exactly once")
     return here[0]
+
+
+def _at_assignment(
+    edit: WordEdit, word: Written, nodes: tuple[Node, ...], text: str
+) -> tuple[tuple[Node, ...], WordEdit, Written] | None:
+    """Return the nodes expected after an edit of `NAME=value` in place of a word `key=$NAME`, the edit, and its place.
+
+    None where that might change more than this word: the name occurs elsewhere, the assignment is conditional or exported,
+    or its value is not literal.
+    """
+    *before, last = word.parts or (Text(""),)
+    key = _literal(before)
+    if key is None or not isinstance(last, Parameter) or last != Parameter(last.name, last.quoted):
+        return None
+    new = next(_parsed(edit.new[0])) if len(edit.new) == 1 and not edit.follows else None
+    new_text = _literal(new.parts) if new else None
+    if new_text is None or not key.endswith("=") or not new_text.startswith(key):
+        return None
+    name, value = last.name, new_text.removeprefix(key)
+    found = [match.start() for match in re.finditer(rf"\b{re.escape(name)}\b", text)]
+    if len(found) != 2 or _BARE.fullmatch(value) is None:
+        return None
+    match = re.compile(rf"[ \t]*({name}=([\"']?){_BARE.pattern}\2)(?=[ \t;\n]|$)").match(
+        text, _line_start(text, found[0])
+    )
+    node = next((node for node in nodes if isinstance(node, Simple) and _assigns(node, name)), None)
+    if match is None or node is None or match.end() > word.at:
+        return None
+    edited = f"{name}={match[2]}{value}{match[2]}"
+    after = replace(node, assignments=(replace(node.assignments[0], value=(Text(value, bool(match[2])),)),))
+    line = text.count("\n", 0, match.start()) + 1
+    place = Written((), line, match[1], match.start(1))
+    nodes = tuple(after if other is node else other for other in nodes)
+    return nodes, WordEdit(line, match[1], (edited,)), place
+
+
+def _assigns(node: Simple, name: str) -> bool:
+    return not node.words and [part.name for part in node.assignments] == [name]
+
+
+def _literal(parts: Sequence[Part]) -> str | None:
+    """Return the text of these parts; None if one of them is an expansion."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    return "".join(texts) if len(texts) == len(parts) else None
 
 
 def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:

@@ -50,6 +50,51 @@ def test_one_word_is_edited_and_the_rest_stays(change: WordEdit, old: str, new: 
     assert after.count(MARK) == 1
 
 
+@pytest.mark.parametrize(
+    ("script", "after"),
+    [
+        ("MINI=8\ntrain a=$MINI\n", "MINI=4\ntrain a=$MINI\n"),
+        ("MINI='8'  # rows\ntrain \"a=${MINI}\"\n", "MINI='4'  # rows\ntrain \"a=${MINI}\"\n"),
+        ('X=1\n  MINI=8\nA=(\n a="$MINI"\n)\ntrain\n', 'X=1\n  MINI=4\nA=(\n a="$MINI"\n)\ntrain\n'),
+    ],
+)
+def test_a_value_from_a_variable_of_this_word_alone_is_edited_where_it_is_assigned(
+    script: str, after: str
+) -> None:
+    line = next(number for number, row in enumerate(script.split("\n"), 1) if "a=" in row)
+    written = script.split("\n")[line - 1].strip().removeprefix("train ")
+    rows = edit(WordEdit(line, written, ("a=4",)), script=script).split("\n")
+    assert "\n".join(row for row in rows if MARK not in row) == after
+    at = next(number for number, row in enumerate(rows) if MARK in row)
+    assert "MINI=" in rows[at]
+    assert "MINI=" in rows[at + 1]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "MINI=8\ntrain a=$MINI\ntrain b=$MINI\n",
+        "MINI=8\nMINI=16\ntrain a=$MINI\n",
+        "export MINI=8\ntrain a=$MINI\n",
+        "if x; then\n MINI=8\nfi\ntrain a=$MINI\n",
+        "MINI=${1:-8}\ntrain a=$MINI\n",
+        "MINI=8 y\ntrain a=$MINI\n",
+        "for MINI in 8; do train; done\ntrain a=$MINI\n",
+        "MINI=8\ntrain a=$((MINI*2))\n",
+        "MINI=8\ntrain a=${MINI}0\n",
+        "MINI=8\ntrain a=${MINI:-9}\n",
+        "train a=$MINI\nMINI=8\n",
+        "MINI+=8\ntrain a=$MINI\n",
+        "cat <<EOF\nMINI=8\nEOF\ntrain a=$MINI\n",
+    ],
+)
+def test_a_value_from_any_other_variable_is_edited_at_the_word(script: str) -> None:
+    line, row = next((number, row) for number, row in enumerate(script.split("\n"), 1) if "a=" in row)
+    written = row.removeprefix("train ")
+    rows = edit(WordEdit(line, written, ("a=4",)), script=script).split("\n")
+    assert "\n".join(row for row in rows if MARK not in row) == script.replace(written, "a=4", 1)
+
+
 def test_the_old_line_stays_as_a_comment_above_its_command() -> None:
     rows = edit(WordEdit(5, 'd="x"', ("d='y'",)), WordEdit(3, "a=1", ("a=2",))).split("\n")
     assert rows[2:6] == [
