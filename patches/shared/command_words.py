@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from verl_doctor.patches.shared.edited_files import edited_files
 from verl_doctor.toolkit.change import Change, Refusal
@@ -68,7 +68,7 @@ def _edits(rewrites: Iterable[Rewrite], launch: Launch) -> Iterator[tuple[str, W
         yield last.path, WordEdit(last.line, last.written, tuple(added), follows=True)
 
 
-def _found(rewrite: Rewrite, words: Iterable[Word]) -> Word:
+def _found(rewrite: Rewrite, words: Sequence[Word]) -> Word:
     # A word whose value cannot be determined is identified by its written form.
     here = [
         word
@@ -77,7 +77,12 @@ def _found(rewrite: Rewrite, words: Iterable[Word]) -> Word:
     ]
     if len(here) != 1:
         raise CannotEdit(f"{rewrite.at}: {rewrite.old} does not occur there exactly once; edit it by hand")
-    return here[0]
+    (word,) = here
+    if sum((other.written, _place(other)) == (word.written, _place(word)) for other in words) > 1:
+        raise CannotEdit(
+            f"{rewrite.at}: {rewrite.old} comes from {word.written} together with other words; edit it where that is set"
+        )
+    return word
 
 
 def _last(words: Iterable[Word], rewrites: Iterable[Rewrite]) -> Word:

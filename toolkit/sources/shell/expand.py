@@ -41,21 +41,24 @@ LONGEST = 1_000_000
 class Element(str):
     """An element of an array or an argument of a function, and where it is written, not where it is used.
 
-    `conditional`: it exists only under a condition.
+    `written` is the word in the script, "" if that becomes several. `conditional`: it exists only under a condition.
     """
 
-    __slots__ = ("conditional", "line", "path")
+    __slots__ = ("conditional", "line", "path", "written")
     path: str
     line: int
+    written: str
     conditional: bool
 
     def __new__(  # noqa: PYI034 - `Self` is not in Python 3.10
-        cls, text: str, path: str = "", line: int = 0, *, conditional: bool = False
+        cls, text: str, path: str = "", line: int = 0, written: str = "", *, conditional: bool = False
     ) -> Element:
         """Return the element, keeping what is known of an existing one."""
         self = super().__new__(cls, text)
         known = text if isinstance(text, Element) else None
-        self.path, self.line = (known.path, known.line) if known and known.line else (path, line)
+        self.path, self.line, self.written = path, line, written
+        if known and known.line:
+            self.path, self.line, self.written = known.path, known.line, known.written
         self.conditional = conditional or (known is not None and known.conditional)
         return self
 
@@ -267,7 +270,8 @@ def _pieces(values: list[str | None], separators: str | None) -> tuple[list[str 
         return (list(values) if whole else [None]), False, False
     pieces: list[str | None] = []
     for value in values:
-        pieces += [None] if value is None else value.split()
+        split = [] if value is None else value.split()
+        pieces += [value] if value is None or split == [value] else split  # an element keeps its place
     first, last = (values[0] or "", values[-1] or "") if values else ("", "")
     return pieces, first[:1].isspace(), last[-1:].isspace()
 

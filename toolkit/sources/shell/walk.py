@@ -523,7 +523,7 @@ class Walk:
         """Return an expanded word. An element of an array keeps the place where the array was written."""
         if isinstance(value, Element):
             place = (value.path, value.line) if value.line else (source.path, source.line)
-            return Argument(value, *place, source.written, value.conditional)
+            return Argument(value, *place, value.written or source.written, value.conditional)
         return replace(source, text=value)
 
     def sources(self, word: Written, count: int) -> list[Argument]:
@@ -541,9 +541,12 @@ class Walk:
     def expanded(self, words: Iterable[Written]) -> list[str | None]:
         """Expand words to the elements of an array."""
         return [
-            value if value is None else Element(value, self.path, word.line)
+            value
+            if value is None
+            else Element(value, self.path, word.line, word.raw if len(values) == 1 else "")
             for word in words
-            for value in fields(word.parts, self.scope)
+            for values in (fields(word.parts, self.scope),)
+            for value in values
         ]
 
     def array(self, words: tuple[Written, ...]) -> list[str | None]:
@@ -655,7 +658,8 @@ class Walk:
             self.scope.variables[variable.name] = variable.value
             self.given.append(variable)
         self.scope.arguments = [
-            None if word.text is None else Element(word.text, word.path, word.line) for word in argv[1:]
+            None if word.text is None else Element(word.text, word.path, word.line, word.written)
+            for word in argv[1:]
         ]
         self.path = path
         self.depth += 1
