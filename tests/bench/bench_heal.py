@@ -30,7 +30,7 @@ _AT_FIRST = (
     "import this vLLM (VLLM102 reports that at once, but is not judged here for other releases than 0.9.1); 4 have a critic or an adapter, for which "
     "this environment lacks code; `tune_sequence_parallel_old` passed when it was tried again; `max_tokens_small` and `micro_does_not_divide_mini` "
     "got a value that verl's validation accepts and the engine or the trainer does not. "
-    "The first 32 healable cases were tried again in November 2026 (eaa5465d): 22 healed by safe repairs, 9 by unsafe ones, 1 not, none made "
+    "32 healable cases, six of them chosen because they had failed, were tried again in November 2026 (eaa5465d): 22 healed by safe repairs, 9 by unsafe ones, 1 not, none made "
     "worse. Construction passes for 28 of the 31, `max_tokens_small` and `micro_does_not_divide_mini` among them, fails for `lora_rank_1024` and "
     "`critic_without_micro_batch`, and cannot judge 1. The tables are older."
 )
