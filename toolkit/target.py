@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from verl_doctor.toolkit.machine import Machine
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.machine import Machine
 
 Environment = Literal[
     "--python", "virtual environment", "conda environment", ".venv", "launch script", "verl-doctor's own"
@@ -245,6 +245,8 @@ def _interpreter(options: Options, machine: Machine) -> tuple[Path, Environment,
 def _named_interpreter(named: Path, machine: Machine) -> Path:
     path = machine.cwd / named
     if named.name == str(named) and not os.path.lexists(path):  # `--python python3`, as typed
+        import shutil  # noqa: PLC0415 - only for the bare name of a program
+
         path = Path(shutil.which(named, path=machine.environ.get("PATH")) or path)
     _demand_access(path, f"--python {path}")
     if os.path.isdir(path):

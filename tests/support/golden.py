@@ -27,7 +27,7 @@ from support.places import TESTS
 from support.running import machine_asked_once
 from verl_doctor.toolkit.cli.main import cli, main
 from verl_doctor.toolkit.commands.demo.demo import build
-from verl_doctor.toolkit.console import view
+from verl_doctor.toolkit.console import terminal, view
 from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.engine import factsfile
 
@@ -153,12 +153,12 @@ def _terminal(width: int, height: int) -> Iterator[None]:
     """Render answers for a terminal of this size, without colours."""
 
     def console(file: StringIO) -> Console:
-        made = view._Console(file=file, highlight=False, markup=False, emoji=False, force_terminal=True)
+        made = terminal._Console(file=file, highlight=False, markup=False, emoji=False, force_terminal=True)
         made._color_system = None
         made.size = made.size.__class__(width, height)
         return made
 
-    with mock.patch.object(view, "console_for", console):
+    with mock.patch.dict(os.environ, FORCE_COLOR="1"), mock.patch.object(terminal, "console_for", console):
         yield
 
 

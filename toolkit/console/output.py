@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import UsageError
 
 _PIECE = 4096  # bytes at either end of a file, where its kind is written
@@ -22,22 +21,22 @@ class Kind:
     """A kind of file that the doctor writes: its name, and how such a file begins or ends."""
 
     name: str
-    looks: re.Pattern[bytes]
+    looks: bytes
+    """A pattern, compiled only when such a file exists."""
 
 
 def _json(name: str, key: str) -> Kind:
     """Return the kind of a JSON file with its schema version, and its content under `key`."""
-    return Kind(name, re.compile(rb'\A\s*\{[^{}[\]]*"schema_version"[^{}[\]]*"%b"\s*:' % key.encode()))
+    return Kind(name, rb'\A\s*\{[^{}[\]]*"schema_version"[^{}[\]]*"%b"\s*:' % key.encode())
 
 
 FACTS = _json("facts file or snapshot", "facts")
 AGREEMENT = _json("agreement", "agreed")
 PATCHES = _json("file of patches", "patches")
-PICTURE = Kind("picture", re.compile(rb'\A<svg [^>]*class="vd"'))
+PICTURE = Kind("picture", rb'\A<svg [^>]*class="vd"')
 ANSWER = Kind(
     "report",
-    re.compile(
-        rb"""
+    rb"""(?mx)
         \A\{\s+"schema_version":\ \d+,\s+"verdict":                     # JSON
         | \A\{\s+"\$schema":[^{}[\]]*sarif(?s:.)*"name":\ "verl-doctor"
         | \A<\?xml[^>]*>\s*<testsuite\ name="verl-doctor"
@@ -48,9 +47,7 @@ ANSWER = Kind(
         | ^Made\ by\ verl-doctor
         | ^read\ \d+\ logs?,\ [^\n]*\ s\n\Z
         | ^verl-doctor:\ [^\n]*;\ \d+\ errors?,\ [^\n]*\n\Z              # annotations for GitHub
-        """,
-        re.VERBOSE | re.MULTILINE,
-    ),
+    """,
 )
 
 
@@ -68,7 +65,7 @@ def refuse_others(path: Path, kind: Kind) -> None:
         return
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if not (kind.looks.search(head) or kind.looks.search(tail)):
+    if not any(re.search(kind.looks, end) for end in (head, tail)):
         raise UsageError(
             f"{path} exists and is not a verl-doctor {kind.name}: name another file, or add --force"
         )
@@ -84,7 +81,8 @@ def refuse_inputs(path: Path, inputs: Iterable[str | Path]) -> None:
 
 def why_not_new(path: Path) -> str:
     """Return why no new file can be created there; "" where nothing prevents it."""
-    from verl_doctor.toolkit.system.file_systems import why_not_writable  # noqa: PLC0415 - only for a file that was named
+    from verl_doctor.toolkit.machine import Machine  # noqa: PLC0415 - only for a file that was named
+    from verl_doctor.toolkit.system.file_systems import why_not_writable  # noqa: PLC0415
 
     folder = str(Path(os.path.realpath(path)).parent)
     return (

@@ -8,10 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from io import StringIO
 from pathlib import Path
-from typing import TextIO
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING, TextIO
 
 from verl_doctor.toolkit.console import output
 from verl_doctor.toolkit.console.answer import Answer
@@ -20,6 +17,12 @@ from verl_doctor.toolkit.console.masked import Mask, mask_of, masked, unmasked
 from verl_doctor.toolkit.console.streams import CannotPrintError, give_up_stdout
 from verl_doctor.toolkit.text import clipped
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+# Variables that make rich treat a pipe as a terminal.
+_AS_A_TERMINAL = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 _PROMPT = 1  # line of a terminal that the shell's prompt takes afterwards
 
 
@@ -58,8 +61,8 @@ def write(answer: Answer, form: str, file: TextIO) -> None:
 
 
 def _write_text(answer: Answer, file: TextIO) -> None:
-    console = console_for(file)
-    width = width_of(console)
+    console = _console(file)
+    width = console.width if console and console.is_terminal else None
     mask = mask_of(os.environ)
     if width is not None:  # a line break may separate a secret from its name
         mask = mask.and_those_in(map(str, answer.text_lines(None)))
@@ -67,22 +70,38 @@ def _write_text(answer: Answer, file: TextIO) -> None:
     for line in answer.text_lines(width):
         written += 1
         _write_line(line, console, file, mask)
-    if console.is_terminal and written > console.height - _PROMPT and not answer.ends_with_verdict():
+    if (
+        console
+        and console.is_terminal
+        and written > console.height - _PROMPT
+        and not answer.ends_with_verdict()
+    ):
         _write_line("", console, file, mask)
-        _write_line(Text(clipped(mask.text(str(_verdict_of(answer))), console.width)), console, file, mask)
+        _write_line(clipped(mask.text(str(_verdict_of(answer))), console.width), console, file, mask)
 
 
-def _write_line(line: Text | str, console: Console, file: TextIO, mask: Mask) -> None:
+def _write_line(line: Text | str, console: Console | None, file: TextIO, mask: Mask) -> None:
     shown = mask.text(str(line))
-    if isinstance(line, str):
+    if console is None or isinstance(line, str):
         file.write(f"{shown}\n")
     else:
+        from rich.text import Text  # noqa: PLC0415 - see _console
+
         console.print(line if shown == line.plain else Text(shown, line.style), soft_wrap=True)
 
 
 def _write_headline(answer: Answer, file: TextIO) -> None:
     """Write the first line of the text, which holds the verdict. It is never wrapped."""
-    _write_line(_verdict_of(answer), console_for(file), file, mask_of(os.environ))
+    _write_line(_verdict_of(answer), _console(file), file, mask_of(os.environ))
+
+
+def _console(file: TextIO) -> Console | None:
+    """Return rich's console for a terminal; None for a pipe, which needs nothing of rich: it is slow to load."""
+    if not file.isatty() and os.environ.keys().isdisjoint(_AS_A_TERMINAL):
+        return None
+    from verl_doctor.toolkit.console.terminal import console_for  # noqa: PLC0415
+
+    return console_for(file)
 
 
 def _verdict_of(answer: Answer) -> Text | str:
@@ -104,28 +123,3 @@ _WRITERS: Mapping[str, Callable[[Answer, TextIO], None]] = {
     "json": _write_json,
     "markdown": _write_markdown,
 }
-
-
-def width_of(console: Console) -> int | None:
-    """Return the columns of a terminal; None for a pipe, in which nothing is wrapped."""
-    return console.width if console.is_terminal else None
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Raise the same error as without rich, which would end the command with 1."""
-        raise BrokenPipeError
-
-
-def console_for(file: TextIO) -> Console:
-    """Return a console that adds no markup of its own, and colours only on a terminal."""
-    environ = {name: value for name, value in os.environ.items() if name not in _SIZES or _is_a_size(value)}
-    return _Console(file=file, highlight=False, markup=False, emoji=False, _environ=environ)
-
-
-_SIZES = frozenset({"COLUMNS", "LINES"})
-
-
-def _is_a_size(value: str) -> bool:
-    """Return whether this is a possible size of a terminal: in 0 columns rich prints nothing at all."""
-    return value.isdecimal() and int(value) > 0

@@ -24,11 +24,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from verl_doctor.toolkit.system.ownership import warn_once, why_not_ours
-from verl_doctor.toolkit.system.sites import Site, amount, is_for_output
 from verl_doctor.toolkit.target import UsageError
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.system.sites import Site
 
 _KEYS = ("select", "ignore", "marker", "sites", "disable_plugins", "expected")
 _EXPECTED = ("packages", "variables", "driver")
@@ -151,6 +153,8 @@ def _sites(path: Path, value: Any) -> tuple[Site, ...]:
 
 
 def _site(path: Path, name: str, entry: Any) -> Site:
+    from verl_doctor.toolkit.system.sites import Site, amount, is_for_output  # noqa: PLC0415 - most configurations name no site
+
     fields = {"path": entry} if isinstance(entry, str) else entry
     example = f'{name} = "/path", or {name} = {{ path = "/path", writes = true, free = "200 GiB" }}'
     if not isinstance(fields, dict) or set(fields) - {"path", "writes", "free"}:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from verl_doctor.toolkit.logs.python_errors import Raised
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.logs.python_errors import Raised
 
 STAGES: Final[Mapping[str, str]] = {
     "load": "while the model was loaded",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 import click
 
 
@@ -31,6 +29,8 @@ class HelpfulGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _fail(self, ctx: click.Context, name: str) -> None:
+        import difflib  # noqa: PLC0415 - only for a misspelled name
+
         near = difflib.get_close_matches(name.lower(), self.list_commands(ctx), n=2, cutoff=0.6)
         hint = f". Did you mean {' or '.join(near)}?" if near else ""
         ctx.fail(f"No such command '{name}'{hint}")

@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from verl_doctor.toolkit.machine import Machine
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.machine import Machine
 
 # File systems that several machines share, as /proc/filesystems names them. FUSE has the actual type in the subtype (fuse.sshfs).
 _SHARED = frozenset(

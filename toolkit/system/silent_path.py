@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 
-from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.system.file_systems import file_system_of
 from verl_doctor.toolkit.system.path_timeout import in_time
 
 MOUNT_TIMEOUT = 20.0
@@ -23,6 +21,9 @@ def why_silent(path: str) -> str:
 
     if in_time(responds, MOUNT_TIMEOUT):
         return ""
+    from verl_doctor.toolkit.machine import Machine  # noqa: PLC0415 - nearly every path responds
+    from verl_doctor.toolkit.system.file_systems import file_system_of  # noqa: PLC0415
+
     system = file_system_of(Machine(), os.path.abspath(path), follow=False)
     where = f": {system.kind} from {system.device} on {system.mounted_on}" if system else ""
     return f"its file system does not respond{where}"

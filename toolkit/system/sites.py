@@ -6,8 +6,10 @@ import os
 import re
 from dataclasses import dataclass
 from string import Template
+from typing import TYPE_CHECKING
 
-from verl_doctor.toolkit.machine import Machine
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.machine import Machine
 
 _GIB = 2**30
 _UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": _GIB, "TiB": 2**40}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import importlib.resources
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit.commands.explain import quick_card
-from verl_doctor.toolkit.logs.signature import which
+from verl_doctor.toolkit.system.own_files import DATA
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,8 @@ def entries() -> tuple[Entry, ...]:
 
 
 def _entry(line: str) -> Entry:
+    from verl_doctor.toolkit.logs.signature import which  # noqa: PLC0415 - a TAB and the other topics do without
+
     found = which(line)
     if found is None or not found.is_named:
         raise ValueError(f"quick_card.toml: no signature names a fault for: {line}")
@@ -72,5 +73,4 @@ def page(topic: str) -> str:
     """Return the page of a topic that does not depend on the environment. `variables` is made by `variable_table`."""
     if topic == "card":
         return "\n".join(["# Common errors", "", *quick_card.listed(), ""])
-    folder = importlib.resources.files("verl_doctor.toolkit") / "data" / "topics"
-    return (folder / f"{topic}.md").read_text("utf-8")
+    return (DATA / "topics" / f"{topic}.md").read_text("utf-8")

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from verl_doctor.toolkit.json_document import schema
-
 _TOOLKIT = "verl_doctor.toolkit"
 _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {"report": "check", "environment": "explain variables RUN.sh", "sites": "sites import", "page": "report"}
@@ -41,6 +39,8 @@ SCHEMAS: Final = tuple(_TYPES)
 
 def schema_text(document: str = SCHEMAS[0]) -> str:
     """Return the JSON schema of a document."""
+    from verl_doctor.toolkit.json_document import schema  # noqa: PLC0415 - other lookups do without
+
     module, name = _TYPES[document]
     types = importlib.import_module(f"{_TOOLKIT}.{module}")
     return (

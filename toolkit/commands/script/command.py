@@ -24,7 +24,7 @@ from verl_doctor.toolkit.commands.script.variant import Kind, Recipe, path_of
 from verl_doctor.toolkit.commands.smoke.longest_prompt import most_tokens
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
-from verl_doctor.toolkit.console.view import console_for, width_of
+from verl_doctor.toolkit.console.terminal import console_for, width_of
 from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.session import Session, open_session
