@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from verl_doctor.toolkit.logs.blame import is_of_the_job, own_frames, package_of
+from verl_doctor.toolkit.logs.blame import is_of_the_job, own_frames, package_of, unset_settings
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 
@@ -111,6 +111,14 @@ _PLAIN = frozenset(
         "fla",
     ]
 )
+# Modules of a namespace that another distribution provides.
+_SHIPPED = {
+    "megatron.bridge": "megatron-bridge --no-deps",
+    "megatron.energon": "megatron-energon",
+    "google.cloud": "google-cloud-storage",
+    "azure.storage": "azure-storage-blob",
+    "ruamel.yaml": "ruamel.yaml",
+}
 # The packages of classes with well-known names.
 _OF_CLASS = (
     ("vllm", re.compile(r"(?:EngineArgs|AsyncEngineArgs|LLMEngine|AsyncLLM|SamplingParams|\w*SchedulerConfig|ParallelConfig|CacheConfig|VllmConfig|\w*ModelRunner|LLM)")),
@@ -134,7 +142,7 @@ _NO_MEMBER = re.compile(
 # A message may be a single long word: a pattern with three repetitions that can all begin anywhere in it would take hours.
 _SYMBOL = re.compile(r": undefined symbol: (\S+)")
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)")
-_LIBRARY = re.compile(r"(?<![\w.+-])(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
+_LIBRARY = re.compile(r"(?<![\w.+-])(\w[\w.+-]*\.so[\w.]*): cannot open shared object file")
 _FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+?):? (?:b?'([^']+)'|\"([^\"]+)\")")
 _IN_DATA = re.compile(r"reward|dataset|ray_trainer|agent_loop|metric|rl_dataset|main_ppo")
 _TRAINERS = frozenset({"trl", "transformers", "openrlhf", "datasets", "llamafactory", "swift", "unsloth"})
@@ -152,6 +160,10 @@ _SENTENCE = re.compile(r"(?:[^.!?;]|\.(?=\S))+[.!?;]?")
 _ASKS = re.compile(
     r"\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ii]nstall|[Uu]pgrade|[Uu]pdate|[Ss]pecify)\b|"
     r"\bmust\b|\bshould (?:be|have|match)\b|\b(?:valid|allowed|possible|supported|available|current) (?:values?|options?|choices?|columns?|keys?)\b|\b[Cc]hoose from\b"
+)
+# Sentences that only refer to a text or a tracker.
+_REFERS = re.compile(
+    r"[Ff]or (?:more |further )?(?:information|details)\b|[Pp]lease (?:see|refer|visit|report|file|open)\b"
 )
 # Exceptions by which a package's own code fails, those that its input may cause too, and packages that call what others give them.
 _INTERNAL = frozenset(
@@ -182,8 +194,11 @@ class _Place:
     """The file and the line."""
 
 
-def advised(raised: Raised, lines: Sequence[Line]) -> str:
-    """Return advice, in parts joined by "; "; "" if there is none."""
+def advised(raised: Raised, lines: Sequence[Line], *, is_known: bool = False) -> str:
+    """Return advice, in parts joined by "; "; "" if there is none.
+
+    `is_known` is whether a signature has a remedy for the exception; general advice is omitted then.
+    """
     place = _place(raised.frames)
     readers: tuple[Callable[[], str], ...] = (
         partial(_recommended, raised, place),
@@ -195,10 +210,10 @@ def advised(raised: Raised, lines: Sequence[Line]) -> str:
         partial(_of_file, raised),
         partial(_of_data, raised, place),
         partial(_of_text, raised),
-        partial(_demanded, raised),
-        partial(_of_releases, raised, place, lines),
+        partial(_unset, raised, place, lines),
     )
-    return next((found for reader in readers if (found := reader())), "")
+    general = (partial(_demanded, raised), partial(_of_releases, raised, place, lines))
+    return next((found for reader in (*readers, *(() if is_known else general)) if (found := reader())), "")
 
 
 def _place(frames: Sequence[Frame]) -> _Place:
@@ -231,7 +246,10 @@ def _recommended(raised: Raised, place: _Place) -> str:
         return f"{_for_shell(found[1].strip())}, with the job's Python, on every node"
     if found := _NOT_INSTALLED.search(raised.message):
         name = next(filter(None, found.groups())).strip()
-        return _installing(name, known=True) + (f": {place.words} requests it" if place.words else "")
+        how = _installing(name, known=True) + (f": {place.words} requests it" if place.words else "")
+        if raised.name == "PackageNotFoundError":
+            how += f"; if {name} is a source tree on PYTHONPATH, which has no metadata, run pip install --no-deps -e . in it, or use a release of {place.words or 'the caller'} that does not query its version"
+        return how
     return ""
 
 
@@ -260,6 +278,8 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         return ""
     module = found[1]
     top, dot, _ = module.partition(".")
+    if shipped := _SHIPPED.get(".".join(module.split(".")[:2])):
+        return f"pip install {shipped} with the job's Python, on every node: it provides {module}, which {place.words or 'the importer'} imports"
     if dot and (top in _PLAIN or top in _DISTRIBUTIONS):
         return (
             f"the installed {_dated(top, lines)} has no module {module}, which {place.words or 'its importer'} imports: install the release of {top} that "
@@ -404,12 +424,26 @@ def _of_text(raised: Raised) -> str:
     return ""
 
 
+def _unset(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """Return advice on a setting that the job leaves empty."""
+    names = unset_settings(raised, lines)
+    return (
+        f"set {' and '.join(names)}, which is empty (null) although {place.at} computes with it"
+        if names
+        else ""
+    )
+
+
 def _demanded(raised: Raised) -> str:
     """Return what the message demands, or the values that it lists."""
     text = " ".join(raised.message.split())
     if raised.name in _SILENT or len(text) > _LONGEST or _OF_PYTHON.search(text):
         return ""
-    demands = [sentence.strip() for sentence in _SENTENCE.findall(text) if _ASKS.search(sentence)]
+    demands = [
+        sentence.strip()
+        for sentence in _SENTENCE.findall(text)
+        if _ASKS.search(sentence) and not _REFERS.search(sentence)
+    ]
     return f"do what the message requests: {demands[-1].rstrip('.')}" if demands else ""
 
 

@@ -45,6 +45,7 @@ _PACKAGE = re.compile(rf"/(?:site|dist)-packages/(\w+)|(?:^|/)({_NAMES})/")
 _KEY = re.compile(
     r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?:\.[A-Za-z_]\w*)+(?![\w(/])"
 )
+_OF_CONFIG = re.compile(r"\bconfig\.([a-z_]\w*(?:\.[a-z_]\w*)*)(?![\w.(])")
 _FULL_KEY = re.compile(
     r"[Nn]ode `([\w.]+)` is not a container|^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: (?:argument|unrecognized arguments:) (--?[\w-]+)|full_key: ([\w.]+)"
 )
@@ -155,12 +156,24 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
     place = _place(deepest, f"{by}/{inside}" if by and found else deepest.path)
     file = next((match[1] for match in _PATH.finditer(raised.message) if not _INSTALLED.search(match[1])), "")
     code = "" if raised.name in {"AttributeError", "NameError", "TypeError"} else deepest.code
-    settings = settings_in(raised.message, code, lines)
+    settings = settings_in(raised.message, code, lines) or unset_settings(raised, lines)
     if settings or phase in {"composition", "validation"}:
         return Blame("configuration", settings, file, place, by)
     if by in _REFUSING and _refuses(raised, deepest):
         return Blame("configuration", _arguments_in(raised.message), file, place, by)
     return Blame("program", (), file, place, by)
+
+
+def unset_settings(raised: Raised, lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return the settings that the job leaves empty and verl computes with: None in an operation on its configuration."""
+    if raised.name != "TypeError" or "'NoneType'" not in raised.message or not raised.frames:
+        return ()
+    deepest = next(reversed(own_frames(raised.frames)), raised.frames[-1])
+    if package_of(deepest) != "verl":
+        return ()
+    given = {key.rpartition(".")[2] for key, _ in _overrides(lines)}
+    found = (match[1].removesuffix(".") for match in _OF_CONFIG.finditer(deepest.code))
+    return tuple(dict.fromkeys(key for key in found if key.rpartition(".")[2] not in given))[:_MOST]
 
 
 def package_of(frame: Frame) -> str:

@@ -65,9 +65,12 @@ _COMPILED = re.compile(
 )
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}\b|\bport[ =:]{1,3}\d{2,5}\b")
 _OF_NCCL = "NET130"  # the code of faults that only NCCL's last warning shows
+_OF_REWARD = "LOG272"  # the code of rewards that fail, which verl then counts as 0
 _REASONLESS = re.compile(
     r"unhandled (?:system|cuda) error|nccl\w*(?:System|Internal|Unhandled)\w*Error|NCCL [Ee]rror \d|NCCL error: (?:invalid|internal)"
 )
+# By code: the failures that a note explains. A note with another code explains every failure.
+_EXPLAINED = {_OF_NCCL: _REASONLESS, "LOG271": re.compile(r"device-side assert|\b[Nn]a[Nn]\b")}
 _INNER = "See inner exception"
 _WRAPPED = re.compile(r"failed with (?:error|exception)[: ]+['\"](.+)")
 _ABORTED = re.compile(r"exit ?code *[:=]? *(?:-6|134)\b|return code = -6|SIGABRT|: Aborted")
@@ -215,7 +218,14 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     if not named and error is not None and error.kind == "consequence":
         notes = [note for note in quiet if _leads_to_failure(note, error)]
         if notes:
-            named, error = (notes[-1],), None
+            last_note = notes[-1]
+            before = [hint for hint in hints if _leads_to(hint, last_note)]
+            if last_note.kind == "hint":  # it reports a state, which begins with its first occurrence
+                last_note = next(note for note in notes if _code(note) == _code(last_note))
+            named, error = _distinct((*before[:1], last_note)), None
+    reward = next((each for each in (*hints, *also) if _is_of_reward(each)), None)
+    if reward is not None and steps.score_nothing and (error is None or _only_follows(error)):
+        named, error = _distinct((reward, *named)), None
     if not named and error is not None and error.kind == "ended" and error.is_coded:
         named, error = (error,), None
     if not named and error is None and not consequences:
@@ -329,7 +339,9 @@ class _Where:
             advice = advised(alone, self._lines) if alone is not None else ""
             return replace(placed, blame=blamed_alone(words, self._lines), advice=advice)
         blame = blamed(found[0], self._lines, placed.phase)
-        return replace(_with_code(placed, found[0]), blame=blame, advice=advised(found[0], self._lines))
+        is_known = placed.signature is not None and bool(placed.signature.remedy)
+        advice = advised(found[0], self._lines, is_known=is_known)
+        return replace(_with_code(placed, found[0]), blame=blame, advice=advice)
 
     def _goes_on(self) -> bool:
         """Return whether steps were logged after the last exception: the job survived it, whichever process raised it."""
@@ -480,7 +492,12 @@ def _leads_to_failure(note: LoggedError, failure: LoggedError) -> bool:
     """Return whether a note explains an unexplained failure of another process or NCCL. Most NCCL warnings are harmless."""
     if note.signature is None or "consequence" not in note.signature.leads_to or note.number > failure.number:
         return False
-    return note.signature.code != _OF_NCCL or bool(_REASONLESS.search(failure.words))
+    explained = _EXPLAINED.get(note.signature.code)
+    return explained is None or explained.search(failure.words) is not None
+
+
+def _is_of_reward(error: LoggedError) -> bool:
+    return error.signature is not None and error.signature.code == _OF_REWARD
 
 
 def _explains(error: LoggedError, fatal: LoggedError) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypedDict
 
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.json_document import Code, Count, Keyword, Line
-from verl_doctor.toolkit.logs.blame import Fault
+from verl_doctor.toolkit.logs.blame import Blame, Fault
 from verl_doctor.toolkit.logs.conditions import fitting
 from verl_doctor.toolkit.logs.diagnosis import LoggedError, Reading
 from verl_doctor.toolkit.logs.lines import shown
@@ -305,10 +305,17 @@ def fault_of(error: LoggedError) -> Fault | Literal["environment"]:
 def name_of(error: LoggedError) -> tuple[str, str]:
     """Return the code and the title of a first cause. Raises ValueError for anything else."""
     if error.blame is not None:
-        return error.blame.code, shown(error.blame.title)
+        return error.blame.code, shown(_title_of(error, error.blame))
     if error.signature is None:
         raise ValueError(error.words)
     return error.signature.code, error.signature.title
+
+
+def _title_of(error: LoggedError, blame: Blame) -> str:
+    """Return the title of a known exception, with its place; otherwise where the fault lies."""
+    if error.signature is None or not error.signature.remedy or blame.fault != "program":
+        return blame.title
+    return f"{error.signature.title}, raised at {blame.place}" if blame.place else error.signature.title
 
 
 def remedy_of(error: LoggedError) -> str:
@@ -321,6 +328,8 @@ def remedy_of(error: LoggedError) -> str:
     if error.signature is not None and error.signature.otherwise and not advice:
         known = f"{error.signature.otherwise}; {known}"
     if advice and error.blame is not None and error.blame.fault != "code" and not error.blame.settings:
+        own = ""
+    if error.blame is not None and error.blame.settings and error.blame.settings[0] in advice:
         own = ""
     return "; ".join(filter(None, (own, advice, fitting(known, error.traits))))
 

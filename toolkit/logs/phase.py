@@ -14,7 +14,7 @@ from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 from verl_doctor.toolkit.rule import Phase
 
 _VERL = re.compile(r"(?:^|/)verl/")
-_MAIN = re.compile(r"/(?:main_\w+|\w*sft_trainer)\.py$")
+_MAIN = re.compile(r"/(?:main_\w+|trainer/\w*sft_trainer)\.py$")
 _HYDRA = re.compile(r"(?:^|/)(?:hydra|omegaconf)/")
 _STANDARD = re.compile(r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<frozen ")
 _RAY_INIT = re.compile(r"(?:^|/)ray/(?:_private/worker|util/client/\w+|client_builder)\.py$")
@@ -30,7 +30,7 @@ _UPDATES = frozenset({"update_actor", "update_critic", "_update_actor", "_update
 _VALIDATES = frozenset({"_validate", "validate"})
 _SAVES = frozenset({"save_checkpoint", "_save_checkpoint"})
 _TRAINS = frozenset({"fit", "training_step"})
-_IMPORTING = frozenset({"<module>", "_run_module_as_main", "_find_and_load"})
+_IMPORTS = re.compile(r"(?:import|from) ")
 FIRST_STEP = "Training Progress:"
 """The progress bar of verl's trainers, which appears when the first step begins. It does not begin at 0 % in a resumed job."""
 
@@ -118,4 +118,12 @@ def _of_driver(error: Raised) -> Phase | None:
     is_hydra = any(raised.type.startswith(("hydra.", "omegaconf.")) for raised in error.chain)
     if inside or is_hydra:
         return "composition" if is_hydra or all(_HYDRA.search(frame.path) for frame in app) else None
-    return "import" if any(frame.function in _IMPORTING for frame in frames) else None
+    return "import" if any(map(_imports, error.chain)) else None
+
+
+def _imports(raised: Raised) -> bool:
+    """Return whether an exception was raised while a module was imported. The first frame of a script is a module too."""
+    own = [frame for frame in raised.frames if not _STANDARD.search(frame.path)]
+    return any(frame.function == "<module>" for frame in own[1:]) or bool(
+        own and own[-1].function == "<module>" and _IMPORTS.match(own[-1].code)
+    )

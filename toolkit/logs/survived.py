@@ -21,6 +21,7 @@ _TRAINING = (
     r"\bstep:\d+ - .*:|\{'loss': .*'epoch': |\biteration +\d+/ *\d+ \||\b[Ss]tep[ :=]+\d+(?:/\d+)?\b.{0,40}\bloss\b|"
     r"Training Progress: +(?:[1-9]\d?|100)%"
 )
+_BEST_SCORE = re.compile(r"\bcritic/score/max:(-?[\d.]+)")
 # The same, and messages of servers that are up.
 _STEP = re.compile(
     rf"{_TRAINING}|{FINISHED}|Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
@@ -53,6 +54,9 @@ class Steps:
         working = (_TRAINED, *steps[1:])
         self._trained = [line.number for line in shown if any(each.search(line.text) for each in working)]
 
+        best = [match[1] for line in shown if (match := _BEST_SCORE.search(line.text))]
+        self.score_nothing = bool(best) and not any(score.strip("-0.") for score in best)
+        """Whether no response of any step scored more than 0."""
         self._assigned = [
             age for line in lines if (age := _age(line.text, {"Scheduled", "Started"})) is not None
         ]
