@@ -7,6 +7,7 @@ import functools
 import importlib.resources
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -146,11 +147,13 @@ def alike(key: str, there: Configuration) -> str:
 
 
 def is_slip(key: str, meant: str) -> bool:
-    """Whether a key is clearly a typo of the other: the same section, and a last name with a typo or an abbreviation."""
-    above, _, leaf = key.rpartition(".")
-    section, _, name = meant.rpartition(".")
-    near = difflib.SequenceMatcher(None, leaf, name).ratio() >= _PLAIN
-    return above == section and (near or _abbreviates(leaf, name))
+    """Whether a key is clearly a typo of the other: a single name on its path has a typo or is an abbreviation."""
+    names, others = key.split("."), meant.split(".")
+    different = [pair for pair in zip(names, others, strict=False) if pair[0] != pair[1]]
+    if len(names) != len(others) or len(different) != 1:
+        return False
+    (name, other) = different[0]
+    return difflib.SequenceMatcher(None, name, other).ratio() >= _PLAIN or _abbreviates(name, other)
 
 
 def _of_section(keys: Iterable[str], above: str) -> Iterator[tuple[str, str]]:
@@ -178,9 +181,8 @@ def _sorted(key: str) -> str:
 
 def _same_words(key: str, other: str) -> bool:
     """Whether one is the other with a typo or a word left out: `grad_offload` resembles `param_offload`, but means something else."""
-    ours, theirs = _WORD.findall(key), _WORD.findall(other)
-    added = [word for word in ours if word not in theirs]
-    missing = [word for word in theirs if word not in ours]
+    ours, theirs = Counter(_WORD.findall(key)), Counter(_WORD.findall(other))
+    added, missing = [*(ours - theirs).elements()], [*(theirs - ours).elements()]
     if not added or not missing:  # an additional word is there on purpose
         return not added and len(missing) <= 1
     return difflib.SequenceMatcher(None, "".join(added), "".join(missing)).ratio() >= _CLOSE

@@ -121,7 +121,8 @@ def _correction(word: OverrideWord, there: Configuration) -> Correction | None:
     sign, value = word.sign, word.text.partition("=")[2]
 
     def as_key(key: str, effect: str = "") -> Correction | None:
-        return reworded(word, f"{sign}{key}={value}", f"{key} is what {word.key} means", effect)
+        why = "" if effect else f"{key} is what {word.key} means"
+        return reworded(word, f"{sign}{key}={value}", why, effect)
 
     if (moved := renamed(word.key, there)) is not None:
         return as_key(moved.new, moved.note)

@@ -79,6 +79,15 @@ def test_a_slip_is_told_from_another_name() -> None:
     assert alike("trainer.something", there) == ""
 
 
+def test_a_slip_in_a_section() -> None:
+    """The name with the typo stands elsewhere in the key: actor_rollout_ref."""
+    (there,) = configured()
+    meant = "actor_rollout_ref.rollout.tensor_model_parallel_size"
+    assert alike(meant.replace(".rollout", ".rolout"), there) == meant
+    assert is_slip(meant.replace(".rollout", ".rolout"), meant)
+    assert not is_slip(meant.replace(".rollout", ".ref"), meant)
+
+
 def test_initials_a_part_of_a_name_and_the_key_that_is_not_unset_by_default() -> None:
     (there,) = configured()
     tree = {
