@@ -146,3 +146,16 @@ def test_a_value_counts_too(name: str, value: str, secret: bool) -> None:
 @pytest.mark.parametrize("text", ["a={hf_token:abc,b:1}", "https://hooks.slack.com/services/T1/B2/abc"])
 def test_a_text_in_which_one_may_stand(text: str) -> None:
     assert may_hold_secret(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("API101: verl imports a name", False),
+        ("torch.distributed.elastic.multiprocessing.api: [WARNING] a rank failed", False),
+        ("HF_API: abcdefgh12345", True),
+        ("hfApi=abcdefgh12345", True),
+    ],
+)
+def test_a_module_and_a_rule_named_api_are_no_keys(text: str, masked: bool) -> None:
+    assert ("***" in without_secrets(text)) is masked
