@@ -25,7 +25,7 @@ def assume(private: str) -> None:
     """Add the platform, and the driver's library where there is none."""
     site = Path(private, "site")
     metadata = site / "verl_doctor_gpu-1.dist-info"
-    metadata.mkdir(parents=True)
+    metadata.mkdir(parents=True, exist_ok=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: verl-doctor-gpu\nVersion: 1\n")
     (metadata / "entry_points.txt").write_text(f"[{_PLATFORMS}]\nassumed_gpu = {__name__}:platform\n")
     sys.path.append(str(site))
