@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -110,6 +111,7 @@ def _finish(machine: Machine, where: Path, is_done: Callable[[], bool]) -> None:
         remove_all(lambda: _found(machine), machine, where / f"journal-{number}", lambda _: None)
         if is_done():
             return
+        time.sleep(0.2 * number)
 
 
 def _is_explained(now: Things, whole: Things, living: str, point: str) -> bool:
