@@ -25,8 +25,6 @@ _SECRET_WORD = re.compile(
 _ELSEWHERE = re.compile(
     "\u5bc6\u7801|\u53e3\u4ee4|[\u5bc6\u79d8]\u94a5|\u4ee4\u724c|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638"
 )
-# HF_API is a key; VLLM_ENABLE_RESPONSES_API_STORE, the module torch.distributed.elastic.api and the rule API101 are not.
-_API_KEY = re.compile(r"(?<=[^\W_])[_-]?API$", re.IGNORECASE)
 _PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # numbers of tokens
 # Names that resemble a secret's but are none: a partition of the fabric, the keys and tokens of attention, columns of the data, threads
 # pinned to cores, passes over a graph or over the data.
@@ -176,9 +174,14 @@ def _has_secret_word(name: str, words: list[str]) -> bool:
     glued = _LETTERS.findall(_HARMLESS_NAME.sub("", name.upper()))
     return (
         any(_SECRET_WORD.search(word) for word in (*words, *glued))
-        or (words[-1] == "API" and _API_KEY.search(name) is not None)
+        or _is_api_key(name, words)
         or _PLURAL_TOKENS.search("_".join(words)) is not None
     )
+
+
+def _is_api_key(name: str, words: list[str]) -> bool:
+    """Return whether a name ends in API: HF_API is a key; the rule API101 and the module torch.distributed.elastic.api are not."""
+    return len(words) > 1 and words[-1] == "API" and not name.lower().endswith(".api")
 
 
 @lru_cache(maxsize=4096)

@@ -93,12 +93,18 @@ class Script:
     def call(self, command: Command) -> Call:
         """Return the command that contains all words of its overrides. Raises CannotEdit if it is not in this script."""
         if command.path == self.path:
-            there = {raw for call in self.calls for raw in call.raws}
-            written = list(dict.fromkeys(word.written for word in command.words if word.written in there))
+            raws = {raw for call in self.calls for raw in call.raws}
+            written = list(dict.fromkeys(word.written for word in command.words if word.written in raws))
             fitting = [call for call in self.calls if call.has(written or [command.module])]
-            on_line = [call for call in fitting if call.words[0].written.line == command.line] or fitting
-            if len(on_line) == 1:
-                return on_line[0]
+            there = [call for call in self.calls if call.words[0].written.line == command.line]
+            # The arguments of a function are written where it is called, not in the command.
+            chosen = (
+                [call for call in there if call in fitting]
+                or [call for call in there if call.has([command.module])]
+                or fitting
+            )
+            if len(chosen) == 1:
+                return chosen[0]
         raise CannotEdit(
             f"{command.path}:{command.line}: the command that starts verl is not written there literally"
         )
