@@ -1,4 +1,4 @@
-"""Terminals: their width, and how styled lines are printed on them."""
+"""rich's console, which is loaded only where lines are printed with styles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ import os
 from typing import TextIO
 
 from rich.console import Console
-
-
-def width_of(console: Console) -> int | None:
-    """Return the columns of a terminal; None for a pipe, in which nothing is wrapped."""
-    return console.width if console.is_terminal else None
 
 
 class _Console(Console):

@@ -62,7 +62,7 @@ def write(answer: Answer, form: str, file: TextIO) -> None:
 
 def _write_text(answer: Answer, file: TextIO) -> None:
     console = _console(file)
-    width = console.width if console and console.is_terminal else None
+    width = _columns(console)
     mask = mask_of(os.environ)
     if width is not None:  # a line break may separate a secret from its name
         mask = mask.and_those_in(map(str, answer.text_lines(None)))
@@ -70,14 +70,9 @@ def _write_text(answer: Answer, file: TextIO) -> None:
     for line in answer.text_lines(width):
         written += 1
         _write_line(line, console, file, mask)
-    if (
-        console
-        and console.is_terminal
-        and written > console.height - _PROMPT
-        and not answer.ends_with_verdict()
-    ):
+    if console and width and written > console.height - _PROMPT and not answer.ends_with_verdict():
         _write_line("", console, file, mask)
-        _write_line(clipped(mask.text(str(_verdict_of(answer))), console.width), console, file, mask)
+        _write_line(clipped(mask.text(str(_verdict_of(answer))), width), console, file, mask)
 
 
 def _write_line(line: Text | str, console: Console | None, file: TextIO, mask: Mask) -> None:
@@ -93,6 +88,15 @@ def _write_line(line: Text | str, console: Console | None, file: TextIO, mask: M
 def _write_headline(answer: Answer, file: TextIO) -> None:
     """Write the first line of the text, which holds the verdict. It is never wrapped."""
     _write_line(_verdict_of(answer), _console(file), file, mask_of(os.environ))
+
+
+def width_of(file: TextIO) -> int | None:
+    """Return the columns of a terminal; None for a pipe, in which nothing is wrapped."""
+    return _columns(_console(file))
+
+
+def _columns(console: Console | None) -> int | None:
+    return console.width if console and console.is_terminal else None
 
 
 def _console(file: TextIO) -> Console | None:

@@ -57,8 +57,8 @@ def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: s
         if at_assignment is None:
             found.append((edit, word))
         else:
-            nodes, *_ = at_assignment
-            found.append(at_assignment[1:])
+            nodes, edit_there, place = at_assignment
+            found.append((edit_there, place))
     spans = [_span(text, word, edit) for edit, word in found]
     spans += _comments(text, found, comment)
     after = text

@@ -340,14 +340,14 @@ class Reader:
         elif program.path is not None:
             path = _path(call.folder or self.cwd, program.path)
             loaded = self.load(path)
-            if loaded is None or walk.has_written(path) or path in self.calling:
-                why = (
-                    "does not exist"
-                    if loaded is None
-                    else "calls itself"
-                    if path in self.calling
-                    else "the script changes it before"
-                )
+            why = ""
+            if loaded is None:
+                why = "does not exist"
+            elif path in self.calling:
+                why = "calls itself"
+            elif walk.has_written(path):
+                why = "the script changes it before"
+            if loaded is None or why:
                 self.unread.append(f"{first.path}:{first.line}: {program.path} is called, but {why}")
                 return
             text, name, arguments = loaded, path, words

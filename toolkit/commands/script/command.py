@@ -24,7 +24,7 @@ from verl_doctor.toolkit.commands.script.variant import Kind, Recipe, path_of
 from verl_doctor.toolkit.commands.smoke.longest_prompt import most_tokens
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
-from verl_doctor.toolkit.console.terminal import console_for, width_of
+from verl_doctor.toolkit.console.view import width_of
 from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.session import Session, open_session
@@ -122,7 +122,7 @@ def script(
     else:
         _write(session, path, made.content, named, kind)
         print(harmless(f"{path}: the {kind} variant of {named.name}"))
-    width = width_of(console_for(stream))
+    width = width_of(stream)
     verdict = "  ".join(headline(as_check))
     for sentence in (*_change_lines(made, deep=deep), f"verl-doctor check of it: {verdict}"):
         print("\n".join(wrapped(harmless(sentence), width, indent="  ", hanging="    ")), file=stream)

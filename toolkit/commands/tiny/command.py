@@ -15,7 +15,7 @@ from verl_doctor.toolkit.commands.tiny import render
 from verl_doctor.toolkit.console import output
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
-from verl_doctor.toolkit.console.terminal import console_for, width_of
+from verl_doctor.toolkit.console.view import width_of
 from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.facts import Unknown
@@ -93,7 +93,7 @@ def tiny(
     if isinstance(made, Unknown):
         print(f"verl-doctor: {harmless(made.reason)}", file=sys.stderr)
         return _NOT_MADE
-    width = width_of(console_for(sys.stdout))
+    width = width_of(sys.stdout)
     print("\n".join(harmless(line) for line in render.lines(made, width, run.target.arguments)))
     return ExitCode.OK
 
