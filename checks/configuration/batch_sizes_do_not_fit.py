@@ -142,7 +142,8 @@ def batch_sizes_do_not_fit(
     ## How to fix
     Choose sizes that divide evenly: the number of GPUs must divide `train_batch_size` times `rollout.n`, and
     the micro batch per GPU must divide `ppo_mini_batch_size` times `rollout.n` per GPU. Of
-    `..._micro_batch_size` and `..._micro_batch_size_per_gpu`, set only the second.
+    `..._micro_batch_size` and `..._micro_batch_size_per_gpu`, set only the second. Up to verl 0.6, an
+    asynchronous rollout needs `data.return_raw_chat=True`.
     """
     padded = not demands.place("row without padding")
     here = _gpus_here(configuration, resources)
