@@ -124,7 +124,7 @@ def test_what_it_started_ends_with_it_whatever_it_did_to_hide(
         if ran.text:
             break
     assert ran.code == (None if ending else 0)
-    assert not alive(int(ran.text.split()[0]))
+    assert waited(lambda: not alive(int(ran.text.split()[0])))
 
 
 def escaped(folder: Path) -> list[int]:
@@ -134,7 +134,9 @@ def escaped(folder: Path) -> list[int]:
 def test_orphans_that_hide_at_once_end_with_it(tmp_path: Path) -> None:
     ran = run(ESCAPES, tmp_path)
     assert (ran.code, ran.text) == (0, "all\n")
-    assert [alive(pid) for pid in escaped(tmp_path)] == [False] * 3
+    pids = escaped(tmp_path)
+    assert len(pids) == 3
+    assert waited(lambda: not any(map(alive, pids)))
 
 
 def test_orphans_that_hide_end_when_the_doctor_is_killed(tmp_path: Path) -> None:
@@ -185,4 +187,4 @@ run_logged([sys.executable, "-c", grand], dict(os.environ), Path({str(tmp_path)!
         time.sleep(0.05)
     doctor.send_signal(signal.SIGINT)
     assert doctor.wait(300) != 0
-    assert not alive(int(log.read_text()))
+    assert waited(lambda: not alive(int(log.read_text())))
