@@ -149,11 +149,17 @@ def started(
 
 
 # Waits for a line, which comes when the child has been ended. Without one the doctor is dead: it ends the child's group, and
-# all that the variable shows to descend from the child. A shell starts in a fifteenth of the time that Python takes.
+# all that the variable shows to descend from the child, until none is left: they may fork meanwhile. It leaves them if /proc
+# numbers processes differently (`unshare --pid`). A shell starts in a fifteenth of the time that Python takes.
 _WATCH = """
 read -r line && exit
-kill -9 "-$1" 2>/dev/null
-for file in $(grep -lsF "$2" /proc/[0-9]*/environ); do pid=${file#/proc/}; kill -9 "${pid%/environ}"; done 2>/dev/null
+kill -9 "-$1"
+grep -qsF "$2" "/proc/$$/cmdline" || exit
+for pass in 1 2 3 4 5 6 7 8 9; do
+    files=$(grep -lsF "$2" /proc/[0-9]*/environ)
+    [ "$files" ] || exit
+    for file in $files; do pid=${file#/proc/}; kill -9 "${pid%/environ}"; done
+done
 """
 
 
@@ -347,6 +353,8 @@ def _suspects(*, adopted: bool) -> Iterable[int]:
                 texts.append(path.read_text(encoding="ascii"))
         return [int(word) for text in texts for word in text.split()]
     try:
+        if os.readlink("/proc/self") != str(os.getpid()):  # noqa: PTH115
+            return []  # of another PID namespace, with other numbers
         return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
     except OSError:
         return []

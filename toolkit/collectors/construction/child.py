@@ -19,6 +19,7 @@ from verl_doctor.toolkit.system.child import ending
 
 _PACKAGE = Path(construct.__file__).with_name("construction")
 _PASSES = 3
+_NO_SUCH_FUNCTION = 127  # the loader's exit code where functions are looked up only when they are called
 _SHOWN = 400  # characters of a process's output when it crashes
 
 
@@ -104,6 +105,13 @@ def _last(stage: str, output: Output, limit: float, *, users: bool) -> Built:
     """Return the stage in which the child ended or was killed."""
     if output.code is None:
         return Built(stage, "hangs", text=ending(output, limit), users=users)
+    if output.code == _NO_SUCH_FUNCTION:
+        return Built(
+            stage,
+            "not judged",
+            text="it calls a library that is not here, such as the GPU's driver",
+            users=users,
+        )
     kind = f"signal {-output.code}" if output.code < 0 else ""
     return Built(stage, "crashes", kind=kind, text=output.stderr.strip()[:_SHOWN], users=users)
 

@@ -12,10 +12,12 @@ import ctypes
 import os
 import struct
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 _DRIVER = "libcuda.so.1"
+_NAME = "assumed_gpu"
 _PLATFORMS = "vllm.platform_plugins"
 _CAPABILITY, _MEMORY = (9, 0), 80 * 1024**3  # an H100
 _MACHINES = {"x86_64": 62, "aarch64": 183}  # e_machine in elf.h
@@ -27,8 +29,10 @@ def assume(private: str) -> None:
     metadata = site / "verl_doctor_gpu-1.dist-info"
     metadata.mkdir(parents=True, exist_ok=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: verl-doctor-gpu\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text(f"[{_PLATFORMS}]\nassumed_gpu = {__name__}:platform\n")
+    (metadata / "entry_points.txt").write_text(f"[{_PLATFORMS}]\n{_NAME} = {__name__}:platform\n")
     sys.path.append(str(site))
+    if "VLLM_PLUGINS" in os.environ:  # the list of those that are loaded
+        os.environ["VLLM_PLUGINS"] += f",{_NAME}"
     if not _has_driver() and os.uname().machine in _MACHINES:
         path = site / _DRIVER
         path.write_bytes(_empty_library(_DRIVER, _MACHINES[os.uname().machine]))
@@ -37,14 +41,24 @@ def assume(private: str) -> None:
 
 
 def platform() -> str | None:
-    """Return the name of the platform's class, None if vLLM detects a platform itself."""
+    """Return the name of the platform's class, None if there is a platform or torch is not for CUDA."""
+    from importlib.metadata import entry_points
+
+    import torch
     from vllm.platforms import builtin_platform_plugins
 
-    for detect in builtin_platform_plugins.values():
+    if torch.version.cuda is None:
+        return None
+    others = [entry for entry in entry_points(group=_PLATFORMS) if entry.module != __name__]
+    for detect in (*builtin_platform_plugins.values(), *(partial(_of_plug_in, entry) for entry in others)):
         with contextlib.suppress(Exception):
             if detect() is not None:
                 return None
     return f"{__name__}.AssumedGpu"
+
+
+def _of_plug_in(entry: Any) -> Any:
+    return entry.load()()
 
 
 def __getattr__(name: str) -> Any:
@@ -75,10 +89,10 @@ def _has_driver() -> bool:
 
 
 def _empty_library(name: str, machine: int) -> bytes:
-    """Return a shared object that exports nothing: a header, two segments, and the tables that the loader reads (elf(5))."""
+    """Return a shared object that exports nothing: a header, three program headers, and the tables that the loader reads (elf(5))."""
     strings = b"\0" + name.encode() + b"\0"
     symbols, hashes = bytes(24), struct.pack("<4I", 1, 1, 0, 0)  # the null symbol; one bucket, one chain
-    at = 64 + 2 * 56
+    at = 64 + 3 * 56
     places = {
         6: at,
         4: at + len(symbols),
@@ -90,7 +104,12 @@ def _empty_library(name: str, machine: int) -> bytes:
     dynamic = b"".join(struct.pack("<qQ", *entry) for entry in entries.items())
     size = dynamic_at + len(dynamic)
     header = b"\x7fELF\2\1\1" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)  # ET_DYN
-    load = struct.pack("<IIQQQQQQ", 1, 6, 0, 0, 0, size, size, 4096)  # PT_LOAD, readable and writable
+    header += struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, 0, 0, 64, 56, 3, 64, 0, 0)  # ET_DYN
+    load = struct.pack(
+        "<IIQQQQQQ", 1, 6, 0, 0, 0, size, size, 65536
+    )  # PT_LOAD, readable and writable; the largest page
     tables = struct.pack("<IIQQQQQQ", 2, 6, *[dynamic_at] * 3, *[len(dynamic)] * 2, 8)  # PT_DYNAMIC
-    return header + load + tables + symbols + hashes + strings + padding + dynamic
+    stack = struct.pack(
+        "<IIQQQQQQ", 0x6474E551, 6, 0, 0, 0, 0, 0, 16
+    )  # PT_GNU_STACK: none that is executable, as glibc 2.41 demands
+    return header + load + tables + stack + symbols + hashes + strings + padding + dynamic

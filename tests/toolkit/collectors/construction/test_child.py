@@ -94,6 +94,13 @@ def test_a_stage_that_hears_no_signal_is_ended_with_its_process_and_the_others_r
     assert ended(found)["reward manager"] == "ok"
 
 
+def test_a_stage_that_calls_the_driver_of_a_gpu_is_not_judged(tmp_path: Path) -> None:
+    """The loader ends the process with this code when a function of the empty library is called."""
+    found = with_validation(tmp_path, "os._exit(127)")
+    assert ended(found)["validation"] == "not judged"
+    assert ended(found)["reward manager"] == "ok"
+
+
 @pytest.mark.parametrize("way", ["os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(7)"])
 def test_a_stage_that_ends_the_process_is_told_and_the_others_run(way: str, tmp_path: Path) -> None:
     found = with_validation(tmp_path, way)
