@@ -49,6 +49,7 @@ _COUNTS = re.compile(
         Example("a fraction for a whole number", configured("data.train_batch_size=1e3"), "must be an integer, not 1000.0"),
         Example("a text for a truth value", configured("actor_rollout_ref.rollout.enforce_eager=yes"), "must be True or False"),
         Example("a value for a section", configured("actor_rollout_ref.actor=dp"), "is a section"),
+        Example("a switch for a section that has one", configured("skip=True", tree={"skip": {"enable": False}}), "is a section"),
         Example("a tracker that is no list", configured("trainer.logger=console")),
         Example("a number for a list", configured("trainer.logger=0.9"), "must be a list"),
         Example("Python's None", configured("critic.enable=None"), "the text None"),
@@ -124,6 +125,8 @@ def _correction(word: OverrideWord, there: Configuration) -> Correction | None:
     default = _default(word, there)
     if word.value == _NOTHING:
         return reworded(word, f"{word.sign}{word.key}=null")
+    if _switch(word, default):
+        return reworded(word, f"{word.sign}{_switch(word, default)}={word.value}")
     new = _meant(word.value, default)
     if new is not None:
         return reworded(
@@ -140,6 +143,16 @@ def _correction(word: OverrideWord, there: Configuration) -> Correction | None:
         effect = f"{word.key} is verl's default, {as_written(default)}, instead of {_plain(word.value)}"
         return reworded(word, None, effect=effect)
     return None
+
+
+def _switch(word: OverrideWord, default: object) -> str:
+    """The section's own switch, if the word sets the section to True or False; "" otherwise."""
+    is_switch = (
+        isinstance(word.value, bool)
+        and isinstance(default, Mapping)
+        and isinstance(default.get("enable"), bool)
+    )
+    return f"{word.key}.enable" if is_switch else ""
 
 
 def _meant(value: object, default: object) -> object:
@@ -182,6 +195,8 @@ def _plain(value: Any) -> str:
 def _remedy(word: OverrideWord, default: Any) -> str:
     if word.value == _NOTHING:
         return f"write {word.sign}{word.key}=null"
+    if _switch(word, default):
+        return f"write {word.sign}{_switch(word, default)}={word.value}"
     if isinstance(word.value, float) and word.value.is_integer():
         return f"write {word.sign}{word.key}={int(word.value)}"
     new = _meant(word.value, default)

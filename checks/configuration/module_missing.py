@@ -1,10 +1,10 @@
-"""CFG129: a module that the job's settings or the user's own files import is not installed."""
+"""CFG129: something that the job's settings or the user's own files import does not exist."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.configuration import configured, place, release
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.variables.missing_modules import MissingModule, MissingModules
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
@@ -12,6 +12,8 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Loca
 _IMPL = "actor_rollout_ref.actor.optim.optimizer_impl"
 _REWARD = "custom_reward_function.path"
 _OPTIMIZER = MissingModules((MissingModule("bitsandbytes", _IMPL, "workers"),))
+_DATASET = "data.custom_cls.path"
+_LACKING = MissingModules((MissingModule("verl.utils.dataset.rl_dataset.RLHFDatset", _DATASET, "workers", "/home/me/mine.py", 1, "verl", "RLHFDataset"),))  # fmt: skip
 _IMPORT = MissingModules((MissingModule("math_verify", _REWARD, "first batch", "/home/me/reward.py", 3),))
 
 
@@ -22,34 +24,39 @@ _IMPORT = MissingModules((MissingModule("math_verify", _REWARD, "first batch", "
         Example("all are there", (*configured(), MissingModules())),
         Example("an optimizer's", (*configured(f"++{_IMPL}=bitsandbytes.optim"), _OPTIMIZER), "bitsandbytes, which actor_rollout_ref.actor.optim.optimizer_impl names, is not installed"),
         Example("in a reward file", (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT), "/home/me/reward.py imports math_verify, which is not installed"),
+        Example("a class that verl does not have", (*configured(f"+{_DATASET}=/home/me/mine.py"), _LACKING), "imports verl.utils.dataset.rl_dataset.RLHFDatset, which verl 0.6.1 does not have; did you mean RLHFDataset?"),
     ],
     since="0.2",
 )  # fmt: skip
 def module_missing(configuration: Configuration, modules: MissingModules) -> Iterator[Finding]:
-    """A module that the job's settings or the user's own files import is not installed.
+    """A module, class or function that the job's settings or the user's own files import does not exist.
 
     ## Why it matters
     verl imports what `optimizer_impl`, `external_lib` and `agent_loop_manager_class` name, and the files of rewards, tools
-    and data sets, in its workers: minutes after the start. `No module named ...` ends the job there.
+    and data sets, in its workers: minutes after the start. `No module named ...` or `cannot import name ...` ends the job there.
 
     ## How to fix
-    Install the package into the environment of the job, correct the name, or put the module's folder on `PYTHONPATH`.
+    Install the package into the environment of the job, correct the name, or put the module's folder on `PYTHONPATH`. What
+    another release of verl has may have moved or gone in this one.
     """
     for module in modules.modules:
         word = configuration.override_of(module.key)
-        what = (
-            f"{module.path} imports {module.name}, which is not installed"
+        uses = (
+            f"{module.path} imports {module.name}, which"
             if module.path
-            else f"{module.name}, which {module.key} names, is not installed"
+            else f"{module.name}, which {module.key} names,"
         )
+        lacks = f"{release(configuration)} does not have" if module.package else "is not installed"
         yield Finding(
-            what,
+            f"{uses} {lacks}" + (f"; did you mean {module.near}?" if module.near else ""),
             Evidence(
-                found=f"no module {module.name} in the job's folder, on its PYTHONPATH or in its environment",
-                wanted=f"a module {module.name}",
+                found=f"no {module.name} in the installed {module.package}"
+                if module.package
+                else f"no module {module.name} in the job's folder, on its PYTHONPATH or in its environment",
+                wanted=module.name if module.package else f"a module {module.name}",
             ),
             location=Location(module.path, module.line) if module.path else place(word) if word else None,
-            remedy=f"install {module.name}, or correct the name",
+            remedy="correct the name" if module.package else f"install {module.name}, or correct the name",
             subject=Subject("setting", module.key, module.name),
             stops=(EVERY_JOB,),
             phase=module.phase,

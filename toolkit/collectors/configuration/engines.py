@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
@@ -18,6 +18,7 @@ from verl_doctor.toolkit.target import Target
 
 _ROLLOUT = "actor_rollout_ref.rollout.name"
 _STRATEGY = "actor_rollout_ref.actor.strategy"
+_TUNING = "engine.strategy"  # of the trainer that only fine-tunes
 _LIGER = "actor_rollout_ref.model.use_liger"
 # A setting, the value that selects a package, its module, and where verl imports it: a tree that does not
 # import it is not judged.
@@ -32,6 +33,10 @@ _ENGINES: tuple[tuple[str, str | bool, str, str, str], ...] = (
     (_STRATEGY, "automodel", "nemo_automodel", "NeMo AutoModel", "workers/engine/automodel"),
     (_LIGER, True, "liger_kernel", "Liger Kernel", "workers/engine/fsdp"),
     (_LIGER, True, "liger_kernel", "Liger Kernel", "workers/fsdp_workers.py"),
+)
+
+_TUNING_ENGINES = tuple(
+    (_TUNING, name, module, title, place) for key, name, module, title, place in _ENGINES if key == _STRATEGY
 )
 
 
@@ -63,14 +68,25 @@ def chosen_engines(
         return Absent("torch is not installed: the job runs in another environment")
     named = {name for name, _ in target.libraries} | ({"vllm"} if target.vllm is not None else set())
     found: dict[str, Engine] = {}
-    for key, name, module, title, place in _ENGINES:
-        if key in found or configuration.get(key) != name:
+    for key, name, module, title, place in (*_ENGINES, *_TUNING_ENGINES):
+        if key in found or _value(configuration, key) != name:
             continue
         line = next(_imports(Path(trees.imported.folder) / place, module), "")
         if line:
             installed = module in named or _is_there(module, interpreter)
             found[key] = Engine(key, str(name), title, module, installed, line)
     return ChosenEngines(tuple(found.values()))
+
+
+def _value(there: Configuration, key: str) -> object:
+    """Return the value of a key. Where a chosen file leaves a strategy to its class, they share the name."""
+    value = there.get(key)
+    group, _, name = key.partition(".")
+    if value is MISSING and name == "strategy":
+        return next(
+            (word.value for word in there.overrides if word.fate == "chosen" and word.key == group), MISSING
+        )
+    return value
 
 
 def _is_there(module: str, interpreter: Interpreter) -> bool:

@@ -23,6 +23,8 @@ _FILE = "file://"
 # A module that uses these may have names that none of its statements bind.
 _MAKES_NAMES = frozenset({"exec", "globals", "vars", "locals", "setattr", "__getattr__", "__dict__"})
 
+_RUN_AS_A_PROGRAM = ("__name__ == '__main__'", "'__main__' == __name__")
+
 State = Literal["there", "missing", "unexpanded", "unseen"]
 
 
@@ -106,17 +108,30 @@ def _names(tree: ast.Module) -> tuple[frozenset[str] | None, tuple[str, ...]]:
     words = {
         word
         for node in walk(tree)
+        if not _is_of_an_object(node)
         for word in (getattr(node, "id", ""), getattr(node, "attr", ""), getattr(node, "name", ""))
     }
     names = set(_given(tree))
     return (None if "*" in names or words & _MAKES_NAMES else frozenset(names)), functions
 
 
+def _is_of_an_object(node: ast.AST) -> bool:
+    """Return whether this is an attribute of the object in a method, which binds no name in the module."""
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("self", "cls")
+    )
+
+
 def _given(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that a module's statements bind at any depth, and those that a function declares `global`."""
+    """Yield the names that a module's statements bind at any depth when it is imported, and those that a function declares `global`."""
     waiting: list[ast.AST] = [tree]
     for node in waiting:
         match node:
+            case ast.If(test=test, orelse=orelse) if ast.unparse(test) in _RUN_AS_A_PROGRAM:
+                waiting += orelse
+                continue
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 yield name
                 yield from (

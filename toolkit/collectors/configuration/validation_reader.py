@@ -69,6 +69,7 @@ _LIBRARIES = (
     ("torchdata", "torchdata"),
 )
 _MODEL = "actor_rollout_ref.model"
+_MANAGERS = ("reward.reward_manager.name", "reward_model.reward_manager")
 _WORLD = ("torch.distributed.get_world_size", "dist.get_world_size")
 # What a trainer does with its configuration, and where the job is then.
 _METHODS: tuple[tuple[str, Phase], ...] = (
@@ -85,6 +86,7 @@ _METHODS: tuple[tuple[str, Phase], ...] = (
 _PARTS: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
     ("verl.workers.rollout.llm_server.LLMServerManager", "_initialize_llm_servers", {"config": "", "rollout_config": _ROLLOUT}, "engine"),
     ("verl.experimental.agent_loop.agent_loop.AgentLoopManager", "_init_agent_loop_workers", {"config": "", "rollout_config": _ROLLOUT}, "first batch"),
+    ("verl.experimental.agent_loop.agent_loop.AgentLoopWorker", "__init__", {"config": ""}, "first batch"),
     ("verl.experimental.reward_loop.reward_loop.RewardLoopManager", "_init_reward_loop_workers", {"config": ""}, "first batch"),
 )  # fmt: skip
 _TUNING: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
@@ -241,6 +243,10 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
         yield partial(_function, name="get_kl_controller", argument="kl_ctrl", key="algorithm.kl_ctrl"), "workers"  # fmt: skip
     loss = there.get(f"{_ACTOR}.policy_loss.loss_mode")
     yield (lambda follower: _registered(follower, verl, "register_policy_loss", loss)), "first update"
+    if any(map(there.override_of, _MANAGERS)) or any(
+        "reward_kwargs." in word.key for word in there.overrides
+    ):
+        yield partial(_reward_manager, verl=verl, there=there), "first batch"
     if there.get(f"{_ROLLOUT}.name") == "vllm":
         yield (lambda follower: _sampling(follower, _ROLLOUT)), "first batch"
         if _validates(there):
@@ -264,12 +270,14 @@ def _world(there: Configuration, processes: JobProcesses | Unknown) -> int:
 
 
 def _is_unusual(word: OverrideWord, there: Configuration) -> bool:
-    """Return whether verl's code may not expect a setting: removed, null, zero, negative, or of another type than the default."""
+    """Return whether verl's code may not expect a setting: removed, null, zero, negative, in place of a section, or of another type."""
     if word.fate != "applied" or not word.key:
         return False
     value, default = word.value, there.default(word.key)
     if word.sign == "~" or isinstance(value, list):
         return True
+    if isinstance(default, Mapping) and default:
+        return not isinstance(value, Mapping)
     if value is None or isinstance(value, bool):
         return value is None is not default
     if isinstance(value, (int, float)):
@@ -387,6 +395,20 @@ def _registered(follower: Follower, verl: SourceTree, decorator: str, name: obje
     for node in _registrations(verl.folder / "trainer/ppo/core_algos.py", decorator, name):
         if isinstance(node, ast.FunctionDef):
             follower.call(FunctionNode(node, _ALGORITHMS), (), {"config": config})
+
+
+def _reward_manager(follower: Follower, verl: SourceTree, there: Configuration) -> None:
+    """Follow the constructor of the reward manager that the job names, with the configuration or, in older releases, its `reward_kwargs`."""
+    names = (there.get(key) for key in _MANAGERS)
+    name = next((name for name in names if isinstance(name, str)), None)
+    given = there.get("reward_model.reward_kwargs")
+    named: dict[str, Any] = {key: follower.value_at(f"reward_model.reward_kwargs.{key}") for key in given} if isinstance(given, Mapping) else {}  # fmt: skip
+    for folder in ("experimental/reward_loop/reward_manager", "workers/reward_manager"):
+        for path in sorted((verl.folder / folder).glob("*.py")):
+            for node in _registrations(path, "register", name):
+                if isinstance(node, ast.ClassDef):
+                    owner = ClassNode(node, verl.name_of(path) or "")
+                    follower.constructed(owner, {"config": Section(""), **named})
 
 
 def _sampling(follower: Follower, section: str) -> None:

@@ -1,24 +1,27 @@
-"""Modules that the job imports by a name in its settings, or in the user's own files, and that are in no folder of its path."""
+"""What the job imports by a name in its settings, or in the user's own files: modules in no folder of its path, and names that its verl lacks."""
 
 from __future__ import annotations
 
 import ast
+import difflib
 import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.own_contents import yaml_of
+from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
-from verl_doctor.toolkit.sources.python.source import parse, read, walk
+from verl_doctor.toolkit.sources.python.source import SourceTree, parse, read, walk
 
 # Settings whose value is a module's name or, with ".", an object in a module.
 _MODULES: tuple[tuple[str, Phase], ...] = (
@@ -43,13 +46,19 @@ _EDITABLE = ("__editable__", "_editable")
 
 @dataclass(frozen=True)
 class MissingModule:
-    """A module's first name, the setting that names it, and the file and line that import it: "" and 0 for the setting itself."""
+    """A module's first name, the setting that names it, and the file and line that import it: "" and 0 for the setting itself.
+
+    With `package`, `name` is the full name of a module, class or function that this installed package lacks, and `near` a similar
+    one that it has, or "".
+    """
 
     name: str
     key: str
     phase: Phase
     path: str = ""
     line: int = 0
+    package: str = ""
+    near: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,8 +75,9 @@ def missing_modules(
     interpreter: Interpreter,
     job: JobVariables,
     machine: Machine,
+    trees: VerlTrees | Unknown,
 ) -> MissingModules | Unknown:
-    """Look for each module in the job's folder, on its PYTHONPATH, and in the environment."""
+    """Look for each module in the job's folder, on its PYTHONPATH, and in the environment, and for names of verl in its sources."""
     if launch.submitted or changes_folder(launch):
         return Absent("the folder or the machine on which the job starts is not known")
     wanted = [module for module in _wanted(configuration, folder_of(launch, machine.cwd)) if module.name]
@@ -78,7 +88,46 @@ def missing_modules(
     path = [here, *(os.path.join(here, entry) for entry in own if entry), *interpreter.sys_path, *interpreter.site_packages]  # noqa: PTH118  # fmt: skip
     if any("$" in entry for entry in own) or "PYTHONPATH" in job.undetermined:
         return Unknown("the job's PYTHONPATH is not known")
-    return MissingModules(tuple(module for module in wanted if not _is_there(module.name, path)))
+    verl = (
+        None if isinstance(trees, Unknown) else SourceTree(Path(trees.imported.folder), trees.imported.module)
+    )
+    found = (_missing(module, path, verl) for module in wanted)
+    return MissingModules(tuple(dict.fromkeys(module for module in found if module is not None)))
+
+
+def _missing(module: MissingModule, path: Sequence[str], verl: SourceTree | None) -> MissingModule | None:
+    """Return what is missing of a module or of a name in it; None if it is there or cannot be determined."""
+    first = module.name.partition(".")[0]
+    if not _is_there(first, path):
+        return replace(module, name=first)
+    if verl is None or verl.name != first:
+        return None
+    lacking, near = _lacking(module.name, verl)
+    return replace(module, name=lacking, package=first, near=near) if lacking else None
+
+
+def _lacking(name: str, tree: SourceTree) -> tuple[str, str]:
+    """Return the module, class or function of this name that a tree lacks, and a similar name that it has; "" twice if it may have it."""
+    steps = name.split(".")
+    module = steps[0]
+    for step in steps[1:]:
+        inner = f"{module}.{step}"
+        if tree.locate(inner) is None:
+            names = _names_in(module, tree)
+            near = difflib.get_close_matches(step, sorted(names or ()), 1)
+            return ("", "") if names is None or step in names else (inner, "".join(near))
+        module = inner
+    return "", ""
+
+
+def _names_in(module: str, tree: SourceTree) -> frozenset[str] | None:
+    """Return the names that a module binds; None if they cannot be determined."""
+    file = tree.locate(module)
+    if file is not None and file.kind == "namespace":
+        return frozenset()
+    source = read(file.path) if file is not None and file.kind in ("module", "package") else None
+    parsed = parse(source, file.path) if isinstance(source, bytes) and file is not None else None
+    return module_names(parsed) if isinstance(parsed, ast.Module) else None
 
 
 def _wanted(there: Configuration, here: Path) -> Iterator[MissingModule]:
@@ -88,7 +137,7 @@ def _wanted(there: Configuration, here: Path) -> Iterator[MissingModule]:
         values = there.get(key)
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, str) and all(step.isidentifier() for step in value.split(".")):
-                yield MissingModule(value.partition(".")[0], key, phase)
+                yield MissingModule(value, key, phase)
     for key, phase in _FILES:
         value = there.get(key)
         path = here / value if isinstance(value, str) and value.endswith(".py") else None
@@ -118,7 +167,7 @@ def _in_yaml(there: Configuration, here: Path) -> Iterator[MissingModule]:
             target = entry.get(named) if isinstance(entry, dict) else None
             used = listed or (isinstance(entry, dict) and entry.get("name") == there.get(_LOOP))
             if used and isinstance(target, str) and "." in target:
-                yield MissingModule(target.partition(".")[0], key, "first batch")
+                yield MissingModule(target, key, "first batch")
 
 
 def _goes_on(statement: ast.stmt) -> bool:
@@ -127,13 +176,16 @@ def _goes_on(statement: ast.stmt) -> bool:
 
 
 def _imported(body: Sequence[ast.stmt]) -> Iterator[tuple[str, int]]:
-    """Yield the first names of modules imported whenever a file is. Imports in a condition or a `try` may not be executed."""
+    """Yield the names imported whenever a file is, with their modules. Imports in a condition or a `try` may not be executed."""
     for node in body:
         match node:
             case ast.Import(names=aliases):
-                yield from ((alias.name.partition(".")[0], node.lineno) for alias in aliases)
-            case ast.ImportFrom(module=str(module), level=0):
-                yield module.partition(".")[0], node.lineno
+                yield from ((alias.name, node.lineno) for alias in aliases)
+            case ast.ImportFrom(module=str(module), level=0, names=aliases):
+                yield from (
+                    (module if alias.name == "*" else f"{module}.{alias.name}", node.lineno)
+                    for alias in aliases
+                )
 
 
 def _is_there(name: str, path: Sequence[str]) -> bool:

@@ -42,6 +42,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         all,
     )
 }
+_SETTERS = ("setattr", "object.__setattr__")
 _TRANSPARENT = frozenset({"auto_await", "model_validator"})
 """Decorators below which a method does what its body says."""
 _METHODS = frozenset(
@@ -294,7 +295,22 @@ class Follower:
         try:
             self.call(FunctionNode(method.node, method.module, made, method.owner), (), {})
         except NotFollowedError:
-            _blur(made)
+            _blur(made, self._stored(made.owner))
+
+    def _stored(self, owner: ClassNode) -> frozenset[str] | None:
+        """Return the names of all attributes that methods of a class may change; None if they cannot be determined."""
+        names: set[str] = set()
+        for base in self._bases(owner):
+            for part in walk(base.node):
+                match part:
+                    case ast.Attribute(attr=name, ctx=ast.Store()):
+                        names.add(name)
+                    case ast.Call(func=function) if dotted(function) in _SETTERS:
+                        name_set = _set_by(part)
+                        if name_set is None:
+                            return None
+                        names |= name_set
+        return frozenset(names)
 
     # Names
 
@@ -622,7 +638,7 @@ class Follower:
                     ):
                         owner = frame.names.get(dotted(argument).partition(".")[0])
                         if isinstance(owner, Made) and not isinstance(argument, ast.Attribute):
-                            _blur(owner)
+                            _blur(owner, _set_by(part))
         if leaves:
             raise _LoopLeftError
 
@@ -1020,10 +1036,21 @@ def _is_instance(value: Any, types: ast.expr) -> Any:
     return any(base.__name__ in names for base in type(value).__mro__)
 
 
-def _blur(made: Made) -> None:
-    """Forget an object's fields after code that was not followed; sections of the configuration stay unchanged."""
+def _set_by(call: ast.Call) -> frozenset[str] | None:
+    """Return the name of the one attribute that `setattr` changes; None for other calls, and where it is not known."""
+    match call.args:
+        case [_, ast.Constant(value=str(name)), *_] if dotted(call.func) in _SETTERS:
+            return frozenset({name})
+    return None
+
+
+def _blur(made: Made, names: frozenset[str] | None = None) -> None:
+    """Forget an object's fields, or those with these names, after code that was not followed; sections stay unchanged."""
     for name, value in made.fields.items():
-        if not isinstance(value, Section):
+        if names is not None and name not in names:
+            if isinstance(value, Made):
+                _blur(value, names)
+        elif not isinstance(value, Section):
             made.fields[name] = UNCLEAR
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from support.environments import interpreter, site_packages
 
 from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines, chosen_engines
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -17,7 +20,12 @@ MEGATRON = "actor_rollout_ref.actor.strategy=megatron"
 LIGER = "+actor_rollout_ref.model.use_liger=True"
 
 
-def look(top: Path, *words: str, installed: tuple[str, ...] = ("torch",)) -> ChosenEngines | Unknown:
+def look(
+    top: Path,
+    *words: str,
+    installed: tuple[str, ...] = ("torch",),
+    configuration: Configuration | None = None,
+) -> ChosenEngines | Unknown:
     site = site_packages(top)
     for name in installed:
         (site / name).mkdir(parents=True, exist_ok=True)
@@ -30,9 +38,9 @@ def look(top: Path, *words: str, installed: tuple[str, ...] = ("torch",)) -> Cho
     }.items():
         (verl / name).parent.mkdir(parents=True, exist_ok=True)
         (verl / name).write_text(line)
-    trees = VerlTrees(Tree(str(verl), "0.9.1", "site-packages", "verl"), "it was named")
+    trees = VerlTrees(Tree(str(verl), "verl", "0.9.1", "site-packages"), "it was named")
     target = Target(Path("/env/bin/python"), chosen_by="--python")
-    return chosen_engines.collect(*configured(*words), trees, target, interpreter(site))
+    return chosen_engines.collect(configuration or configured(*words)[0], trees, target, interpreter(site))
 
 
 def engines(top: Path, *words: str, installed: tuple[str, ...] = ("torch",)) -> list[tuple[str, bool, str]]:
@@ -47,6 +55,21 @@ def test_what_verl_imports_for_a_setting_is_looked_for(tmp_path: Path) -> None:
     assert engines(tmp_path, SGLANG, installed=("torch", "sglang")) == [("sglang", True, place)]
     kernel = ("liger_kernel", False, "workers/engine/fsdp/engine.py:1")
     assert engines(tmp_path / "kernel", LIGER) == [kernel]
+
+
+@pytest.mark.parametrize(
+    "tree", [{"engine": {"strategy": "megatron"}}, {"engine": {"tensor_model_parallel_size": 1}}]
+)
+def test_the_engine_of_a_trainer_that_only_fine_tunes(tmp_path: Path, tree: dict[str, object]) -> None:
+    """verl 0.9.1 leaves Megatron's strategy to the class of the chosen file."""
+    chosen = OverrideWord("engine=megatron", "tune.sh", 2, "chosen", "engine", "", "megatron")
+    configuration, *_ = configured(tree=tree)
+    configuration = replace(configuration, overrides=(chosen,))
+    found = look(tmp_path, configuration=configuration)
+    assert isinstance(found, ChosenEngines)
+    assert [(one.key, one.module, one.installed) for one in found.engines] == [
+        ("engine.strategy", "megatron.core", False)
+    ]
 
 
 def test_a_namespace_package_without_the_part_that_is_imported_is_not_the_engine(tmp_path: Path) -> None:

@@ -147,6 +147,62 @@ def test_what_keeps_the_result_changes_before_the_rest(tmp_path: Path) -> None:
     assert f"{actor}.ppo_mini_batch_size" in {key for key, _ in found.others}
 
 
+MANAGER = """\
+@register("dapo")
+class DAPORewardManager(RewardManagerBase):
+    def __init__(self, config, tokenizer):
+        buffer = config.reward.get("reward_kwargs", {}).get("overlong_buffer_cfg", None)
+        if buffer is not None and buffer.enable:
+            assert config.reward.reward_kwargs.max_resp_len >= buffer.len, "max_resp_len must be larger"
+"""
+WORKER = """\
+class AgentLoopWorker:
+    def __init__(self, config):
+        self.rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+        self.tools = self.rollout.multi_turn.tool_config_path
+"""
+CLASSES = """\
+class RolloutConfig:
+    def __post_init__(self):
+        if unclear():
+            object.__setattr__(self, "mode", "async")
+"""
+
+
+def place(folder: Path, name: str, text: str) -> None:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for above in list(file.relative_to(folder).parents)[:-1]:
+        (folder / above / "__init__.py").touch()
+    file.write_text(text)
+
+
+@pytest.mark.parametrize(("length", "problem"), [("4096", "max_resp_len must be larger"), ("8", "")])
+def test_the_reward_manager_of_the_jobs_choice(tmp_path: Path, length: str, problem: str) -> None:
+    place(tmp_path, "verl/experimental/reward_loop/reward_manager/dapo.py", MANAGER)
+    keys = "+reward.reward_kwargs"
+    words = (
+        "+reward.reward_manager.name=dapo",
+        f"{keys}.overlong_buffer_cfg.enable=True",
+        f"{keys}.overlong_buffer_cfg.len={length}",
+        f"{keys}.max_resp_len=16",
+    )
+    found = raised(tmp_path, *words).raised
+    assert [(one.text, one.phase) for one in found] == ([(problem, "first batch")] if problem else [])
+
+
+@pytest.mark.parametrize(("word", "refused"), [("multi_turn=True", True), ("multi_turn.enable=True", False)])
+def test_a_value_in_place_of_a_section_that_workers_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, refused: bool
+) -> None:
+    place(tmp_path, "verl/experimental/agent_loop/agent_loop.py", WORKER)
+    place(tmp_path, "verl/workers/config.py", CLASSES)
+    section = {"_target_": "verl.workers.config.RolloutConfig", "mode": "async", "multi_turn": {"enable": False, "tool_config_path": None}}  # fmt: skip
+    monkeypatch.setitem(TREE["actor_rollout_ref"], "rollout", section)
+    found = raised(tmp_path, f"{ROLLOUT}.{word}").raised
+    assert [one.text for one in found] == ["'bool' object has no attribute 'tool_config_path'"] * refused
+
+
 def test_the_old_workers_still_divide_a_micro_batch_of_all_gpus(tmp_path: Path) -> None:
     verl, _ = trees(tmp_path, NEW_SCHEDULER)
     workers = tmp_path / "verl/workers"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.environments import interpreter
 
 from verl_doctor.checks.shared.configuration import configured
-from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.variables.missing_modules import MissingModules, missing_modules
+from verl_doctor.toolkit.facts import Absent
 from verl_doctor.toolkit.machine import Machine
 
 EXTERNAL = "actor_rollout_ref.model.external_lib"
@@ -29,6 +31,15 @@ def f():
     if installed.x:
         return 0
     import later
+"""
+
+
+DATASET = """
+import verl.utils.rl_dataset
+from verl.utils import rl_dataset, gone
+from verl.utils.rl_dataset import RLHFDataset, RLHFDatset
+from verl.made import anything
+from verl.tools.search_tool import SearchTool, Result
 """
 
 
@@ -54,15 +65,45 @@ def test_what_is_missing(tmp_path: Path, words: list[str], path: str, missing: l
     (job / "lib" / "mine.py").touch()
     (job / "reward.py").write_text(REWARD)
     (site / "__editable___it_finder.py").write_text("MAPPING = {'edited': '/src/edited'}")
-    interpreter = Interpreter(
-        executable="/env/bin/python", version="3.12.0", implementation="CPython", cache_tag="cpython-312",
-        environment="venv", prefix="/env", sys_path=(str(site),), site_packages=(str(site),),
-        system="Linux", machine="x86_64", glibc="2.35", verl="", vllm="",
-    )  # fmt: skip
     launch = Launch((), command=Command("verl.trainer.main_ppo", (), "run.sh", 2, folder=str(job)))
     job_variables = JobVariables({"PYTHONPATH": path} if path else {})
     found = missing_modules.collect(
-        configured(*words)[0], launch, interpreter, job_variables, Machine(environ={}, cwd=tmp_path)
+        configured(*words)[0],
+        launch,
+        interpreter(site),
+        job_variables,
+        Machine(environ={}, cwd=tmp_path),
+        Absent(""),
     )
     assert isinstance(found, MissingModules)
     assert [module.name for module in found.modules] == missing
+
+
+def test_names_that_the_installed_verl_lacks(tmp_path: Path) -> None:
+    site, job = tmp_path / "site", tmp_path / "job"
+    for name, text in {
+        "verl/__init__.py": "from .protocol import *",
+        "verl/utils/__init__.py": "",
+        "verl/utils/rl_dataset.py": "class RLHFDataset:\n    def f(self):\n        return self.__dict__\n",
+        "verl/made.py": "def __getattr__(name): ...",
+        "verl/tools/base_tool.py": "",
+    }.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    job.mkdir()
+    (job / "mine.py").write_text(DATASET)
+    words = ("+data.custom_cls.path=mine.py", f"+{EXTERNAL}=verl.tools.base_tool")
+    found = missing_modules.collect(
+        configured(*words)[0],
+        Launch((), command=Command("verl.trainer.main_ppo", (), "run.sh", 2, folder=str(job))),
+        interpreter(site),
+        JobVariables({}),
+        Machine(environ={}, cwd=tmp_path),
+        VerlTrees(Tree(str(site / "verl"), "verl", "0.9.1", "site-packages"), "it was named"),
+    )
+    assert isinstance(found, MissingModules)
+    assert [(module.name, module.package, module.near) for module in found.modules] == [
+        ("verl.utils.gone", "verl", ""),
+        ("verl.utils.rl_dataset.RLHFDatset", "verl", "RLHFDataset"),
+        ("verl.tools.search_tool", "verl", ""),
+    ]
