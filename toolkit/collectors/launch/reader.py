@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_override
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.printed import printed
-from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Given, Stop, Walk
+from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Given, Stop, Walk, passed
 from verl_doctor.toolkit.system.secret import secrets_in, without_secrets
 
 
@@ -81,7 +82,9 @@ _LOST = re.compile(r"(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.\w+)+=")
 _LOOKS = frozenset({
     "ls", "test", "[", "which", "type", "grep", "du", "df", "head", "tail", "wc", "stat", "file", "find", "sleep", "pip", "pip3", "date",
     "hostname", "kill", "pkill", "rm", "rmdir", "mkdir", "chmod", "chown", "ray", "nvidia-smi", "printenv", "md5sum", "free", "ulimit",
+    "cat", "less", "more", "basename", "dirname", "realpath", "readlink", "cut", "tr", "sha256sum", "seq", "expr",
 })  # fmt: skip
+_COPIES = frozenset({"cp", "mv", "ln", "install", "rsync", "scp"})
 # Programs that start the job in a container or on another machine, with other files.
 _ELSEWHERE = CONTAINERS | {"ssh", "srun", "sbatch"}
 _UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git-lfs", "just"})
@@ -175,6 +178,8 @@ class Reader:
         """Return a walk through one file, not yet begun."""
         scope.is_empty = self.is_empty
         walk = Walk(scope, self.load, path, BUILTINS, creates=self.creates)
+        if self.is_there is not None:
+            scope.finds = lambda pattern: _finds(pattern, scope.cwd)
         scope.printed = printed(walk)
         return walk
 
@@ -199,7 +204,7 @@ class Reader:
 
     def call(self, walk: Walk, call: Call) -> None:
         """Record a Python program; follow a shell."""
-        unwrapped = unwrap(call.argv)
+        unwrapped, original = unwrap(call.argv), call
         first = call.argv[0]
         if _LOST.match(first.text if first.text is not None else first.written):
             self.lost += call.argv
@@ -238,7 +243,8 @@ class Reader:
                 )
             )
         elif isinstance(program, ShellProgram):
-            self.shell(walk, program, replace(call, given=given), reaching, submitted=unwrapped.submits)
+            call = replace(call, given=given)
+            self.shell(walk, program, call, reaching, original, submitted=unwrapped.submits)
         if self.training is None:
             self.made += self.may_make(call, unwrapped)
 
@@ -305,7 +311,15 @@ class Reader:
             or (program is None and _runs_inline_python(names, words))
         ):
             yield _ANYWHERE
-        yield from (os.path.normpath(folder / path) for path in (known if runs else paths))
+        if (
+            names & _COPIES
+            and len(paths) > 1
+            and not any(word.startswith(("-t", "--target")) for word in words)
+        ):
+            copies = [f"{paths[-1]}/{Path(path).name}" for path in paths[:-1]]
+            paths = [paths[-1], *copies]
+        is_shell = isinstance(program, ShellProgram)
+        yield from (os.path.normpath(folder / path) for path in (known if runs or is_shell else paths))
 
     def creates(self, call: Call) -> Iterator[str]:
         """Yield what a program may create, as long as nothing that it runs has been read."""
@@ -327,11 +341,12 @@ class Reader:
         program: ShellProgram,
         call: Call,
         reaching: tuple[Given, ...],
+        original: Call,
         *,
         submitted: bool,
     ) -> None:
-        """Follow `bash -c text` and `bash script`."""
-        words = [word.text for word in program.words]
+        """Follow `bash -c text` and `bash script`. `original` is the call as `walk` has it."""
+        words = passed(program.words)
         first = call.argv[0]
         line = 1
         if program.text is not None:
@@ -345,7 +360,7 @@ class Reader:
                 why = "does not exist"
             elif path in self.calling:
                 why = "calls itself"
-            elif walk.has_written(path):
+            elif walk.has_written(path, before=original):
                 why = "the script changes it before"
             if loaded is None or why:
                 self.unread.append(f"{first.path}:{first.line}: {program.path} is called, but {why}")
@@ -440,6 +455,12 @@ class Reader:
         """Return the program that most certainly starts training; of equals the first."""
         ranked = [program for program in self.programs if program.rank]
         return max(ranked, key=lambda program: program.rank, default=None)
+
+
+def _finds(pattern: str, folder: str) -> bool:
+    """Return whether files match a pattern of the shell in this folder, which is "" where unknown."""
+    known = folder or pattern.startswith("/")
+    return bool(known) and any(True for _ in glob.iglob(pattern, root_dir=folder or None))  # noqa: PTH207 - of text
 
 
 def _path(folder: str, name: str) -> str:

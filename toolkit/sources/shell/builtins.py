@@ -8,8 +8,8 @@ from pathlib import Path
 
 from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in
 from verl_doctor.toolkit.sources.shell.expand import UNSET, Unset, Value, evaluated, fields
-from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Text, Written
-from verl_doctor.toolkit.sources.shell.walk import Argument, Builtin, Given, Walk
+from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Text, Written, below
+from verl_doctor.toolkit.sources.shell.walk import Argument, Builtin, Given, Walk, passed
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CD_OPTIONS = frozenset({"-L", "-P", "-e", "-@", "--"})
@@ -39,6 +39,7 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         for value in fields(word.parts, walk.scope):
             if value is None:
                 walk.not_followed(word.line, f"`{name}` of an unknown name")
+                walk.forget(word.line)
             elif not _NAME.fullmatch(value.partition("=")[0]):
                 walk.missing(word.line, f"{name}: `{value}': not a valid identifier")
             elif "=" in value:
@@ -68,6 +69,8 @@ def _unset(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
         if argument.text is None:
             walk.not_followed(argument.line, "`unset` of an unknown name")
         elif argument.text == "-f":
+            for name in argv[1:]:
+                walk.functions.pop(name.text or "", None)
             return
         elif "[" in argument.text:
             walk.scope.variables[argument.text.partition("[")[0]] = None
@@ -100,7 +103,7 @@ _NAMED_OPTIONS = {"errexit": "e", "nounset": "u", "allexport": "a"}
 def _set(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
     for place, argument in enumerate(argv[1:], 1):
         if argument.text == "--":
-            walk.scope.arguments = [rest.text for rest in argv[place + 1 :]]
+            walk.scope.arguments = passed(argv[place + 1 :])
             return
         text = argument.text or ""
         sign, letters = text[:1], text[1:]
@@ -121,6 +124,8 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     name = argv[1].text if len(argv) > 1 else None
     if name is None:
         walk.not_followed(node.line, "the name of the sourced file is unknown")
+        if any(isinstance(word, Written) and word.raw.startswith("<(") for word in node.words):
+            walk.forget(node.line)
         return
     for folder in (walk.scope.cwd, str(Path(walk.path).parent)):
         path = os.path.normpath(Path(folder, name))
@@ -133,7 +138,7 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
             return
         if source is not None:
             walk.sourcing.append(path)
-            walk.inner(source, path, [argument.text for argument in argv[2:]])
+            walk.inner(source, path, passed(argv[2:]))
             walk.sourcing.pop()
             return
     path = os.path.normpath(Path(walk.scope.cwd, name))
@@ -171,6 +176,8 @@ def _eval(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     words = [argument.text for argument in argv[1:]]
     if None in words:
         walk.not_followed(node.line, "`eval` of an unknown text")
+        if not any(isinstance(part, Substitution) for part in below(node.words)):  # `eval "$(conda ...)"`
+            walk.forget(node.line)
     else:
         walk.inner(" ".join(word or "" for word in words), walk.path, None)
 
@@ -199,6 +206,14 @@ def _shopt(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
     if "-s" in words or "-u" in words:
         walk.scope.folds = "-s" in words if "nocasematch" in words else walk.scope.folds
         walk.last_of_pipe_here = "-s" in words if "lastpipe" in words else walk.last_of_pipe_here
+        walk.expands_aliases = "-s" in words if "expand_aliases" in words else walk.expands_aliases
+        if "nullglob" in words or "failglob" in words:
+            walk.scope.drops_patterns = "-s" in words or walk.conditions > 0
+
+
+def _alias(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
+    if walk.expands_aliases:
+        walk.aliases |= {(argument.text or argument.written).partition("=")[0] for argument in argv[1:]}
 
 
 def _true(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
@@ -220,6 +235,7 @@ BUILTINS: dict[str, Builtin] = {
     **dict.fromkeys(("read", "getopts", "mapfile", "readarray", "printf"), _read),
     **dict.fromkeys(("echo", "[", "test", "trap", "wait", "sleep"), _nothing),
     **dict.fromkeys((":", "true", "false"), _true),
+    "alias": _alias,
     "let": _let,
     "shopt": _shopt,
     "unset": _unset,

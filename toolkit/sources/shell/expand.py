@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import itertools
 import os
 import re
@@ -33,6 +34,7 @@ Value = str | list[str | None] | Either | None
 _RANGE = re.compile(r"(?:(-?\d+)\.\.(-?\d+)|([A-Za-z])\.\.([A-Za-z]))(?:\.\.(-?\d+))?")
 _SLASH = re.compile(r"((?:[^/\\]|\\.)*)/(.*)", re.DOTALL)  # the first that is not escaped
 _SPLITS = " \t\n"  # the IFS of a new shell
+_GLOB = re.compile(r"\*|\?|\[(?!(?:\*|\?|\[)\])")  # but not as `glob.escape` writes them
 _MOST_WORDS = 10_000
 LONGEST = 1_000_000
 """Characters of a text that is still followed. Linux passes at most 131,072 in one word."""
@@ -86,7 +88,8 @@ class Scope:
     `arguments` are `$1`, `$2`...; `script` is `$0`; not `called`: the arguments are unknown. `printed` returns a command
     substitution's output, or None. `unset` collects unset names that were expanded plainly; those for which `is_empty` holds
     then count as empty, as in bash, all others as unknown. `needed` collects those of `${name:?message}`, with the message,
-    `changed` the names that an expansion assigned. `folds`: patterns match without regard to case.
+    `changed` the names that an expansion assigned. `folds`: patterns match without regard to case. `finds` returns whether
+    files match a pattern; `drops_patterns`: one without files is no word (`nullglob`), or an error.
     """
 
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -101,6 +104,8 @@ class Scope:
     needed: list[tuple[str, str]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     folds: bool = False
+    finds: Callable[[str], bool] = lambda _: False
+    drops_patterns: bool = False
 
     def set(self, name: str, value: str | None) -> None:
         """Assign a variable within an expansion, as `${name:=value}` does."""
@@ -109,7 +114,7 @@ class Scope:
 
     def matches(self, value: str, pattern: str) -> bool | None:
         """Return whether a text matches a pattern of the shell; None for patterns that are not followed."""
-        if "[" in pattern or "(" in pattern or "\\" in pattern:
+        if re.search(r"[\[(\\]", re.sub(r"\[[*?[]\]", "", pattern)):
             return None
         return (
             fnmatch.fnmatchcase(value.lower(), pattern.lower())
@@ -176,6 +181,14 @@ def text(word: ShellWord, scope: Scope) -> str | None:
     return _single([_joined(part, scope) for part in _tilde(word, scope, everywhere=True)])
 
 
+def pattern_of(word: ShellWord, scope: Scope) -> str | None:
+    """Return the pattern that a word becomes: its quoted characters stand for themselves."""
+    pieces = [(text((part,), scope), part.quoted) for part in word]
+    if any(piece is None for piece, _ in pieces):
+        return None
+    return "".join(glob.escape(piece or "") if quoted else piece or "" for piece, quoted in pieces)
+
+
 def _joined(part: Part, scope: Scope) -> str | None:
     return _spaced(_values(part, scope), part, scope)
 
@@ -230,9 +243,19 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
         return united([text.split() for text in choice[1].texts])
     found: list[str | None] = []
     current: list[str | None] = []
+    pattern = ""
+
+    def end_word() -> None:
+        nonlocal pattern
+        becomes_files = _GLOB.search(pattern) and (scope.drops_patterns or scope.finds(pattern))
+        found.append(None if becomes_files else _single(current))
+        current.clear()
+        pattern = ""
+
     for part in _tilde(word, scope, everywhere=False):
         if isinstance(part, Text):
             current.append(part.text)
+            pattern += glob.escape(part.text) if part.quoted else part.text
             continue
         values = _values(part, scope)
         if values is None:
@@ -243,21 +266,21 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
             if not several:
                 values = [_spaced(values, part, scope)]
             pieces, opens, closes = values, False, False
+        elif isinstance(values, _Fields):
+            pieces, opens, closes = values, False, False
         else:
             pieces, opens, closes = _pieces(values, scope.separators)
         if opens and current:
-            found.append(_single(current))
-            current = []
+            end_word()
         for index, piece in enumerate(pieces):
             if index:
-                found.append(_single(current))
-                current = []
+                end_word()
             current.append(piece)
+            pattern += glob.escape(piece or "") if part.quoted else piece or ""
         if closes and current:
-            found.append(_single(current))
-            current = []
+            end_word()
     if current:
-        found.append(_single(current))
+        end_word()
     return found
 
 
@@ -335,7 +358,7 @@ def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
             if value is None:
                 return None
         if part.length:
-            return [str(len(values))]
+            return [None if None in values else str(len(values))]
         if (
             part.operator == ":"
             and (sliced := _slice(values, part.argument, scope, part.name in ("@", "*"))) is not None
@@ -357,8 +380,21 @@ def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
     return _with_operator(part, value_or_unset, scope)
 
 
+class _Fields(list[str | None]):
+    """Words that are already split."""
+
+
 def _default(part: Parameter, scope: Scope) -> list[str | None]:
-    return fields(part.argument, scope) if not part.quoted else [text(part.argument, scope)]
+    several = any(isinstance(piece, Parameter) and _is_every(piece, "@") for piece in part.argument)
+    if part.quoted and not several:
+        return [text(part.argument, scope)]
+    if part.quoted and not _is_every(part, "@"):
+        return [None]
+    found = fields(part.argument, scope)
+    quoted = [piece.quoted for piece in part.argument]
+    if any(quoted) and not all(quoted) and any(" " in (word or "") for word in found):
+        return [None]  # some blanks split, others do not
+    return _Fields(found) if all(quoted) else found
 
 
 def _element(part: Parameter, scope: Scope) -> str | Unset | None:
@@ -367,7 +403,7 @@ def _element(part: Parameter, scope: Scope) -> str | Unset | None:
     if isinstance(value, Either):
         return None
     if isinstance(value, list):
-        if index is None:
+        if index is None or None in value:  # an unknown word may become several elements
             return None
         return value[index] if -len(value) <= index < len(value) else UNSET
     return value if index == 0 else None
@@ -379,7 +415,7 @@ def _slice(
     """Evaluate `${name[@]:start:count}`. The script's arguments count from one."""
     written = text(argument, scope)
     match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", written or "")
-    if not match:
+    if not match or None in values:
         return None
     start = int(match[1])
     if arguments:
@@ -424,6 +460,8 @@ def _changed(value: str | None, part: Parameter, scope: Scope) -> str | None:
     if value is None:
         return None
     operator = part.operator
+    if operator[0] in "^," and part.argument:
+        return None
     if operator == "^^":
         return value.upper()
     if operator == ",,":
@@ -432,7 +470,8 @@ def _changed(value: str | None, part: Parameter, scope: Scope) -> str | None:
         return (value[:1].upper() if operator == "^" else value[:1].lower()) + value[1:]
     if operator in ("/", "//"):
         return _replaced(value, part, scope)
-    pattern = text(part.argument, scope)
+    # Within double quotes, the parser does not keep which characters were quoted.
+    pattern = text(part.argument, scope) if part.quoted else pattern_of(part.argument, scope)
     if pattern is None:
         return None
     if operator == ":":
@@ -497,7 +536,7 @@ def _tilde(word: ShellWord, scope: Scope, *, everywhere: bool) -> ShellWord:
         lambda match: match[1] + (home if match[2] == "~" else os.path.expanduser(match[2])),  # noqa: PTH111
         word[0].text,
     )
-    return (Text(first, quoted=True), *word[1:])
+    return (Text(first), *word[1:])
 
 
 def _braces(word: ShellWord) -> Iterator[ShellWord]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,15 +11,17 @@ from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import AndOr, Simple
 from verl_doctor.toolkit.sources.shell.walk import Walk
 
+_ELSEWHERE = re.compile(r"(?<!\d)1?>&")  # standard output goes to another stream
+
 
 def printed(walk: Walk) -> Callable[[str], str | None]:
     """Return a function that computes a command substitution's output, for those few; None for the others."""
 
     def answer(script: str) -> str | None:
-        walk.substituted.append(script)
         scope = walk.scope
         kept = dict(scope.variables), list(scope.unset), list(scope.needed), list(scope.changed)
         found = of(script)
+        walk.substituted.append(script)
         scope.variables, scope.unset[:], scope.needed[:], scope.changed[:] = (
             kept  # it runs in a separate shell
         )
@@ -35,15 +38,19 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             if len(moved) != 2 or moved[0].text != "cd" or moved[1].text is None or not cwd:
                 return None
             cwd = os.path.normpath(Path(cwd, moved[1].text))
+            if walk.is_there is not None and not walk.is_there(cwd) and not walk.may_have_made(cwd):
+                return None
             nodes = (rest[0][1],)
         if len(nodes) != 1 or not isinstance(nodes[0], Simple) or nodes[0].assignments:
             return None
         words = [argument.text for argument in walk.arguments(nodes[0].words)]
-        if None in words or not words:
+        if None in words or not words or words[0] in walk.functions:
+            return None
+        if nodes[0].written or _ELSEWHERE.search(script):
             return None
         known = [word or "" for word in words]
         if known[0] == "pwd" and all(word in ("-P", "-L") for word in known[1:]):
-            return cwd or None
+            return None if not cwd or ("-P" in known and os.path.realpath(cwd) != cwd) else cwd
         if known[0] == "dirname" and len(known) == 2:
             return str(Path(known[1]).parent)
         if known[0] == "basename" and len(known) in (2, 3):

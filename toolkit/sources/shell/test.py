@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from verl_doctor.toolkit.sources.shell.expand import Scope, evaluated, fields, text
+from verl_doctor.toolkit.sources.shell.expand import Scope, evaluated, fields, pattern_of, text
 from verl_doctor.toolkit.sources.shell.syntax import Simple, Written
 
 _TESTS = ("[", "[[", "test", "((")
@@ -24,10 +24,10 @@ _TEXTS = frozenset({"=", "==", "!="})
 class _Test:
     """A test: `words` are those between the brackets, None for unknown ones.
 
-    With `patterns`, as in `[[`, the right side of `==` is a pattern.
+    `patterns` are the words as patterns, for the right side of `==` in `[[`; None for `[`.
     """
 
-    def __init__(self, words: list[str | None], scope: Scope, patterns: bool) -> None:
+    def __init__(self, words: list[str | None], scope: Scope, patterns: list[str | None] | None) -> None:
         self.words = words
         self.scope = scope
         self.patterns = patterns
@@ -71,7 +71,8 @@ class _Test:
             return found if self.take(")") else None
         operator = self.words[self.at + 1] if left >= 3 else None
         if operator in _NUMBERS or operator in _TEXTS:
-            first, second = self.words[self.at], self.words[self.at + 2]
+            right = self.words if self.patterns is None or operator in _NUMBERS else self.patterns
+            first, second = self.words[self.at], right[self.at + 2]
             self.at += 3
             return None if first is None or second is None else self.compared(first, operator or "", second)
         if left >= 2 and self.words[self.at] in ("-z", "-n"):
@@ -91,7 +92,7 @@ class _Test:
                 return _NUMBERS[operator](int(left), int(right))
             except ValueError:
                 return None
-        same = self.scope.matches(left, right) if self.patterns else left == right
+        same = self.scope.matches(left, right) if self.patterns is not None else left == right
         return None if same is None else same == (operator != "!=")
 
 
@@ -109,13 +110,16 @@ def holds(node: Simple, scope: Scope) -> bool | None:
         number = evaluated(expression.parts, scope) if isinstance(expression, Written) else None
         return None if number is None else number != 0
     words: list[str | None] = []
+    patterns: list[str | None] = []
     for word in node.words[1:]:
         if isinstance(word, Written):
             words += [text(word.parts, scope)] if name == "[[" else fields(word.parts, scope)
+            special = name == "[[" and not {"*", "?"}.isdisjoint(words[-1] or "")
+            patterns += [pattern_of(word.parts, scope)] if special else words[-1:]
     if name in ("[", "[["):
         if words[-1:] != ["]" * len(name)]:
             return None
         words.pop()
     if name == "[[" and not {"&", "|"}.isdisjoint(words):
         scope.unset.clear()  # what follows these may not be expanded
-    return _Test(words, scope, patterns=name == "[[").value()
+    return _Test(words, scope, patterns if name == "[[" else None).value()

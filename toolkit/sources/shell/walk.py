@@ -24,6 +24,7 @@ from verl_doctor.toolkit.sources.shell.expand import (
     Value,
     evaluated,
     fields,
+    pattern_of,
     text,
     undecided,
 )
@@ -135,7 +136,8 @@ class Walk:
     `status` is whether the last command succeeded, None if undetermined. `functions` have several bodies if a condition
     decides. `ended`: commands after a `return` or `exit` do not run; `exited`: it was `exit`. `made` are the paths that
     redirections and programs may have created, each with the number of calls until then, `outputs` those of redirections;
-    `creates` yields those of a program, `substituted` are the texts of command substitutions.
+    `creates` yields those of a program, `substituted` are the texts of command substitutions. `aliases` are the names that
+    stand for other text.
     """
 
     scope: Scope
@@ -163,6 +165,8 @@ class Walk:
     status: bool | None = None
     exited: bool = False
     last_of_pipe_here: bool = False
+    expands_aliases: bool = False
+    aliases: set[str] = field(default_factory=set)
     readonly: set[str] = field(default_factory=set)
     attributes: dict[str, str] = field(default_factory=dict)
     locals: list[dict[str, tuple[Value | Unset, bool, int]]] = field(default_factory=list)
@@ -208,6 +212,13 @@ class Walk:
             self.case_command(node)
         else:
             self.loop(node)
+
+    def forget(self, line: int) -> None:
+        """Make all variables unknown: names that could not be determined were assigned."""
+        for name in self.scope.variables:
+            self.scope.variables[name] = None
+            if name in self.exported:
+                self.export(name, None, line)
 
     def not_followed(self, line: int, why: str) -> None:
         """Note what could not be followed."""
@@ -297,7 +308,7 @@ class Walk:
         subject = text(node.subject.parts, self.scope)
         bodies: list[tuple[Node, ...]] = []
         for patterns, body in node.arms:
-            known = [text(pattern.parts, self.scope) for pattern in patterns]
+            known = [pattern_of(pattern.parts, self.scope) for pattern in patterns]
             matches = [
                 None if subject is None or pattern is None else self.scope.matches(subject, pattern)
                 for pattern in known
@@ -438,9 +449,10 @@ class Walk:
             or any(name in script for script in self.substituted)
         )
 
-    def has_written(self, path: str) -> bool:
-        """Return whether the script has sent output to this file: its text is not the one on the disk."""
-        return path in self.outputs
+    def has_written(self, path: str, before: Call | None = None) -> bool:
+        """Return whether the script may have changed this file, or done so `before` a call: its text is not the one on the disk."""
+        count = len(list(itertools.takewhile(lambda call: call is not before, self.calls)))
+        return path in self.outputs or any(number <= count and place == path for number, place in self.made)
 
     def writes(self, targets: Iterable[Written]) -> None:
         """Note the files that output goes to."""
@@ -470,8 +482,12 @@ class Walk:
             node, argv = replace(node, words=words[1:]), argv[1:]
         self.unbound(node.line, argv)
         for_this: list[Given] = []
+        variables, start = self.scope.variables, len(self.given)
+        if node.assignments:
+            self.scope.variables = dict(variables)  # each sees those before it
         for assignment in node.assignments:
             value = self.value_of(assignment)
+            self.scope.variables[assignment.name] = value
             for_this.append(
                 Given(
                     assignment.name,
@@ -482,6 +498,17 @@ class Walk:
                 )
             )
         name = argv[0].text if argv else ""
+        if name in self.aliases:
+            self.not_followed(node.line, f"`{name}` is an alias")
+            return
+        if for_this and name in ("eval", "source", "."):
+            self.given += for_this
+            self.builtins[name](self, node, argv)
+            self.given[start:] = [entry for entry in self.given[start:] if entry not in for_this]
+            for entry in for_this:
+                self.scope.variables[entry.name] = variables.get(entry.name, UNSET)
+            return
+        self.scope.variables = variables
         is_name = isinstance(words[0], Written) and words[0] is node.words[0]
         if name in self.functions and is_name and self.depth < _DEEPEST:
             self.writes(node.written)
@@ -658,8 +685,8 @@ class Walk:
             self.scope.variables[variable.name] = variable.value
             self.given.append(variable)
         self.scope.arguments = [
-            None if word.text is None else Element(word.text, word.path, word.line, word.written)
-            for word in argv[1:]
+            value if value is None else Element(value, word.path, word.line, word.written)
+            for value, word in zip(passed(argv[1:]), argv[1:], strict=True)
         ]
         self.path = path
         self.depth += 1
@@ -691,6 +718,16 @@ class Walk:
         if arguments:
             self.scope.arguments = before
         self.path, self.ended = here, self.exited or (arguments is None and self.ended)
+
+
+def passed(words: Iterable[Argument]) -> list[str | None]:
+    """Return the words as `$1`, `$2` and so on. An unknown word without quotes may be several, or none, which moves the others."""
+    found: list[str | None] = []
+    moved = False
+    for word in words:
+        moved = moved or (word.text is None and '"' not in word.written)
+        found.append(None if moved else word.text)
+    return found
 
 
 def _succeeds_mostly(node: Node) -> bool:

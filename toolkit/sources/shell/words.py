@@ -161,7 +161,7 @@ class WordReader(ABC):
                 if sign in "<>" and text.startswith("(", self.at + 1):
                     flush()
                     self.at += 1
-                    parts.append(Substitution(self.parenthesised()))
+                    parts.append(Substitution(f"{{\n{self.parenthesised()}\n}}"))  # a path, not the output
                     continue
                 break
             if sign == "\\":
@@ -267,6 +267,8 @@ class WordReader(ABC):
                 return Arithmetic(inside.all_parts(), quoted)
         if self.peek("("):
             return Substitution(self.parenthesised(), quoted)
+        if self.peek("["):
+            raise NoShellError("`$[...]` is not followed")
         if self.peek("{"):
             self.at += 1
             return self.braced(quoted=quoted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -114,6 +115,11 @@ KNOWN = {
     "exec ends the script": "exec python3 -m verl.trainer.main_ppo a=1\npython3 -m verl.trainer.main_ppo a=2",
     "substitutions of processes": "diff <(echo a) <(echo a)\npython3 -m verl.trainer.main_ppo a=1",
     "time in the short form": "time -p python3 -m verl.trainer.main_ppo a=1",
+    "quotes in a default": "A=(a=1 'b=2 3')\npython3 -m verl.trainer.main_ppo ${A[@]+\"${A[@]}\"} \"${A[@]+\"${A[@]}\"}\" ${X:-\"c=4  5\"} ${X:-d e}",
+    "variables for a sourced text": "N=1\nN=3 eval 'm=$N'\npython3 -m verl.trainer.main_ppo n=$N m=$m",
+    "a forgotten function": "f() { n=2; }\nn=1\nunset -f f\nf\npython3 -m verl.trainer.main_ppo n=$n",
+    "quoted patterns": 'n=x\ncase abc in "a*") n=1;; a*) n=2;; esac\nif [[ abc == "a*" ]]; then m=1; fi\npython3 -m verl.trainer.main_ppo n=$n m=${m:-2}',
+    "no files of this name": "shopt -s nullglob\nshopt -u nullglob\nL='[a,b]'\npython3 -m verl.trainer.main_ppo files=[a,b] l=$L",
     "a substitution changes nothing": "n=1\nx=$(n=2; echo ${m:=3})\npython3 -m verl.trainer.main_ppo n=$n m=${m:-none}",
 }  # fmt: skip
 
@@ -134,6 +140,56 @@ def test_the_words_are_those_that_bash_passes(name: str, tmp_path: Path) -> None
     passed = log.read_text().split("\0")[:-1]
     assert words_of(found) == passed[passed.index("-m") + 2 :]
     assert not found.unread
+
+
+# Scripts that nobody can follow without running them, beside their files: no word may be another than bash's.
+CUNNING: dict[str, tuple[str, dict[str, str]]] = {
+    "files": ("{} a=1 *.yaml f=$(echo *.yaml)", {"x.yaml": "", "y.yaml": ""}),
+    "files in an array": ("F=(*.yaml)\n{} n=${{#F[@]}} f=${{F[1]}} ${{F[@]:1}}", {"x.yaml": "", "y.yaml": ""}),
+    "a file as a setting": ("L=[78]\n{} a=[78] b=$L", {"a=7": "", "b=8": ""}),
+    "files of which there are none": ("shopt -s nullglob\n{} files=[a,b] b=2", {}),
+    "lines of a file": ("F=($(cat f) z)\nset -- $(cat f) 8\n{} ${{F[1]}} n=${{#F[@]}} a=$2", {"f": "x y"}),
+    "an argument that vanishes": ("f() {{ {} a=$2 z=1; }}\nf $GONE 8", {}),
+    "an argument of a script that vanishes": ("bash i.sh $GONE 8", {"i.sh": "{} a=$2\n"}),
+    "a script that is copied over": ("cp new.sh job.sh\nbash job.sh", {"job.sh": "{} a=1\n", "new.sh": "{} a=2\n"}),
+    "a script that is edited": ("sed -i s/1/2/ v.sh\n. ./v.sh\n{} a=$A", {"v.sh": "A=1\n"}),
+    "a script that is copied elsewhere": ("cp v.sh out\n. ./v.sh\n{} a=$A", {"v.sh": "A=1\n"}),
+    "an alias": ("shopt -s expand_aliases\nalias python3='python3 -m verl.trainer.main_ppo x=1 #'\n{} a=2", {}),
+    "variables that see each other": ("A=0\nA=1 B=$A bash -c '{} b=$B'", {}),
+    "variables of a sourced script": ("N=1\nN=3 source ./i.sh", {"i.sh": "{} a=$N\n"}),
+    "the path of a substitution": ("{} a=<(echo b) c=1", {}),
+    "a sourced substitution": ("A=1\nsource <(echo A=5)\n{} a=$A", {}),
+    "output that goes elsewhere": ("A=$(echo 5 >&2)\n{} a=x$A", {}),
+    "a folder that is not there": ("A=$(cd gone && pwd)\n{} a=x$A", {}),
+    "a file of variables": ("A=1\nexport $(cat v)\n{} a=$A", {"v": "A=5"}),
+    "names from a file": ('A=1\nwhile read -r l; do eval "$l"; done < v\n{} a=$A', {"v": "A=5\n"}),
+    "upper case of some letters": ("X=abc\n{} a=${{X^^[a]}} b=$[2+3]", {}),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
+@pytest.mark.parametrize("name", CUNNING)
+def test_no_word_is_another_than_bash_passes(name: str, tmp_path: Path) -> None:
+    start = "python3 -m verl.trainer.main_ppo"
+    script, files = CUNNING[name]
+    for file, text in files.items():
+        (tmp_path / file).write_text(text.format(start))
+    found = read(tmp_path, script.format(start))
+    log = tmp_path / "bin" / "argv"
+    log.parent.mkdir()
+    fake = log.with_name("python3")
+    fake.write_text(f'#!/bin/sh\nfor word in "$@"; do printf "%s\\0" "$word"; done > {log}\n')
+    fake.chmod(0o755)
+    environ = {**ENVIRON, "PATH": f"{log.parent}:{ENVIRON['PATH']}"}
+    subprocess.run(["bash", "run.sh"], env=environ, cwd=tmp_path, check=True, timeout=120)
+    if found.command:  # an unknown word may be any number of words
+        pattern = "".join(
+            "(?:[^\0]*\0)*" if word is None else f"{re.escape(word)}\0" for word in words_of(found)
+        )
+        passed = log.read_text().partition("verl.trainer.main_ppo\0")[2]
+        assert re.fullmatch(pattern, passed), (words_of(found), passed)
+    else:
+        assert found.unread
 
 
 def test_no_script_is_no_fault() -> None:
