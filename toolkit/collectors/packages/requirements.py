@@ -1,6 +1,7 @@
 """What verl and vLLM require, directly and through others, and which of it the target lacks.
 
-Judged from metadata alone, like `pip check`, but limited to verl's job, and for the target's interpreter.
+Judged from metadata, like `pip check`, but limited to verl's job, and for the target's interpreter. One requirement that metadata
+omit is read from the package itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import packaging
 from packaging.requirements import InvalidRequirement, Requirement
@@ -24,10 +26,13 @@ from verl_doctor.toolkit.collectors.installed.packages import (
 )
 from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.sources.python.source import read
 from verl_doctor.toolkit.text import canonical
 
 # Avoids parsing the many requirements of extras that were not requested.
 _NAMES_EXTRA = re.compile(r";.*\bextra\b")
+# pyarrow compares NumPy's version when it is imported, and requires none in its metadata (26.0.1).
+_OLDEST_NUMPY = re.compile(rb"""np\.__version__\.partition\(['"]\.['"]\)\[0\]\) < (\d+)""")
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,7 @@ class _Walk:
             for extra in sorted(set(verl.extras)):
                 if canonical(extra) in installed:
                     self._direct(verl, extra)
+        self._read_pyarrow()
         return Requirements(
             roots=tuple(root.name for root in self._roots),
             closure=tuple(sorted(self._seen)),
@@ -130,6 +136,17 @@ class _Walk:
                     waiting.extend(sorted(requirement.extras))
                 else:
                     self._judge(verl, requirement, named)
+
+    def _read_pyarrow(self) -> None:
+        """Record that the installed NumPy requires an older pyarrow, if pyarrow's own code refuses that NumPy."""
+        pyarrow, numpy = self._by_name.get("pyarrow"), self._by_name.get("numpy")
+        if pyarrow is None or numpy is None or pyarrow.name not in self._seen:
+            return
+        source = read(Path(pyarrow.location).parent / "pyarrow" / "lib.pyx")
+        oldest = _OLDEST_NUMPY.search(source) if isinstance(source, bytes) else None
+        if oldest is not None and meets(SpecifierSet(f"<{int(oldest[1])}"), numpy.version):
+            release = pyarrow.version.partition(".")[0]
+            self._unmet[Unmet(numpy.name, numpy.version, pyarrow.name, f"<{release}", pyarrow.version)] = None
 
     def _of(self, owner: Distribution, extra: str) -> Iterator[Requirement]:
         """Yield the requirements that apply on this target; with an extra, only those that it adds."""

@@ -189,6 +189,22 @@ def test_no_requirement_is_too_broken(texts: list[str], version: str, extra: str
     assert isinstance(found, Requirements)
 
 
+@pytest.mark.parametrize(
+    ("version", "unmet"), [("1.26.4", ["numpy wants pyarrow<26, not 26.0.1"]), ("2.3.5", [])]
+)
+def test_pyarrow_refuses_an_older_numpy_without_requiring_another(
+    site: Path, version: str, unmet: list[str]
+) -> None:
+    install(site, "verl", "0.7.1", requires=["pyarrow>=19", "numpy"])
+    install(site, "numpy", version)
+    install(site, "pyarrow", "26.0.1")
+    (site / "pyarrow").mkdir(exist_ok=True)
+    (site / "pyarrow/lib.pyx").write_text(
+        "    if int(np.__version__.partition('.')[0]) < 2:\n        raise ImportError()\n"
+    )
+    assert said(site) == unmet
+
+
 def test_metadata_that_cannot_be_read_is_reported(site: Path) -> None:
     install(site, "verl", "0.6.1", requires=["ray>=2.41.0"])
     metadata = next(site.glob("verl-*.dist-info/METADATA"))
