@@ -25,11 +25,10 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
+from verl_doctor.toolkit.sources.python.definitions import ClassNode, FunctionNode, Modules
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.refusals import (
-    ClassNode,
     Follower,
-    FunctionNode,
     Made,
     NotFollowedError,
     RefusedError,
@@ -118,7 +117,7 @@ def read_validation(
     if module is None or not isinstance(tree, ast.Module):
         return Validation()
     refusals: dict[Raised, Judge] = {}
-    modules: dict[str, tuple[Path, ast.Module] | None] = {}
+    modules: Modules = {}
     before = list(_steps(tree, module, there))
     later = partial(_later, tree, module, verl)
     removed = frozenset(word.key for word in there.overrides if word.sign == "~" and word.fate == "applied")
@@ -211,7 +210,7 @@ def _steps(tree: ast.Module, module: str, there: Configuration) -> Iterator[Step
 
 
 def _data_set(follower: Follower) -> None:
-    owner = follower.named(_DATASET)
+    owner = follower.definitions.named(_DATASET)
     if isinstance(owner, ClassNode):
         follower.constructed(owner, {"config": Section("data")})
 
@@ -321,7 +320,7 @@ def _engines(there: Configuration) -> Iterator[tuple[str, str]]:
 
 def _engine(follower: Follower, section: str, optim: str, method: str) -> None:
     """Follow a method of the FSDP engine, with the configuration of one of the job's models."""
-    owner = follower.named(_ENGINE)
+    owner = follower.definitions.named(_ENGINE)
     if not isinstance(owner, ClassNode):
         return
     model = {"engine": "model", "critic.fsdp": "critic.model"}.get(section, _MODEL)
@@ -376,7 +375,7 @@ def _registrations(path: Path, decorator: str, name: object) -> Iterator[ast.Cla
 
 def _method(follower: Follower, name: str, method: str, fields: Mapping[str, str]) -> None:
     """Follow a method of one of verl's classes, with configuration sections in its fields."""
-    owner = follower.named(name) if name else None
+    owner = follower.definitions.named(name) if name else None
     if isinstance(owner, ClassNode):
         sections = {field: follower.value_at(key) if key else Section("") for field, key in fields.items()}
         follower.method_of(Made(owner, dict(sections)), method, sections)
@@ -384,7 +383,7 @@ def _method(follower: Follower, name: str, method: str, fields: Mapping[str, str
 
 def _function(follower: Follower, name: str, argument: str, key: str) -> None:
     """Follow a function of verl's algorithms with a single known argument."""
-    function = follower.named(f"{_ALGORITHMS}.{name}")
+    function = follower.definitions.named(f"{_ALGORITHMS}.{name}")
     if isinstance(function, FunctionNode):
         follower.call(function, (), {argument: follower.value_at(key)}, {argument: (key,)})
 
@@ -413,7 +412,7 @@ def _reward_manager(follower: Follower, verl: SourceTree, there: Configuration) 
 
 def _sampling(follower: Follower, section: str) -> None:
     """Follow vLLM's check of the parameters that agent loops pass on."""
-    owner = follower.named(_SAMPLING)
+    owner = follower.definitions.named(_SAMPLING)
     if not isinstance(owner, ClassNode):
         return
     values = {name: follower.value_at(f"{section}.{name}") for name in _SAMPLED}
@@ -426,7 +425,7 @@ def _scheduler(follower: Follower, verl: SourceTree) -> None:
 
     Without chunked prefill verl raises the number of tokens itself, or fails to; that is not followed here.
     """
-    owner = follower.named(_SCHEDULER)
+    owner = follower.definitions.named(_SCHEDULER)
     if not isinstance(owner, ClassNode) or follower.value_at(f"{_ROLLOUT}.enable_chunked_prefill") is False:
         return
     keys = {name: f"{_ROLLOUT}.{key}" for name, key in handed_arguments(verl.folder / SERVER)}
@@ -445,7 +444,7 @@ def _scheduler(follower: Follower, verl: SourceTree) -> None:
 def _optimizer(follower: Follower, section: str) -> None:
     """Follow torch's check of the optimizer's arguments."""
     name, source = follower.value_at(f"{section}.optimizer"), follower.value_at(f"{section}.optimizer_impl")
-    owner = follower.named(f"{source}.{name}") if source == "torch.optim" else None
+    owner = follower.definitions.named(f"{source}.{name}") if source == "torch.optim" else None
     if not isinstance(owner, ClassNode):
         return
     given: dict[str, Any] = {}

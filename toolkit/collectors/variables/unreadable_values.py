@@ -116,9 +116,11 @@ def _in_verl(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue
 
 def _in_vllm(path: Path, given: Mapping[str, str]) -> UnreadableValues:
     """Check the entries of vLLM's table of variables: every process of the engine evaluates all of them."""
-    from verl_doctor.toolkit.sources.python.refusals import (  # noqa: PLC0415 - only where such variables are set
-        Follower,
+    from verl_doctor.toolkit.sources.python.definitions import (  # noqa: PLC0415 - only where such variables are set
         FunctionNode,
+    )
+    from verl_doctor.toolkit.sources.python.refusals import (  # noqa: PLC0415
+        Follower,
         NotFollowedError,
         RefusedError,
     )

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED
+from verl_doctor.toolkit.sources.python.definitions import (
+    Choices,
+    ClassNode,
+    Definitions,
+    FunctionNode,
+    Modules,
+)
 from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR
-from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, walk
 
 _STEPS = 20_000
 _DEEPEST = 12
@@ -85,32 +91,6 @@ class Made:
 
 
 @dataclass(frozen=True)
-class ClassNode:
-    """A class and the module in which it is defined."""
-
-    node: ast.ClassDef
-    module: str
-
-
-@dataclass(frozen=True)
-class FunctionNode:
-    """A function, its module, and the object that it is bound to. `owner` is the defining class; `around` are an outer function's names."""
-
-    node: ast.FunctionDef | ast.AsyncFunctionDef
-    module: str
-    bound: Any = None
-    owner: ClassNode | None = None
-    around: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The values of a `Literal[...]`."""
-
-    values: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
 class Refusal:
     """What is raised: its type and message, the place as "path:line", the condition, and the keys that it depends on.
 
@@ -175,17 +155,16 @@ class Follower:
         *,
         loops: bool = False,
         variable: Callable[[str], Any] = lambda _: UNCLEAR,
-        modules: dict[str, tuple[Path, ast.Module] | None] | None = None,
+        modules: Modules | None = None,
         calls: Mapping[str, Any] | None = None,
         removed: frozenset[str] = frozenset(),
     ) -> None:
-        self._trees = tuple(trees)
         self._loops = loops
         self._variable = variable
         self._calls = {} if calls is None else calls
         self._removed = removed
         self._look = look
-        self._modules = {} if modules is None else modules
+        self.definitions = Definitions(trees, modules, self.expression)
         self._left = _STEPS
         self._depth = 0
         self._keys: list[str] = []
@@ -214,7 +193,7 @@ class Follower:
         content, target = self._look(section), self._look(f"{section}._target_")
         if not isinstance(content, Mapping) or not isinstance(target, str):
             return Section(section)
-        owner = self.named(target)
+        owner = self.definitions.named(target)
         fields: dict[str, Any] = {}
         for name in content:
             if name != "_target_":
@@ -228,7 +207,7 @@ class Follower:
     def instance(self, owner: ClassNode, given: Mapping[str, Any], keys: Mapping[str, str]) -> Made:
         """Return an object of a dataclass with these fields, after its `__post_init__`. Raises RefusedError."""
         made = Made(owner, {**self._defaults(owner), **given}, dict(keys))
-        method = self._method(owner, "__post_init__")
+        method = self.definitions.method(owner, "__post_init__")
         if method is not None:
             self._tried(method, made)
         return made
@@ -236,7 +215,7 @@ class Follower:
     def _defaults(self, owner: ClassNode) -> dict[str, Any]:
         """Return the default values of a dataclass's fields."""
         fields: dict[str, Any] = {}
-        for base in reversed(list(self._bases(owner))):
+        for base in reversed(list(self.definitions.bases(owner))):
             for part in base.node.body:
                 match part:
                     case ast.AnnAssign(target=ast.Name(id=name), value=value):
@@ -255,7 +234,7 @@ class Follower:
 
         Raises RefusedError, also for an argument that it does not accept.
         """
-        method = self._method(owner, "__init__")
+        method = self.definitions.method(owner, "__init__")
         if method is None:
             return
         spec = method.node.args
@@ -269,7 +248,7 @@ class Follower:
 
     def method_of(self, made: Made, name: str, named: Mapping[str, Any]) -> None:
         """Follow a method of an object. Raises RefusedError."""
-        method = self._method(made.owner, name)
+        method = self.definitions.method(made.owner, name)
         if method is not None and {_decorator(mark) for mark in method.node.decorator_list} <= _TRANSPARENT:
             awaited = isinstance(method.node, ast.AsyncFunctionDef)
             function = FunctionNode(method.node, method.module, made, method.owner)
@@ -300,7 +279,7 @@ class Follower:
     def _stored(self, owner: ClassNode) -> frozenset[str] | None:
         """Return the names of all attributes that methods of a class may change; None if they cannot be determined."""
         names: set[str] = set()
-        for base in self._bases(owner):
+        for base in self.definitions.bases(owner):
             for part in walk(base.node):
                 match part:
                     case ast.Attribute(attr=name, ctx=ast.Store()):
@@ -314,111 +293,6 @@ class Follower:
 
     # Names
 
-    def named(self, name: str) -> Any:
-        """Return what a dotted name refers to: a class, a function, a constant; `UNCLEAR` where unknown."""
-        steps = name.split(".")
-        for end in range(len(steps), 0, -1):
-            if self._module(".".join(steps[:end])) is None:
-                continue
-            found: Any = UNCLEAR
-            for place, step in enumerate(steps[end:]):
-                found = (
-                    self._in_module(".".join(steps[:end]), step)
-                    if not place
-                    else self._attribute(found, step)
-                )
-            return found
-        return UNCLEAR
-
-    def _module(self, name: str) -> tuple[Path, ast.Module] | None:
-        if name not in self._modules:
-            self._modules[name] = None
-            for tree in self._trees:
-                own = tree.own_name(name)
-                file = tree.locate(own) if own else None
-                if file is None or not str(file.path).endswith(".py"):
-                    continue
-                source = read(file.path)
-                parsed = parse(source, file.path) if isinstance(source, bytes) else None
-                if isinstance(parsed, ast.Module):
-                    self._modules[name] = (file.path, parsed)
-        return self._modules[name]
-
-    def _in_module(self, module: str, name: str, depth: int = 0) -> Any:
-        there = self._module(module)
-        if there is None or depth > _DEEPEST:
-            return UNCLEAR
-        found: list[Any] = []
-        stars: list[str] = []
-        for part in there[1].body:
-            match part:
-                case ast.ClassDef() if part.name == name:
-                    found.append(ClassNode(part, module))
-                case ast.FunctionDef() | ast.AsyncFunctionDef() if part.name == name:
-                    found.append(UNCLEAR if part.decorator_list else FunctionNode(part, module))
-                case ast.Assign(targets=[ast.Name(id=bound)], value=value) if bound == name:
-                    found.append(self._constant(value, module))
-                case ast.AnnAssign(target=ast.Name(id=bound), value=ast.expr() as value) if bound == name:
-                    found.append(self._constant(value, module))
-                case ast.ImportFrom():
-                    base = self._imported(part, module)
-                    for alias in part.names:
-                        if alias.name == "*":
-                            stars.append(base)
-                        elif (alias.asname or alias.name) == name:
-                            found.append(self._in_module(base, alias.name, depth + 1))
-        if not found and self._module(f"{module}.{name}") is None:
-            known = (self._in_module(base, name, depth + 1) for base in stars)
-            return next((value for value in known if value is not UNCLEAR), UNCLEAR)
-        return found[0] if len(found) == 1 else UNCLEAR
-
-    def _imported(self, node: ast.ImportFrom, module: str) -> str:
-        if not node.level:
-            return node.module or ""
-        there = self._module(module)
-        steps = module.split(".")
-        is_package = there is not None and there[0].name == "__init__.py"
-        above = steps[: len(steps) - node.level + (1 if is_package else 0)]
-        return ".".join([*above, *([node.module] if node.module else [])])
-
-    def _constant(self, value: ast.expr, module: str) -> Any:
-        match value:
-            case ast.Subscript(value=target, slice=inner) if dotted(target).rpartition(".")[2] == "Literal":
-                parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-                values = [part.value for part in parts if isinstance(part, ast.Constant)]
-                return Choices(tuple(values)) if len(values) == len(parts) else UNCLEAR
-            case ast.Constant() | ast.List() | ast.Tuple() | ast.Set() | ast.Dict():
-                return self._value(value, _Frame(module, {}))
-        return UNCLEAR
-
-    # Classes
-
-    def _bases(self, owner: ClassNode, depth: int = 0) -> Iterator[ClassNode]:
-        """Return a class and its known bases, the nearest first."""
-        yield owner
-        for base in owner.node.bases:
-            above = self._resolved(dotted(base), owner.module)
-            if isinstance(above, ClassNode) and depth < _DEEPEST:
-                yield from self._bases(above, depth + 1)
-
-    def _resolved(self, name: str, module: str) -> Any:
-        first, *rest = name.split(".")
-        found = self._in_module(module, first)
-        for step in rest:
-            found = self._attribute(found, step)
-        return found
-
-    def _method(self, owner: ClassNode, name: str, *, above: ClassNode | None = None) -> FunctionNode | None:
-        """Return a method of a class; with `above`, the next one after that class."""
-        order = list(self._bases(owner))
-        if above is not None:
-            order = order[order.index(above) + 1 :] if above in order else []
-        for class_node in order:
-            for part in class_node.node.body:
-                if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) and part.name == name:
-                    return FunctionNode(part, class_node.module, owner=class_node)
-        return None
-
     def _attribute(self, value: Any, name: str) -> Any:
         if isinstance(value, Section):
             found = self.value_at(f"{value.key}.{name}" if value.key else name)
@@ -427,27 +301,14 @@ class Follower:
             if name in value.fields:
                 self._keys.append(value.keys.get(name, name))
                 return value.fields[name]
-            method = self._method(value.owner, name)
+            method = self.definitions.method(value.owner, name)
             if method is None:
                 return UNCLEAR
             marks = {dotted(mark) for mark in method.node.decorator_list}
             if marks == {"staticmethod"}:
                 return FunctionNode(method.node, method.module, owner=method.owner)
             return UNCLEAR if marks else FunctionNode(method.node, method.module, value, method.owner)
-        if isinstance(value, ClassNode):
-            texts = {dotted(base).rpartition(".")[2] for base in value.node.bases}
-            for part in value.node.body:
-                match part:
-                    case ast.Assign(targets=[ast.Name(id=bound)], value=ast.Constant(value=constant)) if (
-                        bound == name
-                    ):
-                        return constant if "Enum" not in texts or "str" in texts else UNCLEAR
-            method = self._method(value, name)
-            if method is not None and [dotted(mark) for mark in method.node.decorator_list] == [
-                "staticmethod"
-            ]:
-                return FunctionNode(method.node, method.module, owner=method.owner)
-        return UNCLEAR
+        return self.definitions.attribute(value, name)
 
     # Functions
 
@@ -548,9 +409,9 @@ class Follower:
                     UNCLEAR if node.decorator_list else FunctionNode(node, frame.module, around=frame.names)
                 )
             case ast.ImportFrom():
-                base = self._imported(node, frame.module)
+                base = self.definitions.imported(node, frame.module)
                 for alias in node.names:
-                    frame.names[alias.asname or alias.name] = self._in_module(base, alias.name)
+                    frame.names[alias.asname or alias.name] = self.definitions.in_module(base, alias.name)
             case ast.Import():
                 for alias in node.names:
                     frame.names[(alias.asname or alias.name).partition(".")[0]] = UNCLEAR
@@ -667,8 +528,7 @@ class Follower:
             raised, text = dotted(message.func), next(iter(message.args), None)
         elif not raised:
             raised, text = dotted(message), None
-        there = self._module(frame.module)
-        place = f"{there[0] if there else frame.module}:{node.lineno}"
+        place = self.definitions.place(frame.module, node.lineno)
         words = self._message_text(text, frame) if text is not None else ""
         refusal = Refusal(
             raised.rpartition(".")[2], words[:_TEXT], place, condition, keys, self._keys_around(keys)
@@ -705,7 +565,7 @@ class Follower:
                 if name in frame.names:
                     self._keys.extend(frame.keys.get(name, ()))
                     return frame.names[name]
-                return self._in_module(frame.module, name)
+                return self.definitions.in_module(frame.module, name)
             case ast.Attribute(value=ast.Name(id="torch"), attr=name) if name in _DTYPES:
                 return Dtype(_ALIASES.get(name, name))
             case ast.Attribute(value=inner, attr=name):
@@ -776,10 +636,6 @@ class Follower:
             self._keys[:] = [key]
             self._impossible("ConfigAttributeError", f"Key '{name}' is not in struct", node, frame)
 
-    def _is_foreign(self, owner: ClassNode) -> bool:
-        """Return whether a class belongs to a library, whose constructor checks what the first tree passes to it."""
-        return self._trees[0].own_name(owner.module) is None
-
     def _joined(self, every: bool, values: Sequence[ast.expr], frame: _Frame) -> Any:
         unclear = False
         found: Any = UNCLEAR
@@ -842,8 +698,7 @@ class Follower:
     def _impossible(
         self, raised: str, words: str, node: ast.AST, frame: _Frame, line: int | None = None
     ) -> None:
-        there = self._module(frame.module)
-        place = f"{there[0] if there else frame.module}:{line or getattr(node, 'lineno', 0)}"
+        place = self.definitions.place(frame.module, int(line or getattr(node, "lineno", 0)))
         keys = self._read_keys()
         raise RefusedError(Refusal(raised, words, place, _words(node), keys, self._keys_around(keys)))
 
@@ -921,9 +776,9 @@ class Follower:
         if name in _FUNCTIONS and name not in frame.names:
             return self._built_in(name, given, named, node, frame)
         function = self._value(node.func, frame)
-        if isinstance(function, ClassNode) and self._is_foreign(function):
+        if isinstance(function, ClassNode) and self.definitions.is_foreign(function):
             made = function
-            function = self._method(made, "__init__") or UNCLEAR
+            function = self.definitions.method(made, "__init__") or UNCLEAR
             if isinstance(function, FunctionNode):
                 function = replace(function, bound=Made(made, {}))
         if not isinstance(function, FunctionNode):
@@ -947,7 +802,7 @@ class Follower:
     def _above(self, name: str, node: ast.Call, frame: _Frame) -> Any:
         if not isinstance(frame.bound, Made) or frame.owner is None:
             return UNCLEAR
-        method = self._method(frame.bound.owner, name, above=frame.owner)
+        method = self.definitions.method(frame.bound.owner, name, above=frame.owner)
         if method is None:
             return UNCLEAR
         keys: dict[str | int, tuple[str, ...]] = {}

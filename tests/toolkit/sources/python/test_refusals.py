@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from verl_doctor.toolkit.sources.hydra.lookup import lookup
+from verl_doctor.toolkit.sources.python.definitions import ClassNode, FunctionNode
 from verl_doctor.toolkit.sources.python.refusals import (
-    ClassNode,
     Follower,
-    FunctionNode,
     Made,
     NotFollowedError,
     Refusal,
@@ -79,7 +78,7 @@ def refused(tmp_path: Path, body: str) -> Refusal | None:
         calls={"get_world_size": 3},
         removed=frozenset({"gone"}),
     )
-    function = follower.named("pack.main.f")
+    function = follower.definitions.named("pack.main.f")
     assert isinstance(function, FunctionNode)
     try:
         follower.call(function, [Section("")], {})
@@ -211,7 +210,7 @@ def test_a_loop_is_gone_through_once_and_what_may_not_run_raises_nothing(
     later: Callable[[], Follower], method: str, raised: str
 ) -> None:
     follower = later()
-    trainer = follower.named("pack.later.Trainer")
+    trainer = follower.definitions.named("pack.later.Trainer")
     assert isinstance(trainer, ClassNode)
     found = ""
     try:
@@ -231,7 +230,7 @@ def test_an_object_is_made_with_arguments(
     later: Callable[[], Follower], given: dict[str, Any], words: str
 ) -> None:
     follower = later()
-    owner = follower.named("pack.later.Optimizer")
+    owner = follower.definitions.named("pack.later.Optimizer")
     assert isinstance(owner, ClassNode)
     if not words:
         follower.constructed(owner, given, {})
@@ -244,7 +243,7 @@ def test_an_object_is_made_with_arguments(
 def test_a_variable_is_none_of_the_choices(later: Callable[[], Follower]) -> None:
     follower = later()
     for known, refuses in ((["SLOW"], True), (["FAST"], False)):
-        read = follower.call(follower.named("pack.later.choices"), ("MODE", known), {})
+        read = follower.call(follower.definitions.named("pack.later.choices"), ("MODE", known), {})
         if refuses:
             with pytest.raises(RefusedError, match="no fast"):
                 follower.call(read, (), {})

@@ -1,0 +1,184 @@
+"""Finds what a dotted name refers to in source trees: classes with their bases and methods, functions, and constants."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
+from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parse, read
+
+_DEEPEST = 12  # of imports that pass a name on, and of base classes
+Modules = dict[str, tuple[Path, ast.Module] | None]
+"""Parsed modules by name, None for those that do not exist or cannot be parsed."""
+
+
+@dataclass(frozen=True)
+class ClassNode:
+    """A class and the module in which it is defined."""
+
+    node: ast.ClassDef
+    module: str
+
+
+@dataclass(frozen=True)
+class FunctionNode:
+    """A function, its module, and the object that it is bound to. `owner` is the defining class; `around` are an outer function's names."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    module: str
+    bound: Any = None
+    owner: ClassNode | None = None
+    around: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The values of a `Literal[...]`."""
+
+    values: tuple[Any, ...]
+
+
+class Definitions:
+    """What the modules of several source trees define. The first tree is the program's own, the others are libraries.
+
+    `modules` are those that were already read. `evaluate` returns the value of a literal in a module.
+    """
+
+    def __init__(
+        self, trees: Iterable[SourceTree], modules: Modules | None, evaluate: Callable[[ast.expr, str], Any]
+    ) -> None:
+        self._trees = tuple(trees)
+        self._modules: Modules = {} if modules is None else modules
+        self._evaluate = evaluate
+
+    def named(self, name: str) -> Any:
+        """Return what a dotted name refers to: a class, a function, a constant; `UNCLEAR` where unknown."""
+        steps = name.split(".")
+        for end in range(len(steps), 0, -1):
+            if self._module(".".join(steps[:end])) is None:
+                continue
+            found: Any = UNCLEAR
+            for place, step in enumerate(steps[end:]):
+                found = (
+                    self.in_module(".".join(steps[:end]), step) if not place else self.attribute(found, step)
+                )
+            return found
+        return UNCLEAR
+
+    def place(self, module: str, line: int) -> str:
+        """Return a line of a module as "path:line"."""
+        there = self._module(module)
+        return f"{there[0] if there else module}:{line}"
+
+    def is_foreign(self, owner: ClassNode) -> bool:
+        """Return whether a class belongs to a library, whose constructor checks what the first tree passes to it."""
+        return self._trees[0].own_name(owner.module) is None
+
+    def in_module(self, module: str, name: str, depth: int = 0) -> Any:
+        """Return what a name refers to in a module, through its imports; `UNCLEAR` where unknown or bound more than once."""
+        there = self._module(module)
+        if there is None or depth > _DEEPEST:
+            return UNCLEAR
+        found: list[Any] = []
+        stars: list[str] = []
+        for part in there[1].body:
+            match part:
+                case ast.ClassDef() if part.name == name:
+                    found.append(ClassNode(part, module))
+                case ast.FunctionDef() | ast.AsyncFunctionDef() if part.name == name:
+                    found.append(UNCLEAR if part.decorator_list else FunctionNode(part, module))
+                case ast.Assign(targets=[ast.Name(id=bound)], value=value) if bound == name:
+                    found.append(self._constant(value, module))
+                case ast.AnnAssign(target=ast.Name(id=bound), value=ast.expr() as value) if bound == name:
+                    found.append(self._constant(value, module))
+                case ast.ImportFrom():
+                    base = self.imported(part, module)
+                    for alias in part.names:
+                        if alias.name == "*":
+                            stars.append(base)
+                        elif (alias.asname or alias.name) == name:
+                            found.append(self.in_module(base, alias.name, depth + 1))
+        if not found and self._module(f"{module}.{name}") is None:
+            known = (self.in_module(base, name, depth + 1) for base in stars)
+            return next((value for value in known if value is not UNCLEAR), UNCLEAR)
+        return found[0] if len(found) == 1 else UNCLEAR
+
+    def imported(self, node: ast.ImportFrom, module: str) -> str:
+        """Return the full name of the module from which a statement of this module imports."""
+        if not node.level:
+            return node.module or ""
+        there = self._module(module)
+        steps = module.split(".")
+        is_package = there is not None and there[0].name == "__init__.py"
+        above = steps[: len(steps) - node.level + (1 if is_package else 0)]
+        return ".".join([*above, *([node.module] if node.module else [])])
+
+    def bases(self, owner: ClassNode, depth: int = 0) -> Iterator[ClassNode]:
+        """Return a class and its known bases, the nearest first."""
+        yield owner
+        for base in owner.node.bases:
+            above = self._resolved(dotted(base), owner.module)
+            if isinstance(above, ClassNode) and depth < _DEEPEST:
+                yield from self.bases(above, depth + 1)
+
+    def method(self, owner: ClassNode, name: str, *, above: ClassNode | None = None) -> FunctionNode | None:
+        """Return a method of a class; with `above`, the next one after that class."""
+        order = list(self.bases(owner))
+        if above is not None:
+            order = order[order.index(above) + 1 :] if above in order else []
+        for class_node in order:
+            for part in class_node.node.body:
+                if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) and part.name == name:
+                    return FunctionNode(part, class_node.module, owner=class_node)
+        return None
+
+    def attribute(self, value: Any, name: str) -> Any:
+        """Return a class's constant, a member of its enumeration of texts, or its static method; `UNCLEAR` for anything else."""
+        if not isinstance(value, ClassNode):
+            return UNCLEAR
+        texts = {dotted(base).rpartition(".")[2] for base in value.node.bases}
+        for part in value.node.body:
+            match part:
+                case ast.Assign(targets=[ast.Name(id=bound)], value=ast.Constant(value=constant)) if (
+                    bound == name
+                ):
+                    return constant if "Enum" not in texts or "str" in texts else UNCLEAR
+        method = self.method(value, name)
+        if method is not None and [dotted(mark) for mark in method.node.decorator_list] == ["staticmethod"]:
+            return FunctionNode(method.node, method.module, owner=method.owner)
+        return UNCLEAR
+
+    def _resolved(self, name: str, module: str) -> Any:
+        first, *rest = name.split(".")
+        found = self.in_module(module, first)
+        for step in rest:
+            found = self.attribute(found, step)
+        return found
+
+    def _module(self, name: str) -> tuple[Path, ast.Module] | None:
+        if name not in self._modules:
+            self._modules[name] = None
+            for tree in self._trees:
+                own = tree.own_name(name)
+                file = tree.locate(own) if own else None
+                if file is None or not str(file.path).endswith(".py"):
+                    continue
+                source = read(file.path)
+                parsed = parse(source, file.path) if isinstance(source, bytes) else None
+                if isinstance(parsed, ast.Module):
+                    self._modules[name] = (file.path, parsed)
+        return self._modules[name]
+
+    def _constant(self, value: ast.expr, module: str) -> Any:
+        match value:
+            case ast.Subscript(value=target, slice=inner) if dotted(target).rpartition(".")[2] == "Literal":
+                parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                values = [part.value for part in parts if isinstance(part, ast.Constant)]
+                return Choices(tuple(values)) if len(values) == len(parts) else UNCLEAR
+            case ast.Constant() | ast.List() | ast.Tuple() | ast.Set() | ast.Dict():
+                return self._evaluate(value, module)
+        return UNCLEAR
