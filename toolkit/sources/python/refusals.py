@@ -698,7 +698,7 @@ class Follower:
     def _impossible(
         self, raised: str, words: str, node: ast.AST, frame: _Frame, line: int | None = None
     ) -> None:
-        place = self.definitions.place(frame.module, int(line or getattr(node, "lineno", 0)))
+        place = self.definitions.place(frame.module, line or getattr(node, "lineno", None) or 0)
         keys = self._read_keys()
         raise RefusedError(Refusal(raised, words, place, _words(node), keys, self._keys_around(keys)))
 
