@@ -8,9 +8,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, place
+from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, own_prompts, place
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, effect_of, healed, settings
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, copied
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, copied
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
 from verl_doctor.toolkit.collectors.host.resources import Resources
 from verl_doctor.toolkit.facts import Unknown
@@ -26,8 +26,7 @@ _PHASES: Mapping[str, Phase] = {
     **dict.fromkeys((_GROUPS, "micro batch per GPU", "same kind of batches"), "workers"),
     "raw chat": "first batch",
 }
-# The job's own class makes the rows, or reads them.
-_OWN_ROWS = ("data.custom_cls.path", "actor_rollout_ref.rollout.chat_scheduler")
+_PROGRAM = "/trainer/main_ppo.py"  # another may set what it needs itself
 _REF = "actor_rollout_ref.ref"
 _GPUS = (GPUS, NODES)
 _EVERY = Demands(
@@ -127,6 +126,7 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             "temperature",
         ),
         Example("rows without messages", (*configured(f"+{_ROLLOUT}.mode=async", "+data.return_raw_chat=False"), _EVERY), "reads the messages of each row"),
+        Example("an agent loop of the job's own", (*configured(f"+{_ROLLOUT}.mode=async", "+data.return_raw_chat=False", f"+{_ROLLOUT}.agent.agent_loop_config_path=/a.yaml"), _EVERY)),
         Example("rows of the job's own class", (*configured(f"+{_ROLLOUT}.mode=async", "+data.return_raw_chat=False", "+data.custom_cls.path=/a.py"), _EVERY)),
     ],
 )  # fmt: skip
@@ -252,7 +252,8 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
     if (
         there.get(f"{_ROLLOUT}.mode") == "async"
         and there.get("data.return_raw_chat") is False
-        and all(there.get(key) in (None, MISSING) for key in _OWN_ROWS)
+        and not own_prompts(there)
+        and there.program.endswith(_PROGRAM)
     ):
         yield _Broken(
             "raw chat",

@@ -10,7 +10,7 @@ from verl_doctor.checks.shared.configuration import GPUS, NODES, SCRIPT, configu
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
-from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
 from verl_doctor.toolkit.collectors.ray.addresses import LocalRay, RayAddresses
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown
@@ -31,7 +31,11 @@ _EFFECT = "the job trains on fewer GPUs than the script requests"
 _RAY_ADDRESS = "RAY_ADDRESS"
 _RAY_INIT = "ray_kwargs.ray_init"
 _ALLOCATION = "SLURM_JOB_ID"
+_OTHER_MACHINES = frozenset({"srun", "sbatch", "ssh", "kubectl"})
 _LAUNCH = Launch(((SCRIPT, "shell script"),))
+_BY_SRUN = replace(
+    _LAUNCH, command=Command("verl.trainer.main_ppo", (), SCRIPT, 3, names=("srun", "python3"))
+)
 _H200 = Gpu("NVIDIA H200", 143771)
 
 
@@ -60,6 +64,7 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
         Example("a cluster that Slurm does not manage", (*configured(f"{NODES}=4"), JobVariables({_RAY_ADDRESS: "10.0.0.1:6379"}), replace(_LAUNCH, nodes=2))),
         Example("8 of 1, read without a script", (*configured(), _machine(1)), "requests 8 GPUs on each node, but this machine has 1 GPU"),
         Example("8 of 1, beside another driver's Ray", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH, RayAddresses(running=(LocalRay("10.0.0.5:6379"),))), "this machine has 1 GPU"),
+        Example("8 of 1 on a login node, by srun", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _BY_SRUN), "this machine has 1 GPU"),
         Example("8 of 1, in a Ray of its own", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH), "requests 8 GPUs on each node, but this machine has 1 GPU"),
     ],
 )  # fmt: skip
@@ -211,7 +216,15 @@ def _joins(rays: RayAddresses | Unknown) -> bool:
 
 def _starts_ray(configuration: Configuration, variables: JobVariables, launch: Launch) -> bool:
     """Whether the job starts its own Ray on this node alone, which counts the GPUs itself."""
-    elsewhere = launch.submitted or launch.ray_starts or variables.has(_RAY_ADDRESS)
+    batch = (launch.nodes or launch.gpus_per_node) and not variables.has(_ALLOCATION)
+    names = {name.rpartition("/")[2] for name in launch.command.names} if launch.command else set()
+    elsewhere = (
+        launch.submitted
+        or launch.ray_starts
+        or variables.has(_RAY_ADDRESS)
+        or batch
+        or names & _OTHER_MACHINES
+    )
     set_by_job = any(
         configuration.get(f"{_RAY_INIT}.{name}") not in (None, MISSING) for name in ("address", "num_gpus")
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.configuration import configured, own_prompts, place
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
@@ -14,16 +14,6 @@ _TUNED = "model.path"
 _PROGRAMS = ("/trainer/main_ppo.py", "/trainer/sft_trainer.py")
 _TEMPLATE = "actor_rollout_ref.model.custom_chat_template"
 _ARGUMENTS = "data.apply_chat_template_kwargs"
-_AGENT = "actor_rollout_ref.rollout.agent"
-# The user's own code, which may build prompts without a template.
-_OWN_CODE = (
-    "data.custom_cls.path",
-    f"{_AGENT}.agent_loop_config_path",
-    f"{_AGENT}.agent_loop_manager_class",
-    f"{_AGENT}.default_agent_loop",
-    "actor_rollout_ref.model.external_lib",
-    "model.external_lib",
-)
 _NONE = ChatTemplate("/models/base")
 _NO_TOKENIZER = ChatTemplate("/models/base", has_tokenizer=False)
 
@@ -31,7 +21,7 @@ _NO_TOKENIZER = ChatTemplate("/models/base", has_tokenizer=False)
 def _irrelevant(configuration: Configuration) -> str | None:
     if not configuration.program.endswith(_PROGRAMS):
         return "the job starts neither verl's main_ppo nor its SFT trainer"
-    own = next((key for key in _OWN_CODE if configuration.override_of(key)), "")
+    own = own_prompts(configuration)
     return f"{own} may build prompts without a template" if own else None
 
 

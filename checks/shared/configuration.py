@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import (
+    MISSING,
     Configuration,
     OverrideWord,
     with_overrides,
@@ -78,6 +79,26 @@ def configured(*words: str, verl: str = "0.6.1", tree: Mapping[str, Any] = TREE)
 def number_of(configuration: Configuration | Unknown, key: str) -> int:
     """A whole number of the job's configuration; 0 if unknown."""
     return 0 if isinstance(configuration, Unknown) else int(configuration.number(key) or 0)
+
+
+_AGENT = "actor_rollout_ref.rollout.agent"
+# The user's own code, which may make prompts and rows, or read them.
+_OWN_PROMPTS = (
+    "data.custom_cls.path",
+    "actor_rollout_ref.rollout.chat_scheduler",
+    f"{_AGENT}.agent_loop_config_path",
+    f"{_AGENT}.agent_loop_manager_class",
+    f"{_AGENT}.default_agent_loop",
+    "actor_rollout_ref.model.external_lib",
+    "model.external_lib",
+)
+_OF_VERL = ("single_turn_agent", "tool_agent")
+
+
+def own_prompts(configuration: Configuration) -> str:
+    """The first setting that names code of the user's own for prompts; empty if there is none."""
+    unset = (None, MISSING, *_OF_VERL)
+    return next((key for key in _OWN_PROMPTS if configuration.get(key) not in unset), "")
 
 
 def place(word: OverrideWord) -> Location:

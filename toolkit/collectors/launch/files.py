@@ -188,7 +188,7 @@ def _not_found(reader: Reader, program: Program | None) -> tuple[ScriptError, ..
 
 def _not_on_path(program: Program, is_there: Callable[[str], bool]) -> str:
     """Return the shell's error for a program that is in no folder of the PATH that the script sets; "" if all are found."""
-    folders = _folders_of_path(program)
+    folders = [] if program.is_elsewhere else _folders_of_path(program)
     for name in program.names:
         if name and folders and "/" not in name and not any(is_there(str(Path(program.folder, folder, name))) for folder in folders):  # fmt: skip
             return f"{name}: command not found"
@@ -265,7 +265,7 @@ def _command(program: Program) -> Command:
         program.line,
         program.conditional,
         _words(program.launcher),
-        program.names,
+        (*program.around, *program.names),
         program.folder,
     )
 

@@ -24,7 +24,7 @@ from verl_doctor.toolkit.collectors.launch.program import (
 )
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_overrides, submitted_folder
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
-from verl_doctor.toolkit.sources.shell.expand import Scope
+from verl_doctor.toolkit.sources.shell.expand import Scope, Unset, Value
 from verl_doctor.toolkit.sources.shell.printed import printed
 from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Given, Stop, Walk, passed
 from verl_doctor.toolkit.system.secret import secrets_in, without_secrets
@@ -87,6 +87,9 @@ _LOOKS = frozenset({
 _COPIES = frozenset({"cp", "mv", "ln", "install", "rsync", "scp"})
 # Programs that start the job in a container or on another machine, with other files.
 _ELSEWHERE = CONTAINERS | {"ssh", "srun", "sbatch"}
+# Programs that start a job without the variables of the shell, and the variables that their options name.
+_OWN_VARIABLES = frozenset({"docker", "podman", "nerdctl", "kubectl"})
+_NAMED = re.compile(r"(?<![^\s=])([A-Za-z_]\w*)(?==|\s)")
 _UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git-lfs", "just"})
 _PYTHON = re.compile(r"python[\d.]*")
 _WRITES = re.compile(
@@ -100,7 +103,8 @@ _RUNTIME_VARIABLE = re.compile(r"\+{0,2}(?:[\w.]+\.)?runtime_env\.env_vars\.(\w+
 class Program:
     """A Python program that is called, and the variables given to it up to that point.
 
-    `launcher` starts its processes, `names` are the programs called on the way to it, `folder` is where it starts, ""
+    `launcher` starts its processes, `names` are the programs called on the way to it by the last shell, `around` those called
+    before, `folder` is where it starts, ""
     if unknown. `starts_verl`: its source imports verl's trainer, or verl and Hydra. `missing` is the error
     if it, its source or the folder of its output does not exist.
     """
@@ -115,9 +119,15 @@ class Program:
     submitted: bool = False
     launcher: tuple[Argument, ...] = ()
     names: tuple[str, ...] = ()
+    around: tuple[str, ...] = ()
     folder: str = ""
     starts_verl: bool = False
     missing: str = ""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it starts in a container or on another machine."""
+        return _are_elsewhere((*self.around, *self.names))
 
     @property
     def rank(self) -> int:
@@ -160,6 +170,7 @@ class Reader:
     stops: list[Stop] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
     calling: list[str] = field(default_factory=list)
+    around: tuple[str, ...] = ()
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script called with these arguments."""
@@ -237,21 +248,23 @@ class Reader:
                     unwrapped.submits,
                     program.launcher,
                     unwrapped.names,
+                    self.around,
                     call.folder,
                     self.starts_verl(program.module, call.folder),
                     self.missing(walk, call, unwrapped.names, program.module),
                 )
             )
         elif isinstance(program, ShellProgram):
-            call = replace(call, given=given)
+            call, around = replace(call, given=given), self.around
+            self.around = (*around, *unwrapped.names)
             self.shell(walk, program, call, reaching, original, submitted=unwrapped.submits)
+            self.around = around
         if self.training is None:
             self.made += self.may_make(call, unwrapped)
 
     def missing(self, walk: Walk, call: Call, names: Sequence[str], module: str) -> str:
         """Return the error for a program, its source or the folder of its output that does not exist; "" if all may exist."""
-        elsewhere = _ELSEWHERE.intersection(name.rpartition("/")[2] for name in names)
-        if self.is_there is None or not call.folder or elsewhere:
+        if self.is_there is None or not call.folder or _are_elsewhere((*self.around, *names)):
             return ""
         for name in names:
             if "/" in name and self.is_missing(name, walk, call):
@@ -372,7 +385,13 @@ class Reader:
         known = {given.name: given.value for given in call.given if not given.removed}
         if walk.depth >= 8:
             return
-        scope = Scope(self.environ, {**known}, list(arguments), name, call.folder or self.cwd)
+        environ, variables = self.environ, dict[str, Value | Unset](known)
+        if not _OWN_VARIABLES.isdisjoint(_base_names(self.around)):
+            environ, variables = (
+                {},
+                dict.fromkeys((*known, *_NAMED.findall(" ".join(word.text or "" for word in call.argv)))),
+            )
+        scope = Scope(environ, variables, list(arguments), name, call.folder or self.cwd)
         inner = self.walk(scope, path)
         inner.given, inner.exported = list(call.given), set(known)
         inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
@@ -455,6 +474,15 @@ class Reader:
         """Return the program that most certainly starts training; of equals the first."""
         ranked = [program for program in self.programs if program.rank]
         return max(ranked, key=lambda program: program.rank, default=None)
+
+
+def _base_names(names: Iterable[str]) -> set[str]:
+    return {name.rpartition("/")[2] for name in names}
+
+
+def _are_elsewhere(names: Iterable[str]) -> bool:
+    """Return whether what these programs start runs in a container or on another machine."""
+    return not _ELSEWHERE.isdisjoint(_base_names(names))
 
 
 def _finds(pattern: str, folder: str) -> bool:

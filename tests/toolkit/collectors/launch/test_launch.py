@@ -745,6 +745,26 @@ def test_what_the_script_may_create_before_the_job(tmp_path: Path, before: str, 
 
 
 @pytest.mark.parametrize(
+    ("around", "is_here"),
+    [("", True), ("nohup", True), ("srun -N 1", False), ("docker exec c", False), ("kubectl exec p --", False), ("apptainer exec i.sif", False)],
+)  # fmt: skip
+def test_what_does_not_exist_here_may_exist_in_a_container(
+    around: str, is_here: bool, tmp_path: Path
+) -> None:
+    inside = "export PATH=/opt/c/bin; cd /gone; python3 main_ppo.py a.b=1 c.d=2 > /gone/log"
+    found = read(tmp_path, f"{around} bash -c '{inside}'\n")
+    assert found.command
+    assert bool(found.stopped) == is_here
+
+
+def test_the_variables_of_this_shell_do_not_reach_a_container(tmp_path: Path) -> None:
+    script = (
+        "export N=3\ndocker exec -e M=5 c bash -c 'python3 -m verl.trainer.main_ppo n=$N m=${M:-1} h=$HOME'\n"
+    )
+    assert words_of(read(tmp_path, script)) == [None, None, None]
+
+
+@pytest.mark.parametrize(
     ("line", "gpus"),
     [
         ("--gpus-per-node=4", 4),
