@@ -751,7 +751,7 @@ def test_what_the_script_may_create_before_the_job(tmp_path: Path, before: str, 
 def test_what_does_not_exist_here_may_exist_in_a_container(
     around: str, is_here: bool, tmp_path: Path
 ) -> None:
-    inside = "export PATH=/opt/c/bin; cd /gone; python3 main_ppo.py a.b=1 c.d=2 > /gone/log"
+    inside = "export PATH=/image/bin; cd /gone; python3 main_ppo.py a.b=1 c.d=2 > /gone/log"
     found = read(tmp_path, f"{around} bash -c '{inside}'\n")
     assert found.command
     assert bool(found.stopped) == is_here
