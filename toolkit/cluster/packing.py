@@ -201,16 +201,20 @@ def _pure_files() -> dict[str, Path]:
 def compact(text: str, tree: ast.Module, *, docstrings: bool = False) -> str:
     """Return a source without comments, and without docstrings unless these are to stay. Every statement stays in its line.
 
-    A comment after code stays where a string in the same line might contain its sign.
+    A comment after code stays where a string in the same line might contain its sign. Annotations of functions stay where a decorator
+    might read them.
     """
     lines = text.encode("utf-8").splitlines(keepends=True)
     strings: set[int] = set()  # lines of strings, from 0
     removed: list[tuple[ast.Constant, bytes]] = []
+    unread: list[tuple[int, int, int]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr) or _is_constant(node, str | bytes):
             strings.update(range(node.lineno - 1, node.end_lineno or node.lineno))
         if not docstrings:
             removed += _docstrings(node)
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list:
+            unread += _annotations(node, lines)
     for number, line in enumerate(lines):
         if number not in strings:
             lines[number] = line.partition(b"#")[0].rstrip() + b"\n"
@@ -220,7 +224,22 @@ def compact(text: str, tree: ast.Module, *, docstrings: bool = False) -> str:
         if not rest or rest.startswith(b"#"):
             lines[first] = lines[first][: constant.col_offset] + instead + b"\n"
             lines[first + 1 : last + 1] = [b"\n"] * (last - first)
+    for number, begin, end in sorted(unread, reverse=True):
+        lines[number] = lines[number][:begin] + lines[number][end:]
     return b"".join(lines).decode("utf-8")
+
+
+def _annotations(function: ast.FunctionDef, lines: list[bytes]) -> Iterator[tuple[int, int, int]]:
+    """Yield the line, from 0, and the columns of each annotation that begins and ends in the line of its sign."""
+    arguments = (node for node in ast.walk(function.args) if isinstance(node, ast.arg))
+    signs = [(argument.annotation, b":") for argument in arguments]
+    for annotation, sign in [*signs, (function.returns, b"->")]:
+        if annotation is None or annotation.end_lineno != annotation.lineno:
+            continue
+        number = annotation.lineno - 1
+        before = lines[number][: annotation.col_offset].rstrip()
+        if before.endswith(sign):
+            yield number, len(before) - len(sign), annotation.end_col_offset or 0
 
 
 def _docstrings(node: ast.AST) -> list[tuple[ast.Constant, bytes]]:
