@@ -32,7 +32,14 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
-from verl_doctor.toolkit.sources.python.source import constant_keys, dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import (
+    constant_keys,
+    dotted,
+    parse,
+    read,
+    statements,
+    walk,
+)
 
 _ALGORITHMS = "trainer/ppo/core_algos.py"
 _ROLLOUTS = "workers/rollout/base.py"
@@ -127,7 +134,7 @@ def _modes(tree: Path, rollout: object) -> Registry | None:
 
 def _rollout_pairs(tree: Path) -> tuple[list[tuple[str, str]], str] | None:
     path = tree / _ROLLOUTS
-    for node in _nodes(path):
+    for node in statements(_tree(path)):
         match node:
             case ast.Assign(targets=[ast.Name(id="_ROLLOUT_REGISTRY")], value=ast.Dict(keys=keys)):
                 pairs = [
@@ -158,10 +165,11 @@ def _strategies(tree: Path) -> Registry | None:
     names: list[str] = []
     place = compared.read_from if compared else ""
     for path in sorted(tree.glob("workers/engine/*/*.py")):
-        for node in _nodes(path, b"EngineRegistry.register"):
-            match node:
+        source = _tree(path, b"EngineRegistry.register")
+        for mark in (mark for node in statements(source) for mark in getattr(node, "decorator_list", ())):
+            match mark:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="EngineRegistry"), attr="register")):
-                    values = [word.value for word in node.keywords if word.arg == "backend"] or node.args[:1]
+                    values = [word.value for word in mark.keywords if word.arg == "backend"] or mark.args[:1]
                     for value in values:
                         keys = (
                             constant_keys(value)
@@ -171,7 +179,7 @@ def _strategies(tree: Path) -> Registry | None:
                         if keys is None:
                             return None
                         names += keys
-                        place = place or f"{path}:{node.lineno}"
+                        place = place or f"{path}:{mark.lineno}"
     names += compared.names if compared else ()
     return Registry(tuple(dict.fromkeys(names)), place) if names else None
 
@@ -181,7 +189,7 @@ def _quantizations(tree: Path, there: Configuration) -> Registry | None:
     if there.get(ROLLOUT) != "vllm" or there.get(_QAT) is True:
         return None
     path = tree / "workers/rollout/vllm_rollout/vllm_async_server.py"
-    for node in _nodes(path, b"_SUPPORTED_QUANTIZATION"):
+    for node in statements(_tree(path, b"_SUPPORTED_QUANTIZATION")):
         match node:
             case ast.Assign(targets=[ast.Name(id="_SUPPORTED_QUANTIZATION")], value=value):
                 names = constant_keys(value)
@@ -194,7 +202,7 @@ def _contents(tree: Path) -> Registry | None:
     names: list[str] = []
     place = ""
     for path in sorted([*tree.glob("utils/checkpoint/*.py"), *tree.glob("workers/*.py"), *tree.glob("workers/engine/**/*.py")]):  # fmt: skip
-        for node in _nodes(path, b"_contents"):
+        for node in walk(_tree(path, b"_contents")):
             match node:
                 case ast.Compare(left=ast.Constant(value=str(name)), ops=[ast.In() | ast.NotIn()], comparators=[other]) if dotted(other).endswith("_contents"):  # fmt: skip
                     names.append(name)
@@ -211,7 +219,7 @@ def _optimizers(there: Configuration, key: str, interpreter: Interpreter | Unkno
         if os.path.isfile(path):
             found = [
                 alias.asname or alias.name
-                for node in _nodes(path)
+                for node in statements(_tree(path))
                 if isinstance(node, ast.ImportFrom)
                 for alias in node.names
             ]
@@ -222,7 +230,7 @@ def _optimizers(there: Configuration, key: str, interpreter: Interpreter | Unkno
 
 def _trackers(tree: Path) -> Registry | None:
     path = tree / "utils/tracking.py"
-    for node in _nodes(path):
+    for node in statements(_tree(path)):
         match node:
             case ast.Assign(targets=[ast.Name(id="supported_backend")], value=value):
                 names = constant_keys(value)
@@ -245,7 +253,7 @@ def _decorated(files: Iterable[Path], decorator: str) -> Registry | None:
     place = ""
     for path in files:
         members: dict[str, str] = {}
-        for node in _nodes(path, decorator.encode()):
+        for node in statements(_tree(path, decorator.encode())):
             if isinstance(node, ast.ClassDef):
                 members.update(_members(node))
             for mark in getattr(node, "decorator_list", ()):
@@ -279,7 +287,7 @@ def _compared(files: Iterable[Path], endings: tuple[str, ...]) -> Registry | Non
     names: list[str] = []
     place = ""
     for path in files:
-        for node in _nodes(path):
+        for node in walk(_tree(path)):
             match node:
                 case ast.Compare(left=left, ops=[ast.Eq() | ast.In()], comparators=[other]) if f".{dotted(left)}".endswith(endings):  # fmt: skip
                     keys = {str(other.value): ""} if isinstance(other, ast.Constant) else constant_keys(other)
@@ -288,10 +296,11 @@ def _compared(files: Iterable[Path], endings: tuple[str, ...]) -> Registry | Non
     return Registry(tuple(dict.fromkeys(names)), place) if names else None
 
 
-def _nodes(path: Path, about: bytes = b"") -> Iterator[ast.AST]:
+def _tree(path: Path, about: bytes = b"") -> ast.Module:
+    """Return the syntax tree of a source; an empty one if it cannot be read, or is not `about` this."""
     content = read(path)
     tree = parse(content, path) if isinstance(content, bytes) and about in content else None
-    return walk(tree) if isinstance(tree, ast.Module) else iter(())
+    return tree if isinstance(tree, ast.Module) else ast.Module([], [])
 
 
 def _extended(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -327,7 +328,7 @@ class Follower:
         """
         if self._depth > _DEEPEST or isinstance(function.node, ast.AsyncFunctionDef) is not awaited:
             raise NotFollowedError
-        if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in walk(function.node)):
+        if _yields(function.node):
             raise NotFollowedError
         given = [function.bound, *arguments] if function.bound is not None else list(arguments)
         spec = function.node.args
@@ -868,6 +869,11 @@ class Follower:
             if name in ("int", "float"):
                 self._impossible(type(error).__name__, str(error), node, frame)
             return UNCLEAR
+
+
+@functools.lru_cache(maxsize=1024)  # the same functions are followed again and again
+def _yields(function: ast.AST) -> bool:
+    return any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in walk(function))
 
 
 def _decorator(mark: ast.expr) -> str:
