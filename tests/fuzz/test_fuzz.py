@@ -35,7 +35,7 @@ from verl_doctor.toolkit.target import Target, UsageError
 
 pytestmark = pytest.mark.slow
 
-COUNT = 500
+COUNT = 200
 OF_0_1_0 = Path(__file__).parents[1] / "end_to_end" / "files_of_0_1_0"
 TODAY = date(2026, 11, 21)
 KNOWN = registry.load()

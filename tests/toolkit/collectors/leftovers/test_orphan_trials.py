@@ -34,7 +34,7 @@ def namespace() -> list[str]:
 # The first process of a container may be a shell, or a program of Python's as a job is one.
 @pytest.mark.parametrize(
     ("first", "jobs"),
-    [(["sh", "-c", '"$0" "$@" & wait $!', sys.executable], 100), ([sys.executable], 40)],
+    [(["sh", "-c", '"$0" "$@" & wait $!', sys.executable], 40), ([sys.executable], 20)],
     ids=["sh", "python"],
 )
 def test_nothing_that_runs_is_ended_and_all_that_is_left_over_is(first: list[str], jobs: int) -> None:
