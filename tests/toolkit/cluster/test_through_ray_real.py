@@ -254,24 +254,16 @@ def test_nobody_is_at_the_address(python: Path, parcel: Parcel) -> None:
             list(node_responses(Machine(), nowhere, parcel, 8))
 
 
-@pytest.mark.parametrize(
-    ("blow", "why"),
-    [
-        (signal.SIGKILL, ("Ray declared it dead",)),
-        (
-            signal.SIGSTOP,
-            ("it started no worker in time", "Ray declared it dead"),
-        ),  # which of them is the clock's
-    ],
-)
-def test_a_node_that_goes_during_the_check_is_named(
-    python: Path, parcel: Parcel, blow: int, why: tuple[str, ...]
-) -> None:
+def test_nodes_that_go_during_the_check_are_named(python: Path, parcel: Parcel) -> None:
     """A stopped raylet answers nobody, as a node whose network is cut; Ray notices after half a minute."""
     with cluster(python, 3) as running:
-        victim = running.raylets()[-1]
-        os.kill(victim.pid, blow)
+        _, stopped, killed = running.raylets()
+        stopped.suspend()
+        killed.kill()
         heard = asked(running, parcel, 120)
-        missing = [answer for answer in heard if answer.missing]
         assert len(heard) == 3
-        assert [answer.missing.startswith(why) for answer in missing] == [True]
+        missing = sorted(answer.missing for answer in heard if answer.missing)
+        assert len(missing) == 2
+        assert missing[0].startswith("Ray declared it dead")
+        # which of them is the clock's
+        assert missing[1].startswith(("it started no worker in time", "Ray declared it dead"))
