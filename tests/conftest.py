@@ -174,9 +174,9 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One process a core, four at most. Real tests wait more than they compute: one process more for each two cores."""
+    """One process a core, four at most. Real tests wait as long as they compute: two processes more."""
     cores = min(len(os.sched_getaffinity(0)), 4)
-    return cores if "not real" in config.option.markexpr else cores + (cores + 1) // 2
+    return cores if "not real" in config.option.markexpr else cores + 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
