@@ -17,14 +17,12 @@ ROUNDS = int(setting("VERL_DOCTOR_TEST_ROUNDS", "1"))
 """How many times as many made-up cases are tried as usual."""
 SEED = int(setting("VERL_DOCTOR_TEST_SEED", "0"))
 """Other cases are made up with another number; with the same one they are the same in every run."""
-_FEWER = setting("VERL_DOCTOR_TEST_FEWER", "") == "1"
-"""Whether another run in CI makes up all cases: on the other Pythons the same ones are tried again."""
 _TRIES = 5
 
 
 def cases(number: int) -> int:
-    """As many cases in CI, a quarter of them while somebody works: most of their time goes into making them up."""
-    return ROUNDS * (number if IN_CI and not _FEWER else max(1, number // 4))
+    """Return how many cases are made up where usually this many are."""
+    return ROUNDS * number
 
 
 def unless_disturbed(test: Callable[..., None]) -> Callable[..., None]:

@@ -83,7 +83,7 @@ plans = st.lists(st.lists(st.tuples(paths, contents), min_size=1, max_size=4), m
 
 
 @pytest.mark.slow
-@settings(max_examples=cases(120), deadline=None)
+@settings(max_examples=cases(30), deadline=None)
 @given(trees, plans)
 def test_undo_is_the_inverse_of_apply(
     made: tuple[dict, dict, dict], wanted: list[list[tuple[str, bytes]]]

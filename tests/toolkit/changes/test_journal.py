@@ -200,7 +200,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=cases(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(37), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_damage_gives_a_traceback(root: Path, data: st.DataObject) -> None:
     document = json.loads((root / "pristine.json").read_text()) if (root / "pristine.json").exists() else None

@@ -117,7 +117,7 @@ def reread(part: Collector, answer: Any, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("part", PORTABLE, ids=lambda part: part.name)
-@settings(max_examples=cases(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(3), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_portable_fact_comes_back_as_it_was(
     part: Collector, tmp_path: Path, data: st.DataObject

@@ -116,7 +116,7 @@ def test_no_record_and_one_that_is_no_file_differ(info: Path) -> None:
     assert RecordFile(info / "RECORD").problem() == "unreadable"
 
 
-@settings(max_examples=cases(300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=cases(75), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     content=st.binary(max_size=300) | st.text(alphabet='a/.,"=sh26-_\n\r\0é0', max_size=200).map(str.encode)
 )

@@ -275,7 +275,7 @@ def _stored(node: ast.AST) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=cases(150), deadline=None)
+@settings(max_examples=cases(37), deadline=None)
 @given(SOURCES, st.data())
 def test_any_patch_is_taken_out_and_brought_back(text: str, data: st.DataObject) -> None:
     source = SourceText(text.encode(), "a.py")

@@ -124,14 +124,14 @@ entries = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=cases(100), deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 @given(st.lists(entries, max_size=4), texts)
 def test_any_entries_can_be_read_again(some: list[Entry], path: str) -> None:
     assert read(written(some, path)) == (path, tuple(some))
 
 
 @pytest.mark.slow
-@settings(max_examples=cases(100), deadline=None)
+@settings(max_examples=cases(25), deadline=None)
 @given(
     st.lists(entries, max_size=6, unique_by=lambda one: one.name), st.dictionaries(names, texts, max_size=3)
 )

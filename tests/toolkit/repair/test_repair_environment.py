@@ -392,7 +392,7 @@ mornings = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=cases(40), deadline=None)
+@settings(max_examples=cases(10), deadline=None)
 @given(st.lists(st.tuples(mornings, st.booleans(), st.booleans()), min_size=1, max_size=4))
 def test_whatever_was_done_on_several_days_undo_takes_it_all_back(
     days: list[tuple[dict[str, str], bool, bool]],

@@ -19,14 +19,14 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=cases(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=cases(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES, VALUES)
 def test_the_changes_make_the_value_of_its_base(base: object, value: object) -> None:
     made = changed(json.loads(json.dumps(base)), changes(base, value))
     assert json.dumps(made, sort_keys=True) == json.dumps(value, sort_keys=True)
 
 
-@settings(max_examples=cases(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=cases(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES)
 def test_what_is_equal_needs_no_change(value: object) -> None:
     assert changes(value, json.loads(json.dumps(value))) == Changes()

@@ -87,7 +87,7 @@ def test_a_facts_file_is_a_snapshot_of_unknown_date() -> None:
     assert (read.taken, read.machine, read.patches, len(read.nodes)) == ("", "", None, 0)
 
 
-@settings(max_examples=cases(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=cases(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ENTRIES, max_size=6))
 def test_nodes_come_back_as_they_answered(facts: list[dict[str, Any]]) -> None:
     answers = [

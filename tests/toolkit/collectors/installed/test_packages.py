@@ -234,7 +234,7 @@ def test_a_canonical_name_stays_canonical(name: str) -> None:
     assert canonical(canonical(name)) == canonical(name)
 
 
-@settings(max_examples=cases(300), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=cases(75), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     content=st.binary(max_size=400)
     | st.text(alphabet="Name: Version\nRequires-Dist;=\x00\x85é", max_size=200).map(str.encode)

@@ -99,7 +99,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=cases(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(5), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(config=st.dictionaries(st.sampled_from(READ), JSON))
 def test_no_configuration_breaks_the_reader(tmp_path: Path, config: dict[str, Any]) -> None:
     found = read_model(folder(tmp_path, config), "--model")

@@ -179,7 +179,7 @@ REQUIREMENT = st.text(max_size=40) | st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=cases(400), deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(texts=st.lists(REQUIREMENT, max_size=4), version=st.text(max_size=10), extra=st.text(max_size=5))
 def test_no_requirement_is_too_broken(texts: list[str], version: str, extra: str) -> None:
     verl = Distribution("verl", version, "/verl", tuple(texts), extras=(extra, "vllm"))

@@ -31,7 +31,7 @@ def run(folder: Path, number: int) -> tuple[list[str], Totals]:
 
 @pytest.mark.slow
 def test_nothing_is_lost_and_nothing_left(tmp_path):
-    faults, totals = run(tmp_path, cases(200))
+    faults, totals = run(tmp_path, cases(50))
     assert faults == []
     assert totals["removed"] == totals["dead"] > 0
     assert totals["living"] > 0

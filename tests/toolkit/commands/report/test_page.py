@@ -61,7 +61,7 @@ def prose(tokens: list[Token]) -> str:
     )
 
 
-@settings(max_examples=cases(80), deadline=None)
+@settings(max_examples=cases(20), deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
 def test_no_text_changes_what_the_markdown_is_made_of(a: str, b: str, c: str) -> None:
     tokens = MARKDOWN.parse(markdown(page_with(a, b, c)))
@@ -75,7 +75,7 @@ def test_no_text_changes_what_the_markdown_is_made_of(a: str, b: str, c: str) ->
             assert not LIVE.search("".join(said.said))
 
 
-@settings(max_examples=cases(80), deadline=None)
+@settings(max_examples=cases(20), deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
 def test_no_text_changes_what_the_html_is_made_of(a: str, b: str, c: str) -> None:
     made = Elements(render_html.render(page_with(a, b, c)))

@@ -258,7 +258,7 @@ words = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=cases(150))
+@settings(deadline=None, max_examples=cases(37))
 @given(
     st.sampled_from(BEFORE), words, st.sampled_from([" ", " \\\n    ", "  \\\n\t"]), st.sampled_from(BEHIND)
 )
