@@ -4,30 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks.configuration._verl_keys import alike, is_slip
 from verl_doctor.checks.shared.configuration import SCRIPT, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses, Refused
-from verl_doctor.toolkit.collectors.configuration.configuration import OverrideWord
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
 
 _ACTOR = "actor_rollout_ref.actor"
 _WORD = OverrideWord(f"+{_ACTOR}.mine=1", SCRIPT, 3, "applied", f"{_ACTOR}.mine", "+", 1)
 _REFUSED = Refused(
     _WORD, _ACTOR, "mine", "verl.workers.config.FSDPActorConfig", "/env/verl/utils/config.py:164"
 )
+_UNREAD = Unknown("the configuration was not read")
 
 
 @check(
     "CFG115",
     phase="validation",
     examples=lambda: [
-        Example("every class accepts what is appended", (ConfigClasses(),)),
+        Example("every class accepts what is appended", (ConfigClasses(), _UNREAD)),
         Example(
-            "a field that the class lacks", (ConfigClasses((_REFUSED,)),), "FSDPActorConfig has no field mine"
+            "a field that the class lacks",
+            (ConfigClasses((_REFUSED,)), _UNREAD),
+            "FSDPActorConfig has no field mine",
         ),
     ],
 )
-def config_key_refused_by_class(classes: ConfigClasses) -> Iterator[Finding]:
+def config_key_refused_by_class(
+    classes: ConfigClasses, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
     """A key is appended to a section whose class does not accept it.
 
     ## Why it matters
@@ -41,22 +48,39 @@ def config_key_refused_by_class(classes: ConfigClasses) -> Iterator[Finding]:
     """
     for refused in classes.refused:
         name = refused.class_name.rpartition(".")[2]
+        near = _meant(refused, configuration)
         yield Finding(
-            f"{name} has no field {refused.name}, so verl refuses {refused.section}.{refused.name}",
+            f"{name} has no field {refused.name}, so verl refuses {refused.section}.{refused.name}"
+            + (f"; did you mean {near}?" if near else ""),
             Evidence(
                 found=refused.word.text,
                 wanted=f"a field of {refused.class_name}",
                 read_from=refused.read_from,
             ),
             location=place(refused.word),
-            remedy=f"remove {refused.word.key}, or put it in a section of its own",
+            remedy=f"write {near} instead of {refused.word.key}"
+            if near
+            else f"remove {refused.word.key}, or put it in a section of its own",
             subject=Subject("setting", f"{refused.section}.{refused.name}"),
-            **healed(
-                "CFG115",
-                reworded(
-                    refused.word,
-                    None,
-                    effect=f"{name} has no equivalent, so the job runs without {refused.word.text}",
-                ),
-            ),
+            **healed("CFG115", _correction(refused, near)),
         )
+
+
+def _meant(refused: Refused, there: Configuration | Unknown) -> str:
+    """The existing key that was probably meant, "" if there is none or another word of the command sets it."""
+    if isinstance(there, Unknown) or refused.word.key != f"{refused.section}.{refused.name}":
+        return ""
+    near = alike(refused.word.key, there)
+    return near if near and there.override_of(near) is None else ""
+
+
+def _correction(refused: Refused, near: str) -> Correction | None:
+    """Write the key that was meant; without one, remove the word."""
+    word = refused.word
+    if not near:
+        name = refused.class_name.rpartition(".")[2]
+        return reworded(word, None, effect=f"{name} has no equivalent, so the job runs without {word.text}")
+    sign = "" if word.sign == "+" else word.sign
+    effect = "" if is_slip(word.key, near) else f"{near} may not be what {word.key} meant"
+    why = "" if effect else f"{near} is what {word.key} means"
+    return reworded(word, f"{sign}{near}={word.text.partition('=')[2]}", why, effect)

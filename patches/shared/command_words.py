@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from verl_doctor.patches.shared.edited_files import edited_files
 from verl_doctor.toolkit.change import Change, Refusal
@@ -30,6 +32,8 @@ CORRECTED = (
     ),
 )
 """The rules whose findings may carry a correction. Two fixes serve all of them: one for safe corrections, one for the others."""
+
+_EXPANSION = re.compile(r"\"?\$(?:\w+|[@*]|\{[^{}]*\})\"?")
 
 
 def rewritten(
@@ -78,6 +82,8 @@ def _found(rewrite: Rewrite, words: Sequence[Word]) -> Word:
     if len(here) != 1:
         raise CannotEdit(f"{rewrite.at}: {rewrite.old} does not occur there exactly once; edit it by hand")
     (word,) = here
+    if word.text is not None and _EXPANSION.fullmatch(word.written):
+        return replace(word, written=word.text)  # it is edited where the variable gets it
     if sum((other.written, _place(other)) == (word.written, _place(word)) for other in words) > 1:
         raise CannotEdit(
             f"{rewrite.at}: {rewrite.old} comes from {word.written} together with other words; edit it where that is set"

@@ -1,7 +1,8 @@
 """Edits single words of a shell script by their position. Every other byte stays the same.
 
 A word is replaced inside its quotes, removed with the blank before it, or followed by a new one. Where its value comes from
-a variable that nothing else uses, the assignment is edited instead. The old lines are kept as comments above the command.
+a variable that nothing else uses, the assignment is edited instead. A plain word may also stand within a quoted text, as in
+`bash -c "..."` or `EXTRA="a=1 b=2"`. The old lines are kept as comments above the command.
 The result is parsed again, and must consist of the same commands except for these words.
 """
 
@@ -22,6 +23,7 @@ _REST = re.compile(r"[ \t]*(\n?)")
 _KEY = re.compile(r"(?P<quote>[\"']?)(?P<key>(?:\+{0,2}|~)[\w./@-]+)=")
 _BARE = re.compile(r"[\w./:+-]+")
 _PLAIN = re.compile(r"[\w./:@%+,=-]*|\[[\w./:@%+,=-]*\]")
+_IN_A_TEXT = re.compile(r"[\w./:@%+,=~-]+")
 _LITERAL_IN_DOUBLE = re.compile(r"[^\"$`\\!]*")
 
 
@@ -53,6 +55,10 @@ def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: s
     found: list[tuple[WordEdit, Written]] = []
     for edit in dict.fromkeys(edits):
         word = _word(edit, words, text, path)
+        if not word.parts:
+            nodes = _with_text_edited(nodes, edit)
+            found.append((edit, word))
+            continue
         at_assignment = _at_assignment(edit, word, nodes, text)
         if at_assignment is None:
             found.append((edit, word))
@@ -60,7 +66,7 @@ def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: s
             nodes, edit_there, place = at_assignment
             found.append((edit_there, place))
     spans = [_span(text, word, edit) for edit, word in found]
-    spans += _comments(text, found, comment)
+    spans += _comments(text, found, comment, nodes)
     after = text
     for start, end, new in sorted(spans, reverse=True):
         after = after[:start] + new + after[end:]
@@ -111,10 +117,55 @@ def _fits(value: str, quote: str) -> bool:
 
 
 def _word(edit: WordEdit, words: Sequence[Written], text: str, path: str) -> Written:
+    """Return the word of an edit, without parts if it stands within a quoted text."""
     here = [word for word in words if word.line == edit.line and word.raw == edit.written]
-    if len(here) != 1 or text[here[0].at : here[0].end] != edit.written:
+    if len(here) == 1 and text[here[0].at : here[0].end] == edit.written:
+        return here[0]
+    elsewhere = [] if here else _elsewhere(edit, words, text)
+    if len(elsewhere) != 1:
         raise CannotEdit(f"{path}:{edit.line}: {edit.written} does not occur there exactly once")
-    return here[0]
+    return elsewhere[0]
+
+
+def _elsewhere(edit: WordEdit, words: Sequence[Written], text: str) -> list[Written]:
+    """Return the places outside of comments where a plain word stands, alone or in a text of several, if its replacement is plain."""
+    if not all(_IN_A_TEXT.fullmatch(word) for word in (edit.written, *edit.new)):
+        return []
+    by_place = {word.at: word for word in words if word.raw == edit.written}
+    return [
+        by_place.get(start) or Written((), text.count("\n", 0, start) + 1, edit.written, start)
+        for start in (match.start() for match in _alone(edit.written).finditer(text))
+        if not text[_line_start(text, start) :].lstrip().startswith("#")
+    ]
+
+
+def _alone(word: str) -> re.Pattern[str]:
+    """Match a word between blanks and quotes."""
+    return re.compile(rf"(?<![^\s\"'(]){re.escape(word)}(?![^\s\"';)])")
+
+
+def _with_text_edited(nodes: tuple[Node, ...], edit: WordEdit) -> tuple[Node, ...]:
+    """Return the nodes expected after an edit within a quoted text."""
+    pattern = _alone(edit.written)
+    new = _in_text(edit)
+
+    def edited(node: Any) -> Any:
+        if isinstance(node, tuple):
+            return tuple(map(edited, node))
+        if isinstance(node, Text):
+            return replace(node, text=pattern.sub(lambda _: new, node.text))
+        if is_dataclass(node) and not isinstance(node, type):
+            return replace(node, **{field.name: edited(getattr(node, field.name)) for field in fields(node)})
+        return node
+
+    after: tuple[Node, ...] = edited(nodes)
+    if after == nodes:
+        raise CannotEdit(f"{edit.written} does not occur there exactly once")
+    return after
+
+
+def _in_text(edit: WordEdit) -> str:
+    return " ".join(((edit.written,) if edit.follows else ()) + edit.new)
 
 
 def _at_assignment(
@@ -163,6 +214,8 @@ def _literal(parts: Sequence[Part]) -> str | None:
 
 def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
     """Return the replaced span of the text (start and end) and its replacement."""
+    if not word.parts:
+        return word.at, word.end, _in_text(edit)
     if edit.follows:
         alone = not text[_line_start(text, word.at) : word.at].strip()
         lead = f" \\\n{_indent(text, word.at)}" if alone else " "
@@ -183,14 +236,16 @@ def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
 
 
 def _comments(
-    text: str, found: Sequence[tuple[WordEdit, Written]], comment: str
+    text: str, found: Sequence[tuple[WordEdit, Written]], comment: str, nodes: tuple[Node, ...]
 ) -> list[tuple[int, int, str]]:
     """Return each replaced line and each added word as a comment above the first line of its command."""
     lines = text.split("\n")
     notes: dict[int, list[str]] = {}
     for edit, word in sorted(found, key=lambda pair: pair[1].at):
         note = f"added: {' '.join(edit.new)}" if edit.follows else lines[word.line - 1].strip()
-        notes.setdefault(_first_line(lines, word.line), []).append(note)
+        starts = [node.line for node in below(nodes) if isinstance(node, Simple) and node.line <= word.line]
+        line = word.line if word.parts else max(starts, default=word.line)
+        notes.setdefault(_first_line(lines, line), []).append(note)
     spans = []
     for first, rows in notes.items():
         start = sum(len(line) + 1 for line in lines[: first - 1])

@@ -141,13 +141,17 @@ def test_an_argument_of_a_function_is_edited_at_its_call(tmp_path: Path) -> None
         ('A="trainer.nnodes=1 trainer.n_gpu_per_node=8"\n', "$A"),
         ("A=(trainer.nnodes=1 trainer.n_gpu_per_node=8)\n", "${A[*]/x/y}"),
         ("set -- trainer.nnodes=1 trainer.n_gpu_per_node=8\n", '"$@"'),
+        ("CMD='true trainer.n_gpu_per_node=8'\n", "${CMD#true}"),
     ],
 )
-def test_what_becomes_several_settings_is_not_replaced_by_one(tmp_path: Path, before: str, call: str) -> None:
+def test_one_of_several_words_is_edited_where_they_are_set(tmp_path: Path, before: str, call: str) -> None:
     script = f"{before}python3 -m verl.trainer.main_ppo {call}\n"
-    _, refusal = plan(tmp_path / "run.sh", script, config_key_unknown)
-    assert isinstance(refusal, Refusal)
-    assert "together with other words; edit it where that is set" in refusal.reason
+    _, changes = plan(tmp_path / "run.sh", script, config_key_unknown)
+    assert isinstance(changes, list), changes
+    (change,) = changes
+    assert isinstance(change, ReplaceFile)
+    right = script.replace("n_gpu_per_node", "n_gpus_per_node")
+    assert change.after.decode() == f"# {before.strip()}  {Marker().comment('CFG101')}\n{right}"
 
 
 @pytest.mark.parametrize(
@@ -180,10 +184,13 @@ def test_the_arithmetic_is_in_the_plan(tmp_path: Path) -> None:
     "script",
     [
         "if $X; then EXTRA='trainer.n_gpu_per_node=8'; fi\npython3 -m verl.trainer.main_ppo trainer.nnodes=1 $EXTRA\n",
-        "bash -c 'python3 -m verl.trainer.main_ppo trainer.n_gpu_per_node=8'\n",
+        "A='trainer.n_gpu_per_node=8'\nB='trainer.n_gpu_per_node=8'\npython3 -m verl.trainer.main_ppo trainer.nnodes=1 $A\n",
+        "cat > args <<EOF\ntrainer.n_gpu_per_node=8\nEOF\npython3 -m verl.trainer.main_ppo trainer.nnodes=1 $(cat args)\n",
     ],
 )
-def test_a_word_that_stands_nowhere_as_itself_is_left_to_its_author(tmp_path: Path, script: str) -> None:
+def test_a_word_that_may_not_be_there_or_stands_twice_is_left_to_its_author(
+    tmp_path: Path, script: str
+) -> None:
     read, findings = look(tmp_path / "run.sh", script, config_key_unknown)
     for finding in findings:
         if finding.fix:

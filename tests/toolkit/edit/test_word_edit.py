@@ -95,6 +95,24 @@ def test_a_value_from_any_other_variable_is_edited_at_the_word(script: str) -> N
     assert "\n".join(row for row in rows if MARK not in row) == script.replace(written, "a=4", 1)
 
 
+@pytest.mark.parametrize(
+    ("script", "change", "after"),
+    [
+        ("bash -c 'train a=1 b=2'\n", WordEdit(1, "a=1", ("a=3",)), "bash -c 'train a=3 b=2'\n"),
+        ('srun bash -c "train \\\n  a=1 \\\n  b=2"\n', WordEdit(1, "b=2", ("b=3",)), 'srun bash -c "train \\\n  a=1 \\\n  b=3"\n'),
+        ('if x; then\n  E="a=1 b=2"\nfi\ntrain $E\n', WordEdit(4, "a=1", ("a=3",)), 'if x; then\n  E="a=3 b=2"\nfi\ntrain $E\n'),
+        ("E='a=1\n b=2'\ntrain $E\n", WordEdit(2, "b=2", ("c=3",), follows=True), "E='a=1\n b=2 c=3'\ntrain $E\n"),
+        ("E='a=1 b=2'\ntrain $E\n", WordEdit(2, "b=2"), "E='a=1 '\ntrain $E\n"),
+        ("set -- a=1\ntrain $@\n", WordEdit(2, "a=1", ("a=3",)), "set -- a=3\ntrain $@\n"),
+    ],
+)  # fmt: skip
+def test_a_plain_word_within_a_text_is_edited_there(script: str, change: WordEdit, after: str) -> None:
+    rows = edit(change, script=script).split("\n")
+    assert "\n".join(row for row in rows if MARK not in row) == after
+    (note,) = (row for row in rows if MARK in row)
+    assert note.lstrip().startswith("# ")
+
+
 def test_the_old_line_stays_as_a_comment_above_its_command() -> None:
     rows = edit(WordEdit(5, 'd="x"', ("d='y'",)), WordEdit(3, "a=1", ("a=2",))).split("\n")
     assert rows[2:6] == [
@@ -109,7 +127,10 @@ def test_the_old_line_stays_as_a_comment_above_its_command() -> None:
     ("script", "change", "why"),
     [
         ("train a=1 a=1\n", WordEdit(1, "a=1", ("a=2",)), "does not occur there exactly once"),
-        ("train a=1\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
+        ("train a=2\n", WordEdit(1, "a=1"), "does not occur there exactly once"),
+        ("X='a=1'\nY='a=1'\ntrain $X\n", WordEdit(3, "a=1"), "does not occur there exactly once"),
+        ("X='a=1'\ntrain $X\n", WordEdit(2, "a=1", ("a='x y'",)), "does not occur there exactly once"),
+        ("# a=1\ntrain $X\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
         ("cat <<EOF\na=1\nEOF\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
         ("train a=1\n", WordEdit(1, "a=1", ("a=$(rm x",)), "not a single shell word"),
         ("train a=1\n", WordEdit(1, "a=1", ("a=1; rm x",)), "not a single shell word"),

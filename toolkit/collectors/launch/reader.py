@@ -364,7 +364,12 @@ class Reader:
         line = 1
         if program.text is not None:
             line = first.line
-            text, path, name, arguments = program.text, first.path, (words or [""])[0] or "", words[1:]
+            text, path, name, arguments = (
+                program.text,
+                first.path,
+                (words[0] if words else None) or "",
+                words[1:],
+            )
         elif program.path is not None:
             path = _path(call.folder or self.cwd, program.path)
             loaded = self.load(path)

@@ -27,6 +27,8 @@ _DEFAULT_IN = ("workers/config/model.py", "workers/fsdp_workers.py")
 _NEEDS = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_interface"}
 # The package with which newer transformers replaces a missing one.
 _KERNELS = "kernels"
+# Platforms on which transformers takes FlashAttention from these packages alone.
+_NO_ATTENTION_OF_ITS_OWN = ("cuda", "cpu")
 _USUAL = frozenset({"flash_attention_2", "sdpa", "eager"})
 _FALLS_BACK = b"kernels-community/flash-attn"
 _FALLBACK_IN = ("modeling_flash_attention_utils.py", "modeling_utils.py")
@@ -65,7 +67,7 @@ def trainer_attention(
     """Read the name from the command, or else verl's default, and look for the package on the path."""
     if launch.command is None:
         return Absent("no command that starts training was found")
-    if platform.name != "cuda":
+    if platform.name not in _NO_ATTENTION_OF_ITS_OWN:
         return Absent(f"the device is {platform.name}, to which these rules do not apply")
     values = launch_values(launch, configuration)
     strategy = text_of(values, *_STRATEGIES)

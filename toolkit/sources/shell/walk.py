@@ -684,10 +684,7 @@ class Walk:
             self.localise(variable.name)
             self.scope.variables[variable.name] = variable.value
             self.given.append(variable)
-        self.scope.arguments = [
-            value if value is None else Element(value, word.path, word.line, word.written)
-            for value, word in zip(passed(argv[1:]), argv[1:], strict=True)
-        ]
+        self.scope.arguments = passed(argv[1:])
         self.path = path
         self.depth += 1
         self.one_of(list(bodies))
@@ -721,12 +718,17 @@ class Walk:
 
 
 def passed(words: Iterable[Argument]) -> list[str | None]:
-    """Return the words as `$1`, `$2` and so on. An unknown word without quotes may be several, or none, which moves the others."""
+    """Return the words as `$1`, `$2` and so on, with their places. An unknown word without quotes may be several, or none, which moves the others."""
     found: list[str | None] = []
     moved = False
     for word in words:
         moved = moved or (word.text is None and '"' not in word.written)
-        found.append(None if moved else word.text)
+        known = None if moved else word.text
+        found.append(
+            None
+            if known is None
+            else Element(known, word.path, word.line, word.written, conditional=word.conditional)
+        )
     return found
 
 

@@ -454,6 +454,18 @@ def test_a_script_that_calls_another(tmp_path: Path) -> None:
     assert given(found) == {"B": "2"}
 
 
+def test_arguments_of_another_script_stand_where_they_are_passed(tmp_path: Path) -> None:
+    (tmp_path / "inner.sh").write_text('\n\nset -- a.b=0 "$@"\npython3 -m verl.trainer.main_ppo "$@"\n')
+    found = read(tmp_path, "cd .\nbash inner.sh c.d=1 'e.f=2'\n")
+    assert found.command
+    places = [(word.text, Path(word.path).name, word.line, word.written) for word in found.command.words]
+    assert places == [
+        ("a.b=0", "inner.sh", 3, "a.b=0"),
+        ("c.d=1", "run.sh", 2, "c.d=1"),
+        ("e.f=2", "run.sh", 2, "'e.f=2'"),
+    ]
+
+
 def test_a_program_that_the_script_writes_is_not_missing(tmp_path: Path) -> None:
     found = read(tmp_path, "echo 'import verl.trainer' > job.py\npython3 ./job.py a.b=1 c.d=2\n")
     assert found.command

@@ -162,5 +162,11 @@ def test_a_critic_whose_attention_verl_names_itself_follows_no_setting(tmp_path:
     assert (read.critic.name, read.critic.fixed) == ("sdpa", False)
 
 
-def test_on_other_devices_nothing_is_said(tmp_path: Path) -> None:
-    assert isinstance(ask(tmp_path, platform=replace(CUDA, name="cpu")), Absent)
+def test_without_a_gpu_the_package_is_needed_as_well(tmp_path: Path) -> None:
+    found = ask(tmp_path, platform=replace(CUDA, name="cpu"))
+    assert isinstance(found, TrainerAttention)
+    assert not found.installed
+
+
+def test_devices_with_an_attention_of_their_own_are_not_judged(tmp_path: Path) -> None:
+    assert isinstance(ask(tmp_path, platform=replace(CUDA, name="xpu")), Absent)
