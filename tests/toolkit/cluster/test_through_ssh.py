@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import stat
@@ -34,32 +35,36 @@ host=$1; shift
 export SLURMD_NODENAME=${host#--nodelist=}
 exec "$@"
 """
-PARCEL = Parcel(
-    packed(
-        ["verl_doctor.toolkit.collectors.host.clock", "verl_doctor.toolkit.collectors.launch.environment"]
-    ),
-    {
-        "modules": [
-            "verl_doctor.toolkit.collectors.host.clock",
-            "verl_doctor.toolkit.collectors.launch.environment",
-        ],
-        "facts": ["Clock", "Variables"],
-        "target": {
-            "verl": "",
-            "vllm": "",
-            "model": "",
-            "model_by": "",
-            "libraries": [],
-            "files": [],
-            "words": [],
-            "data": [],
-            "ray_address": "",
+
+
+@functools.cache
+def parcel() -> Parcel:
+    return Parcel(
+        packed(
+            ["verl_doctor.toolkit.collectors.host.clock", "verl_doctor.toolkit.collectors.launch.environment"]
+        ),
+        {
+            "modules": [
+                "verl_doctor.toolkit.collectors.host.clock",
+                "verl_doctor.toolkit.collectors.launch.environment",
+            ],
+            "facts": ["Clock", "Variables"],
+            "target": {
+                "verl": "",
+                "vllm": "",
+                "model": "",
+                "model_by": "",
+                "libraries": [],
+                "files": [],
+                "words": [],
+                "data": [],
+                "ray_address": "",
+            },
+            "marker": "verl-doctor",
+            "cwd": "/",
+            "given": {},
         },
-        "marker": "verl-doctor",
-        "cwd": "/",
-        "given": {},
-    },
-)
+    )
 
 
 @pytest.fixture
@@ -76,7 +81,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asked(
     *hosts: str, via: str = "ssh", python: str = sys.executable, budget: float = 120
 ) -> dict[str, NodeResponse]:
-    answers = host_responses(Machine(), hosts, via, python, PARCEL, budget)  # type: ignore[arg-type]
+    answers = host_responses(Machine(), hosts, via, python, parcel(), budget)  # type: ignore[arg-type]
     return {answer.node: answer for answer in answers}
 
 
