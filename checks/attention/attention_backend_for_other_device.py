@@ -66,7 +66,7 @@ def attention_backend_for_other_device(
             continue
         severity, does = _outcome(backend, backends, platform.name)
         made_for = (
-            f"made for {', '.join(backend.platforms)}" if backend.platforms else "for no device by name"
+            f"made for {', '.join(backend.platforms)}" if backend.platforms else "not tied to a platform"
         )
         yield _finding(
             place,

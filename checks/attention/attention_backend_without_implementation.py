@@ -85,4 +85,4 @@ def _correction(there: Configuration | Unknown, key: str) -> Correction | None:
     """Remove the setting, so that vLLM chooses."""
     if isinstance(there, Unknown) or there.override_of(key) is None:
         return None
-    return settings(there, {key: LEAVE_OUT}, "vLLM chooses a backend that it has")
+    return settings(there, {key: LEAVE_OUT}, "vLLM chooses the backend")

@@ -38,7 +38,7 @@ def trainer_attention_unknown(attention: TrainerAttention) -> Iterator[Finding]:
 
     ## How to fix
 
-    Use a name that transformers has, or remove the setting: verl then requests `flash_attention_2`.
+    Use a name that transformers supports, or remove the setting: verl then requests `flash_attention_2`.
     """
     if attention.known and attention.name not in attention.known:
         near = difflib.get_close_matches(attention.name.lower(), attention.known, n=1, cutoff=0.5)

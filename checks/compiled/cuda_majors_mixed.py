@@ -55,9 +55,9 @@ def cuda_majors_mixed(
     ## Why it matters
 
     The `nvidia-*-cu12` and `nvidia-*-cu13` wheels of NCCL, cuDNN and NVSHMEM write the same files: the one
-    installed last wins, and removing one also removes the other's files. A package built for another CUDA
-    than torch's brings a second runtime into the process, which does not share streams and allocations with
-    torch's.
+    installed last wins, and removing one also removes the other's files. A package built for a CUDA version
+    other than torch's loads a second runtime into the process, which shares neither streams nor allocations
+    with torch's.
 
     ## How to fix
 

@@ -91,7 +91,7 @@ def extension_of_another_torch(
     ## Why it matters
 
     Python loads an extension module with all of its symbols or not at all. One that was compiled for another
-    torch needs functions that this one does not have, or has with other arguments: `undefined symbol:
+    torch needs functions that this one does not have, or that take other arguments: `undefined symbol:
     _ZN3c10...`. vLLM then reports `No module named 'vllm._C'`, or fails at the first missing operator. This
     happens when a later installation replaces torch, or when `pip install flash-attn` picks a wheel for
     another torch.

@@ -397,7 +397,7 @@ def _mini_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
             "mini batch per GPU",
             f"a mini batch of {mini:g} * {samples:g} samples is smaller than the number of GPUs ({gpus:g})",
             keys,
-            "Choose a larger ppo_mini_batch_size",
+            "choose a larger ppo_mini_batch_size",
             values={f"{_ACTOR}.ppo_mini_batch_size": (least := -(-int(gpus // sequence) // int(samples)))},
             why=f"{least} * {samples:g} = {least * samples:g} samples are {least * samples // (gpus // sequence):g} for each of {gpus / sequence:g}",
         )

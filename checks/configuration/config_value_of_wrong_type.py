@@ -134,7 +134,7 @@ def _correction(word: OverrideWord, there: Configuration) -> Correction | None:
         )
     if isinstance(default, list) and default and isinstance(word.value, (int, float)):
         new = [word.value, *default[1:]]
-        effect = f"{word.key} is {as_written(new)}: verl's default behind the one value that is given"
+        effect = f"{word.key} is {as_written(new)}: the given value, then verl's defaults"
         return reworded(word, f"{word.sign}{word.key}={as_written(new)}", effect=effect)
     if word.key in (GPUS, NODES):
         effect = f"{word.key} is 1 instead of {_plain(word.value)}"

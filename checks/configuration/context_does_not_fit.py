@@ -1,4 +1,4 @@
-"""CFG123: the rollout's context length does not fit the model, the prompts or the batches of tokens."""
+"""CFG123: the rollout's context length does not fit the model, the prompts or the token batches."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
 def context_does_not_fit(
     configuration: Configuration, demands: Demands, model: ModelContext | Unknown
 ) -> Iterator[Finding]:
-    """The rollout's context length does not fit the model, the prompts or the batches of tokens.
+    """The rollout's context length does not fit the model, the prompts or the token batches.
 
     ## Why it matters
     vLLM has one context length, `rollout.max_model_len`, for prompt and response together. verl refuses a
@@ -144,7 +144,7 @@ def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broke
             (_TOKENS, _CHUNKED),
             f"set {_CHUNKED}=True, or {_TOKENS} to {context:g}",
             values={_CHUNKED: True},
-            why=f"a prompt of {context:.0f} tokens is read in pieces of {tokens:.0f}",
+            why=f"a prompt of {context:.0f} tokens is processed in chunks of {tokens:.0f}",
         )
     if there.get(f"{_ROLLOUT}.mode") not in ("sync", MISSING) or not prompt or not response:
         return

@@ -30,9 +30,7 @@ def job_makes_no_step(configuration: Configuration) -> Iterator[Finding]:
     """The job ends without a training step.
 
     ## Why it matters
-    Trainers of verl count up to `total_training_steps` and `total_epochs`. With none to make, the job starts Ray, loads the
-    model, starts the engines and ends with exit status 0, as if it had trained. Without an answer to a prompt
-    there is nothing to train on, and the first batch fails.
+    Trainers of verl count up to `total_training_steps` and `total_epochs`. If there are none, the job starts Ray, loads the model, starts the engines and ends with exit status 0, as if it had trained. Without a response to a prompt there is nothing to train on, and the first batch fails.
 
     ## How to fix
     Set a number above zero. `trainer.total_training_steps=null` leaves the number of steps to the data and the epochs.

@@ -27,11 +27,11 @@ def launch_script_unread(launch: Launch) -> Iterator[Finding]:
     """Parts of the launch script could not be followed.
 
     ## Why it matters
-    Scripts are read without being run. No rule sees what such a part sets or starts.
+    Scripts are read without being run. What such a part sets or starts is not checked.
 
     ## How to fix
     Run `verl-doctor check` in the folder from which the job starts, so that the files that the script names
-    are found. Pass values that come from other programs as arguments behind the script.
+    are found. Pass values that come from other programs as arguments after the script.
     """
     if launch.unread:
         path, _, rest = launch.unread[0].partition(":")

@@ -52,7 +52,7 @@ def launch_starts_nothing(launch: Launch) -> Iterator[Finding]:
                 wanted="a command that starts training",
             ),
             location=Location(starting[0]),
-            remedy="name the script that starts training, or the command itself behind --",
+            remedy="name the script that starts training, or the command itself after --",
             subject=Subject("file", starting[0]),
         )
 

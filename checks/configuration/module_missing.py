@@ -33,11 +33,12 @@ def module_missing(configuration: Configuration, modules: MissingModules) -> Ite
 
     ## Why it matters
     verl imports what `optimizer_impl`, `external_lib` and `agent_loop_manager_class` name, and the files of rewards, tools
-    and data sets, in its workers: minutes after the start. `No module named ...` or `cannot import name ...` ends the job there.
+    and data sets, in its workers, minutes after the start. There the job stops with `No module named ...` or
+    `cannot import name ...`.
 
     ## How to fix
-    Install the package into the environment of the job, correct the name, or put the module's folder on `PYTHONPATH`. What
-    another release of verl has may have moved or gone in this one.
+    Install the package into the environment of the job, correct the name, or put the module's folder on `PYTHONPATH`. A name
+    from another release of verl may have moved or been removed in this one.
     """
     for module in modules.modules:
         word = configuration.override_of(module.key)

@@ -53,7 +53,7 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
         Example("an unknown value", (*configured(f"{GPUS}=${{oc.env:N}}"), _machine(1))),
         Example("all requested GPUs are visible", (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1,2,3,4,5,6,7"}), _LAUNCH)),
         Example("a Ray that runs already", (*configured(), _machine(8), JobVariables({_VISIBLE: "0", _RAY_ADDRESS: "10.0.0.1:6379"}), _LAUNCH)),
-        Example("2 are visible", (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "CUDA_VISIBLE_DEVICES leaves it 2 GPUs"),
+        Example("2 are visible", (*configured(), _machine(8), JobVariables({_VISIBLE: "0,1"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "CUDA_VISIBLE_DEVICES shows only 2 GPUs"),
         Example("Ray is given fewer", (*configured(f"+{_RAY_INIT}.num_gpus=4", f"{GPUS}=8"), _LAUNCH), "starts its own Ray with 4"),
         Example("two nodes, and a Ray with one", (*configured(f"+{_RAY_INIT}.num_gpus=8", f"{NODES}=2"), _LAUNCH), "8 * 2 = 16 GPUs"),
         Example("Ray is given enough", (*configured(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH)),
@@ -163,7 +163,7 @@ def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: flo
             wanted=counted(int(wanted * nodes), "GPU"),
         ),
         location=place(word) if word else None,
-        remedy=f"ask for {counted(int(has), 'GPU')}, or leave out {_RAY_INIT}.num_gpus and join a cluster that has them",
+        remedy=f"request {counted(int(has), 'GPU')}, or remove {_RAY_INIT}.num_gpus and join a cluster that has them",
         severity="error",
         **healed("CFG111", _fewer(configuration, int(wanted), int(nodes), int(has))),
         subject=Subject("setting", word.key if word else GPUS),
@@ -250,16 +250,16 @@ def _hidden(configuration: Configuration, variables: JobVariables, visible: int,
     word, here = configuration.override_of(GPUS), variables.places.get(_VISIBLE)
     value = variables.values[_VISIBLE]
     return Finding(
-        f"the job requests {counted(int(wanted), 'GPU')} on each node, but {_VISIBLE} leaves it {counted(visible, 'GPU')}",
+        f"the job requests {counted(int(wanted), 'GPU')} on each node, but {_VISIBLE} shows {'only ' if visible else ''}{counted(visible, 'GPU')}",
         Evidence(
             found=f"{_VISIBLE}={value}",
             wanted=f"{GPUS}={wanted:g}" + ("" if word else ", verl's default"),
             read_from=f"{here[0]}:{here[1]}" if here else "this shell",
         ),
         location=Location(*here) if here else place(word) if word else None,
-        remedy=f"set {GPUS}={visible}, or name {counted(int(wanted), 'GPU')} in {_VISIBLE}"
+        remedy=f"set {GPUS}={visible}, or list {counted(int(wanted), 'GPU')} in {_VISIBLE}"
         if visible
-        else f"name {counted(int(wanted), 'GPU')} in {_VISIBLE}",
+        else f"list {counted(int(wanted), 'GPU')} in {_VISIBLE}",
         severity="error",
         **healed("CFG111", settings(configuration, {GPUS: visible}, effect=_EFFECT) if visible else None),
         subject=Subject("setting", GPUS),

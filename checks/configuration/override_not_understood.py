@@ -183,7 +183,7 @@ def _explanation(word: OverrideWord, following: Sequence[OverrideWord]) -> tuple
         if not word.text.strip():
             return (
                 "a space follows the \\ at the end of a line, so the command has a blank argument",
-                "Remove the space after the \\",
+                "remove the space after the \\",
             )
         if word.text.startswith("-"):
             option = word.text.partition("=")[0]
@@ -298,5 +298,5 @@ def _quoted(word: OverrideWord) -> str:
     if equals and (typed := _as_typed(value)):
         return f"write {key}={typed}"
     if not equals or "'" in value:
-        return "Quote it, or remove it"
+        return "quote it, or remove it"
     return f"""write '{key}="{value}"', with both kinds of quotes"""

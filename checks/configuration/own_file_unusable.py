@@ -22,9 +22,9 @@ _FILE = "/home/me/mine.py"
 _WORDS: Mapping[Trouble, tuple[str, str]] = {
     "missing": ("{path} does not exist", "an existing file or folder"),
     "no Python": ("{path} {error}", "a file that Python can read"),
-    "contents": ("{path} {error}", "what verl's own code takes of that file"),
+    "contents": ("{path} {error}", "what verl's code requires of that file"),
     "no such name": ("{path} has no {name}", "the name of a class in that file"),
-    "no data set": ("{name} in {path} is not a data set: it has no base class", "a subclass of torch.utils.data.Dataset"),
+    "no data set": ("{name} in {path} is not a Dataset: it has no base class", "a subclass of torch.utils.data.Dataset"),
 }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
         Example("a syntax error", (*configured(), OwnFiles((OwnFile("data.custom_cls.path", _FILE, "no Python", "workers", error="cannot be parsed: SyntaxError"),))), "cannot be parsed"),
         Example("a reward without a score", (*configured(f"+{_REWARD}={_FILE}"), OwnFiles((OwnFile(_REWARD, _FILE, "contents", "first batch", error="has a f that returns nothing"),))), "/home/me/mine.py has a f that returns nothing"),
         Example("another class", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no such name", "workers", "Mine"),))), "has no Mine"),
-        Example("a class without a base", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a data set"),
+        Example("a class without a base", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a Dataset"),
     ],
     since="0.2",
 )  # fmt: skip
@@ -48,7 +48,7 @@ def own_file_unusable(
 
     ## Why it matters
     verl opens data set classes, tools, agent loops, rewards and the checkpoint to resume from only when it
-    needs them, some of them after the model is loaded. The job stops there. What they define has to fit:
+    needs them, some of them after the model is loaded. The job stops there. What they define must have the expected form:
     agent loops are a list of names and classes, a tool has a schema or a docstring with types, a reward
     function accepts the arguments that verl passes by name and returns a number, or a dictionary with a
     `score`.

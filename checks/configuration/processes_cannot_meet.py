@@ -52,8 +52,8 @@ _GPUS = Resources((Gpu("NVIDIA H200", 143771),) * 4, 16, 128 << 30)
         Example("two nodes, and an address that only one of them can reach", (*configured(), _launch("torchrun"), _run(nnodes="2", master_addr="127.0.0.1"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
         Example("two nodes, and no address", (*configured(), _launch("torchrun"), _run(nnodes="2"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
         Example("more processes than GPUs", (*configured(), _launch("torchrun"), _run(nproc_per_node="8"), _GPUS, JobVariables()), "torchrun starts 8 processes on this node, which has 4 GPUs"),
-        Example("no number of processes", (*configured(), _launch("torchrun"), _run(nproc_per_node="all"), JobVariables()), "torchrun has no number of processes all"),
-        Example("a port that does not exist", (*configured(), _launch("torchrun"), _run(master_port="295000"), JobVariables()), "there is no port 295000"),
+        Example("no number of processes", (*configured(), _launch("torchrun"), _run(nproc_per_node="all"), JobVariables()), "torchrun does not accept all as the number of processes"),
+        Example("a port that does not exist", (*configured(), _launch("torchrun"), _run(master_port="295000"), JobVariables()), "--master_port has port 295000"),
         Example("etcd without its package", (*configured(), _launch("torchrun"), _run(rdzv_backend="etcd", rdzv_endpoint="10.0.0.4:2379"), JobVariables(), Packages(())), "needs the package python-etcd"),
         Example("an option of another launcher", (*configured(), _launch("torchrun"), JobProcesses(True, "torchrun", unknown=("--num_gpus",), known=("nnodes", "nproc_per_node")), JobVariables()), "torchrun has no option --num_gpus"),
     ],
@@ -70,10 +70,7 @@ def processes_cannot_meet(
     """The processes of the job are not started, or wait for others that never come.
 
     ## Why it matters
-    The SFT trainer needs `RANK`, `WORLD_SIZE` and the others that torchrun sets for each process. torchrun
-    ends at an option that it does not have. With several nodes and an address that only this node can reach,
-    it waits for the others until its time is over; with more processes than GPUs, the last ones find no
-    device.
+    The SFT trainer needs `RANK`, `WORLD_SIZE` and the others that torchrun sets for each process. torchrun stops at an option that it does not have. With several nodes and an address that only this node can reach, it waits for the others until it times out; with more processes than GPUs, the last ones find no device.
 
     ## How to fix
     Start the trainer with `torchrun --standalone --nnodes=1 --nproc_per_node=N`, N being the GPUs of the
@@ -131,7 +128,7 @@ def _waiting(launch: Launch, processes: JobProcesses) -> Iterator[Finding]:
             f"torchrun waits for {nodes} nodes at {address}, which no other node can reach",
             address,
             "an address of the first node that the others can reach",
-            "name the first node in --master_addr, or ask for one node",
+            "set --master_addr to the first node's address, or request one node",
             "import",
         )
 
@@ -148,10 +145,10 @@ def _rendezvous(command: Command, processes: JobProcesses, packages: Packages | 
         name = "--master_port" if own else "--rdzv_endpoint"
         yield _finding(
             command,
-            f"there is no port {port}, which {name} names",
+            f"{name} has port {port}, which does not exist",
             port,
             f"a port up to {_LAST_PORT}",
-            f"write a port up to {_LAST_PORT} in {name}",
+            f"set a port up to {_LAST_PORT} in {name}",
             "import",
         )
     if (
@@ -164,7 +161,7 @@ def _rendezvous(command: Command, processes: JobProcesses, packages: Packages | 
             f"--rdzv_backend={backend} needs the package python-etcd, which is not installed",
             backend,
             "c10d, or python-etcd",
-            "write --rdzv_backend=c10d, or install python-etcd",
+            "set --rdzv_backend=c10d, or install python-etcd",
             "import",
         )
 
@@ -182,10 +179,10 @@ def _too_many(
     if not count.isdigit() and count not in _DEVICES:
         yield _finding(
             launch.command,
-            f"torchrun has no number of processes {count}",
+            f"torchrun does not accept {count} as the number of processes",
             f"--nproc_per_node={count}",
             "a number, or gpu, cpu or auto",
-            "write how many processes there are to be",
+            "set --nproc_per_node to a number, gpu, cpu or auto",
             "import",
         )
     gpus = resources.gpus if isinstance(resources, Resources) else None
@@ -201,7 +198,7 @@ def _too_many(
             f"torchrun starts {count} processes on this node, which has {has}",
             f"--nproc_per_node={count}",
             has,
-            f"write --nproc_per_node={min(there, len(gpus))}",
+            f"set --nproc_per_node={min(there, len(gpus))}",
             "workers",
         )
 

@@ -31,7 +31,7 @@ def strategy_without_section(configuration: Configuration) -> Iterator[Finding]:
     """The strategy does not fit the composed configuration.
 
     ## Why it matters
-    `actor.strategy` alone does not switch a job to Megatron: the settings lie in `actor.megatron`, a section
+    `actor.strategy` alone does not switch a job to Megatron: its settings are in `actor.megatron`, a section
     that only Megatron's configuration has. verl reads it before anything starts: `Key 'megatron' is not in
     struct`.
 

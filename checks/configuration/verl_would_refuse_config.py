@@ -1,4 +1,4 @@
-"""CFG125: validating code of verl, or of a library to which it passes them, raises for the values of the job."""
+"""CFG125: verl's validation raises an error for the job's values."""
 
 from __future__ import annotations
 
@@ -60,15 +60,14 @@ _BARE = Validation(
     since="0.2",
 )  # fmt: skip
 def verl_would_refuse_config(configuration: Configuration, validation: Validation) -> Iterator[Finding]:
-    """verl's validating code raises for the values of the job.
+    """verl's validation raises an error for the job's values.
 
     ## Why it matters
     The same code runs when the job starts: `validate_config`, the classes that verl builds from sections, the data
-    set, and what vLLM and torch check of the values that verl passes on. In some releases it runs after Ray is up. The job ends there.
+    set, and the checks of vLLM and torch on the values that verl passes on. In some releases it runs after Ray is up. The job ends there.
 
     ## How to fix
-    Follow verl's message. The code was read, not run, and evaluated with the job's values as far as
-    they are known.
+    Follow verl's message. The code was not run: verl-doctor read it and evaluated it with the job's values, as far as they are known.
     """
     for raised in _distinct(validation.raised):
         words = [word for key in raised.keys if (word := configuration.override_of(key)) is not None]

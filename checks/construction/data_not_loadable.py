@@ -36,8 +36,7 @@ def data_not_loadable(construction: Construction) -> Iterator[Finding]:
     """The data sets or the first batch cannot be created.
 
     ## Why it matters
-    verl reads the data, filters them and collates rows when the model is already loaded. Only the rows of one
-    batch were read here.
+    verl reads and filters the data and collates rows after the model is loaded. Only the rows of one batch were read here.
 
     ## How to fix
     Correct the file, the column or the class that the finding names.

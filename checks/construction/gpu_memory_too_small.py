@@ -55,7 +55,7 @@ def gpu_memory_too_small(
 
     ## Why it matters
     The trainer and the rollout share each GPU in turn. verl's own code, run as one rank of the job's size,
-    computed what a rank keeps of weights, gradients and optimizer states; the rollout takes
+    computed how much memory a rank needs for weights, gradients and optimizer states; the rollout takes
     `gpu_memory_utilization` of the whole GPU. If both do not fit, vLLM refuses to start (`Free memory on
     device ... is less than desired`), or `CUDA out of memory` ends the first steps.
 
@@ -107,12 +107,12 @@ def _training(world: World, share: Share, memory: GpuMemory, needed: int, beside
     engine = f", beside an engine that keeps its memory ({in_bytes(beside)})" if beside else ""
     spread = ceil(world.size * needed / max(memory.each - beside - MARGIN, GIB))
     ways = (
-        [f"{spread} or more such GPUs hold it" if spread > world.size else "use more GPUs, or larger ones"]
+        [f"use {spread} or more such GPUs" if spread > world.size else "use more GPUs, or larger ones"]
         if not beside
-        else ["let the engine sleep: actor_rollout_ref.rollout.free_cache_engine=True"]
+        else ["let the engine sleep: set actor_rollout_ref.rollout.free_cache_engine=True"]
     )
     if share.strategy == "fsdp2" and share.weights_away != "always":
-        ways.append(f"{_FSDP}.offload_policy=True keeps all of it in the host's memory")
+        ways.append(f"set {_FSDP}.offload_policy=True, which keeps all of it in the host's memory")
     return Finding(
         f"the {share.name}'s {'step' if share.gradients else 'forward pass'} needs at least {in_bytes(needed)} on each of {counted(world.size, 'GPU')}, which have "
         f"{in_bytes(memory.each)}{engine}",

@@ -32,7 +32,7 @@ def resuming_fails(construction: Construction) -> Iterator[Finding]:
     """The checkpoint to resume from cannot be found.
 
     ## Why it matters
-    verl looks for the checkpoint when trainer and engine are up, minutes after the start.
+    verl looks for the checkpoint after the trainer and the engine have started, minutes into the job.
 
     ## How to fix
     Set `trainer.resume_from_path` to an existing folder `global_step_N`, or set

@@ -43,5 +43,5 @@ def reward_fails(construction: Construction) -> Iterator[Finding]:
     may generate anything.
     """
     yield from findings(
-        construction, _STAGES, "first batch", "correct the reward function: it must take any answer"
+        construction, _STAGES, "first batch", "correct the reward function: it must accept any response"
     )

@@ -32,8 +32,7 @@ def tracker_refuses(construction: Construction) -> Iterator[Finding]:
     """A tracker of the job is unknown, or its package is missing.
 
     ## Why it matters
-    verl starts the trackers in `trainer.logger` when everything else is ready. Nothing was sent here:
-    stand-ins replaced the packages.
+    verl starts the trackers in `trainer.logger` after everything else. Nothing was sent here: stubs replaced the packages.
 
     ## How to fix
     Install the tracker's package, or remove it from `trainer.logger`.

@@ -33,8 +33,7 @@ def validation_not_generated(construction: Construction) -> Iterator[Finding]:
     """The first validation prompts cannot be built, or do not fit the engine.
 
     ## Why it matters
-    Validation has its own data and sampling parameters (`rollout.val_kwargs`). The job reaches it after
-    minutes.
+    Validation has its own data and sampling parameters (`rollout.val_kwargs`). The job gets there minutes after the start.
 
     ## How to fix
     Follow the exception's message. It was raised for a row of the validation data.

@@ -30,8 +30,7 @@ def world_of_the_job(construction: Construction, memory: GpuMemory | Unknown) ->
 
     ## Why it matters
     Weights, gradients and optimizer states are known before a run: verl's own code ran as one rank of all
-    GPUs, on tensors without data. Activations come on top; they depend on the length of the texts and on
-    micro batches.
+    GPUs, on tensors without data. Activations come on top; they depend on sequence lengths and micro batches.
 
     ## How to fix
     Nothing is wrong. `--gpu-memory 80GiB` judges the job for GPUs on other machines.
@@ -49,7 +48,7 @@ def world_of_the_job(construction: Construction, memory: GpuMemory | Unknown) ->
     yield Finding(
         f"each of {counted(world.size, 'GPU')} holds {held}; {rollout} in a share of {engine.share:g}",
         Evidence(
-            found=f"at least {in_bytes(fullest)}{whole} while a step is made, {in_bytes(world.resident)} beside the rollout",
+            found=f"at least {in_bytes(fullest)}{whole} during a training step, {in_bytes(world.resident)} during the rollout",
             wanted="; ".join(map(str, world.meshes)),
             read_from=world.how,
         ),

@@ -17,22 +17,28 @@ class CudaError(NamedTuple):
 
 
 _FABRIC = (
-    "on a machine with NVSwitch the service nvidia-fabricmanager must run on the host, in exactly the driver's version: "
-    "systemctl status nvidia-fabricmanager; in a container or on a rented machine ask the operator, or take another host"
+    "run nvidia-fabricmanager on the host, in exactly the driver's version (systemctl status nvidia-fabricmanager); "
+    "in a container or on a rented machine, ask the operator or use another host"
 )
-_DEVICES = "see that the container was given /dev/nvidia* (docker run --gpus all; in Kubernetes a limit on nvidia.com/gpu)"
-_MPS = "see to the MPS daemon (nvidia-cuda-mps-control), or unset CUDA_MPS_PIPE_DIRECTORY to go without it"
+_DEVICES = (
+    "start the container with /dev/nvidia* (docker run --gpus all; in Kubernetes a limit on nvidia.com/gpu)"
+)
+_MPS = (
+    "restart the MPS daemon (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY to run without MPS"
+)
 
 CUDA_ERRORS = {
-    2: CudaError("CUDA_ERROR_OUT_OF_MEMORY", "the GPU's memory is full", "see who holds it: nvidia-smi"),
-    3: CudaError("CUDA_ERROR_NOT_INITIALIZED", "the driver could not be started", "look into dmesg for NVRM"),
+    2: CudaError(
+        "CUDA_ERROR_OUT_OF_MEMORY", "the GPU's memory is full", "find the process that holds it: nvidia-smi"
+    ),
+    3: CudaError("CUDA_ERROR_NOT_INITIALIZED", "the driver could not be started", "look for NVRM in dmesg"),
     34: CudaError(
         "CUDA_ERROR_STUB_LIBRARY", "the library is a stub", "remove the stubs folder from LD_LIBRARY_PATH"
     ),
     46: CudaError(
         "CUDA_ERROR_DEVICE_UNAVAILABLE",
-        "a GPU is in exclusive mode and taken, or being reset",
-        "see nvidia-smi -q -d COMPUTE, and who uses it",
+        "a GPU is in exclusive mode and in use, or being reset",
+        "run nvidia-smi -q -d COMPUTE, and find the process that uses the GPU",
     ),
     100: CudaError("CUDA_ERROR_NO_DEVICE", "the driver sees no GPU", _DEVICES),
     101: CudaError(
@@ -43,7 +49,7 @@ CUDA_ERRORS = {
     304: CudaError(
         "CUDA_ERROR_OPERATING_SYSTEM",
         "a call to the operating system failed",
-        "see that nvidia-uvm is loaded and its device file can be opened (nvidia-modprobe -u -c 0), and ulimit -a",
+        "load nvidia-uvm and create its device file (nvidia-modprobe -u -c 0), and check the limits (ulimit -a)",
     ),
     802: CudaError("CUDA_ERROR_SYSTEM_NOT_READY", "the fabric between the GPUs is not set up", _FABRIC),
     803: CudaError(
@@ -53,11 +59,11 @@ CUDA_ERRORS = {
     ),
     804: CudaError(
         "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
-        "libcuda comes from CUDA's compat folder, which works on data-centre GPUs only",
+        "libcuda comes from CUDA's compat folder, which only works on data-centre GPUs",
         "remove the compat folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, and install a newer driver if necessary",
     ),
-    805: CudaError("CUDA_ERROR_MPS_CONNECTION_FAILED", "the MPS daemon does not answer", _MPS),
-    806: CudaError("CUDA_ERROR_MPS_RPC_FAILURE", "the MPS server does not answer", _MPS),
+    805: CudaError("CUDA_ERROR_MPS_CONNECTION_FAILED", "the MPS daemon does not respond", _MPS),
+    806: CudaError("CUDA_ERROR_MPS_RPC_FAILURE", "the MPS server does not respond", _MPS),
     807: CudaError("CUDA_ERROR_MPS_SERVER_NOT_READY", "the MPS server is not ready", _MPS),
     808: CudaError("CUDA_ERROR_MPS_MAX_CLIENTS_REACHED", "the MPS server accepts no more clients", _MPS),
     809: CudaError(
@@ -65,7 +71,7 @@ CUDA_ERRORS = {
     ),
     999: CudaError(
         "CUDA_ERROR_UNKNOWN",
-        "the driver failed without a reason",
+        "the driver failed without giving a reason",
         "look for NVRM and Xid in dmesg; after a suspend or a driver update, reload nvidia-uvm",
     ),
 }

@@ -39,7 +39,7 @@ _UNLOADABLE = CudaInit(CudaAnswer(error="libcuda.so.1: undefined symbol: x"))
         Example("a device file that may not be opened", (CudaInit(CudaAnswer(OWN.real, 304, refused=_UVM)),), "304"),
         Example("the variable hides all GPUs", (_EMPTY,), "CUDA_VISIBLE_DEVICES is empty"),
         Example("the variable names a GPU that does not exist", (_NO_SUCH,), "CUDA_VISIBLE_DEVICES=9 leaves no GPU"),
-        Example("another libcuda works", (_BY_LIBRARY,), f"with the driver's own {OWN.real} it does"),
+        Example("another libcuda works", (_BY_LIBRARY,), f"with the driver's own {OWN.real} CUDA starts"),
         Example("CUDA hangs", (_HUNG,), "it did not end within 15 s"),
         Example("the library cannot be loaded", (_UNLOADABLE,), "undefined symbol"),
     ],
@@ -51,14 +51,14 @@ def cuda_does_not_start(
 
     ## Why it matters
 
-    It is the first call of every program that uses a GPU; verl-doctor makes it in a separate process, as
-    the job would. When it fails, torch falls back to the CPU or raises minutes later, in words that
-    seldom name the cause.
+    It is the first call of every program that uses a GPU; verl-doctor makes it in a separate process, as the
+    job would. When it fails, torch falls back to the CPU or raises an error minutes later, which seldom names
+    the cause.
 
     ## How to fix
 
-    By the code: 802 means that the Fabric Manager of an NVSwitch machine does not run or is of another
-    version than the driver; 803 that libcuda and the kernel's driver differ; 804 that a compat libcuda is
+    By the code: 802 means that the Fabric Manager of an NVSwitch machine is not running or its version
+    differs from the driver's; 803 that libcuda and the kernel's driver differ; 804 that a compat libcuda is
     used on a GPU that does not support it; 100 that no GPU is visible; 304 and 999 that a device file or
     kernel module is missing.
 
@@ -73,8 +73,8 @@ def cuda_does_not_start(
         is_set = f"={init.visible} leaves" if init.visible else " is empty, which leaves"
         yield Finding(
             f"{VISIBLE}{is_set} no GPU to the job; without it there are {init.all_devices.devices}",
-            Evidence(f"{VISIBLE}={init.visible}", "the GPUs that the job is to use", "cuInit in a child, with and without it"),
-            remedy=f"unset {VISIBLE}, or name GPUs that nvidia-smi -L lists",
+            Evidence(f"{VISIBLE}={init.visible}", "the GPUs that the job needs", "cuInit in a child, with and without it"),
+            remedy=f"unset {VISIBLE}, or list GPUs that nvidia-smi -L shows",
             severity="warning",
             stops=(EVERY_JOB,),
             phase="workers",
@@ -89,7 +89,7 @@ def cuda_does_not_start(
     refused = ", ".join(f"{path} cannot be opened: {why}" for path, why in answer.refused)
     yield Finding(
         (f"cuInit fails with {found}" if answer.code else f"CUDA does not start: {found}")
-        + (f"; with the driver's own {init.own_file.file} it does" if init.own_file and own_works else ""),
+        + (f"; with the driver's own {init.own_file.file} CUDA starts" if init.own_file and own_works else ""),
         Evidence("; ".join(filter(None, (f"{answer.file or 'no libcuda'}: {found}", refused))), "at least one GPU", "cuInit in a child of the target's Python"),
         remedy="let the loader find the driver's own library first" if own_works else f"{refused}: {error.remedy}" if refused else error.remedy,
         stops=(EVERY_JOB,),
@@ -118,5 +118,5 @@ def _error(answer: CudaAnswer) -> CudaError:
     if answer.code is None:
         return CudaError("", answer.error, "run nvidia-smi; look for NVRM and Xid in dmesg")
     name = answer.name or "an unknown error"
-    unknown = CudaError(name, "see CUDA's list of error codes", "look for NVRM and Xid in dmesg")
+    unknown = CudaError(name, "not in verl-doctor's list of CUDA errors", "look for NVRM and Xid in dmesg")
     return CUDA_ERRORS.get(answer.code or 100, unknown)

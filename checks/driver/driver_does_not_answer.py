@@ -13,10 +13,10 @@ from verl_doctor.toolkit.text import counted, listed
 
 # By NVML's message. A container loses its devices when systemd is reloaded: NVIDIA/nvidia-container-toolkit#48.
 _REMEDIES = {
-    "version mismatch": "the driver's libraries and its kernel module are of different versions: reboot",
-    "Unknown Error": "in a container: restart it, it has lost its devices; else look for NVRM in dmesg",
-    "Permissions": "this user or container has no permission to open /dev/nvidia*; run ls -l /dev/nvidia*",
-    "Driver Not Loaded": "load the kernel module: modprobe nvidia; it may lack a build for this kernel",
+    "version mismatch": "reboot: the driver's libraries and its kernel module have different versions",
+    "Unknown Error": "restart the container, which has lost its devices; outside a container, look for NVRM in dmesg",
+    "Permissions": "give this user or container permission to open /dev/nvidia* (see ls -l /dev/nvidia*)",
+    "Driver Not Loaded": "load the kernel module: modprobe nvidia; if that fails, build it for this kernel",
     "capability 'utility'": "start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility",
 }
 _SHOWN = 8
@@ -25,7 +25,7 @@ _NODES = GpuNodes(("/dev/nvidia0", "/dev/nvidia1"))
 _NO_LIBRARY = Unknown(
     "there is no libnvidia-ml.so.1; a container needs the driver capability 'utility'", kind="no library"
 )
-_NO_ANSWER = Unknown("NVML could not be queried: the process ended with status 0 before it had answered")
+_NO_ANSWER = Unknown("NVML could not be queried: the process ended with status 0 before it responded")
 _NO_GPU = Absent("there is no NVIDIA GPU here")
 
 
@@ -47,7 +47,7 @@ def _applies(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Unknown | None:
         Example("the driver hangs", (Gpus(refused="NVML was queried, and it did not end within 8 s"),), "did not end within 8 s"),
         Example("no GPU", ((Gpus, _NO_GPU), (GpuNodes, _NO_GPU))),
         Example("a container without NVML", ((Gpus, _NO_LIBRARY), _NODES), "NVML reports nothing about the 2 GPUs here: there is no libnvidia-ml.so.1"),
-        Example("the question came to nothing", ((Gpus, _NO_ANSWER), _NODES), "status 0 before it had answered"),
+        Example("the query ended without a result", ((Gpus, _NO_ANSWER), _NODES), "status 0 before it responded"),
     ],
 )  # fmt: skip
 def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]:
@@ -55,16 +55,16 @@ def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> I
 
     ## Why it matters
 
-    There are device files of GPUs, and NVML, the driver's own library, cannot be started, hangs or
-    crashes. When the driver's libraries were renewed and its kernel module was not, nothing on the
-    machine can use a GPU: `Driver/library version mismatch`, error 803. When it hangs, a GPU is often
-    broken, and so does each process that touches it. Where NVML is missing altogether, as in a container
-    that got CUDA alone, vLLM assumes that the machine has no GPUs: `Failed to infer device type`.
+    GPU device files exist, but NVML, the driver's own library, cannot be started, hangs or crashes. If the
+    driver's libraries were upgraded but its kernel module was not, nothing on the machine can use a GPU:
+    `Driver/library version mismatch`, error 803. If NVML hangs, a GPU is often broken, and every process that
+    touches it hangs too. If NVML is missing altogether, as in a container with only CUDA's libraries, vLLM
+    assumes that the machine has no GPUs: `Failed to infer device type`.
 
     ## How to fix
 
-    The finding gives the next step for NVML's error. Most of it needs the administrator: look for "NVRM"
-    in the kernel's log, reload the kernel module, or reboot. If the machine is rented, use another one.
+    The finding gives the next step for NVML's error. Most errors need the administrator: look for "NVRM" in
+    the kernel's log, reload the kernel module, or reboot. If the machine is rented, use another one.
 
     ## References
 
@@ -75,10 +75,8 @@ def driver_does_not_answer(gpus: Gpus | Unknown, nodes: GpuNodes | Unknown) -> I
     elif gpus.refused:
         yield Finding(
             f"the NVIDIA driver does not respond: {gpus.refused}",
-            Evidence(found=gpus.refused, wanted="an answer for each GPU", read_from=NVML),
-            remedy=_remedy(
-                gpus.refused, "look for NVRM in the kernel's log (dmesg), or take another machine"
-            ),
+            Evidence(found=gpus.refused, wanted="a response for each GPU", read_from=NVML),
+            remedy=_remedy(gpus.refused, "look for NVRM in the kernel's log (dmesg), or use another machine"),
             stops=(EVERY_JOB,),
             subject=Subject("driver", "nvidia"),
         )
@@ -92,9 +90,9 @@ def _unknown_gpus(gpus: Unknown, nodes: GpuNodes | Unknown) -> Iterator[Finding]
     yield Finding(
         f"NVML reports nothing about the {counted(len(nodes.paths), 'GPU')} here: {why}",
         Evidence(
-            found=why, wanted="an answer for each GPU", read_from=f"{NVML}; {listed(nodes.paths, _SHOWN)}"
+            found=why, wanted="a response for each GPU", read_from=f"{NVML}; {listed(nodes.paths, _SHOWN)}"
         ),
-        remedy=_remedy(why, "see whether nvidia-smi answers; until NVML does, the GPUs are not examined"),
+        remedy=_remedy(why, "run nvidia-smi; while NVML does not respond, the GPUs are not checked"),
         severity="error" if is_missing else "warning",
         subject=Subject("driver", "nvidia"),
     )

@@ -44,14 +44,13 @@ def driver_older_than_cuda(
 
     ## Why it matters
 
-    `CUDA driver version is insufficient for CUDA runtime version`: a driver serves its own major version
-    of CUDA and older ones. Within a major version an older driver supports newer runtimes, except for
-    PTX (CUDA115). It is not only torch's CUDA that counts: vLLM, flash-attn and FlashInfer name their
-    own runtime.
+    `CUDA driver version is insufficient for CUDA runtime version`: a driver supports its own major version of
+    CUDA and older ones. Within a major version an older driver supports newer runtimes, except for PTX
+    (CUDA115). Not only torch's CUDA counts: vLLM, flash-attn and FlashInfer each require their own runtime.
 
     ## How to fix
 
-    Install builds for the CUDA that the driver serves (torch: `--index-url
+    Install builds for the CUDA that the driver supports (torch: `--index-url
     https://download.pytorch.org/whl/cu128`), or have the driver updated. On GPUs for data centres the package
     `cuda-compat` brings a newer libcuda for an older driver.
     """
@@ -70,7 +69,7 @@ def driver_older_than_cuda(
                 else f"a driver for CUDA {wanted}",
                 read_from="NVML",
             ),
-            remedy=f"install builds for CUDA {serves}, or have the driver renewed"
+            remedy=f"install builds for CUDA {serves}, or upgrade the driver"
             + (f" to {MINIMUM_DRIVER[wanted]} or later" if wanted in MINIMUM_DRIVER else ""),
             subject=Subject("driver", gpus.driver, f"CUDA {wanted}"),
         )

@@ -28,18 +28,18 @@ def driver_opens_slowly(gpus: Gpus) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Without persistence mode the driver lets go of a GPU when its last program ends. The first program of each job, and every
-    short one between, waits until it is set up again.
+    Without persistence mode the driver unloads a GPU's state when the last program on it ends. The first
+    program of each job, and every short one in between, waits until the GPU is initialised again.
 
     ## How to fix
 
-    As administrator: `nvidia-smi -pm 1`, or run nvidia-persistenced.
+    As root, run `nvidia-smi -pm 1` or nvidia-persistenced.
     """
     off = [device for device in gpus.sound if device.persistence is False and not of_laptop(device)]
     if off and gpus.seconds >= _SLOW:
         yield Finding(
             f"opening the driver took {gpus.seconds:.1f} s: persistence mode is off for {named(off)}",
             Evidence(found="persistence mode off", wanted="on", read_from=f"{NVML}, driver {gpus.driver}"),
-            remedy="as administrator: nvidia-smi -pm 1",
+            remedy="run as root: nvidia-smi -pm 1",
             subject=about(off),
         )

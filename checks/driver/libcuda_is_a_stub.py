@@ -35,8 +35,8 @@ def libcuda_is_a_stub(libcuda: LibCuda, job: JobVariables | Unknown) -> Iterator
 
     ## How to fix
 
-    Take the stubs folder out of LD_LIBRARY_PATH (and out of `/etc/ld.so.conf.d`). The linker looks in
-    LIBRARY_PATH; there a stub does no harm.
+    Remove the stubs folder from LD_LIBRARY_PATH (and from `/etc/ld.so.conf.d`). The linker searches
+    LIBRARY_PATH, where a stub does no harm.
     """
     loaded = libcuda.loaded
     if loaded is None or not loaded.stub:

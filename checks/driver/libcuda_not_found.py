@@ -18,7 +18,7 @@ _CUT_OFF = replace(OWN, how="LD_LIBRARY_PATH", trouble="damaged")
     examples=lambda: [
         Example("the loader's cache has it", (machine(OWN),)),
         Example("a file for another processor is skipped", (machine(replace(OWN, trouble="for another processor"), OWN),)),
-        Example("its folder is not searched", (machine(elsewhere=(_UNREACHED,)),), f"{FOLDER}, where the driver's lies"),
+        Example("its folder is not searched", (machine(elsewhere=(_UNREACHED,)),), f"{FOLDER}, where the driver's is"),
         Example("the container was given devices and no library", (machine(),), "this machine has NVIDIA devices but no libcuda.so.1"),
         Example("only a stub exists", (machine(elsewhere=(STUB,)),), "no libcuda.so.1 of the driver"),
         Example("the link leads nowhere", (machine(replace(OWN, trouble="dangling link")),), "no libcuda.so.1 of the driver"),
@@ -36,8 +36,9 @@ def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
     ## How to fix
 
     Put the folder of the driver's library at the front of LD_LIBRARY_PATH before Ray is started, or have root
-    add it to `/etc/ld.so.conf.d` and run `ldconfig`. When the library is nowhere, the container was started
-    without it: with NVIDIA's container toolkit NVIDIA_DRIVER_CAPABILITIES must name `compute`.
+    add it to `/etc/ld.so.conf.d` and run `ldconfig`. If the library is nowhere on the machine, the container
+    was started without it: with NVIDIA's container toolkit, NVIDIA_DRIVER_CAPABILITIES must include
+    `compute`.
     """
     if libcuda.loaded is not None:
         return
@@ -57,7 +58,7 @@ def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
         )
     elif own is not None:
         yield Finding(
-            f"no {SONAME} is found: the loader does not search {own.folder}, where the driver's lies",
+            f"no {SONAME} is found: the loader does not search {own.folder}, where the driver's is",
             Evidence(
                 own.real, f"{own.folder} in LD_LIBRARY_PATH or in the loader's cache", "the loader's search"
             ),
@@ -75,7 +76,7 @@ def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
         yield Finding(
             f"this machine has NVIDIA devices but no {SONAME}" + (" of the driver" if there else ""),
             Evidence(there or "no such file", "the driver's library"),
-            remedy="in a container: start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility; else install the driver's libraries",
+            remedy="start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility; outside a container, install the driver's libraries",
             stops=(EVERY_JOB,),
             phase="workers",
             subject=Subject("library", SONAME),

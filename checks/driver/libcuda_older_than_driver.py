@@ -47,13 +47,15 @@ def libcuda_older_than_driver(
 
     ## Why it matters
 
-    The two parts of the driver must be of one version. CUDA's `compat` folder holds a newer `libcuda` for older drivers; in an
-    image that is older than the driver of its host it is the older one, and every process that loads it ends with error 803,
-    `system has unsupported display driver / cuda driver combination`.
+    Both parts of the driver must have the same version. CUDA's `compat` folder contains a newer `libcuda` for
+    older drivers; in an image that is older than its host's driver, that `libcuda` is the older one, and
+    every process that loads it fails with error 803, `system has unsupported display driver / cuda driver
+    combination`.
 
     ## How to fix
 
-    Take the compat folder out of LD_LIBRARY_PATH and `/etc/ld.so.conf.d`, or put the driver's folder before it.
+    Remove the compat folder from LD_LIBRARY_PATH and `/etc/ld.so.conf.d`, or put the driver's folder before
+    it.
 
     ## References
 

@@ -36,15 +36,16 @@ def triton_cannot_link(
 
     ## Why it matters
 
-    For each kernel Triton builds a small C library that is linked with `-lcuda`, or with `-l:libcuda.so.1` in 3.6 and later.
-    Where only `libcuda.so.1` lies, or in a folder that the linker does not search (rented containers, the linker of conda),
-    the first kernel ends with `cannot find -lcuda`. Here the installed Triton's own functions tried it.
+    For each kernel Triton builds a small C library that is linked with `-lcuda`, or with `-l:libcuda.so.1` in
+    3.6 and later. If only `libcuda.so.1` exists, or is in a folder that the linker does not search (rented
+    containers, conda's linker), the first kernel fails with `cannot find -lcuda`. This was tested with the
+    installed Triton's own functions.
 
     ## How to fix
 
-    Make a folder of your own with a link `libcuda.so` to the driver's `libcuda.so.1`, named in
-    TRITON_LIBCUDA_PATH and in LIBRARY_PATH before Ray is started. CUDA's `stubs` folder may stand in
-    LIBRARY_PATH, never in LD_LIBRARY_PATH: that is the loader's path and does not help the linker.
+    Create a folder with a link `libcuda.so` to the driver's `libcuda.so.1`, and set TRITON_LIBCUDA_PATH and
+    LIBRARY_PATH to it before Ray starts. CUDA's `stubs` folder may be in LIBRARY_PATH, never in
+    LD_LIBRARY_PATH: that is the loader's path and does not help the linker.
 
     ## References
 
@@ -62,9 +63,9 @@ def triton_cannot_link(
     yield Finding(
         f"Triton cannot link {build.library or 'libcuda'}: {error}",
         Evidence(
-            f"{error}; it names {searched} to the linker", f"libcuda where {build.compiler or 'the compiler'} looks", build.folder
+            f"{error}; it makes the linker search {searched}", f"libcuda where {build.compiler or 'the compiler'} searches", build.folder
         ),
-        remedy=f"name a folder with libcuda.so -> {own.path if own else 'libcuda.so.1'} in {LIBCUDA_PATH} and LIBRARY_PATH",
+        remedy=f"set {LIBCUDA_PATH} and LIBRARY_PATH to a folder with libcuda.so -> {own.path if own else 'libcuda.so.1'}",
         stops=(EVERY_JOB,),
         phase="engine",
         fix="libcuda-link" if own else None,
@@ -77,10 +78,10 @@ def triton_cannot_link(
         and LIBCUDA_PATH not in rollout.defaults
     ):
         yield Finding(
-            f"where no environment reaches the job, verl can set {LIBCUDA_PATH} itself before it starts vLLM",
+            f"where the job's environment cannot be changed, verl can set {LIBCUDA_PATH} itself before it starts vLLM",
             Evidence(f"{rollout.path} does not set it", read_from=rollout.path),
             Location(rollout.path),
-            f"only if you cannot set {LIBCUDA_PATH} before Ray is started",
+            f"apply this only if you cannot set {LIBCUDA_PATH} before Ray starts",
             severity="info",
             fix="libcuda-in-source",
             subject=Subject("variable", LIBCUDA_PATH, rollout.path),

@@ -26,7 +26,7 @@ _BOTH = running(SERVER, *WORKERS, jobs=(engine(),), address="10.0.0.9:6379", clu
         Example("another namespace of the same", (joins(running(SERVER, *ELSEWHERE, jobs=(engine(),))),)),
         Example("two jobs, each in its own Ray", (joins(_TRAINS, _BOTH),)),
         Example("its parent is on another machine", (joins(_TRAINS, running(jobs=(engine(address="10.0.0.7"),), address="10.0.0.7:1", cluster="cd34")),)),
-        Example("the engine has started a cluster", (joins(_TRAINS, _NEW),), "has started a Ray of its own at 10.0.0.5:44401"),
+        Example("the engine has started a cluster", (joins(_TRAINS, _NEW),), "has started its own Ray at 10.0.0.5:44401"),
         Example("the engine has joined another cluster", (joins(_TRAINS, _ANOTHER),), "is in the Ray at 10.0.0.9:6379"),
     ],
 )  # fmt: skip
@@ -52,7 +52,7 @@ def engine_is_in_other_cluster(clusters: RayClusters, launch: Launch | Unknown) 
         if lost.theirs is not lost.joined:
             started = lost.joined.by_driver
             is_there = (
-                f"has started a Ray of its own at {lost.joined.address}"
+                f"has started its own Ray at {lost.joined.address}"
                 if started
                 else f"is in the Ray at {lost.joined.address}"
             )

@@ -1,4 +1,4 @@
-"""RAY122: the engine process of the async rollout looks for its workers in a namespace of its own."""
+"""RAY122: the engine process of the async rollout looks for its workers in its own namespace."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _REACH = EngineReach(passed_by=ENGINE.vllm)
     examples=lambda: [
         Example("the engine queries the namespace of its workers", (ENGINE, _REACH, *ASYNC)),
         Example("the rollout is synchronous", (_NAMELESS, _REACH, *SYNC)),
-        Example("the engine names no namespace", (_NAMELESS, _REACH, *ASYNC), "in a namespace of its own"),
-        Example("the kind of rollout is unknown", (_NAMELESS, _REACH, NO_JOB), "in a namespace of its own"),
+        Example("the engine names no namespace", (_NAMELESS, _REACH, *ASYNC), "in its own namespace"),
+        Example("the kind of rollout is unknown", (_NAMELESS, _REACH, NO_JOB), "in its own namespace"),
     ],
 )  # fmt: skip
 def engine_queries_other_namespace(
@@ -50,7 +50,7 @@ def engine_queries_other_namespace(
     if engine.namespace:
         return
     yield Finding(
-        "the engine process of the async rollout looks for its workers in a namespace of its own, which has none",
+        "the engine process of the async rollout looks for its workers in its own namespace, which contains none",
         Evidence("ray.init without namespace=", "the namespace of the workers, which the instance_id names", engine.path),
         Location(engine.path, engine.line),
         remedy="pass ray.init the namespace of the instance_id",

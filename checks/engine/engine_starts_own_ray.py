@@ -37,12 +37,12 @@ _ELSEWHERE = EngineReach(because="this vLLM never does", job="10.0.0.1:6379")
         Example("the engine joins the Ray that runs here", (ENGINE, EngineReach("", "", "10.0.0.1:6379", "/tmp/ray/ray_current_cluster", _SPAWN, "10.0.0.1:6379"), *ASYNC)),
         Example("the rollout is synchronous", (ENGINE, _NEW, *SYNC)),
         Example("another executor", ((EngineRay, Absent("none")), (EngineReach, Absent("none")), *ASYNC)),
-        Example("the engine gets no address, and the job starts Ray itself", (ENGINE, _NEW, *ASYNC), "starts a Ray of its own"),
-        Example("RAY_ADDRESS requests a new one", (ENGINE, EngineReach(given_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC), "starts a Ray of its own"),
-        Example("the engine gets no address, and does not find the cluster", (ENGINE, _ELSEWHERE, *ASYNC), "and not that at 10.0.0.1:6379"),
+        Example("the engine gets no address, and the job starts Ray itself", (ENGINE, _NEW, *ASYNC), "starts its own Ray"),
+        Example("RAY_ADDRESS requests a new one", (ENGINE, EngineReach(given_by="RAY_ADDRESS of Ray's workers", because=_SPAWN), *ASYNC), "starts its own Ray"),
+        Example("the engine gets no address, and does not find the cluster", (ENGINE, _ELSEWHERE, *ASYNC), "instead of joining the one at 10.0.0.1:6379"),
         Example("vLLM passes it on in most cases", (ENGINE, _CUDA, *ASYNC), "only vLLM does"),
         Example("vLLM is not installed", (ENGINE, _NO_VLLM, *ASYNC), "only vLLM could"),
-        Example("the kind of rollout is unknown", (ENGINE, _NEW, NO_JOB), "starts a Ray of its own"),
+        Example("the kind of rollout is unknown", (ENGINE, _NEW, NO_JOB), "starts its own Ray"),
     ],
 )  # fmt: skip
 def engine_starts_own_ray(
@@ -55,8 +55,8 @@ def engine_starts_own_ray(
     In verl 0.4 and 0.5 the vLLM engine of the async rollout is a child of a Ray actor and finds its workers
     by name. For that it calls `ray.init` with a namespace but no address. If neither RAY_ADDRESS nor Ray's
     address file names a cluster, Ray starts a new, empty one: `instance_id: ... has 0 actors, but
-    vllm_dp_size ... is expected`, after the model is loaded. vLLM passes the address on in RAY_ADDRESS when
-    it chooses itself to spawn its processes, but not when VLLM_WORKER_MULTIPROC_METHOD=spawn was set before.
+    vllm_dp_size ... is expected`, after the model is loaded. vLLM passes the address on in RAY_ADDRESS if it
+    decides itself to spawn its processes, but not if VLLM_WORKER_MULTIPROC_METHOD=spawn is already set.
 
     ## How to fix
 
@@ -72,10 +72,10 @@ def engine_starts_own_ray(
         yield _unsure(engine, reach, configuration)
     if not reach.astray or reach.joins:
         return
-    instead = f", and not that at {reach.job}" if reach.job else ""
+    instead = f" instead of joining the one at {reach.job}" if reach.job else ""
     named = "RAY_ADDRESS is not set for Ray's workers, and no address file is where they look"
     yield Finding(
-        f"the engine process of the async rollout starts a Ray of its own{instead}, and finds 0 of its workers",
+        f"the engine process of the async rollout starts its own Ray{instead}, and finds 0 of its workers",
         Evidence(
             f"nothing gives it an address: {reach.because}, {f'{reach.given_by} is local' if reach.given_by else named}",
             "the address of the Ray that holds the workers",
@@ -95,7 +95,7 @@ def engine_starts_own_ray(
 def _unsure(engine: EngineRay, reach: EngineReach, configuration: Configuration | Unknown) -> Finding:
     """A warning if the job starts such an engine process, otherwise a hint: only a run shows whether vLLM passes on the address."""
     does = "does" if reach.passed_by else "could"
-    otherwise = f"joins the Ray at {reach.joins}" if reach.joins else "starts a Ray of its own"
+    otherwise = f"joins the Ray at {reach.joins}" if reach.joins else "starts its own Ray"
     return Finding(
         "verl does not pass the address of its Ray to the engine process of the async rollout, "
         f"only vLLM {does}: without it the engine {otherwise} and finds 0 actors",

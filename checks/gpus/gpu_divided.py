@@ -39,14 +39,15 @@ def gpu_divided(
 
     ## Why it matters
 
-    CUDA shows one part to a process, however many there are, and the parts reach each other neither by NVLink nor by PCIe
-    (https://docs.nvidia.com/datacenter/tesla/mig-user-guide/). NCCL refuses two ranks there, so a job on several parts stops in
-    its first collective. While MIG is on and nothing is divided yet, CUDA finds no GPU at all.
+    CUDA shows a process only one part, however many there are, and the parts cannot reach each other by
+    NVLink or PCIe (https://docs.nvidia.com/datacenter/tesla/mig-user-guide/). NCCL refuses two ranks there,
+    so a job on several parts stops in its first collective. If MIG is on but no part has been created, CUDA
+    finds no GPU at all.
 
     ## How to fix
 
-    Have MIG turned off (`nvidia-smi -i N -mig 0`, as administrator, while nothing uses the GPU), or let the job use one
-    part: `trainer.n_gpus_per_node=1` and `CUDA_VISIBLE_DEVICES=MIG-...` (`nvidia-smi -L` shows the names).
+    Turn MIG off (`nvidia-smi -i N -mig 0`, as root, while nothing uses the GPU), or let the job use one part:
+    `trainer.n_gpus_per_node=1` and `CUDA_VISIBLE_DEVICES=MIG-...` (`nvidia-smi -L` shows the names).
     """
     divided = [device for device in of_job(gpus, visible) if device.mig]
     empty = [device for device in divided if not device.mig_devices]
@@ -55,7 +56,7 @@ def gpu_divided(
         yield Finding(
             f"MIG is on for {named(empty)}, but it has no MIG device",
             Evidence(found="MIG on, no MIG device", wanted="MIG off", read_from=read_from),
-            remedy="have MIG turned off, or have MIG devices made",
+            remedy="turn MIG off, or create MIG devices",
             severity="error",
             subject=about(empty),
         )
@@ -72,7 +73,7 @@ def gpu_divided(
                 read_from=read_from,
             ),
             location=place(word) if word else None,
-            remedy=f"have MIG turned off, or use one part: {GPUS}=1",
+            remedy=f"turn MIG off, or use one part: {GPUS}=1",
             severity="error",
             subject=about(divided),
         )

@@ -18,11 +18,11 @@ _LOST = Device(1, trouble="GPU is lost")
     requires={"CUDA140"},
     examples=lambda: [
         Example("eight that answer", (node(),)),
-        Example("a GPU that is lost", (node(healthy(), _LOST),), "GPU 1 does not answer: GPU is lost"),
+        Example("a GPU that is lost", (node(healthy(), _LOST),), "GPU 1 does not respond: GPU is lost"),
         Example(
             "several are lost",
             (node(healthy(), *(replace(_LOST, index=number) for number in range(1, 8))),),
-            "GPUs 1-7 do not answer: GPU is lost",
+            "GPUs 1-7 do not respond: GPU is lost",
         ),
         Example(
             "the only GPU hangs", (node(Device(0, trouble="it does not answer")),), "GPU 0 does not answer"
@@ -34,22 +34,22 @@ def gpu_does_not_answer(gpus: Gpus) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A GPU that is lost (it has "fallen off the bus"), or that needs a restart, fails every process that touches it, and often
-    makes the calls for its neighbours hang. Jobs that use all GPUs stop, and Ray may still count it.
+    Every process that touches a GPU that is lost ("fallen off the bus") or needs a reset fails, and calls for
+    other GPUs often hang too. Jobs that use all GPUs stop, and Ray may still count it.
 
     ## How to fix
 
-    It needs the administrator of the machine: look for "NVRM" in the kernel's log, reset the GPU
-    (`nvidia-smi --gpu-reset -i N`, when nothing uses it), reboot. On a rented machine take another one. Until then the others
-    can be used: name them in CUDA_VISIBLE_DEVICES.
+    Ask the administrator of the machine: look for "NVRM" in the kernel's log, reset the GPU (`nvidia-smi
+    --gpu-reset -i N`, while nothing uses it), or reboot. If the machine is rented, use another one. Until
+    then, use the other GPUs: list them in CUDA_VISIBLE_DEVICES.
     """
     others = ",".join(str(device.index) for device in gpus.sound)
     for trouble, devices in alike(gpus.devices, lambda device: device.trouble).items():
         if trouble:
             yield Finding(
-                f"{named(devices)} {'does' if len(devices) == 1 else 'do'} not answer: {trouble}",
-                Evidence(found=trouble, wanted="an answer", read_from=f"{NVML}, driver {gpus.driver}"),
-                remedy="reset or reboot"
-                + (f"; until then leave out what is lost: CUDA_VISIBLE_DEVICES={others}" if others else ""),
+                f"{named(devices)} {'does' if len(devices) == 1 else 'do'} not respond: {trouble}",
+                Evidence(found=trouble, wanted="a response", read_from=f"{NVML}, driver {gpus.driver}"),
+                remedy="reset the GPU or reboot"
+                + (f"; until then exclude it: CUDA_VISIBLE_DEVICES={others}" if others else ""),
                 subject=about(devices),
             )

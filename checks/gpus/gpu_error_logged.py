@@ -18,22 +18,22 @@ _HARDWARE = {
     46: "the GPU stopped processing",
     48: "uncorrectable memory error",
     54: "the GPU's power cable is not connected",
-    62: "the GPU's own controller stopped",
-    64: "bad memory could not be replaced",
+    62: "the GPU's internal controller stopped",
+    64: "faulty memory could not be remapped",
     74: "NVLink error",
     79: "the GPU has fallen off the bus",
     94: "memory error that ended one program",
     95: "memory error that may have reached other programs",
-    109: "switching between programs timed out",
+    109: "a context switch timed out",
     110: "security fault",
-    119: "the GPU's system processor does not answer",
-    120: "the GPU's system processor failed",
-    136: "the training of an NVLink failed",
+    119: "the GPU's system processor (GSP) does not respond",
+    120: "the GPU's system processor (GSP) failed",
+    136: "NVLink training failed",
     140: "unrecovered memory error",
     143: "the GPU could not be initialised",
     **dict.fromkeys(range(144, 151), "NVLink error"),
     155: "NVLink error",
-    156: "a part of the GPU is retired",
+    156: "part of the GPU was disabled",
     158: "the GPU timed out fatally",
 }
 _RECENT = 24 * 3600.0
@@ -59,15 +59,15 @@ def gpu_error_logged(xids: Xids, gpus: Gpus, visible: VisibleDevices | Unknown) 
 
     ## Why it matters
 
-    An Xid is the driver's own record of what a job only sees as `CUDA error: unknown error`,
-    `uncorrectable ECC error encountered` or a collective that never ends. Those named here come from the
+    An Xid is the driver's own record of what a job only sees as `CUDA error: unknown error`, `uncorrectable
+    ECC error encountered` or a collective that never ends. This rule reports only those that come from the
     GPU, its memory or its links; they recur.
 
     ## How to fix
 
-    Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as administrator) or reboot; when it
-    comes again have the hardware checked; if the machine is rented, use another one. Until then exclude the
-    GPU with CUDA_VISIBLE_DEVICES.
+    Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as root) or reboot. If it happens
+    again, have the hardware checked; if the machine is rented, use another one. Until then exclude the GPU
+    with CUDA_VISIBLE_DEVICES.
     """
     places = {device.place: device.index for device in of_job(gpus, visible) if device.place}
     errors = [
@@ -83,7 +83,7 @@ def gpu_error_logged(xids: Xids, gpus: Gpus, visible: VisibleDevices | Unknown) 
             f"GPU {places[place]}: {_HARDWARE[number]} (Xid {number}), {_ago(age)}"
             + (f", {len(every)} times" if len(every) > 1 else ""),
             Evidence(found=f"NVRM: Xid (PCI:{place}): {number}", wanted="none", read_from="the kernel's log"),
-            remedy="reset the GPU while nothing uses it, or reboot; if it comes again, have it replaced",
+            remedy="reset the GPU while nothing uses it, or reboot; if it happens again, have it replaced",
             severity="info" if age is not None and age > _RECENT else None,
             subject=Subject("device", str(places[place]), f"Xid {number}"),
         )
@@ -91,7 +91,7 @@ def gpu_error_logged(xids: Xids, gpus: Gpus, visible: VisibleDevices | Unknown) 
 
 def _ago(age: float | None) -> str:
     if age is None:
-        return "since the machine was started"
+        return "since the machine booted"
     if age < 3600:
         return f"{age / 60:.0f} min ago"
     return f"{age / 3600:.1f} h ago" if age < _RECENT else f"{age / 86400:.0f} days ago"

@@ -26,8 +26,8 @@ _ALL = VisibleDevices(tuple(range(8)))
         Example("a gaming GPU without ECC", (node(healthy(health=Health())), _ALL)),
         Example("errors since the driver was loaded", (node(healthy(3, health=Health(True, 2, 2))), _ALL), "GPU 3: 2 uncorrectable memory errors"),
         Example("replaced at the next reset", (node(healthy(health=Health(True, 0, 1, remap_pending=True))), _ALL), "at the next reset"),
-        Example("cannot be replaced", (node(healthy(health=Health(True, 1, 1, remap_failed=True))), _ALL), "could not be replaced"),
-        Example("all alike", (node(*(healthy(number, health=Health(True, 0, number, remap_pending=True)) for number in range(8))), _ALL), "bad memory is replaced at the next reset"),
+        Example("cannot be replaced", (node(healthy(health=Health(True, 1, 1, remap_failed=True))), _ALL), "could not be remapped"),
+        Example("all alike", (node(*(healthy(number, health=Health(True, 0, number, remap_pending=True)) for number in range(8))), _ALL), "faulty memory will be remapped at the next reset"),
         Example("the driver wants more", (node(healthy(health=Health(recovery="reboot the node"))), _ALL), "the driver requests: reboot the node"),
     ],
 )  # fmt: skip
@@ -36,14 +36,14 @@ def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator
 
     ## Why it matters
 
-    An uncorrectable error ends the process that meets it, hours into a run (Xid 48, 94, 95), and with one rank the whole
-    job. Bad rows are replaced by spare ones, but only at the next reset of the GPU; when there are no spare rows left
-    the GPU must be replaced.
+    An uncorrectable error kills the process that reads the faulty memory, hours into a run (Xid 48, 94, 95),
+    and with that rank the whole job. Faulty rows are remapped to spare ones, but only at the next reset of
+    the GPU; when no spare rows are left, the GPU must be replaced.
 
     ## How to fix
 
-    Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as administrator) or reboot. When it comes again, or
-    rows could not be replaced, have the GPU replaced; on a rented machine take another one.
+    Reset the GPU while nothing uses it (`nvidia-smi --gpu-reset -i N`, as root) or reboot. If it happens
+    again, or rows could not be remapped, have the GPU replaced; if the machine is rented, use another one.
     """
     for health, devices in alike(of_job(gpus, visible), _now).items():
         faults = "; ".join(_faults(health))
@@ -51,7 +51,7 @@ def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator
             yield Finding(
                 f"{named(devices)}: {faults}",
                 Evidence(found=faults, wanted="none", read_from=f"{NVML}, driver {gpus.driver}"),
-                remedy="have the GPU replaced, or take another machine"
+                remedy="have the GPU replaced, or use another machine"
                 if health.remap_failed
                 else "reset the GPU while nothing uses it, or reboot",
                 severity="error" if health.remap_failed or health.recovery else None,
@@ -66,10 +66,10 @@ def _now(device: Device) -> Health:
 
 def _faults(health: Health) -> Iterator[str]:
     if health.remap_failed:
-        yield "bad memory could not be replaced, the GPU must be replaced"
+        yield "faulty memory could not be remapped, the GPU must be replaced"
     if health.recovery:
         yield f"the driver requests: {health.recovery}"
     if health.remap_pending:
-        yield "bad memory is replaced at the next reset"
+        yield "faulty memory will be remapped at the next reset"
     if health.uncorrected:
         yield f"{counted(health.uncorrected, 'uncorrectable memory error')} since the driver was loaded"

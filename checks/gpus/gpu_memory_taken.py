@@ -1,4 +1,4 @@
-"""CUDA141: less GPU memory is free than the rollout is to take."""
+"""CUDA141: less GPU memory is free than the rollout will take."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _NO_SCRIPT = (Configuration, Unknown("no launch script"))
         Example("left over by a run that was killed", (node(_used(130_000, _ENGINE)), _ALL, *configured(), _LEFT), "VLLM::EngineCore (process 4711, 127.0 GiB), left over"),
         Example("of a run that goes on", (node(_used(130_000, _ENGINE)), _ALL, *configured(), _NONE_LEFT), "held by VLLM::EngineCore (process 4711, 127.0 GiB)"),
         Example("of another user", (node(_used(130_000, Holder(9, 130_000, "", "python"))), _ALL, *configured(), _NONE_LEFT), "of another user"),
-        Example("of another container", (node(_used(130_000)), _ALL, *configured(), _NONE_LEFT), "held by no process that NVML names here"),
+        Example("of another container", (node(_used(130_000)), _ALL, *configured(), _NONE_LEFT), "held by a process that NVML does not list"),
         Example("of a process that NVML does not name", (node(_used(130_000), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, *configured(), _NONE_LEFT), "these have a GPU open: python (process 8)"),
-        Example("a display's remainder", (node(_used(76)), _ALL, *configured(f"{_UTILISATION}=1.0"), _NONE_LEFT), "0.1 GiB of it are missing"),
+        Example("a display's remainder", (node(_used(76)), _ALL, *configured(f"{_UTILISATION}=1.0"), _NONE_LEFT), "0.1 GiB more than is free"),
     ],
 )  # fmt: skip
 def gpu_memory_taken(
@@ -57,7 +57,7 @@ def gpu_memory_taken(
     configuration: Configuration | Unknown,
     left: LeftProcesses | Unknown,
 ) -> Iterator[Finding]:
-    """Less GPU memory is free than the rollout will claim.
+    """Less GPU memory is free than the rollout will take.
 
     ## Why it matters
 
@@ -69,7 +69,7 @@ def gpu_memory_taken(
 
     `verl-doctor clean --apply` ends what is proven to be left over; never end processes by name: that ends
     other jobs as well. Wait for running jobs, or choose other GPUs with CUDA_VISIBLE_DEVICES. If only the
-    little that a display or the driver keeps is missing, request less.
+    small amount that a display or the driver uses is missing, request less.
     """
     share = configuration.number(_UTILISATION) if isinstance(configuration, Configuration) else None
     if isinstance(configuration, Unknown) or share is None:
@@ -84,8 +84,8 @@ def gpu_memory_taken(
     remainder = not held_by and all(device.memory and device.memory.used < CONTEXT for device in held)
     by = f": held by {held_by or _without_process(gpus.openers, proven)}" if not remainder else ""
     yield Finding(
-        f"{named(held)}: {_UTILISATION.rpartition('.')[2]}={share:g} asks for {gib(_wanted(most, share))}, and "
-        f"{gib(_missing(most, share))} of it are missing{by}",
+        f"{named(held)}: {_UTILISATION.rpartition('.')[2]}={share:g} requests {gib(_wanted(most, share))}, "
+        f"{gib(_missing(most, share))} more than is free{by}",
         Evidence(
             found="; ".join(_state(device) for device in held[:_SHOWN]),
             wanted=f"{_UTILISATION}={share:g}" + ("" if word else ", verl's default"),
@@ -122,7 +122,7 @@ def _without_process(openers: tuple[Holder, ...], proven: Collection[int]) -> st
     """A phrase for memory without a known process. Processes that have a GPU open may hold it, or merely monitor the GPU."""
     described = (_described(holder, proven) for holder in openers)
     found = f"; these have a GPU open: {listed(described, _SHOWN)}" if openers else ""
-    return f"no process that NVML names here{found}"
+    return f"a process that NVML does not list{found}"
 
 
 def _who(held: list[Device], proven: Collection[int]) -> str:
@@ -152,15 +152,15 @@ def _state(device: Device) -> str:
 
 def _remedy(held: list[Device], proven: Collection[int], *, remainder: bool) -> str:
     if any(holder.pid in proven for device in held for holder in device.holders):
-        return "verl-doctor clean shows what is left over and what proves it, and ends it with --apply"
+        return "run verl-doctor clean to see what is left over, with the proof, and with --apply to end it"
     free = min((device.memory.free / device.memory.usable for device in held if device.memory), default=0.0)
     fits = f"{_UTILISATION}={floor(free * 100) / 100:g}"
     if remainder:
-        return f"nothing is left over; request less: {fits}"
+        return f"request less, because nothing is left over: {fits}"
     beside = f", or request only what is free: {fits}" if free > _WORTH_A_TRY else ""
     if any(device.holders for device in held):
-        return f"wait for that to end, or choose other GPUs with CUDA_VISIBLE_DEVICES{beside}"
+        return f"wait until that ends, or choose other GPUs with CUDA_VISIBLE_DEVICES{beside}"
     return (
-        "it belongs to another container or to the host: ask its owner, or choose other GPUs with"
+        "ask its owner, in another container or on the host, or choose other GPUs with"
         f" CUDA_VISIBLE_DEVICES{beside}"
     )

@@ -1,4 +1,4 @@
-"""CUDA146: a GPU admits only one process, or none."""
+"""CUDA146: a GPU allows only one process, or none."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, check
 
 _ALL = VisibleDevices(tuple(range(8)))
 _EFFECTS = {
-    "exclusive process": "one process at a time, but verl's trainer and rollout engine are two",
-    "exclusive thread": "one process at a time, but verl's trainer and rollout engine are two",
+    "exclusive process": "one process at a time, but verl's trainer and rollout engine are two processes",
+    "exclusive thread": "one process at a time, but verl's trainer and rollout engine are two processes",
     "prohibited": "no process",
 }
 
@@ -28,24 +28,25 @@ _EFFECTS = {
         Example("open to all", (node(), _ALL, Variables())),
         Example("shared out by MPS", (node(healthy(compute_mode="exclusive process", holders=(Holder(5, 30, title="nvidia-cuda-mps-server"),))), _ALL, Variables())),
         Example("a client of MPS", (node(healthy(compute_mode="exclusive process")), _ALL, Variables({"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps"}))),
-        Example("one process at a time", (node(healthy(compute_mode="exclusive process")), _ALL, Variables()), "GPU 0 admits one process at a time"),
-        Example("closed", (node(healthy(compute_mode="prohibited"), healthy(1)), _ALL, Variables()), "GPU 0 admits no process"),
+        Example("one process at a time", (node(healthy(compute_mode="exclusive process")), _ALL, Variables()), "GPU 0 allows one process at a time"),
+        Example("closed", (node(healthy(compute_mode="prohibited"), healthy(1)), _ALL, Variables()), "GPU 0 allows no process"),
     ],
 )  # fmt: skip
 def gpu_refuses_processes(
     gpus: Gpus, visible: VisibleDevices | Unknown, variables: Variables
 ) -> Iterator[Finding]:
-    """A GPU admits only one process, or none.
+    """A GPU allows only one process, or none.
 
     ## Why it matters
 
-    The compute mode is a setting of the driver that sites use for batch jobs. The trainer and the rollout engine share each
-    GPU, and the second that comes gets `CUDA error: CUDA-capable device(s) is/are busy or unavailable`.
+    The compute mode is a setting of the driver that sites use for batch jobs. The trainer and the rollout
+    engine share each GPU, and the second process fails with `CUDA error: CUDA-capable device(s) is/are busy
+    or unavailable`.
 
     ## How to fix
 
-    Set the default mode, as administrator: `nvidia-smi -i N -c DEFAULT`. A scheduler may set it again for each job. With
-    NVIDIA's MPS the one process is its server, which lets many in: then it is right as it is.
+    As root, set the default mode: `nvidia-smi -i N -c DEFAULT`. A scheduler may change it again for each job.
+    With NVIDIA's MPS the only process is its server, which many clients share: then the mode is right.
     """
     for mode, effect in _EFFECTS.items():
         closed = [
@@ -55,13 +56,13 @@ def gpu_refuses_processes(
         ]
         if closed:
             yield Finding(
-                f"{named(closed)} admit{'s' if len(closed) == 1 else ''} {effect}",
+                f"{named(closed)} allow{'s' if len(closed) == 1 else ''} {effect}",
                 Evidence(
                     found=f"compute mode: {mode}",
                     wanted="compute mode: default",
                     read_from=f"{NVML}, driver {gpus.driver}",
                 ),
-                remedy="as administrator: nvidia-smi -c DEFAULT",
+                remedy="run as root: nvidia-smi -c DEFAULT",
                 subject=about(closed),
             )
 

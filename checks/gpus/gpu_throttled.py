@@ -25,7 +25,7 @@ _ALL = VisibleDevices(tuple(range(8)))
         Example("too hot", (node(healthy(slowdowns=("hardware slowdown", "hardware thermal slowdown"), temperature=91)), _ALL), "GPU 0 is slowed down (hardware slowdown, hardware thermal slowdown), at 91 degrees"),
         Example("the power supply brakes", (node(healthy(slowdowns=("power brake",))), _ALL), "power brake"),
         Example("all of a node", (node(*(healthy(number, slowdowns=("power brake",), temperature=40 + number) for number in range(8))), _ALL), "GPUs 0-7 are slowed down (power brake), at 47 degrees"),
-        Example("half of the power", (node(healthy(power_limit=350), healthy(1, power_limit=350)), _ALL), "GPUs 0, 1 may use 350 W of 700 W"),
+        Example("half of the power", (node(healthy(power_limit=350), healthy(1, power_limit=350)), _ALL), "GPUs 0, 1 are limited to 350 W of 700 W"),
     ],
 )  # fmt: skip
 def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
@@ -33,15 +33,15 @@ def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Fin
 
     ## Why it matters
 
-    All ranks wait for the slowest in each step. A hardware slowdown halves the clock or worse, and an
-    idle GPU that shows one lacks cooling or power. Only this moment was measured: a GPU that overheats
-    under load shows it only then.
+    All ranks wait for the slowest in each step. A hardware slowdown halves the clock or worse, and an idle
+    GPU that shows one lacks cooling or power. This was measured just now: a GPU that overheats only under
+    load is not detected while it is idle.
 
     ## How to fix
 
-    It needs the owner of the machine: fans, air, power supplies, the limit (`nvidia-smi -q -d
-    PERFORMANCE,POWER`). Leave the GPU out with CUDA_VISIBLE_DEVICES, or use another machine. A power limit is
-    often intentional, and then only explains the speed.
+    Ask the owner of the machine to check fans, airflow, power supplies and the power limit (`nvidia-smi -q -d
+    PERFORMANCE,POWER`). Until then exclude the GPU with CUDA_VISIBLE_DEVICES, or use another machine. A power
+    limit is often intentional, and then only explains the speed.
     """
     mine = [device for device in of_job(gpus, visible) if not of_laptop(device)]
     read_from = f"{NVML}, driver {gpus.driver}"
@@ -52,18 +52,18 @@ def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Fin
             yield Finding(
                 f"{named(devices)} {'is' if len(devices) == 1 else 'are'} slowed down ({reasons})"
                 + (f", at {hottest} degrees Celsius" if hottest else ""),
-                Evidence(found=reasons, wanted="no slowdown but to save power", read_from=read_from),
+                Evidence(found=reasons, wanted="no slowdown except to save power", read_from=read_from),
                 remedy="have cooling and power supply checked, or exclude it with CUDA_VISIBLE_DEVICES",
                 subject=about(devices, "slowdown"),
             )
     low = [device for device in mine if _is_limited(device)]
     if low:
         yield Finding(
-            f"{named(low)} may use {low[0].power_limit} W of {low[0].power_default} W",
+            f"{named(low)} {'is' if len(low) == 1 else 'are'} limited to {low[0].power_limit} W of {low[0].power_default} W",
             Evidence(
                 found=f"{low[0].power_limit} W", wanted=f"{low[0].power_default} W", read_from=read_from
             ),
-            remedy="it is slower than others of its kind; the administrator can raise the limit: nvidia-smi -pl",
+            remedy="raise the limit as root (nvidia-smi -pl) if the GPU should be as fast as others of its kind",
             severity="info",
             subject=about(low, "power limit"),
         )

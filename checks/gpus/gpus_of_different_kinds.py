@@ -35,14 +35,14 @@ def gpus_of_different_kinds(
 
     ## Why it matters
 
-    All ranks get the same share of the work and of the model: the GPU with the least memory runs out
-    first, and all wait for the slowest. CUDA numbers the fastest GPU first and nvidia-smi goes by the
-    bus, so the numbers in CUDA_VISIBLE_DEVICES may mean other GPUs than nvidia-smi shows.
+    All ranks get the same share of the work and of the model: the GPU with the least memory runs out first,
+    and all wait for the slowest. CUDA numbers the fastest GPU first, but nvidia-smi numbers GPUs by PCI bus,
+    so a number in CUDA_VISIBLE_DEVICES may mean a different GPU than in nvidia-smi.
 
     ## How to fix
 
-    Name GPUs of one kind in CUDA_VISIBLE_DEVICES, with CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers are
-    those of nvidia-smi.
+    List GPUs of one kind in CUDA_VISIBLE_DEVICES, with CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers match
+    nvidia-smi's.
     """
     mine = of_job(gpus, visible)
     kinds: dict[tuple[str, int], list[Device]] = {}
@@ -56,7 +56,7 @@ def gpus_of_different_kinds(
     yield Finding(
         f"the GPUs of the job are of different kinds: {kinds_text}",
         Evidence(found=kinds_text, wanted="one kind", read_from=f"{NVML}, driver {gpus.driver}"),
-        remedy=f"for instance: {order}CUDA_VISIBLE_DEVICES={','.join(str(device.index) for device in most)}",
+        remedy=f"use GPUs of one kind, for instance {order}CUDA_VISIBLE_DEVICES={','.join(str(device.index) for device in most)}",
         subject=about(mine),
     )
 

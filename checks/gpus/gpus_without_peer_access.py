@@ -41,9 +41,8 @@ def gpus_without_peer_access(gpus: Gpus, visible: VisibleDevices | Unknown) -> I
 
     ## How to fix
 
-    `verl-doctor check --deep` tries a real all-reduce, and names the variable with which it works if it does
-    not without (NET130). For GPUs with NVLinks see NVIDIA's settings of the kernel module, and a
-    hypervisor's.
+    `verl-doctor check --deep` runs a real all-reduce and, if it fails, names the variable with which it works
+    (NET130). For GPUs with NVLinks, check the settings of NVIDIA's kernel module and of the hypervisor.
     """
     mine = {device.index: device for device in of_job(gpus, visible)}
     apart = [pair for pair in gpus.peers if _is_apart(pair) and {pair.first, pair.second} <= mine.keys()]
@@ -60,7 +59,7 @@ def gpus_without_peer_access(gpus: Gpus, visible: VisibleDevices | Unknown) -> I
                 wanted="peer access",
                 read_from=f"{NVML}, driver {gpus.driver}",
             ),
-            remedy="see whether NCCL works here: verl-doctor check --deep",
+            remedy="test whether NCCL works here: verl-doctor check --deep",
             severity="warning" if linked else None,
             subject=about(mine[index] for index in sorted(ends)),
         )

@@ -1,4 +1,4 @@
-"""CUDA148: a GPU has fewer NVLinks than others of its kind beside it."""
+"""CUDA148: a GPU has fewer active NVLinks than others of its kind on this machine."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ def _card(index: int) -> Device:
         Example("all links are up", (node(), _ALL)),
         Example("cards without bridges", (node(_card(0), _card(1)), _ALL)),
         Example("a single GPU of a larger machine", (node(healthy(links_active=0)), _ALL)),
-        Example("links are down", (node(healthy(), healthy(1, links_active=12)), _ALL), "GPU 1 has 12 NVLinks, and others beside have 18"),
-        Example("half of a node", (node(*(healthy(number, links_active=18 if number < 4 else 0) for number in range(8))), _ALL), "GPUs 4-7 have 0 NVLinks"),
+        Example("links are down", (node(healthy(), healthy(1, links_active=12)), _ALL), "GPU 1 has 12 active NVLinks, but others here have 18"),
+        Example("half of a node", (node(*(healthy(number, links_active=18 if number < 4 else 0) for number in range(8))), _ALL), "GPUs 4-7 have 0 active NVLinks"),
     ],
 )  # fmt: skip
 def nvlink_down(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:
-    """A GPU has fewer NVLinks than others of its kind beside it.
+    """A GPU has fewer active NVLinks than others of its kind on this machine.
 
     ## Why it matters
 
-    Every collective waits for the GPU with the least bandwidth, and without any link its traffic goes over PCIe, ten times
-    slower. Links that are down come before links that fail during a run (Xid 74).
+    Every collective waits for the GPU with the least bandwidth, and without any link its traffic goes over
+    PCIe, ten times slower. A link that is down at the start is often followed by links that fail during a run
+    (Xid 74).
 
     ## How to fix
 
@@ -51,12 +52,12 @@ def nvlink_down(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
         most = most_of[name]
         if active < most:
             yield Finding(
-                f"{named(devices)} {'has' if len(devices) == 1 else 'have'} {active} NVLinks, and others beside have {most}",
+                f"{named(devices)} {'has' if len(devices) == 1 else 'have'} {active} active NVLinks, but others here have {most}",
                 Evidence(
                     found=f"{active} active",
                     wanted=f"{most} active",
                     read_from=f"{NVML}, driver {gpus.driver}",
                 ),
-                remedy="reset the GPUs or reboot, and have the links checked: nvidia-smi nvlink -s",
+                remedy="reset the GPUs or reboot, then check the links: nvidia-smi nvlink -s",
                 subject=about(devices),
             )

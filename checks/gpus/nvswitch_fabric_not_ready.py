@@ -32,13 +32,14 @@ def nvswitch_fabric_not_ready(gpus: Gpus, visible: VisibleDevices | Unknown) -> 
 
     ## Why it matters
 
-    On machines with NVSwitch CUDA does not start before the fabric manager has registered the GPUs: every program gets
-    `Error 802: system not yet initialized`, also one that uses a single GPU.
+    On machines with NVSwitch, CUDA does not start before the fabric manager has registered the GPUs: every
+    program fails with `Error 802: system not yet initialized`, even one that uses a single GPU.
 
     ## How to fix
 
-    It needs the administrator: `systemctl status nvidia-fabricmanager`; its version must be that of the driver. After the
-    start of a machine it takes a minute. In a rented container or virtual machine nothing can be done from inside: take another.
+    Ask the administrator to run `systemctl status nvidia-fabricmanager`; its version must match the driver's.
+    After a boot, registration takes a minute. In a rented container or virtual machine it cannot be repaired
+    from inside: use another machine.
     """
     mine = of_job(gpus, visible)
     read_from = f"{NVML}, driver {gpus.driver}"
@@ -46,9 +47,9 @@ def nvswitch_fabric_not_ready(gpus: Gpus, visible: VisibleDevices | Unknown) -> 
         waiting = [device for device in mine if device.fabric.state == state]
         if waiting:
             yield Finding(
-                f"the registration of {named(waiting)} with the NVSwitch fabric is {state}: CUDA answers with error 802",
+                f"the registration of {named(waiting)} with the NVSwitch fabric is {state}: CUDA fails with error 802",
                 Evidence(found=f"fabric state: {state}", wanted="completed", read_from=read_from),
-                remedy=f"nvidia-fabricmanager of version {gpus.driver} must run on the host; on a rented one take another",
+                remedy=f"run nvidia-fabricmanager {gpus.driver} on the host; if the machine is rented, use another one",
                 stops=(EVERY_JOB,),
                 subject=about(waiting, state),
             )
@@ -64,7 +65,7 @@ def nvswitch_fabric_not_ready(gpus: Gpus, visible: VisibleDevices | Unknown) -> 
             yield Finding(
                 f"the NVSwitch fabric has {', '.join(fabric.troubles)} at {named(devices)}",
                 Evidence(found=", ".join(fabric.troubles), wanted="a healthy fabric", read_from=read_from),
-                remedy="have NVLinks and switches checked: nvidia-smi nvlink -s, and the log of nvidia-fabricmanager",
+                remedy="check NVLinks and switches: nvidia-smi nvlink -s, and the log of nvidia-fabricmanager",
                 severity="warning",
                 subject=about(devices, ",".join(fabric.troubles)),
             )

@@ -31,9 +31,9 @@ def pcie_narrow(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
 
     ## Why it matters
 
-    Offloaded parameters and optimizer states, and weights at the start, go over PCIe; without NVLink all
-    collectives do, too. On consumer mainboards the slots have few lanes, which cannot be changed. If
-    only one of several GPUs has fewer lanes, it is not seated well, or its riser or slot is broken.
+    Offloaded parameters and optimizer states, and weights at the start, go over PCIe, as do all collectives
+    without NVLink. On consumer mainboards the slots have few lanes, which cannot be changed. If only one of
+    several GPUs has fewer lanes, it is not seated well, or its riser or slot is broken.
 
     ## How to fix
 
@@ -56,7 +56,7 @@ def pcie_narrow(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Findi
             ),
             remedy="have the GPU reseated, or exclude it with CUDA_VISIBLE_DEVICES"
             if odd
-            else "avoid offload, when the memory allows it",
+            else "avoid offload if the GPU memory allows it",
             severity="warning" if odd else None,
             subject=about(same),
         )

@@ -36,10 +36,10 @@ def several_trainers_on_one_gpu(gpus: Gpus) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Roles that share a GPU (actor, critic, reference) must run in one process, verl's `WorkerDict`:
-    memory that one frees can then be used by the next. Allocators of two processes hold what they have,
-    fragment it, and the first peak of both at the same time is an out-of-memory error. Two jobs on one
-    GPU fail in the same way, later.
+    Roles that share a GPU (actor, critic, reference) must run in one process, verl's `WorkerDict`: memory
+    that one frees can then be used by the next. The allocators of two processes keep and fragment their
+    memory, and the first time both peak together, one runs out of memory. Two jobs on one GPU fail in the
+    same way, later.
 
     ## How to fix
 
@@ -59,7 +59,7 @@ def several_trainers_on_one_gpu(gpus: Gpus) -> Iterator[Finding]:
                     wanted="one",
                     read_from=f"{NVML}, driver {gpus.driver}",
                 ),
-                remedy="give each job GPUs of its own, or end one"
+                remedy="give each job its own GPUs, or end one of them"
                 if jobs > 1
                 else "let the roles share one worker group",
                 subject=about(devices),

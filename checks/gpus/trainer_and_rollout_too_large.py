@@ -83,7 +83,7 @@ def _irrelevant(
         Example("8 billion parameters on eight H200", _example()),
         Example("half a billion on one GPU", _example(*_ONE, size=ModelSize("/models/0.5b", 500_000_000))),
         Example("offloaded", _example("trainer.n_gpus_per_node=4", f"{SHARE}=0.9", *_OFFLOAD)),
-        Example("8 billion parameters on one GPU", _example(*_ONE, resources=_A100), "training needs at least 119 GiB on each GPU, and it has 80.0 GiB"),
+        Example("8 billion parameters on one GPU", _example(*_ONE, resources=_A100), "training needs at least 119 GiB on each GPU, but each has 80.0 GiB"),
         Example("a large share next to the trainer", _example("trainer.n_gpus_per_node=2", f"{SHARE}=0.8"), "take 112 GiB, and the trainer keeps at least 44.7 GiB"),
         Example("a share that is too small for the weights", _example(*_ONE, f"{SHARE}=0.1", size=ModelSize("/models/8b", 7_900_000_000)), "vLLM needs at least"),
     ],
@@ -107,9 +107,9 @@ def trainer_and_rollout_too_large(
 
     ## How to fix
 
-    Apply what the finding computes for this machine. Its numbers are lower bounds, of weights, gradients, optimizer and cache;
-    activations come on top, and how much they are depends on the length of the texts and on micro batches. `--gpu-memory 80GiB`
-    judges the job for GPUs on other machines.
+    Apply what the finding computes for this machine. Its numbers are lower bounds, of weights, gradients,
+    optimizer and cache; activations come on top and depend on sequence lengths and micro batches.
+    `--gpu-memory 80GiB` judges the job for GPUs on other machines.
     """
     whole = gpu.each
     trainer, engine = trainer_of(configuration, size, resources), engine_of(configuration, size, model)
@@ -122,15 +122,15 @@ def trainer_and_rollout_too_large(
     where = place(word) if word else None
     if trainer.training > whole:
         yield Finding(
-            f"training needs at least {in_bytes(trainer.training)} on each GPU, and it has {in_bytes(whole)}",
+            f"training needs at least {in_bytes(trainer.training)} on each GPU, but each has {in_bytes(whole)}",
             Evidence(
                 found=f"{counted(number, 'GPU')} a node with {in_bytes(whole)} each",
                 wanted=f"{size.parameters / 1e9:.1f} billion parameters: weights {in_bytes(trainer.weights)}, gradients"
-                f" {in_bytes(trainer.weights)}, optimizer {in_bytes(trainer.states)} on each; offload does not help while a step is made",
+                f" {in_bytes(trainer.weights)}, optimizer {in_bytes(trainer.states)} on each; offload does not help during a step",
                 read_from=read_from,
             ),
-            remedy=f"{ceil(number * trainer.training / (whole - MARGIN))} such GPUs or more hold it; or"
-            f" {ACTOR}.strategy=fsdp2 with {FSDP}.offload_policy=True, {FSDP}.model_dtype=bf16, or LoRA",
+            remedy=f"use {ceil(number * trainer.training / (whole - MARGIN))} or more such GPUs, or set"
+            f" {ACTOR}.strategy=fsdp2 with {FSDP}.offload_policy=True, {FSDP}.model_dtype=bf16, or use LoRA",
             severity="error",
             phase="first update",
             subject=Subject("model", size.folder),
@@ -147,8 +147,7 @@ def trainer_and_rollout_too_large(
                 read_from=read_from,
             ),
             location=where,
-            remedy=", or ".join(map(room.shown, room.ways()))
-            or "use more GPUs, on which the trainer is spread",
+            remedy=", or ".join(map(room.shown, room.ways())) or "spread the trainer over more GPUs",
             severity="error",
             phase="engine" if trainer.at_start + OVERHEAD + taken > whole else "first update",
             subject=Subject("setting", SHARE),

@@ -28,8 +28,8 @@ def _set(value: str, *left: int, **changes: str) -> VisibleDevices:
         Example("more than there are", (_FOUR, _set("0,1,2,3,4,5,6,7", 0, 1, 2, 3, stops_at="4")), "'4' names no GPU of this machine: CUDA shows 4 GPUs"),
         Example("what a scheduler without GPUs sets", (_FOUR, _set("NoDevFiles", stops_at="NoDevFiles")), "CUDA shows no GPU"),
         Example("a GPU of another machine", (_FOUR, _set("GPU-99999999", stops_at="GPU-99999999")), "names no GPU of this machine"),
-        Example("a device that is listed twice", (_FOUR, _set("0,0", repeated="0")), "'0' stands there twice"),
-        Example("spaces instead of commas", (_FOUR, _set("0 1", 0, cut="0 1")), "of '0 1' CUDA reads the number at its beginning: CUDA shows 1 GPU"),
+        Example("a device that is listed twice", (_FOUR, _set("0,0", repeated="0")), "'0' appears twice"),
+        Example("spaces instead of commas", (_FOUR, _set("0 1", 0, cut="0 1")), "CUDA reads only the number at the beginning of '0 1': CUDA shows 1 GPU"),
         Example("the word that containers use", (_FOUR, _set("all", stops_at="all")), "'all' names no GPU"),
         Example("empty", (_FOUR, _set("")), "is empty: CUDA shows no GPU"),
         Example("in a script", (_FOUR, VisibleDevices((0,), Choice("0,9", (0,), stops_at="9", path="/home/me/run.sh", line=4))), "CUDA shows 1 GPU"),
@@ -41,16 +41,16 @@ def visible_devices_invalid(gpus: Gpus, visible: VisibleDevices) -> Iterator[Fin
 
     ## Why it matters
 
-    CUDA takes the entries up to the first that names no GPU of this machine, and none at all when one is
+    CUDA uses the entries before the first that names no GPU of this machine, and none at all if one is
     repeated. It does so silently; the job stops later: `No CUDA GPUs are available`, `invalid device
-    ordinal`, or verl's `Total available GPUs ... is less than total desired GPUs`. Ray counts the
-    entries, not the GPUs that CUDA then uses.
+    ordinal`, or verl's `Total available GPUs ... is less than total desired GPUs`. Ray counts the entries,
+    not the GPUs that CUDA then uses.
 
     ## How to fix
 
-    Name existing GPUs (`nvidia-smi -L`), each once, or remove the variable. Under a scheduler request
-    GPUs in the job's options: `NoDevFiles` and an empty value mean that it gave none. Ray keeps the value
-    that it was started with.
+    Name existing GPUs (`nvidia-smi -L`), each once, or remove the variable. Under a scheduler request GPUs in
+    the job's options: `NoDevFiles` and an empty value mean that it assigned none. Ray keeps the value with
+    which it was started.
     """
     for choice in (visible.choice, *visible.raylets):
         wrong = _wrong(choice) if choice else ""
@@ -66,8 +66,8 @@ def visible_devices_invalid(gpus: Gpus, visible: VisibleDevices) -> Iterator[Fin
                 read_from=f"{NVML}: {counted(len(gpus.devices), 'GPU')}",
             ),
             location=_location(choice),
-            remedy=f"name GPUs that are here, each once, or: unset {VISIBLE_DEVICES}"
-            + ("; then restart that raylet" if choice.raylet else ""),
+            remedy=f"list existing GPUs, each once, or unset {VISIBLE_DEVICES}"
+            + ("; then restart this raylet" if choice.raylet else ""),
             subject=Subject("variable", VISIBLE_DEVICES, choice.value),
         )
 
@@ -76,9 +76,9 @@ def _wrong(choice: Choice) -> str:
     if choice.stops_at is not None:
         return f"'{choice.stops_at}' names no GPU of this machine"
     if choice.repeated is not None:
-        return f"'{choice.repeated}' stands there twice"
+        return f"'{choice.repeated}' appears twice"
     if choice.cut is not None:
-        return f"of '{choice.cut}' CUDA reads the number at its beginning"
+        return f"CUDA reads only the number at the beginning of '{choice.cut}'"
     return "" if choice.value.strip() else "it is empty"
 
 

@@ -40,15 +40,16 @@ def visible_devices_of_amd(
 
     ## Why it matters
 
-    Slurm and some images set HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES regardless of the GPUs. Ray
-    gives each worker its own CUDA_VISIBLE_DEVICES, and verl refuses to start beside another value of
-    HIP's (`Please use the same HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES, inconsistant values found`)
-    or any of ROCR's (`Please don't set ROCR_VISIBLE_DEVICES when HIP/CUDA_VISIBLE_DEVICES is set`).
+    Slurm and some images set HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES regardless of the GPUs. Ray gives
+    each worker its own CUDA_VISIBLE_DEVICES, and verl refuses to start if HIP_VISIBLE_DEVICES differs
+    (`Please use the same HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES, inconsistant values found`) or
+    ROCR_VISIBLE_DEVICES is set (`Please don't set ROCR_VISIBLE_DEVICES when HIP/CUDA_VISIBLE_DEVICES is
+    set`).
 
     ## How to fix
 
-    Remove the variable before Ray is started: `unset HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES`. A raylet
-    that runs keeps it: restart it. On AMD GPUs leave it as it is.
+    Remove the variable before Ray is started: `unset HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES`. A running
+    raylet keeps it: restart the raylet. On AMD GPUs leave the variable as it is.
 
     ## References
 
@@ -67,7 +68,7 @@ def visible_devices_of_amd(
                 read_from=foreign.read_from,
             ),
             location=Location(variable.path, variable.line or None) if variable.path else None,
-            remedy=f"before Ray is started: unset {name}",
+            remedy=f"unset {name} before Ray starts",
             stops=(EVERY_JOB,),
             phase="start",
             fix=None if variable.path else "no-foreign-devices",

@@ -144,8 +144,8 @@ def _remedy(
     on_each = 16 * size.parameters / everywhere if everywhere else 0.0
     if parts and on_each < _OF_A_GPU * smallest:
         return (
-            f"the GPUs have room: {in_bytes(on_each)} on each without offload;"
-            f" set {_ACTOR}.optimizer_offload=False first, then param_offload"
+            f"set {_ACTOR}.optimizer_offload=False first, then param_offload: the GPUs have room for"
+            f" {in_bytes(on_each)} each without offload"
         )
     if fewer:
         return f"set {fewer}: each agent worker takes about {in_bytes(_A_WORKER)}; or use more nodes, or raise the limit"

@@ -38,7 +38,7 @@ def _facts(
         Example("the variable does no harm when the caches exist", _facts(0, PYTHONDONTWRITEBYTECODE="1")),
         Example("the first run will write them", _facts(2_400), "first import"),
         Example("and never will", _facts(2_400, PYTHONDONTWRITEBYTECODE="1"), "PYTHONDONTWRITEBYTECODE"),
-        Example("the folder is read-only", _facts(2_400, writable=False), "cannot be written"),
+        Example("the folder is read-only", _facts(2_400, writable=False), "site-packages is not writable"),
     ],
 )
 def bytecode_missing(bytecode: Bytecode, variables: Variables) -> Iterator[Finding]:
@@ -85,13 +85,13 @@ def _consequence(bytecode: Bytecode, variables: Variables) -> tuple[str, str, Se
     place = bytecode.prefix or "site-packages"
     if not bytecode.writable:
         fix = None if bytecode.prefix else "bytecode-elsewhere"
-        return f"never will have, since {place} cannot be written", _ELSEWHERE, "warning", fix
+        return f"never will, because {place} is not writable", _ELSEWHERE, "warning", fix
     forbidden = variables.get("PYTHONDONTWRITEBYTECODE")
     if not forbidden:
         return "the first import of each will write it", "", "info", None
-    why = f"never will have, since PYTHONDONTWRITEBYTECODE={forbidden}"
+    why = f"never will, because PYTHONDONTWRITEBYTECODE={forbidden}"
     if bytecode.prefix:
-        return why, f"Run python -m compileall with PYTHONPYCACHEPREFIX={bytecode.prefix}", "warning", None
+        return why, f"run python -m compileall with PYTHONPYCACHEPREFIX={bytecode.prefix}", "warning", None
     return why, "compile them once, with all cores", "warning", "precompile"
 
 

@@ -16,7 +16,7 @@ _BROKEN_FROM_OUTSIDE = (
         f"/env/bin/python failed: no encodings; {SOUND_WHEN_ISOLATED}, so ...", kind="sound when isolated"
     ),
 )
-_TRY_IT = "run it by hand with -c pass, or name another one: verl-doctor check --python PATH/TO/bin/python"
+_TRY_IT = "run it by hand with -c pass, or choose another one: verl-doctor check --python PATH/TO/bin/python"
 _FIND_IT = "run it by hand with -v -c pass: the last import before the failure is to blame; or unset PYTHONPATH and PYTHONHOME"
 _REMEDIES: Mapping[UnknownKind, str] = {
     "sound when isolated": _FIND_IT,
@@ -49,13 +49,13 @@ def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding
 
     ## How to fix
 
-    When it answers isolated (`-I -S`, which is tried too), a `.pth` file, a `sitecustomize` or a `PYTHON...`
-    variable is to blame: run the interpreter by hand with `-v -c pass` and look at the last import. Otherwise
-    recreate the environment, or name another interpreter with `--python`.
+    If it works in isolated mode (`-I -S`, which is tried too), a `.pth` file, a `sitecustomize` or a
+    `PYTHON...` variable is to blame: run the interpreter by hand with `-v -c pass` and look at the last
+    import. Otherwise recreate the environment, or name another interpreter with `--python`.
     """
     if isinstance(interpreter, Unknown):
         yield Finding(
-            f"The target's Python could not be queried: {interpreter.reason}",
+            f"the target's Python could not be queried: {interpreter.reason}",
             Evidence(found=interpreter.reason, wanted="an answer from the interpreter"),
             remedy=_REMEDIES.get(interpreter.kind, _TRY_IT),
             stops=(EVERY_JOB,),

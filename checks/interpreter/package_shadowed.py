@@ -1,4 +1,4 @@
-"""PY112: a user's folder or file is imported instead of a package or a module of Python."""
+"""PY112: a file or folder of yours shadows an installed package or a standard module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _hidden(name: str, path: str) -> Shadows:
     since="0.2",
 )  # fmt: skip
 def package_shadowed(shadows: Shadows) -> Iterator[Finding]:
-    """A file or folder of the user's shadows a package or a module of Python's own.
+    """A file or folder of yours shadows an installed package or a standard module.
 
     ## Why it matters
     `python -m verl...` puts the current folder first on the path. A folder `datasets` with an `__init__.py`,

@@ -1,4 +1,4 @@
-"""PY190: a plugin of the doctor could not be used."""
+"""PY190: a plugin of verl-doctor could not be used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STALE = PluginProblem("our_rules", "our-verl-rules", "ModuleNotFoundError: No m
     ],
 )
 def plugin_broken(plugins: PluginProblems) -> Iterator[Finding]:
-    """A plugin of the doctor could not be used.
+    """A plugin of verl-doctor could not be used.
 
     ## Why it matters
 
@@ -34,7 +34,7 @@ def plugin_broken(plugins: PluginProblems) -> Iterator[Finding]:
     """
     for problem in plugins.problems:
         yield Finding(
-            f"The plugin {problem.entry_point} of {problem.distribution} could not be used: {problem.error}",
+            f"the plugin {problem.entry_point} of {problem.distribution} could not be used: {problem.error}",
             Evidence(
                 found=problem.error,
                 wanted="an entry point that offers checks, fixes or collectors",

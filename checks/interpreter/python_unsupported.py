@@ -86,7 +86,7 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
         if wheel.built_for and not stable and interpreter.cache_tag not in wheel.built_for:
             made_for = ", ".join(wheel.built_for)
             yield Finding(
-                f"The compiled modules of {wheel.name} {wheel.version} are for {made_for}, this is {interpreter.cache_tag}",
+                f"the compiled modules of {wheel.name} {wheel.version} are for {made_for}, this is {interpreter.cache_tag}",
                 Evidence(made_for, interpreter.cache_tag, f"{wheel.location}/RECORD"),
                 location=Location(wheel.location),
                 remedy=f"install {wheel.name} with this environment's own installer, so that it picks the right wheel",

@@ -41,7 +41,7 @@ _PATH_FIRST = "it comes first on the interpreter's path"
         Example(
             "the copy inside itself is the one that runs",
             (VerlTrees(_INNER, _CWD_FIRST, (_OUTER,)),),
-            "a copy of the verl around it",
+            "a copy inside /home/me/verl/verl",
         ),
         Example(
             "a checkout above the current folder that Python does not see",
@@ -69,9 +69,10 @@ def several_verl_trees(trees: VerlTrees) -> Iterator[Finding]:
 
     ## How to fix
 
-    Keep one. Remove the nested copy after comparing the two. With a checkout, install it (`pip install --no-deps -e .`) so
-    that every worker finds it wherever it starts; without one, start from a folder that holds no `verl`. Which tree of a
-    package the job imports is seen in its launch script; `verl-doctor check --verl DIR` examines that one.
+    Keep one. Remove the nested copy after comparing the two. With a checkout, install it (`pip install
+    --no-deps -e .`) so that every worker finds it wherever it starts; without one, start from a folder that
+    holds no `verl`. The launch script shows which tree of a package the job imports; `verl-doctor check
+    --verl DIR` examines that one.
     """
     nested = [tree for tree in trees.others if tree.nested]
     vendored = [tree for tree in trees.others if tree.vendored]
@@ -89,7 +90,7 @@ def several_verl_trees(trees: VerlTrees) -> Iterator[Finding]:
         )
     if outer:
         yield _finding(
-            f"{trees.imported.folder} runs, a copy of the verl around it, not {_named(outer[0])}: {trees.why}",
+            f"{trees.imported.folder} runs, a copy inside {_named(outer[0])}: {trees.why}",
             trees,
             outer,
             _remedy_of_copy(trees.imported, outer[0]),
@@ -150,9 +151,9 @@ def _remedy(runs: Tree, other: Tree) -> str:
     leave = (
         "start from another folder"
         if runs.place == "current folder"
-        else f"take {_parent(runs)} off the path"
+        else f"remove {_parent(runs)} from the path"
     )
-    return f"to keep what runs, {keep}. To run the installed one, {leave}"
+    return f"{keep} (keeps the one that runs); or {leave} (runs the installed one)"
 
 
 def _remedy_of_copy(copy: Tree, outer: Tree) -> str:

@@ -34,9 +34,9 @@ def verl_not_found(trees: VerlTrees | Unknown) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Without verl most rules have nothing to judge, so a quiet report means little. Usually verl is
-    installed, but in another environment or folder than the examined one. With `PYTHONSAFEPATH` set,
-    Python does not look into the current folder either.
+    Without verl most rules have nothing to judge, so a quiet report means little. Usually verl is installed,
+    but not in the environment or folder that was examined. With `PYTHONSAFEPATH` set, Python does not look
+    into the current folder either.
 
     ## How to fix
 
@@ -45,7 +45,7 @@ def verl_not_found(trees: VerlTrees | Unknown) -> Iterator[Finding]:
     """
     if isinstance(trees, Absent):
         yield Finding(
-            f"There is nothing to examine: {trees.reason}",
+            f"there is nothing to examine: {trees.reason}",
             Evidence(found=trees.reason, wanted="a verl tree to examine"),
             remedy="name the job's environment or checkout: "
             "verl-doctor check --python PATH/TO/bin/python, or verl-doctor check --verl DIR",
@@ -53,8 +53,8 @@ def verl_not_found(trees: VerlTrees | Unknown) -> Iterator[Finding]:
         )
     elif not isinstance(trees, Unknown) and trees.imported.place == "off the path":
         yield Finding(
-            f"A job will not find {trees.imported.folder}: {trees.why}",
+            f"a job will not find {trees.imported.folder}: {trees.why}",
             Evidence(found=trees.why, wanted="a verl that Python can import"),
-            remedy="unset PYTHONSAFEPATH, or name the folder around this verl in PYTHONPATH",
+            remedy="unset PYTHONSAFEPATH, or add the folder that contains this verl to PYTHONPATH",
             subject=Subject("package", "verl", trees.imported.folder),
         )

@@ -30,14 +30,14 @@ def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Triton compiles a small C library for each kernel when it is first used, minutes into the start: vLLM's,
-    verl's and torch.compile's kernels all need it.
+    Triton compiles a small C library for each kernel when it is first used, minutes into the start: kernels
+    of vLLM, verl and torch.compile all need a compiler.
 
     ## How to fix
 
-    Install one: `apt install gcc libc6-dev`, or without root `conda install -c conda-forge gcc_linux-64`
-    and `CC` set to it. If it hangs, it waits for something: a file system that does not respond,
-    ccache's lock, a licence server. The command of the finding shows it when it is run by hand.
+    Install one: `apt install gcc libc6-dev`, or without root `conda install -c conda-forge gcc_linux-64` and
+    `CC` set to it. If the compiler hangs, it is waiting for a file system that does not respond, ccache's
+    lock or a licence server: run the finding's command by hand to see which.
 
     ## References
 
@@ -69,7 +69,7 @@ def c_compiler_missing(build: TritonBuild) -> Iterator[Finding]:
 
 def _remedy(compiler: str) -> str:
     if " " in compiler:
-        return "triton takes CC as the name of one program: set it to a compiler, without arguments"
+        return "set CC to a compiler without arguments: Triton takes it as the name of one program"
     return (
         "set CC to a compiler that works, or unset it" if compiler else "apt install gcc libc6-dev, or set CC"
     )

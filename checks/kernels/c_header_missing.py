@@ -27,13 +27,15 @@ def c_header_missing(build: TritonBuild) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Triton compiles a C library for each kernel. `stdatomic.h` is missing where the compiler is older than gcc 4.9 (CentOS 7),
-    all of the C library's where only the compiler was installed; `cuda.h` comes with Triton.
+    Triton compiles a C library for each kernel. `stdatomic.h` is missing if the compiler is older than gcc
+    4.9 (CentOS 7), all headers of the C library if only the compiler was installed; `cuda.h` comes with
+    Triton.
 
     ## How to fix
 
-    A newer compiler (`conda install -c conda-forge gcc_linux-64`, a devtoolset) named in `CC`; `apt install libc6-dev` for the C
-    library's; a new installation of Triton for `cuda.h`.
+    For `stdatomic.h`, install a newer compiler (`conda install -c conda-forge gcc_linux-64`, a devtoolset)
+    and set `CC` to it. For headers of the C library, run `apt install libc6-dev`. For `cuda.h`, reinstall
+    Triton.
 
     ## References
 

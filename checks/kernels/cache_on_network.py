@@ -36,14 +36,16 @@ def cache_on_network(caches: Caches) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Triton, torch.compile and vLLM write thousands of small files while an engine starts, from each process, and read what
-    others have written. Over NFS or Lustre each of them costs a round trip, and engines that start at once on several
-    nodes see each other's half-made entries: `Stale file handle`, `FileNotFoundError`, a corrupted compilation artifact.
+    Triton, torch.compile and vLLM write thousands of small files while an engine starts, from each process,
+    and read what others have written. Over NFS or Lustre each file costs a round trip, and engines that start
+    at once on several nodes read each other's incomplete entries: `Stale file handle`, `FileNotFoundError`, a
+    corrupted compilation artifact.
 
     ## How to fix
 
-    Give each node a folder on its own disk. Where that is emptied after each job, each job compiles once; then copy a warm cache
-    there first. Models and data of Hugging Face may stay where all nodes see them.
+    Give each node a folder on its own disk. If that disk is emptied after each job, every job compiles again;
+    to avoid that, copy a warm cache there first. Hugging Face models and data may stay on the shared file
+    system.
     """
     affected = [folder for folder in caches.folders if compiled_and_shared(folder)]
     affected.sort(key=lambda folder: (folder.mounted_on, folder.variable))

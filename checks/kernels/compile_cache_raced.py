@@ -54,14 +54,16 @@ def compile_cache_raced(
 
     ## Why it matters
 
-    The engines of a job compile the same model at the same time and keep it under the same name. Before torch 2.10 and vLLM
-    0.17 one could read what another had half written: `leading to a corrupted compilation artifact`, `UnpicklingError`,
-    `failed to get the hash of the compiled graph`, and again at the next start.
+    The engines of a job compile the same model at the same time and store it under the same name. Before
+    torch 2.10 and vLLM 0.17, one could read an entry that another was still writing: `leading to a corrupted
+    compilation artifact`, `UnpicklingError`, `failed to get the hash of the compiled graph`, and again at the
+    next start.
 
     ## How to fix
 
-    `VLLM_DISABLE_COMPILE_CACHE=1`, which costs about half a minute at each start of an engine, or a newer vLLM or torch. A cache
-    that is damaged already must be removed: the folder `torch_compile_cache` in VLLM_CACHE_ROOT.
+    Set `VLLM_DISABLE_COMPILE_CACHE=1`, which costs about half a minute at each start of an engine, or upgrade
+    vLLM or torch. Remove a cache that is already damaged: the folder `torch_compile_cache` in
+    VLLM_CACHE_ROOT.
     """
     engines = _engines(configuration)
     switched = environment.worker(SWITCHED_OFF_BY)
@@ -70,11 +72,11 @@ def compile_cache_raced(
     if switched.text not in (None, "", "0"):
         return
     yield Finding(
-        f"{engines} engines start together, and torch {cache.torch} lets one read what another has only half written to the cache",
+        f"{engines} engines start together, and torch {cache.torch} lets one read a cache entry that another is still writing",
         Evidence(
             f"{SWITCHED_OFF_BY} is {'not set' if switched.text is None else switched.text} for the workers",
             f"torch 2.10, vLLM 0.17, or {SWITCHED_OFF_BY}=1",
-            "the sources of torch and vLLM, which do not write it in one piece",
+            "the sources of torch and vLLM, which do not write entries atomically",
         ),
         remedy=f"set {SWITCHED_OFF_BY}=1 until torch or vLLM is upgraded",
         fix="compile-cache-off",

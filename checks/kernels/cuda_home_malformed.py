@@ -35,9 +35,9 @@ def cuda_home_malformed(
 
     ## Why it matters
 
-    FlashInfer, torch and DeepSpeed take CUDA_HOME, or else CUDA_PATH, as it stands and look no further, even when a good nvcc
-    is on PATH. A script that extends it like a list (`CUDA_HOME=$CUDA_HOME:/usr/local/cuda`) gives a folder that does not
-    exist: `No such file or directory: ':/usr/local/cuda/bin/nvcc'`.
+    FlashInfer, torch and DeepSpeed use CUDA_HOME, or else CUDA_PATH, without checking it, even if a working
+    nvcc is on PATH. A script that extends it like a list (`CUDA_HOME=$CUDA_HOME:/usr/local/cuda`) yields a
+    folder that does not exist: `No such file or directory: ':/usr/local/cuda/bin/nvcc'`.
 
     ## How to fix
 

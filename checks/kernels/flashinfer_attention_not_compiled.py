@@ -47,13 +47,15 @@ def flashinfer_attention_not_compiled(
 
     ## Why it matters
 
-    vLLM takes FlashInfer for attention on Blackwell GPUs, and where it is named. Its kernels come as sources, one
-    for each combination of types and head size; those that are not in its cache are compiled by nvcc while the engine
-    starts, on each node. How long that takes was not measured; its sampler alone took more than 150 s on an H200 node.
+    vLLM uses FlashInfer for attention on Blackwell GPUs, and wherever it is requested. Its kernels are
+    shipped as sources, one for each combination of types and head size; nvcc compiles those that are not in
+    its cache while the engine starts, on each node. How long that takes was not measured; its sampler alone
+    took more than 150 s on an H200 node.
 
     ## How to fix
 
-    Install `flashinfer-jit-cache` of exactly FlashInfer's version, or name a backend that is compiled already, such as FLASH_ATTN.
+    Install `flashinfer-jit-cache` of exactly FlashInfer's version, or request a backend that is already
+    compiled, such as FLASH_ATTN.
     """
     places = (
         list(heeded(requested, backends))

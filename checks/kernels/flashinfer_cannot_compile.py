@@ -31,7 +31,7 @@ from verl_doctor.toolkit.text import listed
         Example("gcc without C++", (H200(), SAMPLER(), TORCH, TOOLKIT(cxx="")), "c++ is not on PATH"),
         Example("a gcc that nvcc refuses", (H200(), SAMPLER(), TORCH, TOOLKIT(gcc=16)), "refuses gcc 16"),
         Example("nvcc does not support the GPU", (H200(), SAMPLER(), TORCH, TOOLKIT(targets=("7.5", "8.0"))), "does not support GPUs of capability 9.0"),
-        Example("the CUDA of another torch", (H200(), SAMPLER(), TORCH, TOOLKIT(release="12.8")), "is of CUDA 12.8, and torch of 13.0"),
+        Example("the CUDA of another torch", (H200(), SAMPLER(), TORCH, TOOLKIT(release="12.8")), "is from CUDA 12.8, but torch is built for CUDA 13.0"),
         Example("a toolkit with nothing but nvcc", (H200(), SAMPLER(), TORCH, TOOLKIT(lacks=("curand.h", "curand_kernel.h"))), "has no curand.h"),
         Example("a wrapper of nvcc in a folder of its own", (H200(), SAMPLER(), TORCH, TOOLKIT(home="/usr/local", unlinkable=("libcudart.so", "libcuda.so"))), "the linker finds no libcudart.so, libcuda.so with /usr/local"),
     ],
@@ -47,9 +47,9 @@ def flashinfer_cannot_compile(
 
     ## Why it matters
 
-    Without a compiled kernel FlashInfer calls ninja, nvcc and the C++ compiler while the engine starts. When one of them is
-    missing, or they do not fit each other, the GPU or torch, the engine ends with `Ninja build failed` or
-    `Could not find nvcc`, after the model was loaded.
+    Without a compiled kernel FlashInfer calls ninja, nvcc and the C++ compiler while the engine starts. If
+    one of them is missing or incompatible with the others, the GPU or torch, the engine fails with `Ninja
+    build failed` or `Could not find nvcc`, after the model was loaded.
 
     ## How to fix
 
@@ -90,10 +90,10 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
     """Yield everything that is wrong. Without nvcc the rest does not matter."""
     if not toolkit.nvcc:
         place = f"{toolkit.home}/bin/nvcc" if toolkit.home else "nvcc"
-        where = f", and {toolkit.on_path} is not taken" if toolkit.on_path else ""
+        where = f", and {toolkit.on_path} is not used" if toolkit.on_path else ""
         given_by = toolkit.given_by or "neither CUDA_HOME nor PATH"
         yield _Problem(
-            f"{place} is missing", f"{given_by} leads to it{where}", "a CUDA toolkit", Subject("file", place)
+            f"{place} is missing", f"{given_by} names it{where}", "a CUDA toolkit", Subject("file", place)
         )
         return
     yield from _missing(toolkit)
@@ -111,14 +111,14 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
         yield _Problem(unknown, toolkit.nvcc, supported, Subject("file", toolkit.nvcc, capability))
     if toolkit.release and cuda and toolkit.release.split(".")[0] != cuda.split(".", maxsplit=1)[0]:
         # Code linked with one CUDA's library may find it next to the other's.
-        differs = f"nvcc is of CUDA {toolkit.release}, and torch of {cuda}"
+        differs = f"nvcc is from CUDA {toolkit.release}, but torch is built for CUDA {cuda}"
         nvcc = Subject("file", toolkit.nvcc, f"CUDA {cuda}")
-        yield _Problem(differs, toolkit.nvcc, f"nvcc of CUDA {cuda}", nvcc, certain=False)
+        yield _Problem(differs, toolkit.nvcc, f"nvcc from CUDA {cuda}", nvcc, certain=False)
     if toolkit.unlinkable:
         wanted = (
             f"CUDA_HOME={toolkit.candidate}"
             if toolkit.candidate
-            else "its stubs and its runtime for developers"
+            else "its stubs and development libraries (cuda-cudart-dev)"
         )
         absent = f"the linker finds no {listed(toolkit.unlinkable, len(LIBRARIES))} with {toolkit.home}"
         libraries = Subject("library", ",".join(toolkit.unlinkable))
@@ -128,7 +128,7 @@ def _problems(toolkit: CudaToolkit, capability: str, cuda: str) -> Iterator[_Pro
         yield _Problem(
             lacks,
             "FlashInfer's sources include it",
-            "the packages of the toolkit for developers (curand)",
+            "the toolkit's development packages (curand)",
             Subject("file", ",".join(toolkit.lacks)),
         )
 

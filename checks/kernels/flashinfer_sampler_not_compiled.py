@@ -29,7 +29,7 @@ _COST = (
         Example("vLLM samples by itself", (H200(), SAMPLER(flashinfer=False), TORCH)),
         Example("verl needs log probabilities that FlashInfer cannot return", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH)),
         Example("the job requests raw log probabilities", (H200(), SAMPLER(wanted_by_verl="processed_logprobs"), TORCH, job("raw_logprobs")), "nvcc compiles"),
-        Example("the second model runner always uses FlashInfer", (H200(), SAMPLER(second_runner=True), TORCH, job("processed_logprobs")), "if vLLM 0.24.0 takes its second model runner"),
+        Example("the second model runner always uses FlashInfer", (H200(), SAMPLER(second_runner=True), TORCH, job("processed_logprobs")), "if vLLM 0.24.0 uses its second model runner"),
         Example("no compiled kernel exists", (H200(), SAMPLER(), TORCH), "FlashInfer 0.6.12 has no compiled sampler for GPUs of capability 9.0"),
         Example("the cubin wheel does not contain the kernel", (H200(cubin="0.6.12"), SAMPLER(), TORCH), "no compiled sampler"),
     ],
@@ -44,11 +44,10 @@ def flashinfer_sampler_not_compiled(
 
     ## Why it matters
 
-    FlashInfer brings its kernels as sources. Which of them vLLM needs, and by which default, changed
-    over its releases; this rule reads it from the installed vLLM. A kernel that is not yet in
-    FlashInfer's cache is compiled by nvcc while the engine starts, by each node, and again with each
-    release and kind of GPU. That takes minutes, and looks like a hang. The wheel `flashinfer-cubin` does
-    not help: it holds other kernels.
+    FlashInfer ships its kernels as sources. Which of them vLLM needs by default has changed between its
+    releases; this rule reads it from the installed vLLM. A kernel that is not yet in FlashInfer's cache is
+    compiled by nvcc while the engine starts, on each node, and again for each release and kind of GPU. That
+    takes minutes, and looks like a hang. The wheel `flashinfer-cubin` does not help: it holds other kernels.
 
     verl requests log probabilities as they are after top-k and top-p, which vLLM's first model runner
     computes without FlashInfer: a GRPO step of verl 0.9.1 with vLLM 0.24.0 compiled nothing on an H200.
@@ -61,7 +60,7 @@ def flashinfer_sampler_not_compiled(
     (verl's default) both ways run the same code.
 
     Or compile it before the job, once for each kind of GPU: `python -c "from flashinfer.jit.sampling import
-    gen_sampling_module as g; g().build_and_load()"`. FLASHINFER_WORKSPACE_BASE names a folder that outlives
+    gen_sampling_module as g; g().build_and_load()"`. Set FLASHINFER_WORKSPACE_BASE to a folder that outlives
     the container.
     """
     certain = must_compile_sampler(flashinfer, sampler, configuration)
@@ -69,16 +68,16 @@ def flashinfer_sampler_not_compiled(
         return
     seen = [f"no {flashinfer.cache}/*/cached_ops/sampling/sampling.so", "no flashinfer-jit-cache"]
     if flashinfer.jit_cache:
-        seen[1] = f"flashinfer-jit-cache {flashinfer.jit_cache} does not serve it"
+        seen[1] = f"flashinfer-jit-cache {flashinfer.jit_cache} has no build for it"
     if flashinfer.cubin:
-        seen.append("flashinfer-cubin does not hold it")
+        seen.append("flashinfer-cubin does not contain it")
     switch = f"set {VARIABLE}=0, or " if sampler.can_be_switched else ""
     yield Finding(
         f"FlashInfer {flashinfer.version} has no compiled sampler for GPUs of capability {flashinfer.capability}: "
         + (
             f"nvcc compiles it when vLLM {sampler.version} first starts"
             if certain
-            else f"nvcc compiles it if vLLM {sampler.version} takes its second model runner for this model"
+            else f"nvcc compiles it if vLLM {sampler.version} uses its second model runner for this model"
         ),
         Evidence("; ".join(seen), _COST, sampler.read_from),
         remedy=f"{switch}install it: {wheel(flashinfer, torch)}",

@@ -1,4 +1,4 @@
-"""CUDA131: FlashInfer and its wheels of compiled kernels are of different versions."""
+"""CUDA131: FlashInfer and its wheels of compiled kernels have different versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 def flashinfer_wheel_of_other_version(
     flashinfer: FlashInfer, torch: TorchBuild | Unknown
 ) -> Iterator[Finding]:
-    """FlashInfer and its wheels of compiled kernels are of different versions.
+    """FlashInfer and its wheels of compiled kernels have different versions.
 
     ## Why it matters
 

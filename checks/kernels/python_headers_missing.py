@@ -32,8 +32,8 @@ def python_headers_missing(build: TritonBuild, interpreter: Interpreter) -> Iter
 
     ## How to fix
 
-    `apt install python3.12-dev` (or of your version; `python3.12-devel` for dnf). Without root: a Python of
-    conda or uv, which have it. Or put a folder that holds it into `CPATH`.
+    `apt install python3.12-dev` (or of your version; `python3.12-devel` for dnf). Without root, use a Python
+    from conda or uv, which include it, or add a folder that contains it to `CPATH`.
 
     ## References
 
@@ -43,7 +43,7 @@ def python_headers_missing(build: TritonBuild, interpreter: Interpreter) -> Iter
         version = ".".join(interpreter.version.split(".")[:2])
         yield Finding(
             f"{build.compiler} finds no Python.h for Python {version}, and Triton's launchers include it",
-            Evidence(f"no Python.h where {interpreter.executable} says", f"the headers of Python {version}", build.compiler),
+            Evidence(f"no Python.h in the include folder of {interpreter.executable}", f"the headers of Python {version}", build.compiler),
             remedy=f"apt install python{version}-dev, or put the folder that holds it into CPATH",
             stops=(EVERY_JOB,),
             phase="engine",

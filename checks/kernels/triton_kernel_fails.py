@@ -27,13 +27,14 @@ def triton_kernel_fails(kernel: TritonKernel) -> Iterator[Finding]:
 
     ## Why it matters
 
-    It is the proof that compiler, linker, driver and Triton work together: one small kernel, compiled with an empty cache
-    and run on the first GPU that the job sees. vLLM and torch.compile need many of them.
+    This tests whether compiler, linker, driver and Triton work together: one small kernel, compiled with an
+    empty cache and run on the first GPU that the job sees. vLLM and torch.compile need many kernels.
 
     ## How to fix
 
-    The error names the part. `ptxas` errors: this Triton is older than the GPU. A kernel image that is invalid: the driver is
-    older than the CUDA of Triton's `ptxas`. Wrong sums: the GPU or its driver is not sound; see the rules about GPUs.
+    The error names the part that fails. `ptxas` errors mean that this Triton is older than the GPU; an
+    invalid kernel image, that the driver is older than the CUDA of Triton's `ptxas`; wrong sums, that the GPU
+    or its driver is faulty: see the rules about GPUs.
     """
     if kernel.works:
         return
@@ -49,7 +50,7 @@ def triton_kernel_fails(kernel: TritonKernel) -> Iterator[Finding]:
     yield Finding(
         message,
         Evidence(kernel.error or "wrong sums", "a kernel that runs", f"a child of the target's Python ({took})" if took else ""),
-        remedy="check --deep again with TRITON_CACHE_DIR set to an empty folder: what is cached may be for another GPU or driver",
+        remedy="run verl-doctor check --deep again with TRITON_CACHE_DIR set to an empty folder: cached kernels may be for another GPU or driver",
         stops=(EVERY_JOB,),
         phase="start",
         subject=Subject("package", "triton", kernel.step),

@@ -34,7 +34,7 @@ def _used(amount: int, *holders: Holder, mig: bool = False) -> Device:
         Example("a job that NVML does not list", (node(_used(130_500), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, _CONTAINER)),
         Example("a GPU divided by MIG", (node(_used(130_500, mig=True)), _ALL, _CONTAINER)),
         Example("a GPU that the job does not see", (node(_used(130_000)), VisibleDevices((3,)), _CONTAINER)),
-        Example("in a container", (node(_used(130_000)), _ALL, _CONTAINER), "127.0 GiB of GPU 0 are in use by no process visible from here: most likely another container's or the host's"),
+        Example("in a container", (node(_used(130_000)), _ALL, _CONTAINER), "127.0 GiB of GPU 0 are in use, but by no process visible from here: most likely another container's or the host's"),
         Example("on the host", (node(_used(130_000)), _ALL, _HOST), "the driver has not reclaimed it"),
         Example("a process that cannot end", (node(_used(130_000)), _ALL, _HUNG), "VLLM::EngineCor (process 4711) was killed but has not ended"),
     ],
@@ -64,7 +64,7 @@ def gpu_memory_without_process(
         return
     amount = max(device.unattributed for device in held)
     yield Finding(
-        f"{'up to ' if len(held) > 1 else ''}{gib(amount)} of {named(held)} are in use by no process visible from here: "
+        f"{'up to ' if len(held) > 1 else ''}{gib(amount)} of {named(held)} are in use, but by no process visible from here: "
         f"{_likely(processes)}",
         Evidence(
             found="; ".join(_state(device) for device in held[:_SHOWN]),

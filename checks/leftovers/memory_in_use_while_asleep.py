@@ -1,4 +1,4 @@
-"""LEFT113: memory in use while an engine sleeps, and who holds it."""
+"""LEFT113: memory in use while an engine sleeps, and which processes hold it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SILENT = replace(asleep().log, graphs=None)
     ],
 )  # fmt: skip
 def memory_in_use_while_asleep(sleeping: SleepingEngines) -> Iterator[Finding]:
-    """Memory in use while an engine sleeps, and who holds it.
+    """Memory in use while an engine sleeps, and which processes hold it.
 
     ## Why it matters
 
@@ -45,8 +45,8 @@ def memory_in_use_while_asleep(sleeping: SleepingEngines) -> Iterator[Finding]:
 
     Nothing, unless a process holds more than you expect. To reduce the trainer's share, offload parameters
     and optimizer states (`actor_rollout_ref.actor.fsdp_config.param_offload=True`, `optimizer_offload=True`).
-    The driver reports how much a process holds, not what for: of the engine's share only the CUDA graphs are
-    known, from its own log.
+    The driver reports how much memory a process holds, not what for: of the engine's share, only the CUDA
+    graphs are known, from its own log.
     """
     for engine in sleeping.engines:
         yield Finding(

@@ -55,8 +55,8 @@ def in_words(speed: LoadSpeed) -> str:
     """The measured speeds, as text."""
     ways = (
         ("mapped", speed.mapped),
-        ("side by side", speed.parallel),
-        ("past the page cache", speed.direct),
+        ("in parallel", speed.parallel),
+        ("bypassing the page cache", speed.direct),
         ("from memory", speed.warm),
     )
     return ", ".join(

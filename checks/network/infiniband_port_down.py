@@ -56,7 +56,7 @@ def infiniband_port_down(
                 "/sys/class/infiniband/*/ports/*/state",
             ),
             subject=Subject("interface", ", ".join(map(str, bad))),
-            remedy="DOWN: check the cable and the switch port (ibstat); INIT: ask the fabric's administrator about the subnet manager",
+            remedy="check the cable and the switch port (ibstat) if it is DOWN; ask the fabric's administrator about the subnet manager if it is INIT",
             severity=None if _named(requested) or any(port.state != "DOWN" for port in bad) else "info",
         )
 

@@ -46,7 +46,7 @@ def _tried(*trials: Trial, **shell: str) -> tuple[Any, ...]:
         Example("the transfer hangs, but works without peer access", _tried(_HANGS, _HANGS, _APART), "works with NCCL_P2P_DISABLE=1"),
         Example("the transfer fails, but works without cuMem host memory", _tried(_NO_PEERS, Trial((("NCCL_CUMEM_HOST_ENABLE", "0"),), works=True, bandwidth=20)), "works with NCCL_CUMEM_HOST_ENABLE=0"),
         Example("a job on one GPU", (*_tried(_HANGS, _HANGS, _APART)[:3], *configured(f"{GPUS}=1")), "hangs in the first all-reduce"),
-        Example("nothing helps", _tried(*(_NO_PEERS,) * 4), "and no variable known to help changes that"),
+        Example("nothing helps", _tried(*(_NO_PEERS,) * 4), "none of the known workarounds helps"),
         Example("wrong numbers arrive", _tried(Trial(wrong=True), *(_HANGS,) * 3), "gives wrong results"),
     ],
 )  # fmt: skip
@@ -81,7 +81,7 @@ def nccl_fails(
     cure = collective.trials[-1]
     yield Finding(
         f"NCCL {collective.nccl} {how} on GPUs {', '.join(map(str, collective.gpus))}"
-        + (f", but works with {words}" if words else ", and no variable known to help changes that"),
+        + (f", but works with {words}" if words else "; none of the known workarounds helps"),
         Evidence(
             found=" | ".join(plain.messages) or how,
             wanted=f"{words}: {cure.bandwidth:g} GB/s" if words else "the sum on all ranks",

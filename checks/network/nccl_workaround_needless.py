@@ -57,7 +57,7 @@ def nccl_workaround_needless(
                 f"{place.assignment} slows NCCL down and is not needed here; it is set in {_where(place)}",
                 Evidence(
                     found=place.assignment,
-                    wanted=f"not set: {collective.plain.bandwidth:g} GB/s, right results",
+                    wanted=f"not set: {collective.plain.bandwidth:g} GB/s, correct results",
                     read_from=f"an all-reduce with NCCL {collective.nccl} on GPUs {', '.join(map(str, collective.gpus))}",
                 ),
                 subject=Subject("variable", name),

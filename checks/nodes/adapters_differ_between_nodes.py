@@ -27,12 +27,13 @@ def adapters_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    NCCL uses the ports that it finds. With one port less, or at a lower rate, a node holds up all others in every
-    collective; where the names differ, one NCCL_IB_HCA does not fit all.
+    NCCL uses the ports that it finds. With one port fewer, or at a lower rate, a node slows down all others
+    in every collective; if the names differ, a single NCCL_IB_HCA does not fit all nodes.
 
     ## How to fix
 
-    `ibstat` on these nodes: a cable, a port that trains at a lower rate, or a device that the container was not given.
+    Run `ibstat` on these nodes, and look for a bad cable, a port that runs at a lower rate, or a device that
+    is missing in the container.
     """
     yield from differences(fleet.about("adapter"), _WORDS)
 
@@ -46,5 +47,5 @@ _WORDS = Words(
     singular="port",
     several="ports",
     read_from="/sys/class/infiniband on each node",
-    remedy="ibstat, on these nodes",
+    remedy="run ibstat on these nodes",
 )

@@ -26,12 +26,12 @@ def capacity_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Placement and sizes are chosen for the usual node. On the smaller one the same number of workers is killed for lack of
-    memory, or a small /dev/shm makes NCCL and Ray's object store fail there alone.
+    Placement and sizes are chosen for the usual node. On a smaller node the same workers are killed because
+    memory runs out, or NCCL and Ray's object store fail because /dev/shm is small.
 
     ## How to fix
 
-    Look at `lscpu`, `free -g`, `df -h /dev/shm` and the limits of the container there; drain a node that lost a memory
+    Check `lscpu`, `free -g`, `df -h /dev/shm` and the container limits there; drain a node that lost a memory
     module.
     """
     yield from differences(fleet.about("capacity"), _WORDS)
@@ -50,5 +50,5 @@ _WORDS = Words(
     singular="capacity",
     several="capacities",
     read_from="/proc/meminfo, statvfs of /dev/shm, and affinity and control groups on each node",
-    remedy="look at the limits of the container, and at the hardware, of these nodes",
+    remedy="check the container limits and the hardware of these nodes",
 )

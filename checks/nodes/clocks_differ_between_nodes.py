@@ -26,9 +26,9 @@ def clocks_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Logs of several nodes cannot be put in order, timeouts that compare times of two nodes end too early,
-    and tokens and certificates are refused where a clock is minutes off. Differences are measured
-    against the querying machine; the error is half of the time that a response took.
+    Logs of several nodes cannot be put in order, timeouts that compare times of two nodes end too early, and
+    tokens and certificates are refused if a clock is minutes off. Differences are measured against the
+    machine that runs verl-doctor; the error is at most half of the response time.
 
     ## How to fix
 
@@ -46,5 +46,5 @@ _WORDS = Words(
     singular="clock",
     several="clocks",
     read_from="the time that each node reported",
-    remedy="timedatectl set-ntp true, on these hosts",
+    remedy="run timedatectl set-ntp true on these hosts",
 )

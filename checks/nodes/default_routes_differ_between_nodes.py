@@ -26,13 +26,14 @@ def default_routes_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    NCCL and gloo take the first interface that looks right unless NCCL_SOCKET_IFNAME and
-    GLOO_SOCKET_IFNAME name one. Where nodes are connected differently one name does not fit all, and
-    ranks wait for each other on networks that do not meet.
+    NCCL and gloo use the first suitable interface unless NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME name one.
+    If nodes are connected differently, one name does not fit all, and ranks wait for each other on networks
+    that are not connected.
 
     ## How to fix
 
-    Name what fits all nodes, for instance by prefix (`NCCL_SOCKET_IFNAME=bond,eno`), or set it for these nodes alone.
+    Set a value that fits all nodes, for instance prefixes (`NCCL_SOCKET_IFNAME=bond,eno`), or set it on these
+    nodes only.
     """
     yield from differences(fleet.about("route"), _WORDS)
 
@@ -46,5 +47,5 @@ _WORDS = Words(
     singular="route",
     several="routes",
     read_from="/proc/net/route on each node",
-    remedy="ip route, on one of these nodes and on another",
+    remedy="compare ip route on one of these nodes and on another",
 )

@@ -26,13 +26,13 @@ def drivers_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    What the older driver cannot do fails on its nodes alone: binaries for a newer CUDA, features of NCCL. It makes failures
-    depend on where the scheduler puts a job.
+    Binaries for a newer CUDA and some features of NCCL fail only on the nodes with the older driver. Whether
+    a job fails then depends on where the scheduler places it.
 
     ## How to fix
 
-    Install the same driver on all nodes, or keep those nodes out of the job: `srun --exclude` takes them as they are
-    written here.
+    Install the same driver on all nodes, or keep those nodes out of the job: `srun --exclude` accepts the
+    list as the finding prints it.
     """
     yield from differences(fleet.about("driver"), _WORDS)
 
@@ -46,5 +46,5 @@ _WORDS = Words(
     singular="driver",
     several="drivers",
     read_from="NVML on each node",
-    remedy="install the driver that the other nodes have, on the hosts",
+    remedy="install the other nodes' driver on these hosts",
 )

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.rule import Example, Finding, check
         Example("all alike", (fleet_of(1000),)),
         Example("a patch on four nodes only",
             (fleet_of(64, ("edited file", "vllm: vllm/envs.py", {"": 60, "3f9c01d2aa17": (4, "node[1-4]")})),),
-            "node[1-4] have vllm: vllm/envs.py edited (3f9c01d2aa17), the other 60 have vllm: vllm/envs.py as its wheel had it"),
+            "node[1-4] have vllm: vllm/envs.py edited (3f9c01d2aa17), the other 60 have vllm: vllm/envs.py as in its wheel"),
     ],
 )  # fmt: skip
 def edited_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
@@ -26,12 +26,13 @@ def edited_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    The same code is meant to run on all nodes. A patch that was made on one node, or an update that was cut off on another,
-    shows as workers that fail or compute differently on these nodes alone.
+    The same code is meant to run on all nodes. If a patch was made on one node only, or an update was
+    interrupted on another, workers fail or compute differently on these nodes only.
 
     ## How to fix
 
-    Apply the patch on all nodes (`verl-doctor patches export` carries it), or take it back where it should not be.
+    Apply the patch on all nodes (`verl-doctor patches export` writes it to a file), or revert it where it
+    should not be.
     """
     yield from differences(fleet.about("edited file"), _WORDS)
 
@@ -39,7 +40,7 @@ def edited_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 def _phrase(subject: Subject, value: str) -> str:
     if value == "missing":
         return f"no {subject.name}"
-    return f"{subject.name} edited ({value})" if value else f"{subject.name} as its wheel had it"
+    return f"{subject.name} edited ({value})" if value else f"{subject.name} as in its wheel"
 
 
 _WORDS = Words(

@@ -26,12 +26,13 @@ def gpu_settings_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    All ranks wait for the slowest. A lower power limit, or an NVLink connection that is down, on one node makes the whole
-    job slower without any message. MIG on one node makes its GPUs other devices.
+    All ranks wait for the slowest. A lower power limit or an NVLink that is down on one node slows down the
+    whole job without any message. MIG on one node makes its GPUs different devices.
 
     ## How to fix
 
-    `nvidia-smi -pl`, `nvidia-smi nvlink -s`, `nvidia-smi -mig 0` on these nodes.
+    Use `nvidia-smi -pl` (power limit), `nvidia-smi nvlink -s` (links) and `nvidia-smi -mig 0` (MIG) on these
+    nodes.
     """
     yield from differences(fleet.about("GPU setting"), _WORDS)
 
@@ -45,5 +46,5 @@ _WORDS = Words(
     singular="setting",
     several="settings",
     read_from="NVML on each node",
-    remedy="nvidia-smi -q on one of these nodes and on another, side by side",
+    remedy="compare nvidia-smi -q on one of these nodes and on another",
 )

@@ -27,13 +27,13 @@ def gpus_missing_on_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A job that requests all GPUs of each node (`trainer.n_gpus_per_node`) waits forever for the one that is
-    missing, or its placement group is never created. A GPU that vanished most often fell off the bus (Xid
+    A job that requests all GPUs of each node (`trainer.n_gpus_per_node`) waits forever for the missing one,
+    or its placement group is never created. A GPU that disappeared has most often fallen off the bus (Xid
     79).
 
     ## How to fix
 
-    Look at `nvidia-smi` and at the kernel's log on these nodes, and restart or drain them.
+    Check `nvidia-smi` and the kernel's log on these nodes, and restart or drain them.
     """
     yield from differences(fleet.about("GPUs"), _WORDS)
 
@@ -47,5 +47,5 @@ _WORDS = Words(
     singular="number",
     several="numbers",
     read_from="NVML on each node",
-    remedy="nvidia-smi -L and dmesg | grep -i xid, on these nodes",
+    remedy="run nvidia-smi -L and dmesg | grep -i xid on these nodes",
 )

@@ -31,12 +31,14 @@ def job_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Each node loads the model and the data from its own path, and so it is with the configured `sites`. Where it is missing the workers of that node fail at start;
-    where it is an older or an incomplete copy they load other weights than the rest, without any message.
+    Each node reads the model, the data and the configured `sites` from its own path. If it is missing, the
+    workers of that node fail at the start; if it is an older or incomplete copy, they load different weights
+    from the others, without any message.
 
     ## How to fix
 
-    Mount the shared file system there, or copy the folder again: the list is a digest of all names and sizes.
+    Mount the shared file system there, or copy the folder again: the comparison is by a digest of all names
+    and sizes.
     """
     yield from differences(fleet.about("file", "content", "written"), _WORDS)
 
@@ -56,6 +58,6 @@ _WORDS = Words(
     singular="path",
     several="paths",
     read_from="names and sizes in the folder on each node",
-    remedy="copy it to these nodes again, or mount what the others have",
+    remedy="copy it to these nodes again, or mount the file system that the others use",
     severity=_severity,
 )

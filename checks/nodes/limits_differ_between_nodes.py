@@ -26,9 +26,9 @@ def limits_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    What runs on 99 nodes fails on the hundredth with *Too many open files* or *Resource temporarily
-    unavailable*, hours into a job. The limits are those of the raylet, or of the shell that would start
-    one.
+    A job that runs on 99 nodes fails on the hundredth with *Too many open files* or *Resource temporarily
+    unavailable*, hours after the start. The limits are those of the raylet, or of the shell that would start
+    it.
 
     ## How to fix
 
@@ -47,5 +47,5 @@ _WORDS = Words(
     singular="limit",
     several="limits",
     read_from="/proc/PID/limits of the raylet on each node",
-    remedy="start Ray there with the limits of the other nodes",
+    remedy="restart Ray there with the limits of the other nodes",
 )

@@ -27,8 +27,8 @@ def mounts_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A mount that is missing is seldom an error: the folder below it exists, but is small, slow, and on
-    the system disk. Ray's sessions and spilled objects fill it on these nodes first.
+    A missing mount seldom causes an error: the folder exists, but is small, slow, and on the system disk.
+    Ray's sessions and spilled objects fill it on these nodes first.
 
     ## How to fix
 
@@ -46,5 +46,5 @@ _WORDS = Words(
     singular="folder",
     several="folders",
     read_from="/proc/self/mountinfo on each node",
-    remedy="mount what the other nodes have",
+    remedy="mount the file system that the other nodes use",
 )

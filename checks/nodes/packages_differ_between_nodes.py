@@ -38,15 +38,14 @@ def packages_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    The processes of one job run on all nodes and send each other pickled objects. Where the versions differ, a class or an
-    argument is missing on the other side, or, worse, means something else there: workers that die on some nodes only, or
-    log probabilities that do not fit.
+    The processes of one job run on all nodes and send each other pickled objects. If the versions differ, a
+    class or an argument is missing on the other node or, worse, means something else there: workers die on
+    some nodes only, or log probabilities do not match.
 
     ## How to fix
 
-    Install the same lock file on all nodes, or start them from the same image. The finding names the nodes in
-    the form that
-    `srun -w` and `pdsh -w` take them.
+    Install the same lock file on all nodes, or start them from the same image. The finding lists the nodes in
+    the form that `srun -w` and `pdsh -w` accept.
     """
     yield from differences(
         (subject for subject in fleet.about("package", "build") if subject.name != "ray"), _WORDS

@@ -31,16 +31,16 @@ def proxy_between_nodes(proxied: Proxied) -> Iterator[Finding]:
 
     ## Why it matters
 
-    The proxy that is set for downloads also receives requests to the job's own servers, unless
-    `no_proxy` excludes them: calls end with `503 Service Unavailable` or a timeout. OpenAI's client,
-    which agent loops and judges use, is built on httpx; `ray job submit`, the state API and verl's
-    SGLang servers use requests. httpx takes names and addresses in `no_proxy` and ignores networks such
-    as 10.0.0.0/8, which requests understands.
+    The proxy that is set for downloads also receives requests to the job's own servers, unless `no_proxy`
+    excludes them: calls fail with `503 Service Unavailable` or a timeout. OpenAI's client, which agent loops
+    and judges use, is built on httpx; `ray job submit`, the state API and verl's SGLang servers use requests.
+    httpx takes names and addresses in `no_proxy` and ignores networks such as 10.0.0.0/8, which requests
+    understands.
 
     ## How to fix
 
-    Write the addresses of all nodes, 127.0.0.1 and localhost into both `no_proxy` and `NO_PROXY`, one by one,
-    before Ray is started. The finding and the fix contain those of this node and of the head.
+    Before Ray starts, add the address of each node, 127.0.0.1 and localhost to both `no_proxy` and
+    `NO_PROXY`. The finding and the fix contain those of this node and of the head.
     """
     for client in proxied.clients:
         if client.failed:

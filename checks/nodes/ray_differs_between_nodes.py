@@ -27,9 +27,9 @@ def ray_differs_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Ray speaks one protocol within a cluster: `ray start` and `ray.init` refuse a cluster whose head has
+    All nodes of a cluster must run the same Ray: `ray start` and `ray.init` refuse a cluster whose head has
     another version of Ray (ray/_private/utils.py, `check_version_info`). A node that is in the cluster anyway
-    was updated after it joined, and its next workers will not start.
+    was upgraded after it joined, and its next workers will not start.
 
     ## How to fix
 

@@ -32,9 +32,9 @@ def several_kinds_of_gpus(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Ray places the workers of a job on any node with free GPUs. In one group of workers all wait for the slowest, memory sizes
-    are those of the smallest, and kernels are compiled for each kind. A single node of another kind is a warning, because it is
-    unlikely to be intended.
+    Ray places the workers of a job on any node with free GPUs. All workers of a group wait for the slowest,
+    only as much memory as the smallest GPU has can be used, and kernels are compiled for each kind. A single
+    node of another kind is a warning, because it is unlikely to be intended.
 
     ## How to fix
 

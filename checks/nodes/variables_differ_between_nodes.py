@@ -26,9 +26,9 @@ def variables_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Ray's workers have the environment of the raylet of their node, which is that of the shell in which `ray start` ran
-    there. Where NCCL's settings differ, the processes of one collective talk in different ways and hang; where
-    PYTHONHASHSEED or vLLM's settings differ, workers of one group do not behave alike.
+    Ray's workers have the environment of the raylet of their node, which is that of the shell in which `ray
+    start` ran there. If NCCL's settings differ, the processes of one collective use different protocols and
+    hang; if PYTHONHASHSEED or vLLM's settings differ, workers of one group behave differently.
 
     ## How to fix
 
@@ -47,5 +47,5 @@ _WORDS = Words(
     singular="variable",
     several="variables",
     read_from="the environment of a Ray worker on each node",
-    remedy="put it into the runtime_env of the job",
+    remedy="set it in the runtime_env of the job",
 )

@@ -29,8 +29,8 @@ def gcs_does_not_answer(addresses: RayAddresses, clusters: RayClusters) -> Itera
 
     ## Why it matters
 
-    The port is open, so the connection is not refused, and `ray.init()` waits for an answer that never comes.
-    A Redis, a web server or the dashboard may occupy the port; or the GCS hangs: it is stopped, out of
+    The port is open, so the connection is not refused, and `ray.init()` waits for a response that never
+    comes. A Redis, a web server or the dashboard may occupy the port; or the GCS hangs: it is stopped, out of
     memory, on a full disk, or uses TLS while this shell has no RAY_USE_TLS.
 
     ## How to fix

@@ -78,7 +78,7 @@ def group_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
                     ),
                     severity=of_another_job(launch),
                     subject=Subject("resource", group.name or short(group.group), group.job),
-                    remedy="request less, or join nodes that have it; CPUs are tickets, whose number ray start --num-cpus= sets",
+                    remedy="request less, or join nodes that have it; CPUs are only a count, set with ray start --num-cpus=",
                 )
 
 

@@ -37,8 +37,8 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
         Example("verl 0.5 and older, which pass only num_cpus", (*configured("+ray_init.timeline_json_file=/t.json"), _TAKES, RayAddresses())),
         Example("a missing folder", (*configured(f"+{KEY}.runtime_env.working_dir=/home/me/gone"), _GONE, RayAddresses()), "/home/me/gone, which Ray is to upload, does not exist"),
         Example("a level of logging", (*configured(f"+{KEY}.logging_level=warning", f"+{KEY}.namespace=mine"), _ACCEPTS_MORE, RayAddresses())),
-        Example("an unknown level", (*configured(f"+{KEY}.logging_level=verbose"), _ACCEPTS_MORE, RayAddresses()), "Ray has no level of logging verbose"),
-        Example("a namespace that is a number", (*configured(f"+{KEY}.namespace=7"), _ACCEPTS_MORE, RayAddresses()), "a namespace must be text"),
+        Example("an unknown level", (*configured(f"+{KEY}.logging_level=verbose"), _ACCEPTS_MORE, RayAddresses()), "Ray has no logging level verbose"),
+        Example("a namespace that is a number", (*configured(f"+{KEY}.namespace=7"), _ACCEPTS_MORE, RayAddresses()), "a namespace must be a string"),
         Example("a variable as text", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS='4'"), _TAKES, RayAddresses())),
         Example("a variable as a number", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS=4"), _TAKES, RayAddresses()), "must be text, but ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS is 4"),
     ],
@@ -89,7 +89,7 @@ def ray_init_refuses(
         yield _finding(words, configuration, f"{KEY}.{name}", arguments.read_from, remedy)
     for key, value in _not_texts(given):
         yield _finding(
-            f"variables of Ray's runtime environment must be text, but {key} is {value}",
+            f"variables in Ray's runtime environment must be strings, but {key} is {value}",
             configuration,
             key,
             "",
@@ -112,12 +112,12 @@ def _refused_values(given: Mapping[str, object]) -> Iterator[tuple[str, str, str
     if isinstance(namespace, (bool, int, float)):
         yield (
             "namespace",
-            f"a namespace must be text, but ray.init() gets {namespace}",
+            f"a namespace must be a string, but ray.init() gets {namespace}",
             f"quote it twice: \"{KEY}.namespace='{namespace}'\"",
         )
     if isinstance(level, str) and "${" not in level and level.upper() not in _LEVELS:
         near = next(iter(difflib.get_close_matches(level.lower(), map(str.lower, _LEVELS), 1)), "info")
-        yield "logging_level", f"Ray has no level of logging {level}", f"write {KEY}.logging_level={near}"
+        yield "logging_level", f"Ray has no logging level {level}", f"write {KEY}.logging_level={near}"
 
 
 def _keys(given: Mapping[str, object]) -> list[str]:
@@ -139,7 +139,7 @@ def _quoted(there: Configuration, key: str, value: object) -> Correction | None:
     if word is None or value is None:
         return None
     text = str(value).lower() if isinstance(value, bool) else word.text.partition("=")[2]
-    return reworded(word, f"{word.text.partition('=')[0]}='{text}'", "Ray takes texts alone")
+    return reworded(word, f"{word.text.partition('=')[0]}='{text}'", "Ray accepts only strings")
 
 
 def _finding(

@@ -25,12 +25,13 @@ def site_missing(places: SitePlaces) -> Iterator[Finding]:
 
     ## Why it matters
 
-    A path that was carried over from another cluster, or a mount that this node lacks. The job fails when it opens it.
+    The path was copied from another cluster, or its file system is not mounted on this node. The job fails
+    when it opens the path.
 
     ## How to fix
 
-    Correct the path in the file that is named, mount what is missing, or copy the files. A folder for results that can be made
-    is only a warning: `mkdir -p` makes it.
+    Correct the path in the file that the finding names, mount the file system, or copy the files. A results
+    folder that can be created is only a warning: create it with `mkdir -p`.
     """
     for place in places.places:
         if place.state != "missing":

@@ -26,8 +26,8 @@ def site_not_set(places: SitePlaces) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Each cluster keeps models, data and results elsewhere. A path that still has the value of the example file is noticed when
-    the job opens it, which for a folder of results is hours later.
+    Each cluster keeps models, data and results elsewhere. A path that still has the value of the example file
+    causes an error only when the job opens it, hours later for a results folder.
 
     ## How to fix
 

@@ -30,14 +30,13 @@ def site_not_usable(places: SitePlaces) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Results are written first after the first save interval, perhaps hours into the run: without write
-    access, all of them are lost.
+    Results are first written after the first save interval, perhaps hours into the run: without write access,
+    all of them are lost.
 
     ## How to fix
 
-    Ask the owner for access, or name a folder of your own. Which paths the job writes is derived from their
-    names (`output`,
-    `checkpoint`, `log`, `scratch`...), or by `writes = true` or `false` beside the path.
+    Ask the owner for access, or name a folder of your own. A path counts as written to if its name suggests
+    it (`output`, `checkpoint`, `log`, `scratch`...), or as `writes = true` or `false` next to it states.
     """
     for place in places.places:
         why = f"user cannot read {place.path}" if place.state == "unreadable" else place.not_writable

@@ -1,4 +1,4 @@
-"""SMOKE110: an engine of vLLM that is put to sleep fails, or keeps its memory."""
+"""SMOKE110: vLLM's engine fails in sleep mode, or keeps its memory."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from verl_doctor.toolkit.rule import Finding, check
     ),
 )
 def engine_keeps_its_memory_asleep(run: SmokeRun) -> Iterator[Finding]:
-    """An engine of vLLM that is put to sleep fails, or keeps its memory.
+    """vLLM's engine fails in sleep mode, or keeps its memory.
 
     ## Why it matters
 
-    verl puts the engine to sleep while the trainer uses the GPU. Without the memory that is not
-    released, the trainer runs out of memory in the first update. NVML's count before, with and without
-    the engine's memory is compared.
+    verl puts the engine to sleep while the trainer uses the GPU. If the engine does not release its memory,
+    the trainer runs out of memory in the first update. The smoke test compares NVML's figures before, with
+    and without the engine's memory.
 
     ## How to fix
 
     `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` and vLLM's allocator do not work together in many
     releases: `verl-doctor check` reports whether they do here.
-    `actor_rollout_ref.rollout.free_cache_engine=False` does without sleep, for twice the memory.
+    `actor_rollout_ref.rollout.free_cache_engine=False` turns sleep mode off, but needs twice the memory.
     """
     yield from broken_by("SMOKE110", run)

@@ -25,14 +25,14 @@ def module_cannot_be_imported(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Every process of the job imports it: the driver at once, the workers after Ray has started them, half
-    a minute later and with the cause in another process's log. The smoke test imports each in a separate
-    process, with the target's interpreter and the job's variables.
+    Every process of the job imports it: the driver at once, the workers after Ray has started them, half a
+    minute later, with the cause in another process's log. The smoke test imports each in a separate process,
+    with the target's interpreter and the job's variables.
 
     ## How to fix
 
-    The cause names what is missing. A module that does not exist is a package to install; a library that
-    cannot be opened, or a symbol that is not defined, is a package that was built for another version of
-    torch or CUDA: `verl-doctor check` shows which.
+    The cause names what is missing. If a module does not exist, install its package. If a library cannot be
+    opened or a symbol is undefined, a package was built for another version of torch or CUDA: `verl-doctor
+    check` shows which.
     """
     yield from broken_by("SMOKE101", run)

@@ -25,7 +25,7 @@ def named_file_is_missing(run: SmokeRun) -> Iterator[Finding]:
 
     ## How to fix
 
-    Name existing files, with `--model` and `--data` or in the launch script. A Git LFS pointer is replaced by
-    its file with `git lfs pull`; a file that is cut off must be fetched again.
+    Pass existing files with `--model` and `--data` or in the launch script. Replace Git LFS pointers by
+    running `git lfs pull`; download truncated files again.
     """
     yield from broken_by("SMOKE103", run)

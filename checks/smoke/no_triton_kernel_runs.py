@@ -22,11 +22,12 @@ def no_triton_kernel_runs(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    vLLM, torch.compile and verl's own fused kernels compile with Triton, which needs a C compiler, the header of Python and `libcuda` where
-    the linker finds it. Without them vLLM ends while it starts.
+    vLLM, torch.compile and verl's own fused kernels compile with Triton, which needs a C compiler, Python's
+    header and a `libcuda` that the linker finds. Without them vLLM fails while it starts.
 
     ## How to fix
 
-    `verl-doctor check --deep` shows which of the three is missing (CUDA130 to CUDA139) and repairs what can be.
+    `verl-doctor check --deep` shows which of the three is missing (CUDA105 to CUDA109), and `verl-doctor fix`
+    repairs what can be repaired.
     """
     yield from broken_by("SMOKE105", run)

@@ -22,9 +22,9 @@ def ray_does_not_start(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    verl's driver starts Ray before anything else, or joins one that was started in the same way. What
-    stops it here stops every job on this machine. The smoke test starts its own Ray in a private folder,
-    whose path is as long as the job's (RAY_TMPDIR, TMPDIR), and touches no other Ray.
+    verl's driver starts Ray before anything else, or joins one that was started in the same way. An error
+    here stops every job on this machine. The smoke test starts its own Ray in a private folder, whose path is
+    as long as the job's (RAY_TMPDIR, TMPDIR), and touches no other Ray.
 
     ## How to fix
 

@@ -25,14 +25,14 @@ def ray_lacks_what_verl_needs(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    verl finds its workers by name, hands them variables in a `runtime_env`, places each on its own GPU
-    with a placement group, and calls them all as a group. The smoke test does each with a small actor,
-    then with verl's own classes.
+    verl finds its workers by name, passes them variables in a `runtime_env`, places each on its own GPU with
+    a placement group, and calls them as a group. The smoke test tries each of these with a small actor, then
+    with verl's own classes.
 
     ## How to fix
 
-    The step before the cause shows which of these it was. Fewer GPUs than expected: `CUDA_VISIBLE_DEVICES`
-    and `verl-doctor check` (CUDA140 to CUDA159). An error in verl's classes: versions of Ray and verl that do
-    not go together (`verl-doctor matrix`).
+    The step before the cause shows which of these failed. Fewer GPUs than expected: `CUDA_VISIBLE_DEVICES`
+    and `verl-doctor check` (CUDA140 to CUDA159). An error in verl's classes: incompatible versions of Ray and
+    verl (`verl-doctor matrix`).
     """
     yield from broken_by("SMOKE107", run)

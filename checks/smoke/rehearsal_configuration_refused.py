@@ -22,7 +22,8 @@ def rehearsal_configuration_refused(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    The program ends before it has done anything. The words are those of the group, the file or the value that Hydra does not take.
+    The program stops before it does anything. The message names the group, the file or the value that Hydra
+    refuses.
 
     ## How to fix
 

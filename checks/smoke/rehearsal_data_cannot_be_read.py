@@ -22,11 +22,11 @@ def rehearsal_data_cannot_be_read(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    The trainer opens its data after the imports and after Ray has started, on whatever node its driver runs: a path that is right on
-    one machine and wrong on another is found out only there.
+    The trainer opens its data after the imports and after Ray has started, on whatever node its driver runs:
+    a path that is right on one machine and wrong on another is noticed only there.
 
     ## How to fix
 
-    Name files that every node sees (`data.train_files`, `data.val_files`). Recreate a damaged file.
+    Use files that every node can read (`data.train_files`, `data.val_files`). Recreate a damaged file.
     """
     yield from broken_by("SMOKE151", run)

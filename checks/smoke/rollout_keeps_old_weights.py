@@ -1,4 +1,4 @@
-"""SMOKE158: the rollout does not get the weights of the step."""
+"""SMOKE158: the rollout does not receive the updated weights."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from verl_doctor.toolkit.rule import Finding, check
     ),
 )
 def rollout_keeps_old_weights(run: SmokeRun) -> Iterator[Finding]:
-    """The rollout does not receive the weights of the step.
+    """The rollout does not receive the updated weights.
 
     ## Why it matters
 
-    The model that generates and the model that is trained drift apart: samples come from old weights, and the ratios of the loss are
-    wrong. The smoke test compares what vLLM holds after the sync with what the optimizer left, bit for bit.
+    The model that generates and the model that is trained drift apart: samples come from old weights, and the
+    ratios of the loss are wrong. The smoke test compares vLLM's weights after the sync with the trainer's,
+    bit for bit.
 
     ## How to fix
 
-    The versions of verl and vLLM may not go together in how weights are loaded: `verl-doctor matrix`. A rollout in another type than
-    bfloat16 (`actor_rollout_ref.rollout.dtype`, quantization) rounds otherwise.
+    verl and vLLM may be incompatible in how weights are loaded: see `verl-doctor matrix`. A rollout in a type
+    other than bfloat16 (`actor_rollout_ref.rollout.dtype`, quantization) rounds differently.
     """
     yield from broken_by("SMOKE158", run)

@@ -19,11 +19,11 @@ def smoke_cannot_be_tried(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    The trial itself could not be set up: no process could be started, or no tiny model and data could be
-    written. That shows little about the job.
+    The test itself could not be set up: no process could be started, or no tiny model and data could be
+    written. That says little about the job.
 
     ## How to fix
 
-    The cause names what is missing. `--model` and `--data` do without tiny files.
+    The cause names what is missing. With `--model` and `--data` no tiny files are needed.
     """
     yield from broken_by("SMOKE112", run)

@@ -19,14 +19,14 @@ def smoke_rung_hangs(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    What hangs here hangs in the job, there without a time limit: a process waits for another that has
-    ended, for resources that Ray does not have, or for an address on which nothing listens. The step
-    before it shows where.
+    What hangs here also hangs in the job, without a time limit: a process waits for another that has ended,
+    for resources that Ray does not have, or for an address on which nothing listens. The step before it shows
+    where.
 
     ## How to fix
 
-    The end of the log shows what was done last. A slow disk is not a hang: the seconds of the earlier steps
-    show it (`verl-doctor warmup` reads everything once), and `--budget` allows more time. Nor is nvcc that
-    compiles kernels, which is reported (CUDA130): `verl-doctor warmup --engine` compiles them once.
+    The end of the log shows the last step. A slow disk is not a hang: the times of the earlier steps reveal
+    it, `verl-doctor warmup` reads everything once, and `--budget` allows more time. Compiling kernels with
+    nvcc is not a hang either; CUDA130 reports it, and `verl-doctor warmup --engine` compiles them once.
     """
     yield from broken_by("SMOKE111", run)

@@ -1,4 +1,4 @@
-"""SMOKE104: a device of the job does not compute."""
+"""SMOKE104: a matrix product on one of the job's devices fails."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from verl_doctor.toolkit.rule import Finding, check
     ),
 )
 def tensor_operation_fails(run: SmokeRun) -> Iterator[Finding]:
-    """A device of the job does not compute.
+    """A matrix product on one of the job's devices fails.
 
     ## Why it matters
 
-    One GPU of eight that does not compute stops the whole job, and in a collective operation the others wait
-    for it silently. The smoke test multiplies two matrices on each and looks at the result.
+    One faulty GPU of eight stops the whole job, and in a collective operation the others wait for it
+    silently. The smoke test multiplies two matrices on each device and checks the result.
 
     ## How to fix
 
-    `verl-doctor check` looks at the driver, its libraries and the state of each GPU (CUDA101 to CUDA159). A single GPU that fails can be left out
-    with `CUDA_VISIBLE_DEVICES` until it is reset.
+    `verl-doctor check` examines the driver, its libraries and the state of each GPU (CUDA101 to CUDA159). A
+    single GPU that fails can be left out with `CUDA_VISIBLE_DEVICES` until it is reset.
     """
     yield from broken_by("SMOKE104", run)

@@ -1,4 +1,4 @@
-"""SMOKE154: a process of the job failed, and the trainer waits for it without end."""
+"""SMOKE154: a process of the job failed, and the trainer waits for it forever."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from verl_doctor.toolkit.rule import Finding, check
     ),
 )
 def trainer_waits_for_the_dead(run: SmokeRun) -> Iterator[Finding]:
-    """A process of the job failed, and the trainer waits for it without end.
+    """A process of the job failed, and the trainer waits for it forever.
 
     ## Why it matters
 
-    The trainer calls its workers and waits for their answers without a time limit. A worker whose engine
-    has died never answers: the job holds its GPUs until it is noticed. The dead process's message is the
-    cause; it may be far above the end of the log.
+    The trainer calls its workers and waits for their results without a time limit. A worker whose engine has
+    died never returns, and the job holds its GPUs until you notice. The cause is the dead process's message,
+    which may be far above the end of the log.
 
     ## How to fix
 

@@ -1,4 +1,4 @@
-"""SMOKE155: the job is led to a Ray that does not answer."""
+"""SMOKE155: the job is set to join a Ray that does not respond."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from verl_doctor.toolkit.rule import Finding, check
     ),
 )
 def training_joins_a_dead_ray(run: SmokeRun) -> Iterator[Finding]:
-    """The job is directed to a Ray that does not answer.
+    """The job is set to join a Ray that does not respond.
 
     ## Why it matters
 
-    An address in `ray_kwargs.ray_init.address` or in a file that a killed driver has left names a
-    cluster that no longer exists. Ray tries again for minutes, and verl prints nothing meanwhile.
+    An address in `ray_kwargs.ray_init.address` or in a file that a killed driver left behind names a cluster
+    that no longer exists. Ray retries for minutes, and verl prints nothing meanwhile.
 
     ## How to fix
 
-    Remove the address, or start a Ray there; RAY101 to RAY104 show where it is set. `verl-doctor clean`
-    removes leftovers of dead ones.
+    Remove the address, or start a Ray there; RAY101 to RAY104 show where it is set. `verl-doctor clean
+    --apply` removes the leftovers of dead clusters.
     """
     yield from broken_by("SMOKE155", run)

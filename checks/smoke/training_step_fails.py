@@ -20,12 +20,12 @@ def training_step_fails(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    The same step fails in the real job, there after it has waited for its GPUs and loaded its model. The cause is the first one that any of
-    the processes gave, even if the last line of the log is about another process.
+    The same step fails in the real job, after it has waited for its GPUs and loaded its model. The cause
+    shown is the first error of any process, even if the last line of the log is about another process.
 
     ## How to fix
 
-    The lines show where it was raised: in a file of yours (reward, tools, data), in verl, or in a library.
-    What the rehearsal replaced is listed: a setting made by the rehearsal is not a fault of the job.
+    The traceback shows where it was raised: in a file of yours (reward, tools, data), in verl, or in a
+    library. The output lists the settings that the rehearsal replaced: they are not faults of the job.
     """
     yield from broken_by("SMOKE156", run)

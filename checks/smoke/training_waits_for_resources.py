@@ -1,4 +1,4 @@
-"""SMOKE153: Ray cannot start a part of the job, and the job waits for it without end."""
+"""SMOKE153: Ray cannot start a part of the job, and the job waits for it forever."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from verl_doctor.toolkit.rule import Finding, check
     ),
 )
 def training_waits_for_resources(run: SmokeRun) -> Iterator[Finding]:
-    """Ray cannot start a part of the job, and the job waits for it without end.
+    """Ray cannot start a part of the job, and the job waits for it forever.
 
     ## Why it matters
 
     verl reserves CPUs and GPUs for its workers and helpers, and waits until Ray has them, with no time limit
-    and often without a message. Ray counts what it was given at its start, which a container or `num_cpus`
-    may have made less than the machine has.
+    and often without a message. Ray counts its resources once, when it starts; a container limit or
+    `num_cpus` may make them fewer than the machine has.
 
     ## How to fix
 

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.rule import Finding, check
     ),
 )
 def verl_lacks_its_queue(run: SmokeRun) -> Iterator[Finding]:
-    """Verl imports a package that is not installed and that it does not always declare.
+    """verl imports a package that is not installed and that it does not always declare.
 
     ## Why it matters
 

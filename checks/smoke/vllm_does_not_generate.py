@@ -22,11 +22,12 @@ def vllm_does_not_generate(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Attention and sampling kernels run for the first time when the first token is made; those of FlashInfer may be compiled then.
+    Attention and sampling kernels run for the first time when the first token is generated; FlashInfer's may
+    be compiled then.
 
     ## How to fix
 
-    The cause and the lines in the log name the kernel. `verl-doctor check` shows which attention and which
-    sampler vLLM will choose here (ATT101 and following), and which variable chooses another.
+    The cause and the lines in the log name the kernel. `verl-doctor check` shows which attention backend and
+    which sampler vLLM will choose here (ATT101 and following), and which variable chooses another.
     """
     yield from broken_by("SMOKE109", run)

@@ -27,8 +27,8 @@ def vllm_does_not_load_the_model(run: SmokeRun) -> Iterator[Finding]:
 
     ## How to fix
 
-    With a tiny model of the doctor's own the engine itself is at fault: see the cause. With `--model` try
-    once without: if that goes well, it is the model: an architecture that this vLLM does not support, damaged
-    files, or too little memory.
+    If this happens with verl-doctor's own tiny model, the engine itself is at fault: see the cause. If you
+    passed `--model`, try once without it: if that works, the model is at fault, because this vLLM does not
+    support its architecture, its files are damaged, or memory is too small.
     """
     yield from broken_by("SMOKE108", run)

@@ -22,12 +22,13 @@ def weights_do_not_move(run: SmokeRun) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Training runs, its curves are drawn, and nothing is learned. The smoke test rewards responses
-    differently, so that the gradient cannot be zero, and compares the bytes of every tensor before and
-    after the step of the optimizer.
+    Training runs and logs metrics, but nothing is learned. The smoke test rewards responses differently, so
+    that the gradient cannot be zero, and compares the bytes of every tensor before and after the step of the
+    optimizer.
 
     ## How to fix
 
-    Look for parameters that are frozen, an optimizer that has others than the model, and a learning rate of 0.
+    Look for frozen parameters, an optimizer that was built with other parameters than the model's, and a
+    learning rate of 0.
     """
     yield from broken_by("SMOKE157", run)

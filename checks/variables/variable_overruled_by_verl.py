@@ -86,7 +86,7 @@ def variable_overruled_by_verl(
                 location=location or at,
                 remedy="pass your value in ray_kwargs.ray_init.runtime_env.env_vars"
                 if to == "workers"
-                else "if you need your value there, change the line of verl that is named",
+                else "change that line of verl if you need your value there",
                 severity=severity,
                 also=(at,) if location and at else (),
             )

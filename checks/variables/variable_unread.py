@@ -36,7 +36,7 @@ _BUILD = Reading("VLLM_USE_PRECOMPILED", "vllm", declared=Reader("vllm", "/env/v
             "a misspelling, which another rule reports",
             setting(Reading("VLLM_PROT", "vllm", near="VLLM_PORT")),
         ),
-        Example("no known reader", setting(_NEW), expect="nothing of vLLM 0.15.1 reads VLLM_MY_SWITCH"),
+        Example("no known reader", setting(_NEW), expect="no code of vLLM 0.15.1 reads VLLM_MY_SWITCH"),
         Example(
             "vLLM only needs it to be built", setting(_BUILD), expect="declares VLLM_USE_PRECOMPILED, but"
         ),
@@ -69,7 +69,7 @@ def variable_unread(
         message = (
             f"{who} declares {reading.name}, but no installed code reads it"
             if reading.declared
-            else f"nothing of {who} reads {reading.name}"
+            else f"no code of {who} reads {reading.name}"
         )
         written = any(place.location is not None for place in found)
         weighs = written and not reading.declared and not reading.name.startswith("VERL_")

@@ -45,13 +45,13 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
     ## Why it matters
 
     The servers of the rollout, the workers of agent loop and reward, and verl's queues are actors with names,
-    which others look up and call. Nothing restarts them. A trainer that waits for an answer from a dead actor
-    may wait forever, without a message.
+    which others look up and call. Nothing restarts them. A trainer that waits for a dead actor may wait
+    forever, without a message.
 
     ## How to fix
 
-    Look at its log, in the folder of the session on its node: `logs/worker-*-PID.err`. When Ray ended it for memory: fewer workers,
-    or more memory. Then restart the job.
+    Look at its log, in the folder of the session on its node: `logs/worker-*-PID.err`. If Ray killed it to
+    free memory, use fewer workers or more memory. Then restart the job.
     """
     for cluster in clusters.concerned:
         if not cluster.has_read("actors") or not cluster.has_read("jobs"):

@@ -1,4 +1,4 @@
-"""RAY128: the register centre of a worker group has died."""
+"""RAY128: the register center of a worker group has died."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _LATE = a_rank(1, state="PENDING_CREATION", node="")
         Example("alive", (runs(a_rank(0), a_rank(1), _centre("ALIVE")),)),
         Example("the register center ended with rank 0, which RAY125 reports", (runs(a_rank(0, state="DEAD"), a_rank(1), _centre()),)),
         Example("made again", (runs(a_rank(0), a_rank(1), _centre(), _centre("ALIVE")),)),
-        Example("died", (runs(a_rank(0), a_rank(1), _centre(died="The actor died because its node has died.")),), "the register centre of worker group abc123WorkerDict of job 01000000 is dead"),
+        Example("died", (runs(a_rank(0), a_rank(1), _centre(died="The actor died because its node has died.")),), "the register center of worker group abc123WorkerDict of job 01000000 is dead"),
         Example("before all ranks were there", (runs(a_rank(0), _LATE, _centre()),), "rank 1 of 2 never starts"),
     ],
 )  # fmt: skip
 def register_centre_missing(clusters: RayClusters) -> Iterator[Finding]:
-    """The register centre of a worker group has died.
+    """The register center of a worker group has died.
 
     ## Why it matters
 
-    Up to verl 0.5.0, rank 0 of each worker group makes a small actor, PREFIX_register_center. From it
-    the other ranks get the address of rank 0, and the managers of asynchronous rollout the nodes of the
+    Up to verl 0.5.0, rank 0 of each worker group creates a small actor, PREFIX_register_center. From it the
+    other ranks get the address of rank 0, and the managers of the asynchronous rollout get the nodes of the
     ranks. Without it they fail: `Failed to look up actor with name 'PREFIX_register_center'`.
 
     ## How to fix
@@ -73,7 +73,7 @@ def register_centre_missing(clusters: RayClusters) -> Iterator[Finding]:
         late = [member.rank for member in group.of("waiting", "starting")] + list(group.absent)
         verb = "starts" if len(late) == 1 else "start"
         yield Finding(
-            f"the register centre of {named(group)} is dead"
+            f"the register center of {named(group)} is dead"
             + (f": {ranks(late, group.world_size)} never {verb}" if late else ""),
             Evidence(
                 f"{name}: {why_dead(centres[-1])}",

@@ -42,10 +42,9 @@ def trainers_share_gpu_in_ray(clusters: RayClusters, gpus: Gpus | Unknown) -> It
 
     ## Why it matters
 
-    Roles that share a GPU are to share one process, verl's `WorkerDict`: memory that one role frees can then
-    be used by the next, and handed over. Two processes fragment it, and the first peak of both at the same
-    time is an out-of-memory error. Ray hands out fractions of a GPU (`1 / max_colocate_count`) and keeps no
-    account of its memory.
+    Roles that share a GPU should share one process, verl's `WorkerDict`: memory that one role frees can then
+    be used by the next. Two processes fragment it, and the first time both peak together, one runs out of
+    memory. Ray assigns fractions of a GPU (`1 / max_colocate_count`) but does not track its memory.
 
     ## How to fix
 

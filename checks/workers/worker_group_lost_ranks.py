@@ -1,4 +1,4 @@
-"""RAY125: ranks of a worker group are dead while the others live."""
+"""RAY125: some ranks of a worker group are dead."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def _dead(rank: int, end: str = "WORKER_DIED", died: str = "The actor died unexp
         Example("the rank came back", (runs(a_rank(0), _dead(1), a_rank(1)),)),
         Example("still being made", (runs(a_rank(0, 8), a_rank(1, 8, state="PENDING_CREATION", node="", pid=0)),)),
         Example("the table was not read", (runs(a_rank(0), _dead(1), unread=("jobs",)),)),
-        Example("one rank of two was killed", (runs(a_rank(0), _dead(1)),), "rank 1 of 2 of worker group abc123WorkerDict of job 01000000 is dead, and the rest waits for it"),
+        Example("one rank of two was killed", (runs(a_rank(0), _dead(1)),), "rank 1 of 2 of worker group abc123WorkerDict of job 01000000 is dead, and the others wait for it"),
         Example("nothing referred to the worker group", (runs(a_rank(0), _dead(1, "OUT_OF_SCOPE")),), "rank 1 of 2"),
         Example("forgotten by Ray", (runs(a_rank(0, 8), a_rank(3, 8)),), "ranks 1, 2 of 8 of worker group abc123WorkerDict of job 01000000 are dead"),
     ],
 )  # fmt: skip
 def worker_group_lost_ranks(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
-    """Ranks of a worker group are dead while the others live.
+    """Some ranks of a worker group are dead.
 
     ## Why it matters
 
-    The ranks of a group work together: each waits in the next collective until all are there. verl does not
-    restart any. So the job hangs, often without a message, until NCCL's time limit or forever, and holds all
-    its GPUs.
+    The ranks of a group work together: each waits in the next collective until all arrive. verl restarts none
+    of them, so the job hangs, often without a message, until NCCL's time limit or forever, and holds all its
+    GPUs.
 
     ## How to fix
 
-    Look at why each died: the evidence has Ray's words, and its log, in the folder of the session on that
-    node, is `logs/worker-*-PID.err`. Then stop the job and restart it from its last checkpoint. A rank to
-    which nothing referred any more was collected: the process that makes a worker group has to keep it, and
-    not only the groups that it spawned.
+    Find out why each died: the evidence contains Ray's message, and its log is `logs/worker-*-PID.err` in the
+    session's folder on that node. Then stop the job and restart it from its last checkpoint. Ray ends a rank
+    to which nothing refers any more: the process that creates a worker group must keep a reference to it, not
+    only to the groups that it spawned.
     """
     for cluster, group in running_groups(clusters):
         dead = group.of("dead")
@@ -58,7 +58,7 @@ def worker_group_lost_ranks(clusters: RayClusters, launch: Launch | Unknown) -> 
         if gone:
             are, them = ("is", "it") if len(gone) == 1 else ("are", "them")
             yield Finding(
-                f"{ranks(gone, group.world_size)} of {named(group)} {are} dead, and the rest waits for {them}",
+                f"{ranks(gone, group.world_size)} of {named(group)} {are} dead, and the others wait for {them}",
                 Evidence(
                     listed(_why(dead, group), _MOST), "all ranks alive", f"the GCS at {cluster.address}"
                 ),
@@ -77,21 +77,21 @@ def _why(dead: tuple[Member, ...], group: WorkerGroup) -> Iterator[str]:
         )
         yield f"rank {member.rank} ({where}): {why_dead(member.actor)}"
     if group.lost:
-        yield f"{ranks(group.lost, 0)}: Ray has forgotten them"
+        yield f"{ranks(group.lost, 0)}: no longer listed by Ray"
 
 
 def _remedy(dead: tuple[Member, ...], cluster: RayCluster) -> str:
     ends = {member.actor.end for member in dead}
     if "NODE_DIED" in ends:
-        why = "a node died: look at it first"
+        why = "find out first why their node died"
     elif "OUT_OF_MEMORY" in ends:
-        why = "Ray ended it for memory: fewer or smaller workers, or more memory"
+        why = "use fewer or smaller workers, or more memory: Ray killed it to free memory"
     elif ends & {"OUT_OF_SCOPE", "REF_DELETED"}:
-        why = "nothing referred to it any more: keep the worker group that made it"
+        why = "keep a reference to the worker group: Ray ends actors to which nothing refers"
     else:
         pid = next((member.actor.pid for member in dead if member.actor.pid), 0)
         why = (
-            f"its last words are in {cluster.session or 'the session'}/logs/worker-*-{pid}.err on its node"
+            f"read the end of {cluster.session or 'the session'}/logs/worker-*-{pid}.err on its node"
             if pid
             else ""
         )

@@ -66,14 +66,15 @@ def worker_group_waits(clusters: RayClusters, launch: Launch | Unknown) -> Itera
 
     ## Why it matters
 
-    verl waits for the placement groups of its resource pools, and then for their workers, without a time limit and without a message. What
-    the same job has, or what a job that has ended left behind, never comes free.
+    verl waits for the placement groups of its resource pools, and then for their workers, without a time
+    limit and without a message. What the same job holds, or what a finished job left behind, never becomes
+    free.
 
     ## How to fix
 
     The evidence shows what holds the missing resources. Two worker groups in one resource pool need
-    `max_colocate_count` of at least two, or one process for both (`create_colocated_worker_cls`). What ended
-    jobs left behind, `verl-doctor clean` shows and removes.
+    `max_colocate_count` of at least two, or one process for both (`create_colocated_worker_cls`).
+    `verl-doctor clean` shows and removes what finished jobs left behind.
     """
     for cluster in clusters.concerned:
         if all(map(cluster.has_read, ("nodes", "jobs", "groups", "actors"))):
@@ -111,11 +112,11 @@ def _unplaced(group: RayGroup, cluster: RayCluster, launch: Launch | Unknown) ->
             f"the GCS at {cluster.address}",
         ),
         subject=Subject("resource", group.name or short(group.group), group.job),
-        remedy="verl-doctor clean shows what jobs that have ended left behind"
+        remedy="run verl-doctor clean to see what finished jobs left behind"
         if any(holder.left for holder in found)
-        else "give the job's pools less: what one of them has is never free for another"
+        else "give the job's pools fewer resources: what one pool holds never becomes free for another"
         if own
-        else "wait for the jobs that have them, or end one",
+        else "wait for the jobs that hold them, or end one",
         severity=of_another_job(launch) if own or any(holder.left for holder in found) else "warning",
     )
 

@@ -278,4 +278,4 @@ def test_without_the_register_centre(on_stage: Stage, tmp_path: Path) -> None:
         os.kill(centre["pid"], 9)
         said = until(lambda: on_stage.said(tmp_path))
     assert list(said) == ["RAY128"]
-    assert "the register centre of worker group" in said["RAY128"][0]
+    assert "the register center of worker group" in said["RAY128"][0]

@@ -186,6 +186,6 @@ FAULTS = [
     Fault("one of another kind", "CUDA154", "GPU 3", {Gpus: at("devices.3.name", "NVIDIA A100-SXM4-80GB")}, eight_gpus),
     Fault("no persistence mode", "CUDA150", "9.0 s", {Gpus: lambda fact: replace(fact, seconds=9.0, devices=tuple(replace(one, persistence=False) for one in fact.devices))}, eight_gpus),
     Fault("a list of folders for CUDA_HOME", "CUDA133", "is a list", {CudaToolkit: lambda fact: replace(fact, home="/usr/local/cuda:/usr/local/cuda-12", nvcc="")}),
-    Fault("a cache that may not be written", "CUDA136", "may not be written", {Caches: lambda fact: replace(fact, folders=tuple(replace(one, writable=False) if one.variable == "TRITON_CACHE_DIR" else one for one in fact.folders))}),
+    Fault("a cache that may not be written", "CUDA136", "is not writable", {Caches: lambda fact: replace(fact, folders=tuple(replace(one, writable=False) if one.variable == "TRITON_CACHE_DIR" else one for one in fact.folders))}),
     Fault("stubs on the loader's path", "ENV105", "stubs for the linker", {LibraryPath: LibraryPath((StubFolder("/usr/local/cuda/lib64/stubs", "/home/user/job/launch.sh", 3),))}),
 ]  # fmt: skip

@@ -110,7 +110,7 @@ def with_verbose(command: click.Command) -> click.Command:
         for below in command.commands.values():
             with_verbose(below)
     elif not any("-v" in option.opts for option in command.params):
-        help_text = "Show the traceback of a defect of verl-doctor."
+        help_text = "Show the traceback if verl-doctor itself fails."
         command.params.append(
             click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, help=help_text)
         )

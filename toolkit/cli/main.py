@@ -46,10 +46,10 @@ _SECTIONS = {
         "logs": "find the first cause of a failed run",
     },
     "Before a job": {
-        "smoke": "try what the job will do, up to the first rung that fails",
+        "smoke": "try imports, GPUs, Ray, vLLM and one training step",
         "warmup": "read a job's files into memory before it starts",
         "script": "write a DEBUG or FAST_LOAD variant of a launch script",
-        "guard": "stop a job whose environment is not as agreed",
+        "guard": "stop a job whose environment differs from the agreed one",
     },
     "While it runs, and after": {
         "actors": "show which actors run on which GPU, and which ranks are alive",
@@ -103,8 +103,11 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
     except UsageError as error:
         _stop(str(error), ExitCode.WRONG_USAGE)
     except click.UsageError as error:
-        hint = f"; see: {error.ctx.command_path} --help" if error.ctx else ""
-        _stop(error.format_message().rstrip(".") + hint, ExitCode.WRONG_USAGE)
+        message = error.format_message().rstrip(".")
+        see = " See:" if message.endswith("?") else "; see:"
+        _stop(
+            f"{message}{see} {error.ctx.command_path} --help" if error.ctx else message, ExitCode.WRONG_USAGE
+        )
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except (CouldNotQuery, CannotPrintError, CannotJudgeError) as error:

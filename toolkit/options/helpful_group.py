@@ -32,5 +32,5 @@ class HelpfulGroup(click.Group):
         import difflib  # noqa: PLC0415 - only for a misspelled name
 
         near = difflib.get_close_matches(name.lower(), self.list_commands(ctx), n=2, cutoff=0.6)
-        hint = f". Did you mean {' or '.join(near)}?" if near else ""
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
         ctx.fail(f"No such command '{name}'{hint}")

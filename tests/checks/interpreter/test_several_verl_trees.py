@@ -78,7 +78,7 @@ def test_a_checkout_is_installed_from_where_it_can_be() -> None:
     here = replace(HERE, project="/me/my verl")
     (finding,) = run_check(several_verl_trees, VerlTrees(here, "it comes first", (WHEEL,))).findings
     assert "pip install --no-deps -e '/me/my verl'" in finding.remedy
-    assert finding.remedy.endswith("To run the installed one, start from another folder")
+    assert finding.remedy.endswith("or start from another folder (runs the installed one)")
 
 
 def test_an_installed_tree_that_runs_is_not_uninstalled() -> None:

@@ -57,8 +57,8 @@ def checklist(
 ) -> int:
     """Show the progress of a move to another cluster.
 
-    Every call judges each step afresh by evidence, and prints the next command. The result of a trial counts
-    until the environment, the script or the tree changes.
+    Each run checks every step again and prints the next command. The result of a trial counts until
+    the environment, the script or the tree changes.
     """
     from verl_doctor.toolkit.commands.checklist.steps import Look, steps  # noqa: PLC0415 - it brings all that steps are judged by
 

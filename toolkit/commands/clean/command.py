@@ -65,7 +65,7 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     "--run",
     "run_it",
     is_flag=True,
-    help="Run the job, and show what it alone leaves, on stderr.",
+    help="Run the job, and report on stderr what it left behind.",
 )
 @click.option(
     "--only",

@@ -1,1 +1,1 @@
-"""`guard`: stop a job whose environment is not as agreed. Starts without loading any rule."""
+"""`guard`: stop a job whose environment differs from the agreed one. Starts without loading any rule."""

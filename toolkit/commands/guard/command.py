@@ -98,11 +98,11 @@ def guard(
     verbose: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Stop a job whose environment is not as agreed.
+    """Stop a job whose environment differs from the agreed one.
 
     \b
     RUN verl-doctor guard                       in a Dockerfile
-    ENTRYPOINT ["verl-doctor", "guard", "--"]   as well
+    ENTRYPOINT ["verl-doctor", "guard", "--"]   or as its entry point
     verl-doctor guard || exit                   at the top of a launch script
 
     What a team needs (packages, repairs, variables, driver, paths) is agreed

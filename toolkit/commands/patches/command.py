@@ -57,7 +57,7 @@ def _marker_option(command: Command) -> Command:
 @target_options
 @_marker_option
 def list_patches(*, options: Options, words: tuple[str, ...]) -> int:
-    """List the marked lines of the tree, including those marked by people.
+    """List the marked lines of the tree, hand-made marks included.
 
     Reads the package's sources, and in a checkout also its scripts, YAML and TOML files.
     """

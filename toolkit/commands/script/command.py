@@ -55,8 +55,12 @@ _VALIDATED = "CFG114"  # asks the validation of verl itself
 )
 @target_options
 @job_options
-@click.option("--debug", is_flag=True, help="Two small steps: does the job run at all?")
-@click.option("--fast-load", is_flag=True, help="The same training, started sooner.")
+@click.option(
+    "--debug", is_flag=True, help="Write a variant that takes two small steps, to test whether the job runs."
+)
+@click.option(
+    "--fast-load", is_flag=True, help="Write a variant that trains in the same way but starts sooner."
+)
 @click.option(
     "--tiny", type=PATH, metavar="DIR", help="With --debug: the data that `verl-doctor tiny DIR` wrote."
 )

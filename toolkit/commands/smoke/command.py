@@ -61,9 +61,9 @@ def smoke(
     form: str,
     file: Path | None,
 ) -> int:
-    """Try what the job will do, up to the first rung that fails.
+    """Try imports, GPUs, Ray, vLLM and one training step, up to the first that fails.
 
-    1 imports and files, 2 devices, 3 Ray, 4 vLLM, 5 one training step of verl. Each rung runs in child processes
+    The rungs: 1 imports and files, 2 devices, 3 Ray, 4 vLLM, 5 one training step of verl. Each runs in child processes
     with a time limit and their own Ray, and cleans up. Without a GPU it runs on the CPU, as far as the
     installed packages allow.
     """

@@ -51,7 +51,7 @@ from verl_doctor.toolkit.text import harmless
 @click.option(
     "--keep-edits",
     is_flag=True,
-    help="Leave files that someone else has changed since as they are, and undo the rest.",
+    help="Keep files that were edited after the repair, and undo the rest.",
 )
 def undo(
     *,
@@ -65,7 +65,8 @@ def undo(
 ) -> int:
     """Undo the last repair, or repair ID, byte for byte.
 
-    Later edits are never lost: they are shown, and the repair stays, or with --keep-edits only that file. With --cluster or --nodes the repairs of
+    Later edits are never lost: if a repaired file was edited, the edit is shown and the repair stays; with
+    --keep-edits only that file stays. With --cluster or --nodes the repairs of
     `fix` on other nodes are undone too, once in each environment.
     """
     if identifier and list_them:

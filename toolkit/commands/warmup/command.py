@@ -66,7 +66,7 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     why="warmup reads and starts what the interpreter imports; name a tree's files with --path",
 )
 @click.command(
-    epilog="Exit codes: 0 everything named is resident, 1 something is not, 2 wrong usage, 3 unknown."
+    epilog="Exit codes: 0 everything named is resident, 1 something is not, 2 wrong usage, 3 could not be determined."
 )
 @target_options
 @job_options
@@ -77,7 +77,7 @@ class Ranks(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     type=PATH,
     metavar="PATH",
     multiple=True,
-    help="Also this file, or all files below this folder; may be repeated.",
+    help="Also read this file, or all files below this folder; may be repeated.",
 )
 @click.option(
     "--bytecode",
