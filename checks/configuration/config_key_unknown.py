@@ -121,7 +121,7 @@ def _correction(word: OverrideWord, there: Configuration) -> Correction | None:
     sign, value = word.sign, word.text.partition("=")[2]
 
     def as_key(key: str, effect: str = "") -> Correction | None:
-        why = "" if effect else f"{key} is what {word.key} means"
+        why = "" if effect else f"{word.key} most likely means {key}"
         return reworded(word, f"{sign}{key}={value}", why, effect)
 
     if (moved := renamed(word.key, there)) is not None:

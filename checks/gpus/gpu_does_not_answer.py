@@ -24,9 +24,7 @@ _LOST = Device(1, trouble="GPU is lost")
             (node(healthy(), *(replace(_LOST, index=number) for number in range(1, 8))),),
             "GPUs 1-7 do not respond: GPU is lost",
         ),
-        Example(
-            "the only GPU hangs", (node(Device(0, trouble="it does not answer")),), "GPU 0 does not answer"
-        ),
+        Example("the only GPU hangs", (node(Device(0, trouble="it hangs")),), "GPU 0 does not respond"),
     ],
 )
 def gpu_does_not_answer(gpus: Gpus) -> Iterator[Finding]:

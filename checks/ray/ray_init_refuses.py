@@ -40,7 +40,7 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
         Example("an unknown level", (*configured(f"+{KEY}.logging_level=verbose"), _ACCEPTS_MORE, RayAddresses()), "Ray has no logging level verbose"),
         Example("a namespace that is a number", (*configured(f"+{KEY}.namespace=7"), _ACCEPTS_MORE, RayAddresses()), "a namespace must be a string"),
         Example("a variable as text", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS='4'"), _TAKES, RayAddresses())),
-        Example("a variable as a number", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS=4"), _TAKES, RayAddresses()), "must be text, but ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS is 4"),
+        Example("a variable as a number", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS=4"), _TAKES, RayAddresses()), "must be strings, but ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS is 4"),
     ],
     since="0.2",
 )  # fmt: skip

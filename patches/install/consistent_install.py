@@ -55,12 +55,12 @@ def consistent_install(_: Finding, resolution: Resolution) -> list[Change] | Ref
 
 def _why(resolution: Resolution) -> Iterator[str]:
     for kind, packages in (
-        ("up", resolution.up),
-        ("down", resolution.down),
-        ("in", resolution.added),
-        ("out", resolution.dropped),
-        ("again", resolution.again),
-        ("keeps", resolution.keeps),
+        ("upgraded", resolution.up),
+        ("downgraded", resolution.down),
+        ("added", resolution.added),
+        ("removed", resolution.dropped),
+        ("reinstalled", resolution.again),
+        ("unchanged", resolution.keeps),
         ("no configured index offers it, so it stays as it is", (resolution.left_out,)),
     ):
         if any(packages):

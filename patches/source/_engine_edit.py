@@ -28,7 +28,7 @@ UPSTREAM = "verl-project/verl#1138"
 NEEDED = (
     "verl 0.4.0 to 0.5.0 and copies of them, whose engine process connects to Ray itself; gone in verl 0.6.0"
 )
-RESTART = "Ray workers that run now, which keep the old code"
+RESTART = "running Ray workers, which keep the old code"
 
 RECORD = "VERL_ENGINE_RECORD_DIR"
 """The folder into which the patched engine process writes `<instance_id>.log`: where it searched, and what it found."""

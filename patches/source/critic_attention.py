@@ -19,7 +19,7 @@ _CONFIG = "model_config"  # the loader's parameter
     repairs=CODE,
     safety="safe",
     needed="verl 0.6 to 0.9, whose load_valuehead_model names flash_attention_2 itself",
-    restart="Ray workers that run now, which keep the old code",
+    restart="running Ray workers, which keep the old code",
 )
 def critic_attention(finding: Finding, sources: SourceFiles, marker: Marker) -> list[Change] | Refusal:
     """Load the critic with the attention that its configuration names.

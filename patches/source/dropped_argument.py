@@ -26,7 +26,7 @@ CODE = "VLLM103"
     safety="safe",
     upstream="vllm-project/vllm; verl checks for the parameter in the same way since 0.7.1",
     needed="vllm>=0.11.1 for the OpenAI server, vllm>=0.14 for WorkerWrapperBase",
-    restart="Ray workers that run now, which keep the old code",
+    restart="running Ray workers, which keep the old code",
 )
 def dropped_argument(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker

@@ -28,7 +28,7 @@ CODE = "VLLM102"
     safety="safe",
     upstream="verl-project/verl#4202",
     needed="vllm<=0.8.5",
-    restart="Ray workers that run now, which keep the old code",
+    restart="running Ray workers, which keep the old code",
 )
 def earlier_import(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker

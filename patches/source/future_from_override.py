@@ -30,7 +30,7 @@ _DONE = '(lambda future: future.set_result({0}) or future)(__import__("concurren
     safety="safe",
     upstream="verl-project/verl#4504; verl does the same since 0.7.0",
     needed="vllm>=0.11.0, whose Executor.collective_rpc has non_block",
-    restart="Ray workers that run now, which keep the old code",
+    restart="running Ray workers, which keep the old code",
 )
 def future_from_override(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker

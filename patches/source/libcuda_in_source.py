@@ -28,7 +28,7 @@ CODE = "CUDA105"
     safety="unsafe",
     upstream="triton-lang/triton#2582, which reads TRITON_LIBCUDA_PATH",
     needed="nodes where Triton does not find libcuda and the workers' environment cannot be set",
-    restart="Ray workers that run now, which keep the old code",
+    restart="running Ray workers, which keep the old code",
 )
 def libcuda_in_source(
     _: Finding,

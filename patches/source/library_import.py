@@ -25,7 +25,7 @@ CODE = "API101"
     safety="safe",
     upstream=", ".join(dict.fromkeys(then.upstream for then in SUCCESSORS.values())),
     needed="transformers>=5 for AutoModelForVision2Seq; otherwise a release that has the name only elsewhere",
-    restart="Ray workers that run now, which keep the old code",
+    restart="running Ray workers, which keep the old code",
 )
 def library_import(
     finding: Finding, uses: LibraryUses, sources: SourceFiles, marker: Marker

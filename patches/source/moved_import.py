@@ -29,7 +29,7 @@ _FUNCTION_NAME = re.compile(r"_*[a-z][a-z0-9_]*")
     safety="safe",
     upstream="vllm-project/vllm#25901 (vllm.worker), #26900 and #27188 (vllm.utils), and many others",
     needed="a vLLM that no longer has the name where verl imports it from",
-    restart="Ray workers that run now, which keep the old code",
+    restart="running Ray workers, which keep the old code",
 )
 def moved_import(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker

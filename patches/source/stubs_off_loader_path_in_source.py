@@ -23,7 +23,7 @@ _DEPTH = 5  # names that refer to names
     repairs=CODE,
     safety="safe",
     needed="no release of verl, vLLM or Triton since 2.4: the linker does not search the loader's path",
-    restart="Ray workers that run now, which keep the old code",
+    restart="running Ray workers, which keep the old code",
 )
 def stubs_off_loader_path_in_source(
     finding: Finding, sources: SourceFiles, marker: Marker

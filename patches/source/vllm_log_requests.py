@@ -39,7 +39,7 @@ class _Use:
     safety="safe",
     upstream=LOG_REQUESTS.upstream,
     needed="vllm>=0.12",
-    restart="Ray workers that run now, which keep the old code",
+    restart="running Ray workers, which keep the old code",
 )
 def vllm_log_requests(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker
@@ -83,7 +83,7 @@ class _Repair:
         self.replaced = dict(self._form(use) for use in todo)
         stores = [node for node in self.replaced if isinstance(node, ast.Assign)]
         for use in filter(_is_question, uses if stores else []):
-            raise self._no(use, f"it is asked for, while line {stores[0].lineno} would set {NEW}")
+            raise self._no(use, f"hasattr checks for it, but line {stores[0].lineno} would set {NEW}")
 
     def _no(self, use: _Use, why: str) -> CannotEdit:
         where = f"{self.source.path}:{use.node.lineno}"

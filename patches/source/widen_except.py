@@ -27,7 +27,7 @@ _WIDER = frozenset({"ImportError", "Exception", "BaseException"})
     safety="safe",
     upstream="verl-project/verl#3687",
     needed="a vLLM that has the module but lacks the name",
-    restart="Ray workers that run now, which keep the old code",
+    restart="running Ray workers, which keep the old code",
 )
 def widen_except(
     finding: Finding, uses: VllmUses, sources: SourceFiles, marker: Marker

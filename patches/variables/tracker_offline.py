@@ -16,6 +16,7 @@ def tracker_offline(finding: Finding, trackers: Trackers) -> list[Change] | Refu
     named = [tracker for tracker in trackers.trackers if finding.subject == Subject("tracker", tracker.name)]
     why = "no key for the server, or no network"
     changes: list[Change] = [
-        SetVariable(tracker.mode_variable, "offline", why, "there is") for tracker in named
+        SetVariable(tracker.mode_variable, "offline", why, "a key or a network is available")
+        for tracker in named
     ]
     return changes or Refusal("no known tracker is named")

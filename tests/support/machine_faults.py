@@ -181,7 +181,7 @@ FAULTS = [
     Fault("InfiniBand without locked memory", "NET109", "64.0 KiB", {**TWO_NODES, Rdma: Rdma((Port("mlx5_0", 1, "ACTIVE", "LinkUp", "InfiniBand", "400 Gb/sec"),), ("/dev/infiniband/uverbs0",)), HostLimits: lambda fact: replace(fact, shell=replace(fact.shell, locked=Limit(65536, 65536), may_lock=False))}),
     Fault("a proxy, and a network in no_proxy", "NET113", "does not understand 10.0.0.0/8", {Proxied: Proxied(("10.0.0.5",), ("http_proxy",), {"no_proxy": "10.0.0.0/8"}, (Client("httpx", ("10.0.0.5",)), Client("requests")))}),
     Fault("the port of the head is taken", "NET114", "is listening", {Ports: lambda fact: replace(fact, listeners=(Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), wanted=(Wanted(6379, 6379, "ray start --port", "/home/user/job/launch.sh", 4),))}),
-    Fault("fewer NVLinks than the others have", "CUDA148", "9 NVLinks", {Gpus: at("devices.3.links_active", 9)}, eight_gpus),
+    Fault("fewer NVLinks than the others have", "CUDA148", "9 active NVLinks", {Gpus: at("devices.3.links_active", 9)}, eight_gpus),
     Fault("two that reach each other only through the CPU", "CUDA156", "GPUs 0 and 4", {Gpus: at("peers.3.read", "chipset not supported")}, eight_gpus),
     Fault("one of another kind", "CUDA154", "GPU 3", {Gpus: at("devices.3.name", "NVIDIA A100-SXM4-80GB")}, eight_gpus),
     Fault("no persistence mode", "CUDA150", "9.0 s", {Gpus: lambda fact: replace(fact, seconds=9.0, devices=tuple(replace(one, persistence=False) for one in fact.devices))}, eight_gpus),

@@ -27,7 +27,9 @@ from verl_doctor.toolkit.result import Repair, Report, with_repairs
 from verl_doctor.toolkit.rule import Cost, Finding
 from verl_doctor.toolkit.target import journal_home, journal_homes
 
-NO_FOLDER = "it needs a variable in the job's environment: --output-env DIR writes it into a file to source and one for Ray"
+NO_FOLDER = (
+    "it needs a variable in the job's environment: --output-env DIR writes a file to source and one for Ray"
+)
 _MOST_REFUSALS = 3  # of plans for one file
 _COSTLY = frozenset({"gpu"})
 _SETTLED = "environment-files"

@@ -375,7 +375,7 @@ REFUSED = {
     "    'disable_log_requests' in ea\n": "'disable_log_requests' in ea",
     "    if hasattr(ea, 'disable_log_requests'): setattr(one, 'disable_log_requests', 1)\n": "setattr(one,",
     "    for name in ['disable_log_requests']: setattr(ea, name, True)\n": "['disable_log_requests']",
-    "    one.disable_log_requests = hasattr(one, 'disable_log_requests')\n": "it is asked for, while line 4 would set enable_log_requests",
+    "    one.disable_log_requests = hasattr(one, 'disable_log_requests')\n": "hasattr checks for it, but line 4 would set enable_log_requests",
     "    AsyncLLM.from_vllm_config(disable_log_requests=True, enable_log_requests=False)\n": "the same call passes enable_log_requests",
     "    AsyncEngineArgs(disable_log_requests=True, *ea)\n": "an argument with * follows it",
     "    AsyncLLM.from_vllm_config().from_vllm_config(disable_log_requests=disable)\n": "is not a plain name",

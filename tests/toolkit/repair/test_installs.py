@@ -161,7 +161,7 @@ def test_a_plan_names_the_command_once_and_changes_nothing(prefix: Path) -> None
     report = repair.show(run, seen, run.check(seen))
     first, second = report.repairs or ()
     assert f"# a copy of {prefix} in {prefix}-repaired; the environment itself stays as it is\n" in first.diff
-    assert first.diff.endswith("# up: a 1 -> 2\n# lock file: 1 pin\n")
+    assert first.diff.endswith("# upgraded: a 1 -> 2\n# lock file: 1 pin\n")
     assert (second.diff, second.reason) == ("", "the same installation as for PKG901")
     assert [path.name for path in prefix.parent.iterdir()] == ["env"]
 
