@@ -49,12 +49,12 @@ def test_what_goes_up_down_in_and_out_is_said() -> None:
         )
     )
     assert change.why == (
-        "up: a 1 -> 2",
-        "down: b 2 -> 1",
-        "in: c 1",
-        "out: d (why)",
-        "again: e 1",
-        "keeps: verl==0.9.1, torch==2.11.0",
+        "upgraded: a 1 -> 2",
+        "downgraded: b 2 -> 1",
+        "added: c 1",
+        "removed: d (why)",
+        "reinstalled: e 1",
+        "unchanged: verl==0.9.1, torch==2.11.0",
     )
 
 

@@ -68,7 +68,7 @@ def renewing(packages: str, installs: str):
         script = f'top=${{0%/bin/python}}; rm "$top/packages"; {installs}'
         copy = target.prefix.with_name("env-repaired")
         words = ("/bin/sh", "-c", script, PYTHON, LOCK)
-        return [InstallPackages(target.prefix, copy, (packages,), words, (), ("up: a 1 -> 2",))]
+        return [InstallPackages(target.prefix, copy, (packages,), words, (), ("upgraded: a 1 -> 2",))]
 
     return renew
 
@@ -109,7 +109,7 @@ def test_the_copy_is_judged_and_the_environment_stays(prefix: Path) -> None:
     assert (prefix / "packages").read_text() == "old"
     (done,) = report.repairs or ()
     assert done.notes == (
-        "up: a 1 -> 2",
+        "upgraded: a 1 -> 2",
         f"lock file: {copy}/verl-doctor.lock.txt",
         f"run.sh:3 names {prefix}/bin/python: write {copy}/bin/python there",
     )
